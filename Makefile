@@ -1,0 +1,60 @@
+# The whole developer interface. Every target sets up what it needs in .venv; nothing else has to be installed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export WINDROW_SAMPLES ?= $(abspath ../shared/data)
+WORKERS ?= 2
+
+.PHONY: help setup demo test check bench bench-quick nightly docs format clean
+
+help:
+	@echo "make demo    generate events and run the dimuon analysis on them"
+	@echo "make test    run all tests"
+	@echo "make check   lint, formatting and types"
+	@echo "make bench   run every benchmark and write benchmarks/RESULTS.md"
+	@echo "make docs    build the documentation into site/"
+
+# The stamp is newer than pyproject.toml when the environment has everything.
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -c "import sys; sys.exit('Windrow needs Python 3.11 or newer, this is ' + sys.version.split()[0]) if sys.version_info < (3, 11) else None"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.ready
+
+demo: setup
+	$(BIN)/python examples/dimuon/run.py
+
+test: setup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# Longer searches of the property tests.
+nightly: setup
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not samples" tests/core tests/pipeline tests/blocks
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python benchmarks/run_all.py
+
+bench-quick: setup
+	$(BIN)/python benchmarks/run_all.py --quick
+
+$(VENV)/.docs-ready: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs-ready
+	$(BIN)/mkdocs build --strict --site-dir site
+
+clean:
+	rm -rf $(VENV) .bench build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,204 @@
+"""Calling a user's function on some rows of a chunk: arguments gathered, blocks cut, errors named.
+
+The arguments of a step are gathered once for its rows; the function then sees all of them, a block of them or a sample,
+always through the same door. Whatever it raises comes out as a ``StepError`` that names step, file and rows.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import awkward as ak
+import numpy as np
+
+from windrow.blocks.collections import collection, length_columns
+from windrow.blocks.columns import take
+from windrow.blocks.kernels import Jagged
+from windrow.random import Rng, entry_identity, identity_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from windrow.blocks.columns import ColumnStore, Ranges
+    from windrow.blocks.meter import Meter
+    from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
+    from windrow.blocks.selection import Selection
+
+__all__ = ["Caller", "is_flat"]
+
+#: A choice among gathered rows: None for all, a slice for a block, positions for a sample.
+Pick = slice | Any | None
+
+
+def is_flat(arguments: Sequence[Any]) -> bool:
+    """Say whether all arguments are plain NumPy arrays, so that blocks may be small."""
+    return all(isinstance(argument, np.ndarray) or argument is None for argument in arguments)
+
+
+class Caller:
+    """Gathers arguments for the steps of one chunk and calls them."""
+
+    def __init__(
+        self, program: Program, store: ColumnStore, alive: Callable[[tuple[int, ...]], Selection]
+    ) -> None:
+        self.program = program
+        self.store = store
+        self._alive = alive  #: rows that any of the given lanes still wants
+        self._current = ""
+        self._records: dict[str, tuple[Selection, tuple[int, ...], Any]] = {}
+        self._identity: tuple[Selection, Any] | None = None
+
+    def prepare(self, name: str, arguments: Sequence[Argument], selection: Selection) -> None:
+        """Read everything a step is known to need, in one request for each range."""
+        self._current = name
+        columns: list[str] = []
+        for argument in arguments:
+            if argument.kind == "file":
+                columns.append(argument.source)
+            elif argument.kind == "glob":
+                columns.extend(argument.members)
+            elif argument.kind == "collection":
+                columns.extend(length_columns(argument.members, self.program.columns))
+        touched = self.program.touched.get(name, frozenset())
+        columns.extend(sorted(touched & self.program.columns.keys()))
+        if columns:
+            self.store.load(columns, selection)
+
+    def gather(
+        self, arguments: Sequence[Argument], selection: Selection, lanes: tuple[int, ...]
+    ) -> list[Any]:
+        """Return the arguments of a function for the rows of ``selection``."""
+        return [self._argument(argument, selection, lanes) for argument in arguments]
+
+    def rng(self, selection: Selection, pick: Pick = None) -> Rng:
+        """Return the random numbers of some rows; identity columns are read only if numbers are drawn."""
+        count = selection.count if pick is None else len(np.arange(selection.count)[pick])
+        return Rng(self.program.seed, lambda: take(self._identities(selection), pick), count)
+
+    def call(
+        self,
+        step: BoundStep | BoundOutput,
+        arguments: Sequence[Any],
+        selection: Selection,
+        pick: Pick = None,
+        meter: Meter | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call a function on the picked rows of its gathered arguments."""
+        keywords = dict(step.keywords)
+        if extra:
+            keywords.update(extra)
+        if step.wants_rng:
+            keywords["rng"] = self.rng(selection, pick)
+        picked = [_pick(argument, pick) for argument in arguments]
+        self._current = step.name
+        reading = self.store.read_seconds
+        began = perf_counter()
+        value = step.function(*picked, **keywords)
+        if meter is not None:
+            spent = perf_counter() - began - (self.store.read_seconds - reading)
+            meter.call(selection.count if pick is None else _size(pick), spent)
+        return value
+
+    def each(self, step: BoundStep, selection: Selection, meter: Meter) -> Any:
+        """Run an ``each=True`` step: jagged columns as they are stored, with the selection, wherever that works."""
+        assert step.kernel is not None
+        self._current = step.name
+        whole = self._whole(step.arguments, selection)
+        began = perf_counter()
+        if whole is not None:
+            arguments, rows, length = whole
+            value = step.kernel(arguments, rows, length)
+        else:
+            gathered = self.gather(step.arguments, selection, step.lanes)
+            value = step.kernel([_scalars(arg) for arg in gathered], None, selection.count)
+        meter.call(selection.count, perf_counter() - began)
+        return value
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _argument(self, argument: Argument, selection: Selection, lanes: tuple[int, ...]) -> Any:
+        if argument.kind == "file":
+            return self.store.file(argument.source, selection)
+        if argument.kind == "made":
+            return self.store.made(argument.source, selection)
+        if argument.kind == "collection":
+            return self._collection(argument, selection, lanes)
+        if argument.kind == "glob":
+            return {name: self.store.file(name, selection) for name in argument.members}
+        if argument.default is None:
+            return None
+        return np.full(selection.count, argument.default)
+
+    def _collection(self, argument: Argument, selection: Selection, lanes: tuple[int, ...]) -> Any:
+        held = self._records.get(argument.source)
+        if held is not None and held[0] is selection and held[1] == lanes:
+            return held[2]
+
+        def touch(column: str) -> Ranges:
+            # Called whenever a field is first used: by this step, or by one that got the records through a
+            # made column. Both belong to lanes that need this step, so no other row will ever be looked at.
+            known = self.program.touched.get(self._current, frozenset())
+            self.program.touched[self._current] = known | {column}
+            return self.store.ranges(self._alive(lanes))
+
+        records = collection(
+            self.store, argument.source, argument.members, self.program.columns, selection, touch
+        )
+        self._records[argument.source] = (selection, lanes, records)
+        return records
+
+    def _identities(self, selection: Selection) -> NDArray[np.uint64]:
+        if self._identity is None or self._identity[0] is not selection:
+            names = self.program.identity
+            if names:
+                self.store.load(names, selection)
+                values = identity_hash([self.store.file(name, selection) for name in names])
+            else:
+                entries = self.store.start + selection.positions()
+                values = entry_identity(self.store.reader.info.identity, entries)
+            self._identity = (selection, values)
+        return self._identity[1]  # type: ignore[no-any-return]
+
+    def _whole(
+        self, arguments: Sequence[Argument], selection: Selection
+    ) -> tuple[list[Any], NDArray[np.int64] | None, int] | None:
+        """Stored arrays and where the rows stand in them, if all columns were read for the same ranges."""
+        if any(argument.kind not in ("file", "default") for argument in arguments):
+            return None
+        stored = {a.source: self.store.whole(a.source, selection) for a in arguments if a.source}
+        ranges = {column.ranges for column in stored.values()}
+        if len(ranges) != 1:
+            return None
+        (common,) = ranges
+        length = sum(last - first for first, last in common)
+        values = [
+            _scalars(stored[a.source].array) if a.kind == "file" else np.full(length, a.default)
+            for a in arguments
+        ]
+        return values, self.store.locate(selection, common), length
+
+
+def _pick(argument: Any, pick: Pick) -> Any:
+    if pick is None or argument is None:
+        return argument
+    if isinstance(argument, dict):
+        return {name: value[pick] for name, value in argument.items()}
+    return argument[pick]
+
+
+def _size(pick: Any) -> int:
+    return pick.stop - pick.start if isinstance(pick, slice) else len(pick)
+
+
+def _scalars(values: Any) -> Any:
+    """Turn a column into what kernels take: a flat array, or offsets and content."""
+    if not isinstance(values, ak.Array):
+        return values
+    if values.ndim == 1:
+        return ak.to_numpy(values, allow_missing=False)
+    layout = ak.to_packed(values).layout
+    return Jagged(np.asarray(layout.offsets, dtype=np.int64), np.asarray(layout.content.data))

@@ -1,0 +1,153 @@
+"""Collections: the columns ``Muon_*`` as one array of records whose fields are read when they are touched.
+
+The records are awkward's own virtual arrays, so everything awkward can do works on them. They are never packed or
+pickled: both would read every field.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import awkward as ak
+import numpy as np
+
+from windrow.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from windrow.blocks.columns import ColumnStore, Ranges
+    from windrow.blocks.selection import Selection
+    from windrow.data.base import ColumnInfo
+
+__all__ = ["collection", "field_name", "length_columns"]
+
+
+def field_name(column: str, prefix: str) -> str:
+    """Return the field that ``column`` is in the collection ``prefix``: ``Muon_pt`` and ``Muon.pt`` are both ``pt``."""
+    return column[len(prefix) + 1 :]
+
+
+def length_columns(members: tuple[str, ...], columns: Mapping[str, ColumnInfo]) -> tuple[str, ...]:
+    """Return the one column that tells how many objects each row has; none for flat collections."""
+    jagged = [columns[member] for member in members if columns[member].kind == "jagged"]
+    if not jagged:
+        return ()
+    counter = next((info.counter for info in jagged if info.counter in columns), None)
+    if counter is not None:
+        return (counter,)
+    # No counter in the file: the lengths come with a field, so take the one that is cheapest to read.
+    return (min(jagged, key=lambda info: info.stored_bytes).name,)
+
+
+def collection(
+    store: ColumnStore,
+    prefix: str,
+    members: tuple[str, ...],
+    columns: Mapping[str, ColumnInfo],
+    selection: Selection,
+    touch: Callable[[str], Ranges],
+) -> Any:
+    """Build the records of one collection for the rows of ``selection``.
+
+    ``touch`` is called when a field is used for the first time, perhaps much later, and says for which rows it is
+    still wanted: units that have died since then are not read, and hold zeros that no row ever looks at.
+    """
+    ranges = store.ranges(selection)
+    lengths = length_columns(members, columns)
+    fields = tuple(field_name(member, prefix) for member in members)
+    dtypes = tuple(columns[member].dtype for member in members)
+    rows = sum(last - first for first, last in ranges)
+    offsets = _offsets(store, lengths[0], columns[lengths[0]], ranges) if lengths else None
+    buffers: dict[str, Any] = {"list-offsets": offsets}
+    for number, member in enumerate(members):
+        part = _Field(store, columns[member], ranges, offsets, touch)
+        buffers[f"field{number}-data"] = part.content
+    form = _form(fields, dtypes, bool(lengths), _record_name(fields))
+    array = ak.from_buffers(form, rows, buffers, behavior=_behavior())
+    positions = store.locate(selection, ranges)
+    return array if positions is None else array[positions]
+
+
+def _offsets(store: ColumnStore, column: str, info: ColumnInfo, ranges: Ranges) -> Any:
+    values = store.over(column, ranges)
+    if info.kind == "jagged":
+        return np.asarray(ak.to_packed(values).layout.offsets, dtype=np.int64)
+    offsets = np.zeros(len(values) + 1, dtype=np.int64)
+    np.cumsum(values, out=offsets[1:])
+    return offsets
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """One field of a collection over ``ranges``, not read yet."""
+
+    store: ColumnStore
+    info: ColumnInfo
+    ranges: Ranges
+    offsets: Any
+    touch: Callable[[str], Ranges]
+
+    def content(self) -> Any:
+        """Read the field where it is still wanted; the rest is zeros."""
+        wanted = self.touch(self.info.name)
+        if wanted == self.ranges:
+            return self._part(self.ranges, 0, self._place(self.ranges[-1][1]) if self.ranges else 0)
+        total = self._place(self.ranges[-1][1])
+        content = np.zeros(total, dtype=self.info.dtype)
+        for first, last in wanted:
+            start, stop = self._place(first), self._place(last)
+            content[start:stop] = self._part(((first, last),), start, stop)
+        return content
+
+    def _part(self, ranges: Ranges, start: int, stop: int) -> Any:
+        values = self.store.over(self.info.name, ranges)
+        content = np.asarray(values if self.offsets is None else ak.flatten(values, axis=1))
+        if len(content) != stop - start:
+            raise CorruptFileError(
+                f"column {self.info.name!r} has {len(content)} objects in rows {ranges} where the counter of its "
+                f"collection says {stop - start}: name the column as an argument of its own instead"
+            )
+        return content
+
+    def _place(self, row: int) -> int:
+        """Where the objects of chunk row ``row`` begin in the content."""
+        before = 0
+        for first, last in self.ranges:
+            if first <= row <= last:
+                before += row - first
+                break
+            before += last - first
+        return before if self.offsets is None else int(self.offsets[before])
+
+
+@cache
+def _form(fields: tuple[str, ...], dtypes: tuple[Any, ...], jagged: bool, record: str | None) -> Any:
+    contents = [
+        ak.forms.NumpyForm(ak.types.numpytype.dtype_to_primitive(dtype), form_key=f"field{number}")
+        for number, dtype in enumerate(dtypes)
+    ]
+    parameters = None if record is None else {"__record__": record}
+    records = ak.forms.RecordForm(contents, list(fields), form_key="records", parameters=parameters)
+    return ak.forms.ListOffsetForm("i64", records, form_key="list") if jagged else records
+
+
+def _record_name(fields: tuple[str, ...]) -> str | None:
+    """Name the vector behaviour that the fields allow: four-vectors where there is a mass or energy, and so on."""
+    have = set(fields)
+    if {"pt", "eta", "phi"} <= have:
+        return "Momentum4D" if have & {"mass", "m", "energy", "e", "E"} else "Momentum3D"
+    if {"px", "py", "pz"} <= have:
+        return "Momentum4D" if have & {"mass", "m", "energy", "e", "E"} else "Momentum3D"
+    return "Momentum2D" if {"pt", "phi"} <= have or {"px", "py"} <= have else None
+
+
+@cache
+def _behavior() -> dict[Any, Any]:
+    # On the array itself rather than registered for the whole program: a library should not change what
+    # other people's arrays mean.
+    from vector.backends.awkward import behavior
+
+    return dict(behavior)

@@ -1,0 +1,237 @@
+"""The columns of one chunk: read late, unit by unit, and gathered for the rows that are still wanted.
+
+A file column is read when a step first needs it, and only for the units that still hold a wanted row. All columns a
+step needs are asked for together, in one request for each contiguous range of units. What was gathered for a selection
+is kept until another selection asks.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import awkward as ak
+import numpy as np
+
+from windrow.blocks.selection import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from windrow.data.base import Reader
+
+__all__ = ["ColumnStore", "Ranges", "Stored", "concatenate", "take"]
+
+#: Contiguous, ascending row ranges within a chunk.
+Ranges = tuple[tuple[int, int], ...]
+
+
+def take(values: Any, positions: NDArray[np.int64] | None) -> Any:
+    """Gather rows of a NumPy or awkward array; None takes all of them, without a copy."""
+    return values if positions is None else values[positions]
+
+
+def concatenate(parts: Sequence[Any]) -> Any:
+    """Join arrays of the same kind along the rows."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    return ak.concatenate(parts)
+
+
+class Stored:
+    """A file column as far as it was read: the rows of ``ranges``, one after the other."""
+
+    __slots__ = ("array", "ranges")
+
+    def __init__(self, ranges: Ranges, array: Any) -> None:
+        self.ranges = ranges
+        self.array = array
+
+
+class ColumnStore:
+    """File columns and made columns of one chunk of ``length`` rows that starts at row ``start`` of its file."""
+
+    def __init__(
+        self, reader: Reader, start: int, length: int, borders: NDArray[np.int64]
+    ) -> None:
+        self.reader = reader
+        self.start = start
+        self.length = length
+        self.borders = borders  #: of the units, within the chunk: 0 ... length
+        self._stored: dict[str, Stored] = {}
+        self._made: dict[str, tuple[Selection, Any]] = {}
+        self._gathered: dict[str, tuple[Selection, Any]] = {}
+        self._ranges: tuple[Selection, Ranges] | None = None
+        self.read_seconds = 0.0  #: time spent reading, which may happen inside a user's function
+        self.read_error: Exception | None = None  #: why a read failed, wherever it happened
+
+    # -- made columns ------------------------------------------------------------------------
+
+    def put(self, name: str, selection: Selection, values: Any) -> None:
+        """Keep a column that a step made for the rows of ``selection``."""
+        self._made[name] = (selection, values)
+        self._gathered.pop(name, None)
+
+    def made(self, name: str, selection: Selection) -> Any:
+        """Return a made column for the rows of ``selection``, a subset of those it was made for."""
+        home, values = self._made[name]
+        if home is selection:
+            return values
+        return self._gather(name, selection, values, selection.within(home))
+
+    # -- file columns ------------------------------------------------------------------------
+
+    def ranges(self, selection: Selection) -> Ranges:
+        """Return the contiguous row ranges of all units that hold a selected row."""
+        if self._ranges is not None and self._ranges[0] is selection:
+            return self._ranges[1]
+        result: Ranges
+        if selection.index is None:
+            result = ((0, self.length),)
+        else:
+            counts = np.diff(np.searchsorted(selection.index, self.borders))
+            result = _runs(self.borders, counts > 0)
+        self._ranges = (selection, result)
+        return result
+
+    def load(self, columns: Iterable[str], selection: Selection) -> None:
+        """Read what is missing of ``columns`` for the units of ``selection``: one request per contiguous range."""
+        wanted = self.ranges(selection)
+        missing: dict[Ranges, list[str]] = {}
+        for column in dict.fromkeys(columns):
+            stored = self._stored.get(column)
+            lacking = wanted if stored is None else _subtract(wanted, stored.ranges, self.borders)
+            if lacking:
+                missing.setdefault(lacking, []).append(column)
+        for ranges, names in missing.items():
+            parts = [self._read(names, first, last) for first, last in ranges]
+            for name in names:
+                self._store(name, ranges, [part[name] for part in parts])
+
+    def file(self, column: str, selection: Selection) -> Any:
+        """Return a file column for the rows of ``selection``, reading it if need be."""
+        held = self._gathered.get(column)
+        if held is not None and held[0] is selection:
+            return held[1]
+        self.load((column,), selection)
+        stored = self._stored[column]
+        positions = self.locate(selection, stored.ranges)
+        return self._gather(column, selection, stored.array, positions)
+
+    def whole(self, column: str, selection: Selection) -> Stored:
+        """Return a file column as it is stored, read at least for the units of ``selection``."""
+        self.load((column,), selection)
+        return self._stored[column]
+
+    def over(self, column: str, ranges: Ranges) -> Any:
+        """Return a file column for exactly the rows of ``ranges``, which must have been read or be readable."""
+        stored = self._stored.get(column)
+        if stored is None or _subtract(ranges, stored.ranges, self.borders):
+            index = np.concatenate([np.arange(first, last) for first, last in ranges])
+            self.load((column,), Selection(self.length, index))
+            stored = self._stored[column]
+        if stored.ranges == ranges:
+            return stored.array
+        parts = []
+        for first, last in ranges:
+            shift = _shift(stored.ranges, first)
+            parts.append(stored.array[first - shift : last - shift])
+        return concatenate(parts)
+
+    def locate(self, selection: Selection, ranges: Ranges) -> NDArray[np.int64] | None:
+        """Where the selected rows stand in an array of the rows of ``ranges``; None if they are all of it, in order."""
+        if selection.count == sum(last - first for first, last in ranges):
+            return None
+        index = selection.positions()
+        if len(ranges) == 1:
+            return index - ranges[0][0] if ranges[0][0] else index
+        firsts = np.array([first for first, _ in ranges])
+        sizes = np.array([last - first for first, last in ranges])
+        shifts = firsts - (np.cumsum(sizes) - sizes)
+        return index - shifts[np.searchsorted(firsts, index, side="right") - 1]
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _read(self, names: list[str], first: int, last: int) -> dict[str, Any]:
+        began = perf_counter()
+        try:
+            return self.reader.read(names, self.start + first, self.start + last)
+        except Exception as error:
+            # Fields are read inside the user's function, where awkward rewrites exceptions.
+            self.read_error = error
+            raise
+        finally:
+            self.read_seconds += perf_counter() - began
+
+    def _gather(
+        self, name: str, selection: Selection, values: Any, positions: NDArray[np.int64] | None
+    ) -> Any:
+        held = self._gathered.get(name)
+        if held is not None and held[0] is selection:
+            return held[1]
+        gathered = take(values, positions)
+        self._gathered[name] = (selection, gathered)
+        return gathered
+
+    def _store(self, column: str, ranges: Ranges, parts: list[Any]) -> None:
+        stored = self._stored.get(column)
+        pieces = list(zip(ranges, parts, strict=True))
+        if stored is not None:
+            at = 0
+            for first, last in stored.ranges:
+                pieces.append(((first, last), stored.array[at : at + last - first]))
+                at += last - first
+            pieces.sort(key=lambda piece: piece[0])
+        self._gathered.pop(column, None)
+        self._stored[column] = Stored(
+            _joined(piece[0] for piece in pieces), concatenate([piece[1] for piece in pieces])
+        )
+
+
+def _runs(borders: NDArray[np.int64], wanted: NDArray[np.bool_]) -> Ranges:
+    """Join neighbouring wanted units to ranges."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False])).astype(np.int8)))
+    return tuple(
+        (int(borders[first]), int(borders[last]))
+        for first, last in zip(edges[::2], edges[1::2], strict=True)
+    )
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    joined: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if joined and joined[-1][1] == first:
+            joined[-1] = (joined[-1][0], last)
+        else:
+            joined.append((first, last))
+    return tuple(joined)
+
+
+def _subtract(wanted: Ranges, had: Ranges, borders: NDArray[np.int64]) -> Ranges:
+    """What of ``wanted`` is not in ``had``, both made of whole units."""
+    if wanted == had or had == ((0, int(borders[-1])),):
+        return ()
+    starts = borders[:-1]
+    lacking = _covers(wanted, starts) & ~_covers(had, starts)
+    return _runs(borders, lacking)
+
+
+def _covers(ranges: Ranges, starts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    covered = np.zeros(len(starts), dtype=bool)
+    for first, last in ranges:
+        covered |= (starts >= first) & (starts < last)
+    return covered
+
+
+def _shift(ranges: Ranges, row: int) -> int:
+    """How much to subtract from ``row`` to find it in an array of the rows of ``ranges``."""
+    before = 0
+    for first, last in ranges:
+        if first <= row < last:
+            return first - before
+        before += last - first
+    raise IndexError(f"row {row} is outside {ranges}")

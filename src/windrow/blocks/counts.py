@@ -1,0 +1,107 @@
+"""Cutflow counts of one chunk, per unit: rows that reached and passed each cut in each lane, raw and weighted.
+
+Kept unit by unit, because weighted sums are merged in the same fixed tree as the outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from numpy.typing import NDArray
+
+    from windrow.blocks.program import Program
+    from windrow.blocks.selection import Selection
+
+__all__ = ["COUNTS", "Layout", "LineCounts", "Lines", "layout"]
+
+#: What the columns of ``LineCounts.counts`` are.
+COUNTS = ("entered", "passed", "undefined", "nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the lines of each lane stand; the same for all chunks of a dataset that run in the same order."""
+
+    order: tuple[str, ...]  #: all steps as the plan has them
+    regions: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]  #: per region: its cuts in that order; an "initial" line comes first
+    first: tuple[int, ...]  #: where each region's initial line stands
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineCounts:
+    """Counts and weighted sums of every line; they add up."""
+
+    counts: NDArray[np.int64]  #: (lines, 4)
+    sums: NDArray[np.float64]  #: (lines, 2): sum of weights and of squared weights of the rows that passed
+
+    def __add__(self, other: LineCounts) -> LineCounts:
+        return LineCounts(self.counts + other.counts, self.sums + other.sums)
+
+
+def layout(program: Program, order: tuple[str, ...]) -> Layout:
+    """Lay out the lines for one order of a pipeline's steps; cuts that do not apply keep their line."""
+    cuts = [name for name in order if name in program.cuts]
+    lanes = [lane for lane in program.lanes if lane.region is not None]
+    lines = tuple(tuple(name for name in cuts if name in lane.declared) for lane in lanes)
+    sizes = [len(names) + 1 for names in lines]
+    first = tuple(sum(sizes[:number]) for number in range(len(sizes)))
+    regions = tuple(lane.region for lane in lanes if lane.region is not None)
+    return Layout(order, regions, lines, first, sum(sizes))
+
+
+class Lines:
+    """Fills the lines of one chunk."""
+
+    def __init__(self, plan: Layout, borders: NDArray[np.int64]) -> None:
+        self.layout = plan
+        self.borders = borders
+        units = len(borders) - 1
+        self._counts = np.zeros((units, plan.size, len(COUNTS)), dtype=np.int64)
+        self._sums = np.zeros((units, plan.size, 2))
+
+    def record(
+        self,
+        line: int,
+        entered: Selection,
+        passed: Selection,
+        undefined: Selection | None,
+        nan: Selection | None,
+        weights: NDArray[np.float64] | None,
+    ) -> None:
+        """Fill one line; ``weights`` belong to the rows that passed, None where there are no weights."""
+        ends = passed.cut_at(self.borders)
+        counts = self._counts[:, line]
+        counts[:, 0] = np.diff(entered.cut_at(self.borders))
+        counts[:, 1] = np.diff(ends)
+        if undefined is not None:
+            counts[:, 2] = np.diff(undefined.cut_at(self.borders))
+        if nan is not None:
+            counts[:, 3] = np.diff(nan.cut_at(self.borders))
+        sums = self._sums[:, line]
+        if weights is None:
+            sums[:] = counts[:, 1, np.newaxis]
+            return
+        squares = weights * weights
+        for unit, (start, stop) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+            # One sum per unit, over the same values in the same order whatever the chunk.
+            sums[unit] = weights[start:stop].sum(), squares[start:stop].sum()
+
+    def pass_through(self, region: int, applying: Container[str]) -> None:
+        """Fill the lines of cuts that do not apply here: they pass every row of the line above."""
+        first = self.layout.first[region]
+        for number, name in enumerate(self.layout.lines[region], start=first + 1):
+            if name not in applying:
+                self._counts[:, number, :2] = self._counts[:, number - 1, 1, np.newaxis]
+                self._sums[:, number] = self._sums[:, number - 1]
+
+    def unit(self, number: int) -> LineCounts:
+        """Return the lines of one unit."""
+        return LineCounts(self._counts[number], self._sums[number])

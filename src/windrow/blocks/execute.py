@@ -1,0 +1,285 @@
+"""Running one chunk: steps in the order of a plan, each on the rows its lanes still want, then the outputs.
+
+A lane is a region; each has its selection. A step runs once, on the union of the rows of the lanes that need it; a cut
+shrinks the selections of the lanes that contain it. Nothing is read for units in which no lane has rows left. Outputs
+are evaluated unit by unit and merged in the fixed tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windrow.blocks.calls import Caller, is_flat
+from windrow.blocks.columns import ColumnStore, concatenate
+from windrow.blocks.counts import Lines, layout
+from windrow.blocks.failures import named_error
+from windrow.blocks.meter import Meter
+from windrow.blocks.outputs import Leaf, evaluate_outputs, merge_leaves
+from windrow.blocks.purity import first_difference
+from windrow.blocks.results import UpDown, Verdict, check_column, check_cut, check_weight
+from windrow.blocks.selection import Selection, everything, keep, union
+from windrow.blocks.tree import Nodes, grow
+from windrow.errors import RowPurityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from windrow.blocks.program import BoundStep, Program
+    from windrow.data.base import Reader
+
+__all__ = ["Chunk", "ChunkRun", "Partial"]
+
+#: Rows per call for steps on plain arrays when nothing is known yet: temporaries of a few float64 columns
+#: stay in a core's second-level cache; flat from 8 K to 1 M rows when measured.
+FLAT_BLOCK_ROWS = 65_536
+
+
+@dataclass(slots=True)
+class Partial:
+    """What a chunk gives: tree nodes by order of execution are inside the leaves."""
+
+    input: int
+    nodes: Nodes[Leaf] = field(default_factory=Nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Which rows: whole units of one input."""
+
+    input: int
+    label: str
+    first_unit: int  #: index of the first unit in the input's tree
+    borders: tuple[int, ...]  #: of its units, in rows of the file
+
+
+class ChunkRun:
+    """One attempt at one chunk in one order."""
+
+    def __init__(
+        self,
+        program: Program,
+        reader: Reader,
+        chunk: Chunk,
+        order: tuple[str, ...],
+        blocks: Mapping[str, int],
+        force_rows: int | None = None,
+        forced: bool = False,
+    ) -> None:
+        self.program = program
+        self.chunk = chunk
+        self.order = program.needed(order)
+        self.start = chunk.borders[0]
+        length = chunk.borders[-1] - self.start
+        self.borders = np.asarray(chunk.borders, dtype=np.int64) - self.start
+        self.store = ColumnStore(reader, self.start, length, self.borders)
+        self.caller = Caller(program, self.store, self._alive)
+        self.selections: list[Selection] = [everything(length)] * len(program.lanes)
+        self.meters: dict[str, Meter] = {}
+        self.lines = Lines(layout(program, order), self.borders)
+        self.varied: dict[str, bool] = {}  #: weights that ran, and whether they have variations
+        self._blocks = blocks
+        self._force_rows = force_rows
+        self.forced = forced  #: call everything, even on no rows, to learn what an empty lane gives
+        self.notes: list[str] = []
+        self._reader = reader
+
+    def run(self) -> Partial:
+        """Execute every step and output; return the partial."""
+        first_cut = next((n for n in self.order if self.program.steps[n].kind == "cut"), None)
+        for name in self.order:
+            if name == first_cut:
+                self._initial_lines()
+            self._step(self.program.steps[name])
+        if first_cut is None:
+            self._initial_lines()
+        return self._finish()
+
+    def product(
+        self, names: Sequence[str], selection: Selection, shifted: str = "", side: str = ""
+    ) -> NDArray[np.float64] | None:
+        """Multiply weights in the order of definition for the rows of ``selection``; None if there are none."""
+        result: NDArray[np.float64] | None = None
+        for name in names:
+            factor = self.store.made(f"{name} {side}" if name == shifted else name, selection)
+            result = factor if result is None else result * factor
+        return result
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def _alive(self, lanes: tuple[int, ...]) -> Selection:
+        return union([self.selections[lane] for lane in lanes])
+
+    def _step(self, step: BoundStep) -> None:
+        rows = self._alive(step.lanes)
+        meter = self.meters.setdefault(step.name, Meter())
+        value = self._evaluate(step, rows, meter) if rows.count or self.forced else None
+        if step.kind == "cut":
+            assert value is None or isinstance(value, Verdict)
+            meter.rows_out += int(value.passed.sum()) if value is not None else 0
+            self._cut(step, rows, value)
+        elif step.kind == "weight":
+            meter.rows_out += rows.count
+            self.varied[step.name] = isinstance(value, UpDown)
+            if isinstance(value, UpDown):
+                self.store.put(f"{step.name} up", rows, value.up)
+                self.store.put(f"{step.name} down", rows, value.down)
+                value = value.nominal
+            self.store.put(step.name, rows, np.empty(0) if value is None else value)
+        else:
+            meter.rows_out += rows.count
+            self.store.put(step.name, rows, np.empty(0) if value is None else value)
+
+    def _evaluate(self, step: BoundStep, rows: Selection, meter: Meter) -> Any:
+        before = self._reader.bytes_read
+        try:
+            self.caller.prepare(step.name, step.arguments, rows)
+            if step.kernel is not None:
+                return _check(step, self.caller.each(step, rows, meter), rows.count)
+            arguments = self.caller.gather(step.arguments, rows, step.lanes)
+            value = self._in_blocks(step, arguments, rows, meter)
+            if step.name in self.program.unchecked and rows.count > 1:
+                self._check_purity(step, arguments, rows, value)
+        except Exception as error:
+            if self.forced:
+                # Not every function takes an empty array; what then reads its column gets an empty one.
+                self.notes.append(f"{step.kind} {step.name!r} fails on zero rows ({error})")
+                return None
+            raise named_error(self, step, rows, error) from error
+        finally:
+            meter.bytes_read += self._reader.bytes_read - before
+        return value
+
+    def _in_blocks(
+        self, step: BoundStep, arguments: list[Any], rows: Selection, meter: Meter
+    ) -> Any:
+        size = self._force_rows
+        if size is None:
+            # An awkward step has a high price per call, so it sees the survivors of the whole chunk at once.
+            flat = bool(arguments) and is_flat(arguments)
+            size = self._blocks.get(step.name, FLAT_BLOCK_ROWS) if flat else rows.count
+        if rows.count <= size:
+            return _check(step, self.caller.call(step, arguments, rows, None, meter), rows.count)
+        parts = []
+        for start in range(0, rows.count, size):
+            pick = slice(start, min(start + size, rows.count))
+            value = self.caller.call(step, arguments, rows, pick, meter)
+            parts.append(_check(step, value, pick.stop - pick.start))
+        return _joined(parts)
+
+    def _check_purity(
+        self, step: BoundStep, arguments: list[Any], rows: Selection, value: Any
+    ) -> None:
+        def ask(positions: NDArray[np.int64]) -> Any:
+            again = self.caller.call(step, arguments, rows, positions)
+            return _check(step, again, len(positions))
+
+        # Claimed before it is asked, so that two workers do not both pay for it.
+        self.program.unchecked.discard(step.name)
+        found = first_difference(value, rows.count, ask, self.program.sample_rows)
+        if found is not None:
+            row = self.start + int(rows.positions()[found])
+            raise RowPurityError(
+                f"{step.kind} {step.name!r} is not a function of its own row: asked about row {row} of "
+                f"{self.chunk.label} together with other rows, it gave another answer. Something in it looks at all "
+                "rows (a mean, a maximum, a length, the row's position, np.random); compute that beforehand and "
+                "pass it as a parameter, or use rng(...) for random numbers",
+                step=step.name, file=self.chunk.label, start=row, stop=row + 1,
+            )  # fmt: skip
+
+    # -- cuts --------------------------------------------------------------------------------
+
+    def _cut(self, step: BoundStep, rows: Selection, verdict: Verdict | None) -> None:
+        nan = self._nan_rows(step, rows) if verdict is not None else None
+        after: dict[tuple[int, bool], Selection] = {}
+        plan = self.lines.layout
+        for lane_number in step.lanes:
+            lane = self.program.lanes[lane_number]
+            if step.name not in lane.cuts:
+                continue
+            before, inverted = self.selections[lane_number], lane.cuts[step.name]
+            key = (id(before), inverted)
+            if key not in after:
+                after[key] = before if verdict is None else keep(before, verdict.side(inverted), rows)
+            passed = self.selections[lane_number] = after[key]
+            assert lane.region is not None
+            region = plan.regions.index(lane.region)
+            line = plan.first[region] + 1 + plan.lines[region].index(step.name)
+            undefined = None
+            if verdict is not None and verdict.undefined is not None:
+                undefined = keep(before, verdict.undefined, rows)
+            self.lines.record(
+                line, before, passed, undefined,
+                None if nan is None else keep(before, nan, rows), self._line_weights(passed),
+            )  # fmt: skip
+
+    def _line_weights(self, passed: Selection) -> NDArray[np.float64] | None:
+        names = [name for name in self.program.weights if name in self.varied]
+        if not names:
+            return None
+        return self.product(names, passed) if passed.count else np.empty(0)
+
+    def _initial_lines(self) -> None:
+        rows = everything(self.store.length)
+        weights = self._line_weights(self.selections[0] if rows.count else rows)
+        for first in self.lines.layout.first:
+            self.lines.record(first, rows, rows, None, None, weights)
+
+    def _nan_rows(self, step: BoundStep, rows: Selection) -> NDArray[np.bool_] | None:
+        """Rows with NaN in a plain number the cut reads; None if there are none."""
+        found: NDArray[np.bool_] | None = None
+        for argument in step.arguments:
+            if argument.kind not in ("file", "made"):
+                continue
+            read = self.store.file if argument.kind == "file" else self.store.made
+            values = read(argument.source, rows)
+            if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind != "f":
+                continue
+            with np.errstate(invalid="ignore", over="ignore"):
+                if not np.isnan(values.sum()):
+                    continue
+            mask = np.isnan(values)
+            found = mask if found is None else found | mask
+        return found if found is not None and found.any() else None
+
+    # -- outputs -----------------------------------------------------------------------------
+
+    def _finish(self) -> Partial:
+        units = len(self.borders) - 1
+        for region, name in enumerate(self.lines.layout.regions):
+            lane = next(lane for lane in self.program.lanes if lane.region == name)
+            self.lines.pass_through(region, lane.cuts)
+        outputs = evaluate_outputs(self)
+        partial = Partial(self.chunk.input)
+        key = self.lines.layout
+        for unit in range(units):
+            leaf = Leaf(outputs[unit], {key: self.lines.unit(unit)})
+            grow(partial.nodes, (0, self.chunk.first_unit + unit), leaf, merge_leaves)
+        return partial
+
+
+def _check(step: BoundStep, value: Any, rows: int) -> Any:
+    if step.kind == "cut":
+        return check_cut(step.name, value, rows)
+    if step.kind == "weight":
+        return check_weight(step.name, value, rows)
+    return check_column(step.name, value, rows)
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Join the checked answers of several blocks."""
+    if isinstance(parts[0], Verdict):
+        missing = None
+        if any(part.undefined is not None for part in parts):
+            missing = np.concatenate(
+                [np.zeros(len(p.passed), bool) if p.undefined is None else p.undefined for p in parts]
+            )
+        return Verdict(np.concatenate([part.passed for part in parts]), missing)
+    if isinstance(parts[0], UpDown):
+        sides = ("nominal", "up", "down")
+        return UpDown(*(np.concatenate([getattr(p, side) for p in parts]) for side in sides))
+    return concatenate(parts)

@@ -1,0 +1,171 @@
+"""Outputs of one chunk: evaluated unit by unit on the rows of their region, once per variation of the weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windrow.blocks.accumulate import merge_values, try_merging
+from windrow.blocks.failures import named_error
+from windrow.blocks.meter import Meter
+from windrow.blocks.program import NOMINAL
+from windrow.errors import MergeError, StepResultError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from windrow.blocks.counts import Layout, LineCounts
+    from windrow.blocks.execute import ChunkRun
+    from windrow.blocks.program import BoundOutput
+    from windrow.blocks.selection import Selection
+
+__all__ = ["Leaf", "OutputKey", "evaluate_outputs", "merge_leaves"]
+
+#: (output, region or None, variation)
+OutputKey = tuple[str, str | None, str]
+
+
+@dataclass(slots=True)
+class Value:
+    """An output's value with the way to add two of them."""
+
+    value: Any
+    merge: Callable[[Any, Any], Any] | None
+
+    def plus(self, other: Value, key: OutputKey) -> Value:
+        """Add another value of the same output; neither is changed."""
+        try:
+            merged = (self.merge or merge_values)(self.value, other.value)
+        except Exception as error:
+            raise MergeError(
+                f"output {key[0]!r} (region {key[1]!r}) cannot be merged: {error}", step=key[0]
+            ) from error
+        return Value(merged, self.merge)
+
+
+@dataclass(slots=True)
+class Leaf:
+    """The outputs and cutflow lines of one unit, or of several that were merged."""
+
+    outputs: dict[OutputKey, Value]
+    tables: dict[Layout, LineCounts]  #: by the order that ran
+
+
+def merge_leaves(left: Leaf, right: Leaf) -> Leaf:
+    """Add two leaves; a key that only one has is taken over."""
+    outputs = dict(left.outputs)
+    for key, value in right.outputs.items():
+        mine = outputs.get(key)
+        outputs[key] = value if mine is None else mine.plus(value, key)
+    tables = dict(left.tables)
+    for where, lines in right.tables.items():
+        tables[where] = tables[where] + lines if where in tables else lines
+    return Leaf(outputs, tables)
+
+
+def evaluate_outputs(run: ChunkRun) -> list[dict[OutputKey, Value]]:
+    """Evaluate every output on every unit that has rows for it."""
+    units = len(run.borders) - 1
+    results: list[dict[OutputKey, Value]] = [{} for _ in range(units)]
+    for lane, outputs in _by_lane(run):
+        selection = run.selections[lane]
+        if not selection.count and not run.forced:
+            continue
+        arguments = [argument for output in outputs for argument in output.arguments]
+        run.caller.prepare(f"outputs of lane {lane}", arguments, selection)
+        for output in outputs:
+            _evaluate(run, output, selection, results)
+    return results
+
+
+def _by_lane(run: ChunkRun) -> Iterator[tuple[int, list[BoundOutput]]]:
+    for lane in range(len(run.program.lanes)):
+        outputs = [output for output in run.program.outputs if output.lane == lane]
+        if outputs:
+            yield lane, outputs
+
+
+def _evaluate(
+    run: ChunkRun,
+    output: BoundOutput,
+    selection: Selection,
+    results: list[dict[OutputKey, Value]],
+) -> None:
+    meter = run.meters.setdefault(output.name, Meter())
+    before = run.store.reader.bytes_read
+    region = run.program.lanes[output.lane].region
+    ends = selection.cut_at(run.borders)
+    try:
+        run.caller.prepare(output.name, output.arguments, selection)
+        arguments = run.caller.gather(
+            [a for a in output.arguments if a.kind != "weight"], selection, (output.lane,)
+        )
+        places = [n for n, a in enumerate(output.arguments) if a.kind == "weight"]
+        for variation, weight in _variations(run, output, selection):
+            filled = list(arguments)
+            for place in places:
+                filled.insert(place, weight)
+            extra = _extra(output, region, variation)
+            for unit in range(len(results)):
+                start, stop = int(ends[unit]), int(ends[unit + 1])
+                if start == stop and not run.forced:
+                    continue
+                pick = None if stop - start == selection.count else slice(start, stop)
+                value = run.caller.call(output, filled, selection, pick, meter, extra)
+                _check(run, output, region, value)
+                key = (output.name, region, variation)
+                results[unit][key] = Value(value, output.merge)
+    except Exception as error:
+        if run.forced:
+            run.notes.append(f"output {output.name!r} fails on zero rows ({error})")
+            return
+        raise named_error(run, output, selection, error) from error
+    finally:
+        meter.rows_out += selection.count
+        meter.bytes_read += run.store.reader.bytes_read - before
+
+
+def _variations(
+    run: ChunkRun, output: BoundOutput, selection: Selection
+) -> Iterator[tuple[str, NDArray[np.float64] | None]]:
+    if not output.takes_weight:
+        yield NOMINAL, None
+        return
+    weight = run.product(output.weights, selection)
+    yield NOMINAL, np.ones(selection.count) if weight is None else weight
+    for name in output.weights:
+        if run.varied.get(name):
+            for side in ("up", "down"):
+                yield f"{name}_{side}", run.product(output.weights, selection, name, side)
+
+
+def _extra(output: BoundOutput, region: str | None, variation: str) -> dict[str, Any]:
+    extra: dict[str, Any] = {}
+    if output.wants_region:
+        extra["region"] = region
+    if output.wants_variation:
+        extra["variation"] = variation
+    return extra
+
+
+def _check(run: ChunkRun, output: BoundOutput, region: str | None, value: Any) -> None:
+    if value is None:
+        raise StepResultError(
+            f"output {output.name!r} (region {region!r}) returned None: return the histogram, number or array that "
+            "was filled",
+            step=output.name,
+        )
+    token = f"output {output.name}"
+    if output.merge is None and token in run.program.unchecked:
+        run.program.unchecked.discard(token)
+        try:
+            try_merging(value)
+        except MergeError as error:
+            raise MergeError(
+                f"output {output.name!r} (region {region!r}) cannot be merged: {error}",
+                step=output.name,
+            ) from error

@@ -1,0 +1,102 @@
+"""What a worker executes for one kind of file: bound steps, lanes and what each lane needs.
+
+A program is made by a front door for one (dataset, set of columns) and shared by all workers of a process. It holds no
+rows. The only things that change are what was learned: which fields of a collection a step touches and which steps were
+checked to be row-pure; both only grow and are safe to lose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from windrow.blocks.kernels import EachKernel
+    from windrow.data.base import ColumnInfo
+
+__all__ = ["NOMINAL", "Argument", "BoundOutput", "BoundStep", "Lane", "Program"]
+
+#: The name of the variation in which no weight is shifted.
+NOMINAL = "nominal"
+
+StepKind = Literal["cut", "column", "weight"]
+ArgumentKind = Literal["file", "made", "collection", "glob", "default", "weight"]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """Where one positional argument of a function comes from in this kind of file."""
+
+    name: str  #: of the argument
+    kind: ArgumentKind
+    source: str = ""  #: file column, made column or collection prefix
+    members: tuple[str, ...] = ()  #: file columns of a collection or a glob
+    default: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStep:
+    """A cut, column or weight with its arguments found."""
+
+    name: str
+    kind: StepKind
+    function: Callable[..., Any]
+    arguments: tuple[Argument, ...]
+    keywords: Mapping[str, Any]  #: parameters, and ``dataset`` if it is wanted
+    wants_rng: bool
+    lanes: tuple[int, ...]  #: the lanes that need it
+    kernel: EachKernel | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BoundOutput:
+    """An output with its arguments found, for one lane."""
+
+    name: str
+    function: Callable[..., Any]
+    arguments: tuple[Argument, ...]
+    keywords: Mapping[str, Any]
+    wants_rng: bool
+    wants_region: bool
+    wants_variation: bool
+    takes_weight: bool
+    weights: tuple[str, ...]  #: the factors of ``weight``, in the order of definition
+    merge: Callable[[Any, Any], Any] | None
+    lane: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One region's selection: its cuts, some of them inverted. ``region`` None is all rows before any cut."""
+
+    region: str | None
+    cuts: Mapping[str, bool]  #: cut -> inverted; those that exist for this dataset
+    declared: Mapping[str, bool]  #: those of the region everywhere; the others pass every row here
+
+
+@dataclass(slots=True)
+class Program:
+    """Everything needed to run chunks of one kind of file, but the rows."""
+
+    dataset: str
+    columns: Mapping[str, ColumnInfo]  #: of the files it is for
+    steps: Mapping[str, BoundStep]  #: by name, in written order; pruned
+    lanes: tuple[Lane, ...]
+    outputs: tuple[BoundOutput, ...]
+    written: tuple[str, ...]  #: the written order of ``steps``
+    cuts: frozenset[str]  #: names of all cuts of the pipeline
+    weights: tuple[str, ...]  #: weight steps in the order of definition
+    identity: tuple[str, ...]  #: columns that identify a row; empty: (file, entry)
+    seed: int
+    defaults_used: tuple[str, ...] = ()  #: optional columns this file lacks
+    #: step -> file columns it was seen to touch inside collections (shared, values replaced as a whole)
+    touched: dict[str, frozenset[str]] = field(default_factory=dict)
+    #: steps that still have to be shown to be row-pure (shared by all programs of a pipeline)
+    unchecked: set[str] = field(default_factory=set)
+    sample_rows: int = 256  #: how many rows the check for row-purity asks about again
+
+    def needed(self, order: tuple[str, ...]) -> tuple[str, ...]:
+        """Restrict an order of all steps of a pipeline to those that exist and are needed here."""
+        return tuple(name for name in order if name in self.steps)

@@ -1,0 +1,133 @@
+"""Is a step's answer for a row its own? Checked by asking again about other company.
+
+A sample of rows is given to the step once more, shuffled and in two halves. If any row's answer changes, the step looks
+at other rows (a mean, a neighbour, the length, a counter, global random numbers) and its result would depend on
+chunking and order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import awkward as ak
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+__all__ = ["first_difference", "sample_halves"]
+
+#: Libraries may sum in another order for another length (BLAS, SIMD tails): a last-bit difference is not a
+#: dependence on other rows.
+_RELATIVE = {"f2": 1e-2, "f4": 1e-4, "f8": 1e-9}
+
+
+def sample_halves(rows: int, size: int, seed: int = 20_011) -> tuple[NDArray[np.int64], ...]:
+    """Pick rows from all over a block, shuffle them and split them in two."""
+    generator = np.random.default_rng(seed)
+    if rows <= size:
+        sample = generator.permutation(rows)
+    else:
+        sample = generator.choice(rows, size, replace=False)
+    return tuple(half for half in np.array_split(sample, 2) if len(half))
+
+
+def first_difference(
+    answer: Any, rows: int, ask: Callable[[NDArray[np.int64]], Any], size: int, seed: int = 20_011
+) -> int | None:
+    """Return a row whose answer changes when it is asked about in other company; None if there is none.
+
+    ``answer`` is what the step said about all ``rows``; ``ask`` gives the step just some of them, in that order.
+    """
+    if rows < 2:
+        return None
+    for half in sample_halves(rows, size, seed):
+        for expected, again in zip(_parts(answer), _parts(ask(half)), strict=True):
+            differs = _differs(expected[half], again)
+            if differs.any():
+                return int(half[np.flatnonzero(differs)[0]])
+    return None
+
+
+def _parts(answer: Any) -> Iterator[Any]:
+    fields = getattr(answer, "__dataclass_fields__", None)
+    if fields is None:
+        yield answer
+        return
+    for name in fields:
+        value = getattr(answer, name)
+        if value is not None:
+            yield value
+
+
+def _differs(expected: Any, again: Any) -> NDArray[np.bool_]:
+    """Say for each row whether two answers differ."""
+    if isinstance(expected, np.ndarray) and isinstance(again, np.ndarray):
+        return _numpy_differs(expected, again)
+    left, right = ak.Array(expected), ak.Array(again)
+    rows = len(left)
+    result = np.zeros(rows, dtype=bool)
+    if left.ndim > 1 and right.ndim > 1:
+        result |= _lengths(left) != _lengths(right)
+        if result.any():
+            return result
+    for one, other in zip(_leaves(left), _leaves(right), strict=True):
+        if _was_read(one) and _was_read(other):
+            result |= _leaf_differs(one, other, rows)
+    return result
+
+
+def _leaves(array: ak.Array) -> Iterator[ak.Array]:
+    if not array.fields:
+        yield array
+        return
+    for name in array.fields:
+        yield from _leaves(array[name])
+
+
+def _was_read(array: ak.Array) -> bool:
+    # A field nobody touched is the file's own: looking at it here would read it for nothing.
+    return bool(array.layout.is_all_materialized)
+
+
+def _lengths(array: ak.Array) -> NDArray[np.int64]:
+    return np.asarray(ak.fill_none(ak.num(array, axis=1), -1))
+
+
+def _leaf_differs(one: ak.Array, other: ak.Array, rows: int) -> NDArray[np.bool_]:
+    none_one, none_other = np.asarray(ak.is_none(one)), np.asarray(ak.is_none(other))
+    differs: NDArray[np.bool_] = none_one != none_other
+    if one.ndim == 1:
+        flat_one = np.asarray(ak.to_numpy(one, allow_missing=True))
+        flat_other = np.asarray(ak.to_numpy(other, allow_missing=True))
+        unequal = _numpy_differs(np.asarray(flat_one), np.asarray(flat_other))
+        return differs | (unequal & ~none_one & ~none_other)
+    flat = _differs(_flat(one), _flat(other))
+    owner = np.repeat(np.arange(rows), np.maximum(_lengths(one), 0))
+    differs[owner[flat]] = True
+    return differs
+
+
+def _flat(array: ak.Array) -> Any:
+    flat = ak.flatten(array, axis=1)
+    if flat.ndim == 1 and not flat.fields and not isinstance(flat.type.content, ak.types.OptionType):
+        return ak.to_numpy(flat)
+    return flat
+
+
+def _numpy_differs(expected: NDArray[Any], again: NDArray[Any]) -> NDArray[np.bool_]:
+    if expected.shape != again.shape:
+        return np.ones(len(expected), dtype=bool)
+    if expected.dtype.kind in "fc" or again.dtype.kind in "fc":
+        tolerance = _RELATIVE.get(f"{expected.dtype.kind}{expected.dtype.itemsize}", 1e-9)
+        with np.errstate(invalid="ignore", over="ignore"):
+            sizes = np.abs(expected[np.isfinite(expected)])
+            near = tolerance * 1e-3 * float(sizes.max(initial=0.0))
+            unequal = ~np.isclose(expected, again, rtol=tolerance, atol=near, equal_nan=True)
+    else:
+        unequal = expected != again
+    while unequal.ndim > 1:
+        unequal = unequal.any(axis=-1)
+    return np.asarray(unequal)

@@ -1,0 +1,173 @@
+"""What came back from a user's function: checked, and turned into plain arrays.
+
+Each check knows what was expected for so many rows and says what came instead. None means neither pass nor fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import awkward as ak
+import numpy as np
+
+from windrow.errors import StepResultError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["UpDown", "Verdict", "check_column", "check_cut", "check_weight", "updown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a cut said of each row: pass, fail, or (``undefined``) None."""
+
+    passed: NDArray[np.bool_]
+    undefined: NDArray[np.bool_] | None = None  #: None where every row has an answer
+
+    def side(self, inverted: bool) -> NDArray[np.bool_]:
+        """Rows on the wanted side; an undefined row is on neither."""
+        if not inverted:
+            return self.passed
+        failed = ~self.passed
+        return failed if self.undefined is None else failed & ~self.undefined
+
+
+@dataclass(frozen=True, slots=True)
+class UpDown:
+    """A weight with its two variations."""
+
+    nominal: Any
+    up: Any
+    down: Any
+
+
+def updown(nominal: Any, up: Any, down: Any) -> UpDown:
+    """Return a weight together with its variations up and down, from a ``weight`` step.
+
+    Outputs that take ``weight`` are then also filled with this factor shifted, under the names ``<step>_up`` and
+    ``<step>_down``; no cut is run again for it.
+    """
+    return UpDown(nominal, up, down)
+
+
+def check_cut(step: str, value: Any, rows: int) -> Verdict:
+    """Turn a cut's answer into one pass/fail/undefined per row."""
+    if isinstance(value, ak.Array):
+        return _awkward_cut(step, value, rows)
+    if isinstance(value, np.ma.MaskedArray):
+        missing = np.ma.getmaskarray(value)
+        return _verdict(step, value.filled(False), rows, missing if missing.any() else None)
+    if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
+        value = np.asarray(value)
+    if not isinstance(value, np.ndarray) or value.ndim == 0:
+        raise StepResultError(
+            f"cut {step!r} must return one boolean per row ({rows} rows) but returned {_describe(value)}; "
+            "compare whole columns, element by element, instead of reducing them to a single answer"
+        )
+    return _verdict(step, value, rows, None)
+
+
+def check_column(step: str, value: Any, rows: int) -> Any:
+    """Check that a column has one entry per row; return it as a NumPy or awkward array."""
+    if isinstance(value, UpDown):
+        raise StepResultError(f"column {step!r} returned wr.updown(...): only a weight has variations")
+    if isinstance(value, np.ma.MaskedArray):
+        value = ak.from_numpy(value)
+    elif not isinstance(value, (ak.Array, np.ndarray)):
+        if isinstance(value, (list, tuple)) or (hasattr(value, "__array__") and np.ndim(value) > 0):
+            value = np.asarray(value)
+    if not isinstance(value, (ak.Array, np.ndarray)) or np.ndim(_shell(value)) == 0:
+        raise StepResultError(
+            f"column {step!r} must return one entry per row ({rows} rows) but returned {_describe(value)}"
+        )
+    if len(value) != rows:
+        raise StepResultError(
+            f"column {step!r} must return one entry per row: expected {rows} of them, got {len(value)} "
+            f"({_describe(value)}); select objects inside a row, and rows with a cut"
+        )
+    return value
+
+
+def check_weight(step: str, value: Any, rows: int) -> UpDown | NDArray[np.float64]:
+    """Check that a weight has one number per row; a single number holds for all rows."""
+    if isinstance(value, UpDown):
+        parts = (value.nominal, value.up, value.down)
+        return UpDown(*(_numbers(step, part, rows) for part in parts))
+    return _numbers(step, value, rows)
+
+
+def _numbers(step: str, value: Any, rows: int) -> NDArray[np.float64]:
+    if isinstance(value, ak.Array):
+        try:
+            value = ak.to_numpy(value, allow_missing=False)
+        except ValueError as error:
+            raise StepResultError(
+                f"weight {step!r} must return one number per row but returned {_describe(value)}"
+            ) from error
+    try:
+        numbers = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise StepResultError(
+            f"weight {step!r} must return one number per row but returned {_describe(value)}"
+        ) from error
+    if numbers.ndim == 0:
+        return np.full(rows, numbers)
+    if numbers.shape != (rows,):
+        raise StepResultError(
+            f"weight {step!r} must return one number per row: expected {rows} of them, "
+            f"got {_describe(value)}"
+        )
+    return numbers
+
+
+def _awkward_cut(step: str, value: ak.Array, rows: int) -> Verdict:
+    if value.ndim != 1:
+        raise StepResultError(
+            f"cut {step!r} must return one boolean per row but returned one list per row ({value.type}): "
+            "did you mean ak.any(..., axis=1) or ak.all(..., axis=1)?"
+        )
+    if value.fields:
+        raise StepResultError(
+            f"cut {step!r} must return one boolean per row but returned records ({value.type})"
+        )
+    missing = None
+    if isinstance(value.type.content, ak.types.OptionType):
+        missing = np.asarray(ak.is_none(value))
+        if len(value) and missing.all():
+            # All None: awkward does not know that the rest would have been booleans.
+            return _verdict(step, np.zeros(len(value), dtype=bool), rows, missing)
+        value = ak.fill_none(value, False)
+        missing = missing if missing.any() else None
+    return _verdict(step, ak.to_numpy(value), rows, missing)
+
+
+def _verdict(
+    step: str, value: NDArray[Any], rows: int, undefined: NDArray[np.bool_] | None
+) -> Verdict:
+    if value.dtype != np.bool_:
+        raise StepResultError(
+            f"cut {step!r} must return booleans but returned {_describe(value)}; write the comparison out, for "
+            "instance x > 0"
+        )
+    if value.shape != (rows,):
+        raise StepResultError(
+            f"cut {step!r} must return one boolean per row: expected {rows} of them, got {_describe(value)}"
+        )
+    return Verdict(value, undefined)
+
+
+def _shell(value: Any) -> Any:
+    return np.empty(1) if isinstance(value, ak.Array) else value
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"a NumPy array of shape {value.shape} and type {value.dtype}"
+    if isinstance(value, ak.Array):
+        return f"an awkward array of type {value.type}"
+    if value is None:
+        return "None (is a return missing?)"
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

@@ -1,0 +1,84 @@
+"""Selection vectors: which rows of a chunk are still wanted.
+
+A selection is a sorted vector of row positions, or None for every row. Selections are compared by identity: the same
+object means the same rows, which is what lets gathered columns be shared between steps and lanes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Selection", "everything", "keep", "union"]
+
+Index = Any  # NDArray[np.int64]; numpy's own aliases make every signature three times as long
+
+
+class Selection:
+    """Sorted positions of rows within a chunk of ``length`` rows."""
+
+    __slots__ = ("index", "length")
+
+    def __init__(self, length: int, index: NDArray[np.int64] | None = None) -> None:
+        self.length = length
+        self.index = index
+
+    @property
+    def count(self) -> int:
+        """How many rows are selected."""
+        return self.length if self.index is None else len(self.index)
+
+    def positions(self) -> NDArray[np.int64]:
+        """Return the row positions as an array, also when every row is selected."""
+        return np.arange(self.length) if self.index is None else self.index
+
+    def within(self, outer: Selection) -> NDArray[np.int64] | None:
+        """Where these rows stand among ``outer``'s; None if they are the same rows. ``self`` must be a subset."""
+        if self is outer or self.count == outer.count:
+            return None
+        if outer.index is None:
+            return self.index
+        return np.searchsorted(outer.index, self.positions())
+
+    def cut_at(self, borders: NDArray[np.int64]) -> NDArray[np.int64]:
+        """For each border, how many selected rows lie before it."""
+        if self.index is None:
+            return borders
+        return np.searchsorted(self.index, borders)
+
+
+def everything(length: int) -> Selection:
+    """All rows of a chunk."""
+    return Selection(length)
+
+
+def union(selections: Sequence[Selection]) -> Selection:
+    """Rows that any of the selections wants; the same object if they are all the same."""
+    largest = max(selections, key=lambda selection: selection.count)
+    others = [s for s in {id(s): s for s in selections}.values() if s is not largest]
+    if largest.index is None or not others:
+        return largest
+    mask = np.zeros(largest.length, dtype=bool)
+    mask[largest.index] = True
+    before = largest.count
+    for other in others:
+        mask[other.index] = True
+    index = np.flatnonzero(mask)
+    return largest if len(index) == before else Selection(largest.length, index)
+
+
+def keep(selection: Selection, passed: NDArray[np.bool_], on: Selection) -> Selection:
+    """Rows of ``selection`` for which ``passed`` holds; ``passed`` is aligned with the rows of ``on``, a superset."""
+    where = selection.within(on)
+    mine = passed if where is None else passed[where]
+    if mine.all():
+        return selection
+    if selection.index is None:
+        return Selection(selection.length, np.flatnonzero(mine))
+    return Selection(selection.length, selection.index[mine])

@@ -1,0 +1,116 @@
+"""Commands: orders that the scheduler gives to engines (the first group) and to the loop.
+
+Engines never retry and never decide. More kinds may be added; these do not change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from windrow.core.records import Failure, Handle, Plan, PlanJob, Task
+
+__all__ = [
+    "Cancel",
+    "Command",
+    "Discard",
+    "EngineCommand",
+    "Fetch",
+    "Inspect",
+    "Launch",
+    "Merge",
+    "Replan",
+    "Resolve",
+    "Status",
+    "StopWorker",
+    "Take",
+    "WakeAt",
+]
+
+#: complete: every row done; incomplete: some rows failed and were skipped;
+#: cancelled: ended on request; failed: stopped by a failure
+Status = Literal["complete", "incomplete", "cancelled", "failed"]
+
+
+class Launch(NamedTuple):
+    """Run a task under a plan; answered by Started and then Finished, Failed or Cancelled."""
+
+    task: Task
+    attempt: int
+    worker: int
+    incarnation: int
+    plan: Plan
+
+
+class Cancel(NamedTuple):
+    """Stop an attempt if that is possible; it is answered like the launch it belongs to."""
+
+    attempt: int
+    worker: int
+    incarnation: int
+
+
+class Inspect(NamedTuple):
+    """Open an input; answered by Discovered or InspectFailed."""
+
+    input: int
+    worker: int
+    incarnation: int
+
+
+class Merge(NamedTuple):
+    """Make one partial of several that this worker keeps; answered by Merged or MergeFailed."""
+
+    handles: tuple[Handle, ...]
+    into: Handle
+    worker: int
+    incarnation: int
+
+
+class Discard(NamedTuple):
+    """Forget a partial, wherever it is by now; no answer."""
+
+    handle: Handle
+
+
+class Fetch(NamedTuple):
+    """Bring a partial from its worker; answered by Fetched."""
+
+    handle: Handle
+
+
+class StopWorker(NamedTuple):
+    """End a worker when it has done what it was told; answered by WorkerLost."""
+
+    worker: int
+    incarnation: int
+
+
+class Take(NamedTuple):
+    """The fetched partial counts: take it from the engine into the result."""
+
+    handle: Handle
+
+
+class Replan(NamedTuple):
+    """Ask the order decision for a new plan; answered by Planned."""
+
+    job: PlanJob
+
+
+class WakeAt(NamedTuple):
+    """Send a Tick at this time if nothing else happens; a later one replaces it."""
+
+    time: float
+
+
+class Resolve(NamedTuple):
+    """The run has ended; nothing is outstanding."""
+
+    status: Status
+    failure: Failure | None
+    reason: str
+
+
+EngineCommand: TypeAlias = Launch | Cancel | Inspect | Merge | Discard | Fetch | StopWorker
+Command: TypeAlias = EngineCommand | Take | Replan | WakeAt | Resolve

@@ -1,0 +1,169 @@
+"""The ledger: what became of every row, exactly once.
+
+A row of an input is missing, held (its worker keeps a partial of it), done (the partial was
+fetched) or failed. A handle is accepted all or nothing. Only the methods here move rows between
+these states, and none of them can make two handles own a row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from windrow.core.intervals import Intervals
+from windrow.core.records import Failure, Handle, Rows
+from windrow.errors import InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Book", "FailedRows", "Ledger", "RowState"]
+
+RowState = Literal["done", "failed", "held", "missing"]
+
+
+class FailedRows(NamedTuple):
+    """Rows that were given up, and why."""
+
+    rows: Rows
+    failure: Failure
+
+
+class Book:
+    """The rows of one input, for one output."""
+
+    __slots__ = ("done", "everything", "failed", "taken")
+
+    def __init__(self) -> None:
+        self.everything = Intervals()  #: rows that the run is asked for
+        self.taken = Intervals()  #: held, done or failed: nobody else may own them
+        self.done = Intervals()
+        self.failed = Intervals()
+
+
+class Ledger:
+    """Interval sets per (input, output), and who holds what."""
+
+    def __init__(self, outputs: tuple[str, ...] = ("",)) -> None:
+        self.outputs = outputs
+        self.books: dict[tuple[int, str], Book] = {}
+        self.held: dict[int, Handle] = {}  #: handle id -> handle; each row is in at most one
+        self.failures: list[FailedRows] = []
+        self.failed_inputs: dict[int, Failure] = {}  #: never opened, so their rows are not known
+        self.unopened: dict[int, None] = {}  #: inputs whose rows are not known yet
+        self.known_rows = self.held_rows = self.done_rows = self.failed_rows = 0
+        self.closed_inputs = 0  #: books in which every row is done or failed
+
+    def expect(self, input_id: int, ranges: Iterable[tuple[int, int]]) -> None:
+        """Say which rows of an input belong to the run."""
+        self.unopened.pop(input_id, None)
+        ranges = list(ranges)
+        for output in self.outputs:
+            book = self.books[input_id, output] = Book()
+            book.everything = Intervals(ranges)
+            self.known_rows += book.everything.total
+            self.closed_inputs += not book.everything.total
+
+    def accept(self, handle: Handle) -> bool:
+        """Let a handle hold its rows, all or nothing; False if one of them has an owner."""
+        output = handle.output
+        for part in handle.rows:
+            if not self.books[part.input, output].taken.free(part.start, part.stop):
+                return False
+        for part in handle.rows:
+            if not self.books[part.input, output].taken.add(part.start, part.stop):
+                raise InternalError(f"handle {handle} names a row twice")
+            self.held_rows += part.stop - part.start
+        self.held[handle.id] = handle
+        return True
+
+    def unowned(self, rows: Iterable[Rows]) -> list[Rows]:
+        """List the parts of rows that nobody owns."""
+        return [
+            Rows(part.input, start, stop)
+            for part in rows
+            for start, stop in self.books[part.input, self.outputs[0]].taken.gaps(*part[1:])
+        ]
+
+    def replace(self, inputs: Iterable[int], into: Handle) -> None:
+        """Let a merged handle own what its inputs owned."""
+        owned = sum(_size(self.held.pop(input_id).rows) for input_id in inputs)
+        if owned != _size(into.rows):
+            raise InternalError(f"{into} was merged from handles that hold {owned} rows")
+        self.held[into.id] = into
+
+    def settle(self, handle_id: int) -> None:
+        """The handle's partial is safe: its rows are done."""
+        handle = self.held.pop(handle_id)
+        for part in handle.rows:
+            book = self.books[part.input, handle.output]
+            book.done.add(part.start, part.stop)
+            rows = part.stop - part.start
+            self.held_rows -= rows
+            self.done_rows += rows
+            self._count_closed(book)
+
+    def release(self, handle_id: int) -> tuple[Rows, ...]:
+        """The handle is gone: its rows have no owner any more."""
+        handle = self.held.pop(handle_id)
+        for part in handle.rows:
+            self.books[part.input, handle.output].taken.remove(part.start, part.stop)
+            self.held_rows -= part.stop - part.start
+        return handle.rows
+
+    def fail(self, rows: Rows, failure: Failure) -> None:
+        """Give rows up for all outputs."""
+        for output in self.outputs:
+            book = self.books[rows.input, output]
+            if not book.taken.add(rows.start, rows.stop):
+                raise InternalError(f"{rows} cannot be given up: some of them have an owner")
+            book.failed.add(rows.start, rows.stop)
+            self.failed_rows += rows.stop - rows.start
+            self._count_closed(book)
+        self.failures.append(FailedRows(rows, failure))
+
+    def fail_input(self, input_id: int, failure: Failure) -> None:
+        """Give up an input that could not be opened."""
+        self.unopened.pop(input_id, None)
+        self.failed_inputs[input_id] = failure
+
+    def _count_closed(self, book: Book) -> None:
+        if book.done.total + book.failed.total == book.everything.total:
+            self.closed_inputs += 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row of every input is done."""
+        return self.accounted and not self.failed_rows and not self.failed_inputs
+
+    @property
+    def accounted(self) -> bool:
+        """Whether every row of every input is done or failed."""
+        return not self.unopened and self.done_rows + self.failed_rows == self.known_rows
+
+    def missing(self) -> tuple[Rows, ...]:
+        """List the known rows that are neither done nor failed, by input and range."""
+        return tuple(
+            Rows(input_id, start, stop)
+            for input_id in sorted({input_id for input_id, _ in self.books})
+            for start, stop, state in self.states(input_id)
+            if state in ("held", "missing")
+        )
+
+    def states(self, input_id: int, output: str = "") -> list[tuple[int, int, RowState]]:
+        """List what became of the rows of an input, in order; nothing for one never opened."""
+        book = self.books.get((input_id, output))
+        if book is None:
+            return []
+        found: list[tuple[int, int, RowState]] = []
+        found += ((start, stop, "done") for start, stop in book.done)
+        found += ((start, stop, "failed") for start, stop in book.failed)
+        for begin, end in book.everything:
+            found += ((start, stop, "missing") for start, stop in book.taken.gaps(begin, end))
+        settled = Intervals((start, stop) for start, stop, _ in sorted(found))
+        for begin, end in book.everything:
+            found += ((start, stop, "held") for start, stop in settled.gaps(begin, end))
+        return sorted(found)
+
+
+def _size(rows: tuple[Rows, ...]) -> int:
+    return sum(part.stop - part.start for part in rows)

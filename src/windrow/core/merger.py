@@ -1,0 +1,171 @@
+"""What workers keep: when partials are merged where they were made, and when they are fetched.
+
+Handles of one worker and one input form a bundle. It is merged when it has grown to the fan-in,
+and when nothing more is to come for it; a single handle is then fetched. Inputs of a merge own
+their rows until it is reported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windrow.core.commands import Command, Discard, Fetch, Merge, Take
+from windrow.core.records import Handle, Rows
+from windrow.core.state import Bundle, Feed, WorkerState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windrow.core.ledger import Ledger
+
+__all__ = ["FAN_IN", "Merger"]
+
+#: Partials merged at once. Each merge is a command and an event, so more is cheaper for the
+#: driver; but the partials wait in memory until then.
+FAN_IN = 8
+
+
+class Merger:
+    """All bundles of a run."""
+
+    def __init__(self, ledger: Ledger, next_id: Callable[[], int]) -> None:
+        self.no_more = False  #: the run is ending: nothing is to come for any bundle
+        self.merging: dict[int, Bundle] = {}  #: id of the merged handle -> its bundle
+        self.fetching: dict[int, Bundle] = {}
+        self._ledger = ledger
+        self._next_id = next_id
+
+    def bundle(self, worker: WorkerState, feed: Feed) -> Bundle:
+        """Find or make the bundle of a worker and an input."""
+        bundle = worker.bundles.get(feed.spec.id)
+        if bundle is None:
+            bundle = Bundle(worker, feed)
+            worker.bundles[feed.spec.id] = feed.bundles[worker.id] = bundle
+        return bundle
+
+    def review(self, bundle: Bundle, out: list[Command]) -> None:
+        """Do what is due for a bundle after it, or the rows left to cut, changed."""
+        handles = bundle.handles
+        if bundle.running or (bundle.feed.cutter.rows and not self.no_more):
+            if len(handles) >= FAN_IN:
+                self._merge(bundle, out)
+        elif len(handles) > 1:
+            self._merge(bundle, out)
+        elif bundle.merging:
+            return
+        elif handles:
+            handle = handles.pop()
+            bundle.fetching[handle.id] = handle
+            self.fetching[handle.id] = bundle
+            out.append(Fetch(handle))
+        elif not bundle.fetching:
+            del bundle.worker.bundles[bundle.feed.spec.id]
+            del bundle.feed.bundles[bundle.worker.id]
+
+    def review_all(self, owner: WorkerState | Feed, out: list[Command]) -> None:
+        """Review all bundles of a worker or of an input."""
+        for bundle in list(owner.bundles.values()):  # a review may remove the bundle
+            self.review(bundle, out)
+
+    def _merge(self, bundle: Bundle, out: list[Command]) -> None:
+        bundle.handles.sort(key=_first_row)
+        handles = tuple(bundle.handles)
+        bundle.handles.clear()
+        worker = bundle.worker
+        number = self._next_id()
+        into = Handle(
+            number,
+            number,
+            worker.id,
+            worker.incarnation,
+            _join(handles),
+            sum(handle.bytes for handle in handles),
+            handles[0].output,
+        )
+        bundle.merging[number] = handles
+        self.merging[number] = bundle
+        out.append(Merge(handles, into, worker.id, worker.incarnation))
+
+    def merged(self, handle: Handle, out: list[Command]) -> bool:
+        """A merge is done; False if nobody waits for it."""
+        bundle = self.merging.pop(handle.id, None)
+        if bundle is None:
+            return False
+        inputs = bundle.merging.pop(handle.id)
+        self._ledger.replace([one.id for one in inputs], handle)
+        bundle.handles.append(handle)
+        self.review(bundle, out)
+        return True
+
+    def merge_failed(self, handle: Handle, out: list[Command]) -> tuple[Bundle, list[Rows]] | None:
+        """A merge raised: its inputs are gone; return their rows, which have no owner now."""
+        bundle = self.merging.pop(handle.id, None)
+        if bundle is None:
+            return None
+        lost: list[Rows] = []
+        for one in bundle.merging.pop(handle.id):
+            lost += self._ledger.release(one.id)
+            out.append(Discard(one))
+        return bundle, lost
+
+    def fetched(self, handle: Handle, out: list[Command]) -> bool:
+        """A partial is here: its rows are done; False if nobody waits for it."""
+        bundle = self.fetching.pop(handle.id, None)
+        if bundle is None:
+            return False
+        del bundle.fetching[handle.id]
+        self._ledger.settle(handle.id)
+        out.append(Take(handle))
+        self.review(bundle, out)
+        return True
+
+    def output_lost(self, handle: Handle, worker: WorkerState) -> tuple[Rows, ...]:
+        """A kept partial is gone; return its rows, none if a merge has it, whose end will tell."""
+        bundle = worker.bundles.get(handle.rows[0].input)
+        if bundle is None:
+            return ()
+        if self.fetching.pop(handle.id, None) is not None:
+            del bundle.fetching[handle.id]
+        elif any(kept.id == handle.id for kept in bundle.handles):
+            bundle.handles = [kept for kept in bundle.handles if kept.id != handle.id]
+        else:
+            return ()
+        return self._ledger.release(handle.id)
+
+    def forget(self, worker: WorkerState) -> list[Rows]:
+        """Drop all bundles of a worker; return the rows, which have no owner now."""
+        lost: list[Rows] = []
+        for bundle in worker.bundles.values():
+            lost += self.empty(bundle)
+            del bundle.feed.bundles[worker.id]
+        worker.bundles.clear()
+        return lost
+
+    def empty(self, bundle: Bundle) -> list[Rows]:
+        """Drop all partials of a bundle; return the rows, which have no owner now."""
+        kept = bundle.handles
+        for number, inputs in bundle.merging.items():
+            del self.merging[number]
+            kept += inputs
+        for number, handle in bundle.fetching.items():
+            del self.fetching[number]
+            kept.append(handle)
+        bundle.handles, bundle.merging, bundle.fetching = [], {}, {}
+        return [part for handle in kept for part in self._ledger.release(handle.id)]
+
+
+def _first_row(handle: Handle) -> int:
+    return handle.rows[0].start
+
+
+def _join(handles: tuple[Handle, ...]) -> tuple[Rows, ...]:
+    """Join the row sets of handles of one input, neighbours into one range."""
+    parts = sorted(part for handle in handles for part in handle.rows)
+    joined = [parts[0]]
+    for part in parts[1:]:
+        last = joined[-1]
+        if last.stop == part.start:
+            joined[-1] = Rows(last.input, last.start, part.stop)
+        else:
+            joined.append(part)
+    return tuple(joined)

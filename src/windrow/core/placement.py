@@ -1,0 +1,129 @@
+"""One pass of placement: jobs to workers that have room, the idle ones first.
+
+A job is a retry, rows of the input that the worker has open, of one that nobody works on, the
+opening of the next input, or rows of any input. Nothing is scanned: each job costs the same
+however many tasks and workers there are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import count
+from typing import TYPE_CHECKING
+
+from windrow.core.commands import Command, Inspect, Launch
+from windrow.core.crew import MAX_WINDOW
+from windrow.core.policies import ShapeRequest
+from windrow.core.records import Task
+
+if TYPE_CHECKING:
+    from windrow.core.crew import Crew
+    from windrow.core.intake import Intake
+    from windrow.core.merger import Merger
+    from windrow.core.options import Options
+    from windrow.core.policies import ShapePolicy
+    from windrow.core.state import Account, Feed, WorkerState
+
+__all__ = ["Placement"]
+
+
+class Placement:
+    """Cuts tasks and hands them out."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        crew: Crew,
+        merger: Merger,
+        accounts: dict[str, Account],
+        shape: ShapePolicy,
+        options: Options,
+    ) -> None:
+        self.ready: deque[tuple[Task, int]] = deque()  #: tasks to try again, with failed tries
+        self.notes: list[str] = []
+        self._intake = intake
+        self._crew = crew
+        self._merger = merger
+        self._accounts = accounts
+        self._shape = shape
+        self._options = options
+        self._next_task = count(1).__next__
+
+    def place(self, task_s: float | None, out: list[Command]) -> None:
+        """Give jobs until there is no room or no job; ``task_s`` is the recent length of a task."""
+        window = min(self._shape.window(task_s), MAX_WINDOW)
+        for workers in self._crew.levels[:window]:
+            while workers:
+                if not self._give_job(next(iter(workers.values())), out):
+                    return
+
+    def _give_job(self, worker: WorkerState, out: list[Command]) -> bool:
+        intake = self._intake
+        if self.ready:
+            task, tries = self.ready.popleft()
+            self._launch(worker, task, intake.feeds[task.inputs[0].input], tries, out)
+            return True
+        feed = worker.feed
+        if feed is None or not feed.cutter.rows:
+            feed = intake.fresh()
+            if feed is None:
+                waiting = intake.next_waiting(len(self._crew.workers) + 1)
+                if waiting is not None:
+                    self._inspect(worker, waiting, out)
+                    return True
+                feed = intake.any()
+                if feed is None:
+                    return False
+        self._launch(worker, self._cut(feed), feed, 0, out)
+        if not feed.cutter.rows:
+            # Nothing more comes for workers that are through with this input.
+            self._merger.review_all(feed, out)
+        return True
+
+    def _inspect(self, worker: WorkerState, feed: Feed, out: list[Command]) -> None:
+        self._intake.inspect(feed, worker)
+        self._crew.inspect(worker, feed)
+        out.append(Inspect(feed.spec.id, worker.id, worker.incarnation))
+
+    def _launch(
+        self, worker: WorkerState, task: Task, feed: Feed, tries: int, out: list[Command]
+    ) -> None:
+        plan = self._accounts[task.category].plan
+        bundle = self._merger.bundle(worker, feed)
+        attempt = self._crew.launch(worker, task, bundle, plan, tries)
+        out.append(Launch(task, attempt.id, worker.id, worker.incarnation, plan))
+
+    def _cut(self, feed: Feed) -> Task:
+        """Cut the next task from an input."""
+        intake = self._intake
+        category = feed.spec.category
+        account = self._accounts[category]
+        unit, units = feed.cutter.next_unit()
+        want = self._shape.rows(
+            ShapeRequest(
+                category,
+                account.tasks_cut == 0,
+                len(self._crew.workers),
+                unit,
+                units,
+                intake.uncut,
+                intake.expected(),
+                account.costs(),
+            )
+        )
+        account.tasks_cut += 1
+        bound = self._options.chunk
+        if bound is not None:
+            want = min(want, bound)
+            if unit > bound:
+                self._note_large_unit(feed, unit, bound)
+        rows = intake.cut(feed, want)
+        size = rows.stop - rows.start
+        return Task(self._next_task(), category, (rows,), size, self._options.needs)
+
+    def _note_large_unit(self, feed: Feed, unit: int, bound: int) -> None:
+        if not self.notes:
+            self.notes.append(
+                f"chunk={bound} is smaller than a unit of {feed.spec.label or feed.spec.id}, "
+                f"which has {unit} rows; tasks are whole units, so some are larger"
+            )

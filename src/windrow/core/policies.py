@@ -1,0 +1,64 @@
+"""The seams through which decisions come into the heart; core imports none that decides anything.
+
+A policy called from the scheduler is pure and answers in microseconds. Longer thinking is a
+``Replan`` command, answered by the loop with ``OrderPolicy.replan``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from windrow.core.records import Plan, PlanJob, StepCost
+
+__all__ = ["KeepOrder", "OrderPolicy", "Policies", "ShapePolicy", "ShapeRequest"]
+
+
+class ShapeRequest(NamedTuple):
+    """What is known when the next task is cut."""
+
+    category: str
+    first: bool  #: no task of the category was cut before
+    workers: int
+    unit: int  #: rows of the next unit; a task is at least that
+    units: int  #: units left in the range that the task is cut from
+    known: int  #: rows of the run that can be cut now
+    expected: int  #: rows estimated in inputs that nobody opened yet
+    costs: StepCost  #: over accepted tasks of the category: rows and wall time
+
+
+class ShapePolicy(Protocol):
+    """How much to run at once."""
+
+    def rows(self, request: ShapeRequest) -> int:
+        """Say how many rows the next task should have; the source snaps it down to whole units."""
+        ...
+
+    def window(self, task_s: float | None) -> int:
+        """Say how many attempts a worker may have at a time, given the recent length of a task."""
+        ...
+
+
+class OrderPolicy(Protocol):
+    """What to run first; called by the loop, apart from the scheduler."""
+
+    def replan(self, job: PlanJob) -> Plan:
+        """Make the next plan of a category; it keeps every known guard and has a larger id."""
+        ...
+
+
+class KeepOrder:
+    """The order decision that never moves anything: it only takes new guards into the plan."""
+
+    def replan(self, job: PlanJob) -> Plan:
+        """Repeat the plan with all guards known by now."""
+        return replace(job.plan, id=job.plan.id + 1, guards=job.guards, reason="new guards")
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The decisions a scheduler is made with."""
+
+    shape: ShapePolicy
+    order: OrderPolicy = field(default_factory=KeepOrder)

@@ -1,0 +1,201 @@
+"""The mutable records behind the scheduler: inputs, workers, attempts, and what was learned.
+
+Only the scheduler and its two hands, intake and merger, change them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windrow.core.records import Evidence, PlanJob, StepCost
+from windrow.core.source import Cutter
+from windrow.core.transitions import AttemptState, InputState
+
+if TYPE_CHECKING:
+    from windrow.core.records import Failure, Handle, InputSpec, Plan, Task, Worker
+
+__all__ = ["Account", "Attempt", "Bundle", "Feed", "WorkerState"]
+
+#: Notes are for people; a step that writes a new one for every block must not fill the memory.
+MAX_NOTES = 100
+
+
+class Feed:
+    """One input as work is cut from it."""
+
+    __slots__ = (
+        "borders",
+        "bundles",
+        "cutter",
+        "failure",
+        "inspector",
+        "rows",
+        "spec",
+        "state",
+        "touched",
+        "tries",
+    )
+
+    def __init__(self, spec: InputSpec) -> None:
+        self.spec = spec
+        self.state = InputState.WAITING
+        self.rows = 0  #: of the whole input; meaningful once it is known
+        self.borders: tuple[int, ...] = (0,)
+        self.cutter = Cutter(spec.id, self.borders)
+        self.inspector: WorkerState | None = None  #: who opens it now
+        self.tries = 0  #: inspections that failed
+        self.touched = False  #: a task was cut from it
+        self.failure: Failure | None = None  #: why it is BAD
+        self.bundles: dict[int, Bundle] = {}  #: by worker id
+
+
+class Bundle:
+    """What one worker has of one input: attempts that run and partials that it keeps."""
+
+    __slots__ = ("feed", "fetching", "handles", "merging", "running", "worker")
+
+    def __init__(self, worker: WorkerState, feed: Feed) -> None:
+        self.worker = worker
+        self.feed = feed
+        self.running = 0  #: attempts that may still add a handle
+        self.handles: list[Handle] = []  #: accepted, and neither being merged nor fetched
+        self.merging: dict[int, tuple[Handle, ...]] = {}  #: id of the merged handle -> its inputs
+        self.fetching: dict[int, Handle] = {}
+
+
+class WorkerState:
+    """A living worker and all it has."""
+
+    __slots__ = (
+        "attempts",
+        "bundles",
+        "busy",
+        "feed",
+        "id",
+        "incarnation",
+        "inspecting",
+        "known",
+        "offers",
+        "usable",
+    )
+
+    def __init__(self, worker: Worker) -> None:
+        self.id, self.incarnation, self.offers = worker
+        self.usable = False  #: its offers cover what tasks need
+        self.busy = 0  #: attempts and inspections it was given
+        self.attempts: dict[int, Attempt] = {}
+        self.inspecting: dict[int, Feed] = {}
+        self.bundles: dict[int, Bundle] = {}  #: by input id
+        self.feed: Feed | None = None  #: the input it has open: the next task comes from there
+        self.known: set[str] = set()  #: categories it has run; the first run is slower
+
+
+class Attempt:
+    """One try of one task on one worker."""
+
+    __slots__ = ("bundle", "id", "plan", "rows_done", "state", "task", "tries", "worker")
+
+    def __init__(
+        self,
+        attempt_id: int,
+        task: Task,
+        worker: WorkerState,
+        bundle: Bundle,
+        plan: Plan,
+        tries: int,
+    ) -> None:
+        self.id = attempt_id
+        self.task = task
+        self.worker = worker
+        self.bundle = bundle
+        self.plan = plan
+        self.tries = tries  #: failed attempts of the same task before this one
+        self.state = AttemptState.LAUNCHED
+        self.rows_done = 0  #: as far as Progress told
+
+
+class Account:
+    """What was learned of a category from accepted attempts, and the plan in force."""
+
+    __slots__ = ("_asked", "cold", "guards", "notes", "plan", "steps", "tasks_cut", "warm")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.tasks_cut = 0
+        #: sums as in StepCost; lists, as they grow with every task
+        self.steps: dict[str, list[float]] = {}
+        self.cold: list[float] = [0] * 5  #: first task of each worker: compiles and opens files
+        self.warm: list[float] = [0] * 5  #: calls, rows, wall, rows squared, rows * wall
+        self.guards: dict[tuple[str, str], None] = dict.fromkeys(plan.guards)
+        self.notes: dict[str, None] = {}
+        self._asked: int | None = None  #: guards known when a new plan was asked for
+
+    def add(self, rows: int, wall: float, *, warm: bool) -> None:
+        """Count the cost of a task."""
+        sums = self.warm if warm else self.cold
+        sums[0] += 1
+        sums[1] += rows
+        sums[2] += wall
+        sums[3] += rows * rows
+        sums[4] += rows * wall
+
+    def learn(self, evidence: Evidence) -> None:
+        """Add what an attempt learned: costs add up, guards only grow."""
+        steps = self.steps
+        for name, cost in evidence.steps:
+            sums = steps.get(name)
+            if sums is None:
+                sums = steps[name] = [0] * 7
+            sums[0] += cost.calls
+            sums[1] += cost.rows_in
+            sums[2] += cost.rows_out
+            sums[3] += cost.wall
+            sums[4] += cost.rows_squared
+            sums[5] += cost.rows_wall
+            sums[6] += cost.bytes_read
+        for guard in evidence.guards:
+            self.guards[guard] = None
+        for note in evidence.notes:
+            if len(self.notes) < MAX_NOTES:
+                self.notes[note] = None
+
+    def costs(self) -> StepCost:
+        """Give the sums over tasks; those of warm workers alone once there are two of them."""
+        sums = self.warm
+        if sums[0] < 2:  # two points are needed for a line
+            sums = [a + b for a, b in zip(self.cold, sums, strict=True)]
+        rows = int(sums[1])
+        return StepCost(int(sums[0]), rows, rows, sums[2], sums[3], sums[4])
+
+    def evidence(self) -> Evidence:
+        """Give everything learned so far as a record."""
+        steps = tuple(
+            (name, StepCost(int(s[0]), int(s[1]), int(s[2]), s[3], s[4], s[5], int(s[6])))
+            for name, s in self.steps.items()
+        )
+        return Evidence(steps, tuple(self.guards), tuple(self.notes))
+
+    def ask(self) -> PlanJob | None:
+        """Give the question for a new plan if there are new guards and nobody was asked yet."""
+        if self._asked is not None or len(self.guards) == len(self.plan.guards):
+            return None
+        self._asked = len(self.guards)
+        return PlanJob(
+            category=self.plan.category,
+            plan=self.plan,
+            guards=tuple(self.guards),
+            evidence=self.evidence(),
+        )
+
+    def answer(self, plan: Plan) -> bool:
+        """Put a new plan in force; False for one that is older or forgets guards it was told."""
+        if plan.id <= self.plan.id:
+            return False
+        told = list(self.guards)[: self._asked or 0]
+        if any(guard not in plan.guards for guard in told):
+            return False
+        self.plan = plan
+        self._asked = None
+        for guard in plan.guards:
+            self.guards[guard] = None
+        return True

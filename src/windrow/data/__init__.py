@@ -1,0 +1,19 @@
+"""Sources of rows: ROOT, Parquet and arrays, named in any of the forms physicists use."""
+
+from __future__ import annotations
+
+from windrow.data.base import MAX_UNIT_ROWS, ColumnInfo, FileInfo, Input, Reader, Source
+from windrow.data.source import FileSource, open  # noqa: A004 - data.open(...) is how it is used
+from windrow.data.units import units_within
+
+__all__ = [
+    "MAX_UNIT_ROWS",
+    "ColumnInfo",
+    "FileInfo",
+    "FileSource",
+    "Input",
+    "Reader",
+    "Source",
+    "open",
+    "units_within",
+]

@@ -1,0 +1,191 @@
+"""An RNTuple: what it says about itself, and a reader of it.
+
+Columns are looked up in the RNTuple's own records: uproot's ``keys()`` and ``arrays()`` are
+quadratic in the number of fields and match the hidden members of projected collections too. Fields
+that are not plain numbers, or lists of them, are read by uproot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import awkward as ak
+import numpy as np
+
+from windrow.data.base import ColumnInfo, FileInfo
+from windrow.data.columns import check_request, find_collections
+from windrow.data.rntuple_fields import Field, find_fields
+from windrow.data.root_files import translated
+from windrow.data.units import unit_borders
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from windrow.data.base import Input
+
+__all__ = ["RNTupleLayout", "RNTupleReader"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RNTupleLayout:
+    """All that is known of an RNTuple without its data; shared between threads, never changed."""
+
+    info: FileInfo
+    fields: Mapping[str, Field]
+    clusters: tuple[int, ...]  #: first row of each cluster, and the end
+
+
+class RNTupleReader:
+    """One open RNTuple; ``ranges`` are the (offset, size) of the pages fetched so far."""
+
+    def __init__(
+        self,
+        source: Input,
+        handle: Any,
+        ntuple: Any,
+        grid: int | None = None,
+        layout: RNTupleLayout | None = None,
+    ) -> None:
+        self._handle = handle
+        self._ntuple = ntuple
+        self._label = source.label
+        self.layout = layout or rntuple_layout(handle, ntuple, grid)
+        self.info = self.layout.info
+        self.bytes_read = 0
+        self.reads: list[tuple[str, int, int]] = []
+        self.ranges: list[tuple[int, int]] = []
+        #: column number -> (first cluster, last cluster + 1, numbers) of a read that used its last
+        #: cluster in part
+        self._kept: dict[int, tuple[int, int, np.ndarray[Any, Any]]] = {}
+
+    def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
+        """Read ``columns`` of rows [start, stop)."""
+        check_request(self.info, self._label, columns, start, stop)
+        out: dict[str, Any] = dict.fromkeys(columns)
+        clusters = self.layout.clusters
+        if start == stop:
+            return {name: self._nothing(name) for name in out}
+        first = max(int(np.searchsorted(clusters, start, side="right")) - 1, 0)
+        last = int(np.searchsorted(clusters, stop, side="left"))
+        window = _Window(self, first, last, start - clusters[first], stop - clusters[first])
+        with translated(self._label):
+            for name in out:
+                out[name] = window.read(self.layout.fields[name], start, stop)
+        window.keep(partial=stop < clusters[last])
+        self.reads.extend((name, start, stop) for name in out)
+        return out
+
+    def _nothing(self, name: str) -> Any:
+        field = self.layout.fields[name]
+        if field.shape == "other":
+            with translated(self._label):
+                whole = self._ntuple.all_fields[field.identifier]
+                return whole.array(entry_start=0, entry_stop=0, array_cache=None)
+        numbers = np.empty(0, field.dtype)
+        return _lists(np.zeros(1, np.int64), numbers) if field.shape == "jagged" else numbers
+
+    def close(self) -> None:
+        """Release the handle."""
+        self._kept.clear()
+        self._handle.close()
+
+
+class _Window:
+    """The clusters of one request; a column that several fields need is read once."""
+
+    def __init__(self, reader: RNTupleReader, first: int, last: int, low: int, high: int) -> None:
+        self._reader = reader
+        self._first, self._last = first, last
+        self._low, self._high = low, high
+        self._columns: dict[int, np.ndarray[Any, Any]] = {}
+
+    def read(self, field: Field, start: int, stop: int) -> Any:
+        low, high = self._low, self._high
+        if field.shape == "flat":
+            return np.ascontiguousarray(self._column(field.numbers)[low:high])
+        if field.shape == "counts":
+            return np.diff(self._column(field.offsets)[low : high + 1]).astype(field.dtype)
+        if field.shape == "jagged":
+            offsets = self._column(field.offsets)[low : high + 1].astype(np.int64)
+            numbers = self._column(field.numbers)[offsets[0] : offsets[-1]]
+            offsets -= offsets[0]
+            return _lists(offsets, np.ascontiguousarray(numbers))
+        return self._through_uproot(field, start, stop)
+
+    def keep(self, *, partial: bool) -> None:
+        """Hold decoded clusters only if the next request may begin in the last of them."""
+        kept = self._reader._kept
+        for number, values in self._columns.items():
+            if partial:
+                kept[number] = (self._first, self._last, values)
+            else:
+                kept.pop(number, None)
+
+    def _column(self, number: int) -> np.ndarray[Any, Any]:
+        if number not in self._columns:
+            kept = self._reader._kept.get(number)
+            if kept is not None and kept[:2] == (self._first, self._last):
+                self._columns[number] = kept[2]
+            else:
+                self._count(number)
+                self._columns[number] = self._reader._ntuple.read_cluster_range(
+                    number, self._first, self._last
+                )
+        return self._columns[number]
+
+    def _count(self, number: int) -> None:
+        for cluster in range(self._first, self._last):
+            pages = self._reader._ntuple.page_link_list[cluster]
+            for page in pages[number].pages if number < len(pages) else ():
+                self._reader.bytes_read += page.locator.num_bytes
+                self._reader.ranges.append((page.locator.offset, page.locator.num_bytes))
+
+    def _through_uproot(self, field: Field, start: int, stop: int) -> Any:
+        for number in field.all_columns:
+            self._count(number)
+        whole = self._reader._ntuple.all_fields[field.identifier]
+        return whole.array(entry_start=start, entry_stop=stop, array_cache=None)
+
+
+def _lists(offsets: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> ak.Array:
+    content = ak.contents.NumpyArray(numbers)
+    return ak.Array(ak.contents.ListOffsetArray(ak.index.Index64(offsets), content))
+
+
+def rntuple_layout(handle: Any, ntuple: Any, grid: int | None) -> RNTupleLayout:
+    """Look at every field and cluster once."""
+    rows = int(ntuple.num_entries)
+    summaries = ntuple.cluster_summaries
+    clusters = tuple(sorted({0, rows, *(int(s.num_first_entry) for s in summaries)}))
+    fields = find_fields(ntuple)
+    sizes = _stored_bytes(ntuple)
+    counters = {f.offsets: name for name, f in fields.items() if f.shape == "counts"}
+    columns: dict[str, ColumnInfo] = {}
+    for name, field in fields.items():
+        kinds: Mapping[str, Any] = {"flat": "flat", "counts": "flat", "jagged": "jagged"}
+        own = field.all_columns if field.shape == "other" else (field.numbers, field.offsets)
+        columns[name] = ColumnInfo(
+            name=name,
+            kind=kinds.get(field.shape, "other"),
+            dtype=field.dtype,
+            counter=counters.get(field.offsets) if field.shape == "jagged" else None,
+            stored_bytes=sum(sizes.get(number, 0) for number in set(own)),
+        )
+    info = FileInfo(
+        rows=rows,
+        borders=unit_borders(rows, clusters, grid=grid),
+        columns=columns,
+        identity=str(handle.file.uuid),
+        collections=find_collections(columns),
+    )
+    return RNTupleLayout(info=info, fields=fields, clusters=clusters)
+
+
+def _stored_bytes(ntuple: Any) -> dict[int, int]:
+    sizes: dict[int, int] = {}
+    for cluster in ntuple.page_link_list:
+        for number, column in enumerate(cluster):
+            size = sum(page.locator.num_bytes for page in column.pages)
+            sizes[number] = sizes.get(number, 0) + int(size)
+    return sizes

@@ -1,0 +1,115 @@
+"""ROOT files as files: opening them, and what is wrong with them when uproot cannot.
+
+All of uproot's errors are translated here; transient ``OSError`` stay what they are, so that a
+retry can see them.
+"""
+
+from __future__ import annotations
+
+import lzma
+import struct
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import cramjam
+import uproot
+
+from windrow.data.paths import is_remote
+from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["is_local", "open_file", "translated"]
+
+
+def is_local(location: str) -> bool:
+    """Say whether the file can be opened by the operating system."""
+    return not is_remote(location)
+
+
+def open_file(location: str) -> Any:
+    """Open a ROOT file with uproot; the caller closes it."""
+    if not is_local(location):
+        return uproot.open({location: None})
+    # For local files a memory map needs no thread and no copy per request.
+    return uproot.open({location: None}, handler=uproot.MemmapSource)
+
+
+@contextmanager
+def translated(label: str) -> Iterator[None]:
+    """Turn what uproot raises about a file into Windrow's errors; transient ``OSError`` stay."""
+    try:
+        yield
+    except (DataError, UsageError):
+        raise
+    except FileNotFoundError as exc:
+        raise MissingFileError(f"no such file: {label}", file=label) from exc
+    except (
+        uproot.deserialization.DeserializationError,
+        uproot.exceptions.NotSupported,
+    ) as exc:
+        raise _corrupt(label, exc) from exc
+    except OSError as exc:
+        # What the operating system or a connection reports may not happen the next time; a
+        # complaint of uproot's own about a local file has no error number.
+        if exc.errno is None and is_local(label):
+            raise _corrupt(label, exc) from exc
+        raise
+    except (
+        ValueError, TypeError, KeyError, IndexError, AssertionError, NotImplementedError,
+        AttributeError, struct.error, zlib.error, MemoryError, RuntimeError, EOFError,
+        lzma.LZMAError, cramjam.DecompressionError,
+    ) as exc:  # fmt: skip
+        raise _corrupt(label, exc) from exc
+
+
+def _corrupt(label: str, exc: BaseException) -> CorruptFileError:
+    reason = str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
+    return CorruptFileError(
+        f"{label} cannot be read as ROOT: {_looks_like(label)} ({reason[:200]})", file=label
+    )
+
+
+#: What the first bytes of a file that is not ROOT give away.
+_MAGIC = {
+    b"PAR1": "it is a Parquet file: give it the suffix .parquet",
+    b"\x89HDF": "it is an HDF5 file",
+    b"\x1f\x8b": "it is gzip-compressed: unpack it first",
+    b"PK": "it is a zip archive",
+    b"<": "it looks like a web page, perhaps an error from a download",
+    b"{": "it looks like JSON",
+}
+
+
+def _looks_like(label: str) -> str:
+    if not is_local(label):
+        return "it is damaged or not a ROOT file"
+    try:
+        with Path(label).open("rb") as file:
+            head = file.read(16)
+            size = file.seek(0, 2)
+    except OSError:
+        return "it cannot be opened"
+    if not head:
+        return "it is empty (0 bytes)"
+    if head[:4] == b"root":
+        return _root_damage(size, label)
+    for magic, meaning in _MAGIC.items():
+        if head.startswith(magic):
+            return meaning
+    return f"it does not begin with 'root' but with {head[:8]!r}"
+
+
+def _root_damage(size: int, label: str) -> str:
+    """Compare the size with the one the header records, at the place its version has it."""
+    with Path(label).open("rb") as file:
+        file.seek(4)
+        version = int.from_bytes(file.read(4), "big")
+        file.seek(12)
+        end = int.from_bytes(file.read(8 if version >= 1_000_000 else 4), "big")
+    if end > size:
+        return f"it is truncated: its header says {end} bytes, it has {size}"
+    return "it is a ROOT file, but damaged"

@@ -1,0 +1,201 @@
+"""``open``: from what a user wrote to a source, and from a source to readers.
+
+A source opens nothing until work reaches an input, and pickles as the description it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from windrow.data.paths import is_remote
+from windrow.data.spec import parse
+from windrow.errors import CorruptFileError, SpecError, nearest
+
+if TYPE_CHECKING:
+    from windrow.data.base import Input, Reader, Source
+
+__all__ = ["FileSource", "open"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSource:
+    """Files and arrays by dataset; opens each input anew for every reader."""
+
+    inputs: tuple[Input, ...]
+    datasets: Mapping[str, Mapping[str, Any]]  #: metadata per dataset, in fileset order
+    grid: int | None = None  #: rows of a unit where the file's own units are not wanted
+    _layouts: Layouts = field(default_factory=lambda: Layouts(), compare=False, repr=False)
+
+    def open(self, index: int) -> Reader:
+        """Open one input for one thread."""
+        source = self.inputs[index]
+        reader = self._layouts.open(source, self.grid)
+        try:
+            _check_promises(source, reader)
+        except CorruptFileError:
+            reader.close()
+            raise
+        return reader
+
+    def __reduce__(self) -> Any:
+        # Read-only views do not pickle; the dictionaries behind them do.
+        plain = {name: dict(metadata) for name, metadata in self.datasets.items()}
+        return _rebuild, (self.inputs, plain, self.grid)
+
+
+def _rebuild(
+    inputs: tuple[Input, ...], datasets: Mapping[str, Mapping[str, Any]], grid: int | None
+) -> FileSource:
+    return FileSource(inputs=inputs, datasets=_read_only(datasets), grid=grid)
+
+
+def _read_only(datasets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    return MappingProxyType({name: MappingProxyType(dict(m)) for name, m in datasets.items()})
+
+
+class Layouts:
+    """What readers found in the files opened last: a second worker need not look for it again.
+
+    A NanoAOD file takes uproot a third of a second to understand, under the interpreter lock.
+    """
+
+    #: Files are worked through in order: a few more than there are workers on a machine is enough.
+    LIMIT = 32
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opening: dict[int, threading.Lock] = {}
+        self._known: OrderedDict[int, tuple[Any, Any]] = OrderedDict()
+
+    def open(self, source: Input, grid: int | None) -> Reader:
+        """Open an input; workers that come for the same file wait for the first one."""
+        with self._lock:
+            mine = self._opening.setdefault(source.index, threading.Lock())
+        stamp = _stamp(source)
+        with mine:
+            with self._lock:
+                known, layout = self._known.get(source.index, (None, None))
+            if layout is None or known != stamp:
+                reader = _reader(source, grid, None)
+                self._keep(source.index, stamp, getattr(reader, "layout", None))
+                return reader
+        return _reader(source, grid, layout)
+
+    def _keep(self, index: int, stamp: Any, layout: Any) -> None:
+        with self._lock:
+            self._known[index] = (stamp, layout)
+            self._known.move_to_end(index)
+            while len(self._known) > self.LIMIT:
+                self._known.popitem(last=False)
+
+
+def _stamp(source: Input) -> tuple[int, int] | None:
+    """Return what shows that a local file was replaced; None where there is nothing to look at."""
+    if source.format == "arrays" or is_remote(source.location):
+        return None
+    try:
+        status = Path(source.location).stat()
+    except OSError:
+        return None  # opening it will say what is wrong
+    return status.st_size, status.st_mtime_ns
+
+
+def _reader(source: Input, grid: int | None, layout: Any) -> Reader:
+    # The formats' libraries are imported when the first such file is opened: they take time to
+    # load.
+    if source.format == "arrays":
+        from windrow.data.arrays import ArrayReader
+
+        return ArrayReader(source, grid)
+    if source.format == "parquet":
+        from windrow.data.parquet import ParquetReader
+
+        return ParquetReader(source, grid, layout)
+    from windrow.data.root import open_root
+
+    return open_root(source, grid, layout)
+
+
+def _check_promises(source: Input, reader: Reader) -> None:
+    """Compare the file with what a preprocessed fileset says of it."""
+    rows = reader.info.rows
+    again = "preprocess the fileset again"
+    if source.rows is not None and source.rows != rows:
+        raise CorruptFileError(
+            f"{source.label}: the fileset says {source.rows} rows, the file has {rows}; {again}",
+            file=source.label,
+        )
+    if source.steps and source.steps[-1][1] > rows:
+        raise CorruptFileError(
+            f"{source.label}: the fileset has a step up to row {source.steps[-1][1]}, the file has "
+            f"{rows} rows; {again}",
+            file=source.label,
+        )
+    named = source.format == "root" and source.uuid is not None
+    if named and str(source.uuid).lower() != reader.info.identity.lower():
+        raise CorruptFileError(
+            f"{source.label}: the fileset says uuid {source.uuid}, the file is "
+            f"{reader.info.identity}; it was replaced, {again}",
+            file=source.label,
+        )
+
+
+def open(  # noqa: A001 - reads as windrow.data.open
+    spec: Any,
+    *,
+    tree: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    grid: int | None = None,
+) -> Source:
+    """Return the source that ``spec`` names; nothing is read before work reaches it.
+
+    Parameters
+    ----------
+    spec
+        A path, a glob, ``"file.root:Tree"``, a list of these, ``{file: tree}``, a coffea fileset
+        in any of its forms or the path of one in JSON, a mapping of arrays, an awkward array of
+        records, or a source, which is returned as it is.
+    tree
+        The tree of files whose spec names none; without it a file's only tree, or the one called
+        "Events".
+    metadata
+        By dataset, added to what the fileset says; with one dataset also the metadata itself.
+    grid
+        Rows of a unit, instead of the file's own clusters or row groups.
+    """
+    if (
+        hasattr(spec, "inputs")
+        and hasattr(spec, "datasets")
+        and callable(getattr(spec, "open", None))
+    ):
+        if tree is not None or metadata is not None or grid is not None:
+            raise SpecError("a source is complete: give tree, metadata and grid where it is opened")
+        source: Source = spec
+        return source
+    if grid is not None and grid < 1:
+        raise SpecError(f"grid is the number of rows of a unit and at least 1, not {grid}")
+    parsed = parse(spec, tree)
+    for name, extra in _by_dataset(metadata or {}, parsed.datasets).items():
+        parsed.datasets[name].update(extra)
+    return FileSource(inputs=tuple(parsed.inputs), datasets=_read_only(parsed.datasets), grid=grid)
+
+
+def _by_dataset(
+    metadata: Mapping[str, Any], datasets: Mapping[str, Any]
+) -> Mapping[str, Mapping[str, Any]]:
+    unknown = [name for name in metadata if name not in datasets]
+    if not unknown and all(isinstance(m, Mapping) for m in metadata.values()):
+        return metadata
+    if len(datasets) == 1:
+        return {next(iter(datasets)): metadata}
+    name = unknown[0] if unknown else next(iter(metadata))
+    raise SpecError(
+        f"metadata must map datasets to mappings, and {name!r} is "
+        + (f"no dataset{nearest(name, datasets)}" if unknown else "not mapped to one")
+    )

@@ -1,0 +1,113 @@
+"""Canonical units: the fixed cuts of a file on which outputs are evaluated.
+
+Pure functions of what the file says about itself. The choice never depends on the columns that are
+read, on workers or on chunks, because bit-identical outputs rest on it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from windrow.data.base import MAX_UNIT_ROWS
+from windrow.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["MIN_UNIT_ROWS", "cluster_borders", "common_borders", "unit_borders", "units_within"]
+
+#: Smaller file units are joined up to this many rows: calling an output has a fixed cost of some
+#: 100 us, and files with clusters of a few hundred rows are common; at 16 K rows that cost is
+#: small beside the work on the rows.
+MIN_UNIT_ROWS = 16_384
+
+
+def unit_borders(
+    rows: int,
+    file_borders: Iterable[int] | None = None,
+    *,
+    grid: int | None = None,
+    smallest: int = MIN_UNIT_ROWS,
+    largest: int = MAX_UNIT_ROWS,
+) -> tuple[int, ...]:
+    """Return the unit borders of a file of ``rows`` rows, 0 and ``rows`` included; (0,) for none.
+
+    ``file_borders`` are the file's own (clusters, row groups); None means it has none. ``grid``
+    replaces everything by a fixed grid of that many rows.
+    """
+    if rows == 0:
+        return (0,)
+    if grid is not None:
+        if grid < 1:
+            raise SpecError(f"grid is the number of rows of a unit and at least 1, not {grid}")
+        return (*range(0, rows, grid), rows)
+    inner = {b for b in file_borders or () if 0 < b < rows}
+    borders = [0]
+    for start, stop in pairwise(_joined([0, *sorted(inner), rows], smallest, largest)):
+        borders.extend(range(start + largest, stop, largest))
+        borders.append(stop)
+    return tuple(borders)
+
+
+def _joined(borders: list[int], smallest: int, largest: int) -> list[int]:
+    """Drop borders until each unit has ``smallest`` rows, without making one above ``largest``."""
+    kept = [borders[0]]
+    for border, following in pairwise(borders[1:]):
+        if border - kept[-1] >= smallest or following - kept[-1] > largest:
+            kept.append(border)
+    return [*kept, borders[-1]]
+
+
+def common_borders(columns: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """Return the row numbers that are a border of every column, sorted."""
+    common: set[int] | None = None
+    seen: set[tuple[int, ...]] = set()
+    for column in columns:
+        # Most branches of a file are cut alike: each distinct cut is looked at once.
+        key = tuple(column)
+        if key not in seen:
+            seen.add(key)
+            common = set(key) if common is None else common.intersection(key)
+    return tuple(sorted(common or ()))
+
+
+def cluster_borders(
+    rows: int, range_ends: Sequence[int], range_sizes: Sequence[int], auto_flush: int
+) -> tuple[int, ...]:
+    """Return the cluster borders a TTree records, or () if it records none.
+
+    ``range_ends[i]`` is the last row of the i-th range of clusters of ``range_sizes[i]`` rows;
+    rows after the last range have clusters of ``auto_flush`` rows. A size that is not positive
+    means the range is not cut further.
+    """
+    if not len(range_ends) and auto_flush <= 0:
+        return ()
+    borders = {0, rows}
+    start = 0
+    for last, size in zip(range_ends, range_sizes, strict=True):
+        stop = min(int(last) + 1, rows)
+        borders.update(range(start, stop, int(size)) if size > 0 else (start,))
+        start = stop
+    borders.update(range(start, rows, auto_flush) if auto_flush > 0 else (start,))
+    return tuple(sorted(borders))
+
+
+def units_within(
+    borders: Sequence[int], steps: Iterable[tuple[int, int]] | None = None
+) -> tuple[tuple[int, int], ...]:
+    """Return the units as (start, stop), restricted to the row ranges ``steps`` where given.
+
+    Steps that cut through a unit leave its parts; empty parts are left out.
+    """
+    units = pairwise(borders)
+    if steps is None:
+        return tuple(units)
+    ordered = sorted(steps)
+    parts = [
+        (max(start, first), min(stop, last))
+        for start, stop in units
+        for first, last in ordered
+        if first < stop and start < last
+    ]
+    return tuple((start, stop) for start, stop in parts if start < stop)

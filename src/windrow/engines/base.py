@@ -1,0 +1,96 @@
+"""What an engine is, and what a workload gives it to do: engines obey, report and never decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windrow.core.commands import EngineCommand
+    from windrow.core.events import Event
+    from windrow.core.records import Evidence, Failure, Handle, Measurement, Plan, Rows
+
+__all__ = ["Capabilities", "Engine", "Outcome", "WorkerSide", "Workload"]
+
+
+class Outcome(NamedTuple):
+    """What running a task gives; the engine fills the times into the measurement."""
+
+    partial: Any
+    measurement: Measurement
+    evidence: Evidence | None = None
+
+
+class WorkerSide(Protocol):
+    """What one worker does; made once per worker and used by its thread only."""
+
+    def inspect(self, input: int) -> tuple[int, tuple[int, ...]]:  # noqa: A002 - the word of the house
+        """Open an input: its rows and unit borders."""
+        ...
+
+    def run(self, rows: tuple[Rows, ...], plan: Plan) -> Outcome:
+        """Process rows under a plan."""
+        ...
+
+    def merge(self, partials: Sequence[Any]) -> Any:
+        """Make one partial of several of one input, in row order; may reuse the first."""
+        ...
+
+    def close(self) -> None:
+        """Release files."""
+        ...
+
+
+class Workload(Protocol):
+    """What a front door wants done."""
+
+    def open_worker(self, worker: int) -> WorkerSide:
+        """Make the worker's side, in the worker."""
+        ...
+
+    def classify(self, error: BaseException) -> Failure:
+        """Say whose fault an exception of ``WorkerSide`` is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What an engine really can do; limits are offered only where they are real."""
+
+    can_kill: bool = False
+    can_limit: bool = False
+    measures_memory: bool = False
+    isolates: bool = False
+
+
+class Engine(Protocol):
+    """Workers and the way to them."""
+
+    capabilities: Capabilities
+    work_cpu_s: float  #: spent on work inside ``wait``; zero where workers have threads
+
+    def start(self, workload: Workload) -> None:
+        """Start the workers; each is reported by WorkerJoined."""
+        ...
+
+    def do(self, commands: Sequence[EngineCommand]) -> None:
+        """Carry out commands; returns at once."""
+        ...
+
+    def wait(self, timeout: float | None) -> list[Event]:
+        """Return what happened, waiting at most ``timeout`` seconds (None: no limit)."""
+        ...
+
+    def wake(self) -> None:
+        """Make ``wait`` return; may be called from a signal handler."""
+        ...
+
+    def take(self, handle: Handle) -> Any:
+        """Hand over a fetched partial."""
+        ...
+
+    def stop(self) -> None:
+        """End every worker and wait for it; doing it twice is allowed."""
+        ...

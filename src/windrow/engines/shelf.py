@@ -1,0 +1,131 @@
+"""One worker's side of an engine: it does jobs with the workload and keeps the partials.
+
+A shelf belongs to the thread that made it; nobody else touches it, so it needs no lock.
+Exceptions of the workload become failure events here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+from time import perf_counter, thread_time
+from typing import TYPE_CHECKING, Any
+
+from windrow.core.commands import Inspect, Launch, Merge
+from windrow.core.events import (
+    Discovered,
+    Event,
+    Failed,
+    Finished,
+    InspectFailed,
+    Merged,
+    MergeFailed,
+)
+from windrow.core.records import Failure, FailureKind, Handle, Measurement
+
+if TYPE_CHECKING:
+    from windrow.engines.base import WorkerSide, Workload
+
+__all__ = ["RunQueue", "Shelf", "failure_event"]
+
+
+class RunQueue:
+    """How long the calling thread was ready to run and had no processor; only Linux tells."""
+
+    def __init__(self) -> None:
+        try:
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+        except OSError:
+            self._file = -1
+        self.known = self._file >= 0
+
+    def delay_s(self) -> float:
+        """Give the seconds waited since the thread began; zero where unknown."""
+        if not self.known:
+            return 0.0
+        return int(os.pread(self._file, 80, 0).split()[1]) * 1e-9
+
+    def close(self) -> None:
+        """Release the file."""
+        if self.known:
+            os.close(self._file)
+            self.known = False
+
+
+class Shelf:
+    """Runs jobs for one life of one worker."""
+
+    def __init__(self, workload: Workload, worker: int, incarnation: int) -> None:
+        self._workload = workload
+        self._worker = worker
+        self._incarnation = incarnation
+        self._side: WorkerSide | None = None
+        self._queue = RunQueue()
+        self.partials: dict[int, Any] = {}  #: handle id -> partial
+
+    def do(self, command: Launch | Inspect | Merge) -> Event:
+        """Do a job and report; KeyboardInterrupt alone passes through."""
+        try:
+            if self._side is None:
+                self._side = self._workload.open_worker(self._worker)
+            if type(command) is Launch:
+                return self._launch(self._side, command)
+            if type(command) is Inspect:
+                rows, borders = self._side.inspect(command.input)
+                return Discovered(command.input, rows, borders, self._worker, self._incarnation)
+            return self._merge(self._side, command)  # type: ignore[arg-type]  # the third kind
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - translated: the worker must outlive its jobs
+            return failure_event(command, self.classify(error))
+
+    def classify(self, error: BaseException) -> Failure:
+        """Ask the workload whose fault it is; if that fails too, it is ours."""
+        try:
+            return self._workload.classify(error)
+        except Exception as second:  # noqa: BLE001 - translated into an INTERNAL failure
+            message = f"{error!r} could not be classified: {second!r}"
+            return Failure(FailureKind.INTERNAL, type(second).__name__, message, "", second)
+
+    def _launch(self, side: WorkerSide, command: Launch) -> Finished:
+        queue = self._queue
+        delay, cpu, begin = queue.delay_s(), thread_time(), perf_counter()
+        partial, used, evidence = side.run(command.task.inputs, command.plan)
+        wall, cpu = perf_counter() - begin, thread_time() - cpu
+        lock_wait = 0.0
+        if queue.known:
+            lock_wait = max(0.0, wall - cpu - (queue.delay_s() - delay))
+        number = command.attempt
+        self.partials[number] = partial
+        return Finished(
+            number,
+            self._worker,
+            self._incarnation,
+            Handle(number, number, self._worker, self._incarnation, command.task.inputs),
+            Measurement(wall, cpu, lock_wait, *used[3:]),
+            evidence,
+        )
+
+    def _merge(self, side: WorkerSide, command: Merge) -> Merged:
+        # Taken off the shelf first: a merge may be done in place, so its inputs do not survive it.
+        inputs = [self.partials.pop(handle.id) for handle in command.handles]
+        self.partials[command.into.id] = side.merge(inputs)
+        ids = tuple(handle.id for handle in command.handles)
+        return Merged(command.into, ids, self._worker, self._incarnation)
+
+    def close(self) -> None:
+        """Let the workload release its files."""
+        self._queue.close()
+        self.partials.clear()
+        if self._side is not None:
+            self._side.close()
+
+
+def failure_event(command: Launch | Inspect | Merge, failure: Failure) -> Event:
+    """Make the event that says a job failed."""
+    worker, incarnation = command.worker, command.incarnation
+    if isinstance(command, Launch):
+        return Failed(command.attempt, worker, incarnation, failure)
+    if isinstance(command, Inspect):
+        return InspectFailed(command.input, worker, incarnation, failure)
+    ids = tuple(handle.id for handle in command.handles)
+    return MergeFailed(command.into, ids, worker, incarnation, failure)

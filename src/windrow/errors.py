@@ -1,0 +1,151 @@
+"""Every error Windrow raises, in one tree.
+
+WindrowError
+|-- UsageError (ValueError)            the call or the analysis is written wrongly
+|   |-- DefinitionError                a step, region or pipeline cannot mean anything
+|   |-- UnknownNameError               a name nobody defined; carries the nearest ones
+|   |-- SpecError                      data that was asked for in a form nobody understands
+|   `-- NotYetError                    an option whose machinery does not exist yet
+|-- DataError                          a file is at fault
+|   |-- MissingFileError (FileNotFoundError)
+|   |-- MissingTreeError (KeyError)
+|   |-- CorruptFileError (OSError)
+|   `-- MissingColumnError (KeyError)
+|-- StepError (RuntimeError)           a user's function is at fault; carries step, file and rows
+|   |-- StepResultError (TypeError)    it returned something of the wrong shape or type
+|   |-- RowPurityError                 its answer for a row depends on other rows
+|   `-- MergeError (TypeError)         its outputs cannot be added up
+|-- IncompleteError                    the run ended and rows are missing
+|-- EngineError (RuntimeError)         a worker or its machinery failed
+`-- InternalError (AssertionError)     a bug in Windrow
+
+A message names the thing, what was expected, what came, and what to do. All of them pickle.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "CorruptFileError",
+    "DataError",
+    "DefinitionError",
+    "EngineError",
+    "IncompleteError",
+    "InternalError",
+    "MergeError",
+    "MissingColumnError",
+    "MissingFileError",
+    "MissingTreeError",
+    "NotYetError",
+    "RowPurityError",
+    "SpecError",
+    "StepError",
+    "StepResultError",
+    "UnknownNameError",
+    "UsageError",
+    "WindrowError",
+    "nearest",
+]
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
+    """Say which known names are closest to ``name``, as the end of a sentence."""
+    # Files have thousands of columns: the cut-off keeps the suggestions to likely typos.
+    lowered = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), list(lowered), n=count, cutoff=0.6)
+    if not close:
+        return ""
+    return "; did you mean " + " or ".join(repr(lowered[key]) for key in close) + "?"
+
+
+class WindrowError(Exception):
+    """The root of all errors Windrow raises; ``message`` is the whole sentence."""
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = facts
+
+    def __str__(self) -> str:
+        # KeyError, which some children also are, would print the repr of the message.
+        return self.message
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (type(self), self.message, self.facts)
+
+
+def _rebuild(kind: type[WindrowError], message: str, facts: dict[str, Any]) -> WindrowError:
+    return kind(message, **facts)
+
+
+class UsageError(WindrowError, ValueError):
+    """The call or the analysis is written wrongly."""
+
+
+class DefinitionError(UsageError):
+    """A step, region or pipeline that cannot mean anything."""
+
+
+class UnknownNameError(UsageError):
+    """A name nobody defined."""
+
+
+class SpecError(UsageError):
+    """Data asked for in a form nobody understands."""
+
+
+class NotYetError(UsageError):
+    """An option whose machinery does not exist yet."""
+
+
+class DataError(WindrowError):
+    """A file is at fault."""
+
+
+class MissingFileError(DataError, FileNotFoundError):
+    """No such file."""
+
+
+class MissingTreeError(DataError, KeyError):
+    """The file has no such tree; the message lists those it has."""
+
+
+class CorruptFileError(DataError, OSError):
+    """The file is truncated or not of its format."""
+
+
+class MissingColumnError(DataError, KeyError):
+    """A required column is in neither the file nor the pipeline."""
+
+
+class StepError(WindrowError, RuntimeError):
+    """A user's function raised; ``facts`` has step, file, start and stop."""
+
+
+class StepResultError(StepError, TypeError):
+    """A user's function returned something of the wrong shape or type."""
+
+
+class RowPurityError(StepError):
+    """A step whose answer for a row depends on the other rows it was given."""
+
+
+class MergeError(StepError, TypeError):
+    """Outputs that cannot be added up."""
+
+
+class IncompleteError(WindrowError):
+    """The run ended and rows are missing."""
+
+
+class EngineError(WindrowError, RuntimeError):
+    """A worker or its machinery failed."""
+
+
+class InternalError(WindrowError, AssertionError):
+    """A bug in Windrow: please report it with the message."""

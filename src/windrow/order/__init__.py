@@ -1,0 +1,1 @@
+"""Decision: the order of steps. Pure: measurements in, an order out."""

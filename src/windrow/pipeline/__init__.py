@@ -1,0 +1,1 @@
+"""Front door: analyses over rows (``windrow.Pipeline``)."""

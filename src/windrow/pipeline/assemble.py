@@ -1,0 +1,222 @@
+"""Putting a result together: partials collapsed in their fixed tree, empty lanes filled in, rows accounted for."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+
+from windrow.blocks.execute import Chunk, ChunkRun
+from windrow.blocks.outputs import Leaf, merge_leaves
+from windrow.blocks.tree import Nodes, collapse, join
+from windrow.errors import WindrowError
+from windrow.pipeline.cutflow import Cutflow, Table
+from windrow.pipeline.ledger import Entry, Ledger
+from windrow.pipeline.result import Result, StepSummary
+from windrow.shape.costs import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windrow.core.ledger import Ledger as CoreLedger
+    from windrow.core.records import Failure
+    from windrow.core.scheduler import Scheduler
+    from windrow.data.base import Input, Source
+    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.workload import PipelineWorkload
+    from windrow.run.loop import RunOutcome
+
+__all__ = ["assemble"]
+
+
+def assemble(
+    *,
+    definition: Definition,
+    source: Source,
+    workload: PipelineWorkload,
+    scheduler: Scheduler,
+    outcome: RunOutcome,
+    decisions: Sequence[str],
+    issued: Sequence[tuple[str, tuple[str, ...], str]],
+    guards: tuple[tuple[str, str], ...],
+    seconds: float,
+) -> Result:
+    """Make the result of a run that ended."""
+    leaves = {
+        dataset: _dataset_leaf(dataset, source, workload, scheduler, outcome)
+        for dataset in source.datasets
+    }
+    absent: dict[str, str] = {}
+    for dataset, leaf in leaves.items():
+        _fill_empty_lanes(dataset, leaf, definition, source, workload, absent)
+    notes = [*scheduler.notes, *_default_notes(source, workload)]
+    return Result(
+        name=definition.name,
+        outputs={
+            dataset: {key: value.value for key, value in leaf.outputs.items()}
+            for dataset, leaf in leaves.items()
+        },
+        output_names=tuple(n for n, s in definition.steps.items() if s.kind == "output"),
+        cutflow=_cutflow(definition, source, leaves),
+        ledger=_ledger(source, scheduler.ledger),
+        steps=_steps(definition, outcome),
+        order=tuple(issued),
+        decisions=tuple(decisions),
+        notes=tuple(notes),
+        guards=guards,
+        reads=[
+            (source.inputs[index].label, column, start, stop)
+            for (index, column), ranges in workload.reads.items()
+            for start, stop in ranges
+        ],
+        bytes_read=workload.bytes_read,
+        seconds=seconds,
+        interrupted=outcome.cancelled,
+        reasons_absent=absent,
+    )
+
+
+def _dataset_leaf(
+    dataset: str,
+    source: Source,
+    workload: PipelineWorkload,
+    scheduler: Scheduler,
+    outcome: RunOutcome,
+) -> Leaf:
+    """Merge the partials of a dataset: units of each input, then inputs in fileset order."""
+    inputs = [item for item in source.inputs if item.dataset == dataset]
+    whole: Nodes[Leaf] = Nodes()
+    for number, item in enumerate(inputs):
+        partials = outcome.partials.get(item.index, ())
+        if not partials:
+            continue
+        nodes = join([partial.nodes for partial in partials], merge_leaves)
+        # The tree has as many leaves as units are asked for, whatever became of them.
+        last = scheduler.ledger.states(item.index)[-1][1]
+        leaf = collapse(nodes, bisect_left(workload.borders[item.index], last), merge_leaves)
+        if leaf is not None:
+            whole.values[0, number] = leaf
+    return collapse(whole, len(inputs), merge_leaves) or Leaf({}, {})
+
+
+def _fill_empty_lanes(
+    dataset: str,
+    leaf: Leaf,
+    definition: Definition,
+    source: Source,
+    workload: PipelineWorkload,
+    absent: dict[str, str],
+) -> None:
+    """Evaluate outputs of lanes that no row reached once, on typed arrays of no length, so that every key exists."""
+    regions = [*definition.regions, None]
+    missing = any(
+        not any(key[:2] == (name, region) for key in leaf.outputs)
+        for name, step in definition.steps.items()
+        if step.kind == "output"
+        for region in regions
+        if (region is None) == (step.regions is None)
+    )
+    opened = [i for i in source.inputs if i.dataset == dataset and i.index in workload.borders]
+    if not missing or not opened:
+        return
+    item = opened[0]
+    try:
+        reader = source.open(item.index)
+    except (WindrowError, OSError) as error:
+        for name, step in definition.steps.items():
+            if step.kind == "output":
+                absent[name] = f"{item.label} could not be opened again ({error})"
+        return
+    try:
+        program = workload.program(item, reader.info)
+        chunk = Chunk(item.index, item.label, 0, (0, 0))
+        run = ChunkRun(program, reader, chunk, definition.written, {}, forced=True)
+        partial = run.run()
+    finally:
+        reader.close()
+    for values in partial.nodes.values.values():
+        for key, value in values.outputs.items():
+            leaf.outputs.setdefault(key, value)
+    for note in run.notes:
+        for name in [n for n, s in definition.steps.items() if s.kind == "output"]:
+            absent.setdefault(name, f"no row of dataset {dataset!r} reached it, and {note}")
+
+
+def _cutflow(definition: Definition, source: Source, leaves: dict[str, Leaf]) -> Cutflow:
+    weights = frozenset(n for n, s in definition.steps.items() if s.kind == "weight")
+    tables = {}
+    for region, cuts in definition.regions.items():
+        for dataset, metadata in source.datasets.items():
+            not_applying = frozenset(
+                name
+                for name in cuts
+                if (when := definition.steps[name].when) is not None
+                and not when.holds(metadata, dataset)
+            )
+            tables[region, dataset] = Table(
+                region, dataset, cuts, definition.written, weights,
+                leaves[dataset].tables, not_applying,
+            )  # fmt: skip
+    return Cutflow(tables)
+
+
+def _ledger(source: Source, book: CoreLedger) -> Ledger:
+    """Say of every row what became of it; held rows of a run that ended are as good as missing."""
+    reasons = {(rows.input, rows.start): failure for rows, failure in book.failures}
+    entries = []
+    for item in source.inputs:
+        if item.index in book.failed_inputs:
+            why = book.failed_inputs[item.index].message
+            entries.append(Entry(item.label, item.dataset, 0, None, "failed", why))
+        elif item.index in book.unopened:
+            entries.append(Entry(item.label, item.dataset, 0, None, "missing", "never opened"))
+        else:
+            for start, stop, state in book.states(item.index):
+                if state == "failed":
+                    entries += _failed_entries(item, start, stop, reasons)
+                else:
+                    shown = "done" if state == "done" else "missing"
+                    entries.append(Entry(item.label, item.dataset, start, stop, shown))
+    return Ledger(tuple(entries))
+
+
+def _failed_entries(
+    item: Input, start: int, stop: int, reasons: dict[tuple[int, int], Failure]
+) -> list[Entry]:
+    """Split a failed range where its reasons change."""
+    firsts = sorted(row for index, row in reasons if index == item.index and start <= row < stop)
+    entries = []
+    for first, last in zip(firsts, [*firsts[1:], stop], strict=True):
+        why = reasons[item.index, first].message
+        entries.append(Entry(item.label, item.dataset, first, last, "failed", why))
+    return entries
+
+
+def _steps(definition: Definition, outcome: RunOutcome) -> dict[str, StepSummary]:
+    totals: dict[str, Any] = {}
+    for evidence in outcome.evidence.values():
+        for name, cost in evidence.steps:
+            totals[name] = cost if name not in totals else totals[name].merge(cost)
+    summaries = {}
+    for name, step in definition.steps.items():
+        if name in totals:
+            cost = totals[name]
+            fixed, per_row = fit(cost)
+            summaries[name] = StepSummary(
+                name, step.kind, cost.calls, cost.rows_in, cost.rows_out, cost.wall,
+                fixed, per_row, cost.bytes_read,
+            )  # fmt: skip
+    return summaries
+
+
+def _default_notes(source: Source, workload: PipelineWorkload) -> list[str]:
+    """Say which optional columns were missing where, counted."""
+    files: dict[str, int] = {}
+    rows: dict[str, int] = {}
+    for (_, column), count in workload.defaults.items():
+        files[column] = files.get(column, 0) + 1
+        rows[column] = rows.get(column, 0) + count
+    total = len(source.inputs)
+    return [
+        f"optional column {column!r}: default used for {rows[column]:,} rows, in {files[column]} of {total} files"
+        for column in sorted(files)
+    ]

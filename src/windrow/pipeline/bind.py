@@ -1,0 +1,270 @@
+"""Steps meet a file: a program for one (dataset, set of columns), pruned to what the lanes need.
+
+Every question that needs the file's columns or the dataset's metadata is answered here, and every error names the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import filter as matching
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from windrow.blocks.kernels import EachKernel
+from windrow.blocks.program import Argument, BoundOutput, BoundStep, Lane, Program
+from windrow.errors import DefinitionError, MissingColumnError, nearest
+from windrow.pipeline.graph import dependencies, matching_regions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from windrow.data.base import FileInfo
+    from windrow.pipeline.steps import Read, StepDefinition
+
+__all__ = ["Definition", "bind"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A pipeline frozen for one run."""
+
+    name: str
+    steps: Mapping[str, StepDefinition]
+    regions: Mapping[str, Mapping[str, bool]]
+    written: tuple[str, ...]  #: the written order of cuts, columns and weights
+    identity: tuple[str, ...]
+    seed: int
+    unchecked: set[str]  #: steps not yet shown to be row-pure; shrinks
+    touched: dict[str, frozenset[str]]  #: fields of collections each step was seen to touch; grows
+    sample_rows: int = 256
+    kernels: dict[str, EachKernel]  #: compiled once for all programs of a pipeline
+
+
+def bind(
+    definition: Definition, dataset: str, metadata: Mapping[str, Any], info: FileInfo, label: str
+) -> Program:
+    """Make the program for files of this dataset with these columns."""
+    return _Binder(definition, dataset, metadata, info, label).program()
+
+
+class _Binder:
+    def __init__(
+        self,
+        definition: Definition,
+        dataset: str,
+        metadata: Mapping[str, Any],
+        info: FileInfo,
+        label: str,
+    ) -> None:
+        self.definition = definition
+        self.dataset = dataset
+        self.metadata = MappingProxyType(dict(metadata))
+        self.info = info
+        self.label = label
+        steps = definition.steps
+        self.active = {
+            name: step
+            for name, step in steps.items()
+            if step.when is None or step.when.holds(metadata, dataset)
+        }
+        self.columns = {name for name, step in steps.items() if step.kind == "column"}
+        self.weights = tuple(n for n, step in self.active.items() if step.kind == "weight")
+        self.defaults: dict[str, None] = {}
+
+    def program(self) -> Program:
+        lanes = self._lanes()
+        outputs = self._outputs(lanes)
+        needed = self._needed(lanes, outputs)
+        steps = {
+            name: self._step(self.active[name], tuple(sorted(needed[name])))
+            for name in self.definition.written
+            if name in needed
+        }
+        for column in self.definition.identity:
+            if any(s.wants_rng for s in steps.values()) and column not in self.info.columns:
+                raise MissingColumnError(
+                    f"{self.label} has no column {column!r}, which identity= of pipeline {self.definition.name!r} names"
+                    f"{nearest(column, self.info.columns)}"
+                )
+        return Program(
+            dataset=self.dataset,
+            columns=self.info.columns,
+            steps=steps,
+            lanes=tuple(lanes),
+            outputs=tuple(outputs),
+            written=tuple(steps),
+            cuts=frozenset(n for n, s in self.definition.steps.items() if s.kind == "cut"),
+            weights=tuple(name for name in self.weights if name in steps),
+            identity=self.definition.identity,
+            seed=self.definition.seed,
+            defaults_used=tuple(self.defaults),
+            touched=self.definition.touched,
+            unchecked=self.definition.unchecked,
+            sample_rows=self.definition.sample_rows,
+        )
+
+    # -- lanes and needs ---------------------------------------------------------------------
+
+    def _lanes(self) -> list[Lane]:
+        lanes = [
+            Lane(region, {cut: cuts[cut] for cut in cuts if cut in self.active}, cuts)
+            for region, cuts in self.definition.regions.items()
+        ]
+        if any(s.kind == "output" and s.regions is None for s in self.active.values()):
+            lanes.append(Lane(None, {}, {}))
+        return lanes
+
+    def _outputs(self, lanes: Sequence[Lane]) -> list[BoundOutput]:
+        names = [lane.region for lane in lanes]
+        outputs = []
+        for step in self.active.values():
+            if step.kind != "output":
+                continue
+            regions: tuple[str | None, ...] = (None,)
+            if step.regions is not None:
+                regions = matching_regions(step, [name for name in names if name is not None])
+            arguments = tuple(self._argument(step, read) for read in step.reads)
+            for region in regions:
+                outputs.append(self._output(step, arguments, region, names.index(region)))
+        return outputs
+
+    def _output(
+        self, step: StepDefinition, arguments: tuple[Argument, ...], region: str | None, lane: int
+    ) -> BoundOutput:
+        factors: tuple[str, ...] = ()
+        if step.takes_weight and step.weights is not None:
+            allowed = self._before_first_cut() if region is None else self.weights
+            factors = tuple(w for w in allowed if "*" in step.weights or w in step.weights)
+        return BoundOutput(
+            name=step.name,
+            function=step.function,
+            arguments=arguments,
+            keywords=self._keywords(step),
+            wants_rng="rng" in step.reserved,
+            wants_region="region" in step.reserved,
+            wants_variation="variation" in step.reserved,
+            takes_weight=step.takes_weight,
+            weights=factors,
+            merge=step.merge,
+            lane=lane,
+        )
+
+    def _before_first_cut(self) -> tuple[str, ...]:
+        names: list[str] = []
+        for name, step in self.definition.steps.items():
+            if step.kind == "cut":
+                break
+            if step.kind == "weight" and name in self.active:
+                names.append(name)
+        return tuple(names)
+
+    def _needed(
+        self, lanes: Sequence[Lane], outputs: Sequence[BoundOutput]
+    ) -> dict[str, set[int]]:
+        """For each step that is needed at all: the lanes that need it."""
+        needs = dependencies(self.definition.steps)
+        needed: dict[str, set[int]] = {}
+
+        def need(name: str, lane: int) -> None:
+            lanes_of = needed.setdefault(name, set())
+            if lane in lanes_of or name not in self.active:
+                return
+            lanes_of.add(lane)
+            for other in needs[name]:
+                if other in self.columns:
+                    need(other, lane)
+
+        for number, lane in enumerate(lanes):
+            if lane.region is not None:
+                for name in (*lane.cuts, *self.weights):
+                    need(name, number)
+        for output in outputs:
+            for argument in output.arguments:
+                if argument.kind == "made":
+                    need(argument.source, output.lane)
+            for name in output.weights:
+                need(name, output.lane)
+        return {name: lanes_of for name, lanes_of in needed.items() if lanes_of}
+
+    # -- one step ----------------------------------------------------------------------------
+
+    def _step(self, step: StepDefinition, lanes: tuple[int, ...]) -> BoundStep:
+        arguments = tuple(self._argument(step, read) for read in step.reads)
+        kernel = None
+        if step.each:
+            for argument in arguments:
+                if argument.kind in ("collection", "glob"):
+                    raise DefinitionError(
+                        f"{step.kind} {step.name!r} has each=True and reads {argument.source!r}, which is a collection: "
+                        f"name its columns as arguments, for instance {', '.join(argument.members[:2])}"
+                    )
+            kernel = self._kernel(step)
+        kind = step.kind
+        assert kind != "output"
+        return BoundStep(
+            name=step.name,
+            kind=kind,
+            function=step.function,
+            arguments=arguments,
+            keywords=self._keywords(step),
+            wants_rng="rng" in step.reserved,
+            lanes=lanes,
+            kernel=kernel,
+        )
+
+    def _kernel(self, step: StepDefinition) -> EachKernel:
+        keywords = self._keywords(step)
+        if "dataset" in keywords:
+            # The mapping differs from dataset to dataset, so the kernel does too.
+            return EachKernel(step.function, keywords)
+        kernel = self.definition.kernels.get(step.name)
+        if kernel is None:
+            kernel = self.definition.kernels[step.name] = EachKernel(step.function, keywords)
+        return kernel
+
+    def _keywords(self, step: StepDefinition) -> Mapping[str, Any]:
+        keywords = dict(step.parameters)
+        if "dataset" in step.reserved:
+            keywords["dataset"] = self.metadata
+        return MappingProxyType(keywords)
+
+    def _argument(self, step: StepDefinition, read: Read) -> Argument:
+        column = read.column
+        if column == "weight" and read.argument == "weight" and step.takes_weight:
+            return Argument(read.argument, "weight")
+        if column in self.columns:
+            return self._made(step, read)
+        if read.is_pattern:
+            members = tuple(matching(self.info.columns, column))
+            return Argument(read.argument, "glob", column, members)
+        if column in self.info.columns:
+            return Argument(read.argument, "file", column)
+        if column in self.info.collections:
+            return Argument(read.argument, "collection", column, self.info.collections[column])
+        if read.optional:
+            self.defaults[column] = None
+            return Argument(read.argument, "default", default=read.default)
+        known = [*self.info.columns, *self.info.collections, *self.columns]
+        raise MissingColumnError(
+            f"{step.kind} {step.name!r} reads the column {column!r}, which {self.label} (dataset {self.dataset!r}) does "
+            f"not have and no step makes{nearest(column, known)} Give the argument a default if only some files "
+            "have it, or say when= the step applies",
+            step=step.name, column=column, file=self.label,
+        )  # fmt: skip
+
+    def _made(self, step: StepDefinition, read: Read) -> Argument:
+        if read.column in self.info.columns:
+            raise DefinitionError(
+                f"column {read.column!r} has two makers: the step of that name, and {self.label} itself; rename the step"
+            )
+        if read.column in self.active:
+            return Argument(read.argument, "made", read.column)
+        if read.optional:
+            self.defaults[read.column] = None
+            return Argument(read.argument, "default", default=read.default)
+        maker = self.definition.steps[read.column]
+        condition = maker.when.text if maker.when is not None else ""
+        raise DefinitionError(
+            f"{step.kind} {step.name!r} reads the column {read.column!r}, which exists only when {condition!r}, and that is "
+            f"false for dataset {self.dataset!r}: give {step.name!r} the same when=, or the argument a default"
+        )

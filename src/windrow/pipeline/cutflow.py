@@ -1,0 +1,240 @@
+"""Cutflow tables: how many rows each cut of a region left, raw and weighted, by dataset and in all.
+
+``executed`` is the order that ran: always there and exact. ``written`` is the order in the user's file: there where the
+cuts ran in it, otherwise None, and ``why`` says so. Tables of the same region add up.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from windrow.blocks.counts import Layout, LineCounts
+
+__all__ = ["Cutflow", "Line", "Table"]
+
+INITIAL = "initial"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a cutflow: a cut, the rows that reached it and those that passed."""
+
+    name: str
+    entered: int
+    passed: int
+    sumw: float
+    sumw2: float
+    undefined: int  #: rows for which the cut was None: on neither side
+    nan: int  #: rows with NaN among the cut's inputs
+    applies: bool = True  #: False where ``when=`` keeps the cut out: every row passes
+    inverted: bool = False
+
+    @property
+    def error(self) -> float:
+        """The statistical uncertainty of ``sumw``."""
+        return math.sqrt(self.sumw2)
+
+    @property
+    def label(self) -> str:
+        """The cut's name, with "!" if it is inverted."""
+        return f"!{self.name}" if self.inverted else self.name
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the line as plain data."""
+        return {
+            "cut": self.label,
+            "entered": self.entered,
+            "passed": self.passed,
+            "sumw": self.sumw,
+            "sumw_error": self.error,
+            "undefined": self.undefined,
+            "nan": self.nan,
+            "applies": self.applies,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The cutflow of one region, for one dataset or several together."""
+
+    region: str
+    dataset: str | None  #: None: several together
+    cuts: Mapping[str, bool]  #: of the region, as written: cut -> inverted
+    written_order: tuple[str, ...]
+    weights: frozenset[str]
+    parts: Mapping[Layout, LineCounts]  #: by the order that ran
+    not_applying: frozenset[str] = frozenset()
+
+    @property
+    def passed(self) -> int:
+        """How many rows the region has in the end; exact, whatever ran in which order."""
+        return sum(int(lines.counts[self._last(plan), 1]) for plan, lines in self.parts.items())
+
+    @property
+    def executed(self) -> tuple[Line, ...]:
+        """The order that ran. Where several did, each line adds up what reached and passed that cut."""
+        if not self.parts:
+            return self._empty()
+        orders = sorted(self.parts, key=lambda plan: -int(self.parts[plan].counts[self._first(plan), 1]))
+        totals: dict[str, list[float]] = {}
+        for plan in orders:
+            first = self._first(plan)
+            names = (INITIAL, *plan.lines[plan.regions.index(self.region)])
+            lines = self.parts[plan]
+            for number, name in enumerate(names, start=first):
+                numbers = [*lines.counts[number].tolist(), *lines.sums[number].tolist()]
+                known = totals.setdefault(name, [0, 0, 0, 0, 0.0, 0.0])
+                totals[name] = [a + b for a, b in zip(known, numbers, strict=True)]
+        return tuple(self._line(name, numbers) for name, numbers in totals.items())
+
+    @property
+    def written(self) -> tuple[Line, ...] | None:
+        """The written order; None where the cuts or weights ran in another one."""
+        return self.executed if not self.why else None
+
+    @property
+    def why(self) -> str:
+        """Why there is no written-order table; empty if there is one."""
+        mine = self._shown(self.written_order)
+        moved = [plan for plan in self.parts if self._shown(plan.order) != mine]
+        if not moved:
+            return ""
+        return (
+            "the cuts did not run in the written order: " + " ".join(self._shown(moved[0].order))
+            + '; cutflow="exact" runs it'
+        )  # fmt: skip
+
+    def __add__(self, other: Table) -> Table:
+        if not isinstance(other, Table) or other.region != self.region or other.cuts != self.cuts:
+            return NotImplemented
+        parts = dict(self.parts)
+        for plan, lines in other.parts.items():
+            parts[plan] = parts[plan] + lines if plan in parts else lines
+        same = self.dataset == other.dataset
+        return Table(
+            self.region, self.dataset if same else None, self.cuts, self.written_order,
+            self.weights, parts, self.not_applying & other.not_applying,
+        )  # fmt: skip
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the table as plain data, each list of lines saying what it is."""
+        written = self.written
+        return {
+            "region": self.region,
+            "dataset": self.dataset,
+            "passed": self.passed,
+            "executed": [line.as_dict() for line in self.executed],
+            "written": None if written is None else [line.as_dict() for line in written],
+            "why_no_written": self.why,
+        }
+
+    def to_json(self) -> str:
+        """Return the table as JSON."""
+        return json.dumps(self.as_dict())
+
+    def __str__(self) -> str:
+        title = f"{self.region} ({self.dataset or 'all datasets'})"
+        kind = "executed order" if self.why else "written order"
+        if len(self.parts) > 1 and self.why:
+            kind = f"executed, {len(self.parts)} orders: rows that reached and passed each cut"
+        return "\n".join([f"{title}: exact, {kind}", *_text(self.executed, bool(self.weights))])
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _first(self, plan: Layout) -> int:
+        return plan.first[plan.regions.index(self.region)]
+
+    def _last(self, plan: Layout) -> int:
+        return self._first(plan) + len(plan.lines[plan.regions.index(self.region)])
+
+    def _shown(self, order: tuple[str, ...]) -> tuple[str, ...]:
+        """What of an order this table depends on: the region's cuts, and where the weights stand among them."""
+        return tuple(name for name in order if name in self.cuts or name in self.weights)
+
+    def _line(self, name: str, numbers: list[float]) -> Line:
+        entered, passed, undefined, nan = (int(number) for number in numbers[:4])
+        return Line(
+            name, entered, passed, float(numbers[4]), float(numbers[5]), undefined, nan,
+            name not in self.not_applying, self.cuts.get(name, False),
+        )  # fmt: skip
+
+    def _empty(self) -> tuple[Line, ...]:
+        names = [name for name in self.written_order if name in self.cuts]
+        return tuple(self._line(name, [0, 0, 0, 0, 0.0, 0.0]) for name in (INITIAL, *names))
+
+
+class Cutflow(Mapping[str, Table]):
+    """Tables by region: ``cutflow["SR"]`` for all datasets together, ``cutflow["SR", "ttbar"]`` for one."""
+
+    def __init__(self, tables: Mapping[tuple[str, str], Table]) -> None:
+        self._tables = dict(tables)
+        self.regions = tuple(dict.fromkeys(region for region, _ in self._tables))
+        self.datasets = tuple(dict.fromkeys(dataset for _, dataset in self._tables))
+
+    def __getitem__(self, key: Any) -> Table:
+        if isinstance(key, tuple):
+            return self._tables[key]
+        tables = [self._tables[key, dataset] for dataset in self.datasets if (key, dataset) in self._tables]
+        if not tables:
+            raise KeyError(f"no region {key!r}; there are {', '.join(self.regions)}")
+        total = tables[0]
+        for table in tables[1:]:
+            total = total + table
+        return total
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.regions)
+
+    def __len__(self) -> int:
+        return len(self.regions)
+
+    def __add__(self, other: Cutflow) -> Cutflow:
+        tables = dict(self._tables)
+        for key, table in other._tables.items():
+            tables[key] = tables[key] + table if key in tables else table
+        return Cutflow(tables)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all tables as plain data: by region, in all and by dataset."""
+        return {
+            region: {
+                "all": self[region].as_dict(),
+                "datasets": {d: self._tables[region, d].as_dict() for d in self.datasets},
+            }
+            for region in self.regions
+        }
+
+    def to_json(self) -> str:
+        """Return all tables as JSON."""
+        return json.dumps(self.as_dict())
+
+    def __str__(self) -> str:
+        return "\n\n".join(str(self[region]) for region in self.regions)
+
+
+def _text(lines: tuple[Line, ...], weighted: bool) -> Iterator[str]:
+    width = max(len(line.label) for line in lines)
+    head = f"  {'cut':<{width}}  {'passed':>12}  {'of cut':>8}  {'of all':>8}"
+    yield head + (f"  {'weighted':>14}  {'+-':>10}" if weighted else "")
+    initial = lines[0].passed
+    for line in lines:
+        text = f"  {line.label:<{width}}  {line.passed:>12,}"
+        text += f"  {_percent(line.passed, line.entered):>8}  {_percent(line.passed, initial):>8}"
+        if weighted:
+            text += f"  {line.sumw:>14.6g}  {line.error:>10.4g}"
+        if not line.applies:
+            text += "  n/a here"
+        if line.undefined:
+            text += f"  {line.undefined:,} undefined"
+        if line.nan:
+            text += f"  {line.nan:,} with NaN"
+        yield text
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.2f}%" if whole else "-"

@@ -1,0 +1,147 @@
+"""What follows from the steps alone, before any file is opened: names that exist, dependencies, the written order."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from windrow.errors import DefinitionError, UnknownNameError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from windrow.pipeline.steps import StepDefinition
+
+__all__ = ["ALL", "check_definitions", "dependencies", "matching_regions", "regions_of", "written_order"]
+
+#: The region there is when none was declared.
+ALL = "all"
+
+Steps = "Mapping[str, StepDefinition]"
+Regions = "Mapping[str, Mapping[str, bool]]"
+
+
+def regions_of(
+    steps: Mapping[str, StepDefinition], declared: Mapping[str, Mapping[str, bool]]
+) -> dict[str, dict[str, bool]]:
+    """Return the regions: those declared, or one of all cuts."""
+    if declared:
+        return {name: dict(cuts) for name, cuts in declared.items()}
+    return {ALL: {name: False for name, step in steps.items() if step.kind == "cut"}}
+
+
+def matching_regions(output: StepDefinition, regions: Iterable[str]) -> tuple[str, ...]:
+    """Return the regions an output is evaluated in."""
+    patterns = output.regions or ()
+    return tuple(r for r in regions if any(fnmatchcase(r, pattern) for pattern in patterns))
+
+
+def check_definitions(
+    pipeline: str,
+    steps: Mapping[str, StepDefinition],
+    regions: Mapping[str, Mapping[str, bool]],
+) -> None:
+    """Raise if the steps and regions of a pipeline cannot mean anything, whatever the data."""
+    if not any(step.kind == "output" for step in steps.values()):
+        raise DefinitionError(
+            f"pipeline {pipeline!r} has no output, so running it would give nothing: add one with "
+            "@analysis.output, for instance a histogram or a count"
+        )
+    cuts = [name for name, step in steps.items() if step.kind == "cut"]
+    for region, members in regions.items():
+        for cut in members:
+            _known_cut(f"region {region!r}", cut, cuts, steps)
+    weights = [name for name, step in steps.items() if step.kind == "weight"]
+    for step in steps.values():
+        for cut in step.after:
+            _known_cut(f"after= of {step.kind} {step.name!r}", cut, cuts, steps)
+        if step.kind == "output":
+            _check_output(step, regions, weights)
+        for read in step.reads:
+            _refuse_non_column(step, read.column, steps)
+    written_order(steps)
+
+
+def dependencies(steps: Mapping[str, StepDefinition]) -> dict[str, tuple[str, ...]]:
+    """For each cut, column and weight: the steps that must run before it."""
+    made = {name for name, step in steps.items() if step.kind == "column"}
+    return {
+        name: tuple(
+            dict.fromkeys([r.column for r in step.reads if r.column in made] + list(step.after))
+        )
+        for name, step in steps.items()
+        if step.kind != "output"
+    }
+
+
+def written_order(steps: Mapping[str, StepDefinition]) -> tuple[str, ...]:
+    """Return the order of definition; a column that is read above its definition moves up to its first reader."""
+    needs = dependencies(steps)
+    order: list[str] = []
+    state: dict[str, bool] = {}  # False: being placed, True: placed
+
+    def place(name: str, path: tuple[str, ...]) -> None:
+        if state.get(name):
+            return
+        if name in state:
+            ring = " -> ".join([*path[path.index(name) :], name])
+            raise DefinitionError(
+                f"steps depend on each other in a circle: {ring}; a step can only read columns made without it"
+            )
+        state[name] = False
+        for need in needs[name]:
+            place(need, (*path, name))
+        state[name] = True
+        order.append(name)
+
+    for name in needs:
+        place(name, ())
+    return tuple(order)
+
+
+def _known_cut(
+    where: str, cut: str, cuts: list[str], steps: Mapping[str, StepDefinition]
+) -> None:
+    if cut in cuts:
+        return
+    if cut in steps:
+        raise DefinitionError(f"{where} names {cut!r}, which is a {steps[cut].kind}, not a cut")
+    raise UnknownNameError(
+        f"{where} names the cut {cut!r}, which is not defined{nearest(cut, cuts)} "
+        f"(cuts: {', '.join(cuts) or 'none'})"
+    )
+
+
+def _check_output(
+    output: StepDefinition, regions: Mapping[str, Mapping[str, bool]], weights: list[str]
+) -> None:
+    for pattern in output.regions or ():
+        if not any(fnmatchcase(region, pattern) for region in regions):
+            raise UnknownNameError(
+                f"output {output.name!r} names the region {pattern!r}, which is not defined"
+                f"{nearest(pattern, regions)} (regions: {', '.join(regions)})"
+            )
+    for name in output.weights or ():
+        if name != "*" and name not in weights:
+            raise UnknownNameError(
+                f"output {output.name!r} names the weight {name!r}, which is not defined"
+                f"{nearest(name, weights)} (weights: {', '.join(weights) or 'none'})"
+            )
+
+
+def _refuse_non_column(
+    step: StepDefinition, column: str, steps: Mapping[str, StepDefinition]
+) -> None:
+    other = steps.get(column)
+    if column == "weight" and step.takes_weight:
+        return
+    if other is not None and other.kind != "column":
+        raise DefinitionError(
+            f"{step.kind} {step.name!r} reads {column!r}, which is a {other.kind}: only columns can be read; make it a "
+            "column and let both read that"
+        )
+    if other is step:
+        raise DefinitionError(
+            f"column {column!r} has two makers: the step of that name reads a column of the same name; call the new one "
+            f"something else, for instance '{column}_corrected'"
+        )

@@ -1,0 +1,181 @@
+"""What a run gives: outputs by name, region, variation and dataset, the cutflow, the ledger, and what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from windrow.blocks.program import NOMINAL
+from windrow.errors import IncompleteError, UnknownNameError, nearest
+from windrow.units import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from windrow.pipeline.cutflow import Cutflow
+    from windrow.pipeline.ledger import Ledger
+
+__all__ = ["Result", "StepSummary"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepSummary:
+    """What one step cost in a whole run."""
+
+    name: str
+    kind: str
+    calls: int
+    rows_in: int
+    rows_out: int
+    seconds: float
+    fixed_s: float  #: per call
+    per_row_s: float
+    bytes_read: int  #: first read for this step
+
+
+@dataclass(slots=True, kw_only=True)
+class Result(Mapping[str, Any]):
+    """The outputs of a run, and everything that is known about how it went.
+
+    ``result["spectrum", "SR", "pileup_up", "ttbar"]``: keys run name, region, variation (nominal if left out), dataset.
+    A region or dataset may be left out where there is one only; otherwise a mapping by region or dataset comes back.
+    """
+
+    name: str
+    outputs: dict[str, dict[tuple[str, str | None, str], Any]]  #: dataset -> (name, region, variation)
+    output_names: tuple[str, ...]
+    cutflow: Cutflow
+    ledger: Ledger
+    steps: dict[str, StepSummary]
+    order: tuple[tuple[str, tuple[str, ...], str], ...]  #: (dataset, order, why), as plans were issued
+    decisions: tuple[str, ...]
+    notes: tuple[str, ...]
+    guards: tuple[tuple[str, str], ...]
+    reads: list[tuple[str, str, int, int]] = field(repr=False)  #: (file, column, start, stop)
+    bytes_read: int
+    seconds: float
+    interrupted: bool = False
+    reasons_absent: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row was processed."""
+        return self.ledger.complete and not self.interrupted
+
+    @property
+    def exit_code(self) -> int:
+        """0 if complete, 2 if rows failed or are missing."""
+        return 0 if self.complete else 2
+
+    @property
+    def rows_per_second(self) -> float:
+        """How fast it went."""
+        return self.ledger.done / self.seconds if self.seconds > 0 else 0.0
+
+    def require_complete(self) -> Result:
+        """Return the result, or raise if rows are missing from it."""
+        if not self.complete:
+            raise IncompleteError(f"the result of {self.name!r} is incomplete: {self.ledger.summary()}")
+        return self
+
+    # -- mapping -----------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        keys = key if isinstance(key, tuple) else (key,)
+        name, rest = keys[0], list(keys[1:])
+        if name not in self.output_names:
+            raise UnknownKey(
+                f"no output {name!r}{nearest(str(name), self.output_names)} "
+                f"(outputs: {', '.join(self.output_names)})"
+            )
+        found = {
+            (region, variation, dataset): value
+            for dataset, values in self.outputs.items()
+            for (output, region, variation), value in values.items()
+            if output == name
+        }
+        if not found:
+            why = self.reasons_absent.get(name, "no rows were processed for it")
+            raise UnknownKey(f"output {name!r} has no value: {why}")
+        return self._by_region(name, found, rest)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.output_names)
+
+    def __len__(self) -> int:
+        return len(self.output_names)
+
+    def _by_region(self, name: str, found: dict[Any, Any], rest: list[Any]) -> Any:
+        regions = list(dict.fromkeys(region for region, _, _ in found))
+        if regions == [None]:
+            return self._by_variation(name, found, None, rest)
+        if rest and rest[0] in regions:
+            return self._by_variation(name, found, rest[0], rest[1:])
+        if len(regions) == 1:
+            return self._by_variation(name, found, regions[0], rest)
+        if rest:
+            raise UnknownKey(
+                f"output {name!r} has no region {rest[0]!r}{nearest(str(rest[0]), map(str, regions))} "
+                f"(regions: {', '.join(map(str, regions))})"
+            )
+        return {region: self._by_variation(name, found, region, []) for region in regions}
+
+    def _by_variation(self, name: str, found: dict[Any, Any], region: Any, rest: list[Any]) -> Any:
+        here = {(v, d): value for (r, v, d), value in found.items() if r == region}
+        variations = list(dict.fromkeys(variation for variation, _ in here))
+        variation = NOMINAL
+        if rest and rest[0] in variations:
+            variation, rest = rest[0], rest[1:]
+        by_dataset = {d: value for (v, d), value in here.items() if v == variation}
+        if not rest:
+            if len(self.outputs) == 1 and len(by_dataset) == 1:
+                return next(iter(by_dataset.values()))
+            return by_dataset
+        if len(rest) == 1 and rest[0] in by_dataset:
+            return by_dataset[rest[0]]
+        raise UnknownKey(
+            f"output {name!r} in region {region!r} has neither a variation nor a dataset {rest[-1]!r} "
+            f"(variations: {', '.join(variations)}; datasets: {', '.join(by_dataset)})"
+        )
+
+    # -- words -------------------------------------------------------------------------------
+
+    def explain(self) -> str:
+        """Say what was decided and why, what the steps cost and what was left out."""
+        lines = [f"{self.name}: {self.ledger.summary()}"]
+        lines.append(
+            f"{format_count(self.ledger.done)} rows in {format_seconds(self.seconds)} "
+            f"({format_count(self.rows_per_second)} rows/s), {format_bytes(self.bytes_read)} read"
+        )
+        lines += [f"- {decision}" for decision in self.decisions]
+        lines += [f"order for {dataset}: {' '.join(order)} ({why})" for dataset, order, why in self.order]
+        lines += [f"guard: {step!r} runs after {cut!r}, learned" for step, cut in self.guards]
+        lines += [f"note: {note}" for note in self.notes]
+        width = max((len(name) for name in self.steps), default=4)
+        lines.append(f"  {'step':<{width}}  {'rows in':>12}  {'rows out':>12}  {'per call':>9}  {'per row':>9}  bytes")
+        for step in self.steps.values():
+            lines.append(
+                f"  {step.name:<{width}}  {step.rows_in:>12,}  {step.rows_out:>12,}  "
+                f"{1e6 * step.fixed_s:>6.0f} us  {1e9 * step.per_row_s:>6.1f} ns  {format_bytes(step.bytes_read)}"
+            )
+        return "\n".join(lines)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a program wants to know about the run, as plain data."""
+        return {
+            "pipeline": self.name,
+            "complete": self.complete,
+            "interrupted": self.interrupted,
+            "rows": self.ledger.as_dict(),
+            "seconds": self.seconds,
+            "rows_per_second": self.rows_per_second,
+            "bytes_read": self.bytes_read,
+            "outputs": list(self.output_names),
+            "cutflow": self.cutflow.as_dict(),
+            "decisions": list(self.decisions),
+            "notes": list(self.notes),
+            "guards": [list(guard) for guard in self.guards],
+        }
+
+
+class UnknownKey(UnknownNameError, KeyError):
+    """A key the result does not have."""

@@ -1,0 +1,199 @@
+"""What workers do for a pipeline: open files, bind steps to them, run chunks, merge partials.
+
+The workload is shared by all workers of a process; each worker has its own readers. An attempt that fails in a moved
+order is done again in the written one before anybody hears of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from windrow.blocks.execute import Chunk, ChunkRun, Partial
+from windrow.blocks.outputs import merge_leaves
+from windrow.blocks.tree import join
+from windrow.core.records import Evidence, Failure, FailureKind, Measurement
+from windrow.engines.base import Outcome
+from windrow.errors import DataError, InternalError, RowPurityError, StepError, WindrowError
+from windrow.order.constraints import guards_against
+from windrow.pipeline.bind import bind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windrow.blocks.program import Program
+    from windrow.core.records import Plan, Rows
+    from windrow.data.base import FileInfo, Input, Reader, Source
+    from windrow.pipeline.bind import Definition
+
+__all__ = ["PipelineWorkload"]
+
+#: Files a worker keeps open: the one being read, the next one inspected, and a little room for retries.
+OPEN_FILES = 4
+
+
+class PipelineWorkload:
+    """A pipeline over a source, as engines see it."""
+
+    def __init__(
+        self, definition: Definition, source: Source, block_rows: int | None = None
+    ) -> None:
+        self.definition = definition
+        self.source = source
+        self.block_rows = block_rows
+        self.reads: dict[tuple[int, str], list[tuple[int, int]]] = {}
+        self.bytes_read = 0
+        self.borders: dict[int, tuple[int, ...]] = {}
+        self.defaults: dict[tuple[int, str], int] = {}  #: (input, optional column it lacks) -> rows
+        self._programs: dict[Any, Program] = {}
+        self._lock = threading.Lock()
+
+    def open_worker(self, worker: int) -> _Worker:  # noqa: ARG002 - all workers are alike
+        """Make the side of one worker."""
+        return _Worker(self)
+
+    def classify(self, error: BaseException) -> Failure:
+        """Say whose fault an exception is."""
+        kind = FailureKind.INTERNAL
+        if isinstance(error, StepError):
+            kind = FailureKind.USER
+        elif isinstance(error, (DataError, FileNotFoundError)):
+            kind = FailureKind.BAD_FILE
+        elif isinstance(error, WindrowError):
+            kind = FailureKind.INTERNAL  # the analysis itself is wrong: no file or row can be blamed
+        elif isinstance(error, OSError):
+            kind = FailureKind.TRANSIENT_IO
+        elif isinstance(error, MemoryError):
+            kind = FailureKind.EXHAUSTED
+        facts = getattr(error, "facts", {})
+        place = ", ".join(str(facts[key]) for key in ("step", "file") if key in facts)
+        return Failure(kind, type(error).__name__, str(error), place, error)
+
+    def program(self, source: Input, info: FileInfo) -> Program:
+        """Return the program for a file, making it if no file with these columns came before."""
+        key = (
+            source.dataset,
+            tuple((c.name, c.kind, str(c.dtype), c.counter) for c in info.columns.values()),
+        )
+        with self._lock:
+            program = self._programs.get(key)
+            if program is None:
+                metadata = self.source.datasets[source.dataset]
+                program = bind(self.definition, source.dataset, metadata, info, source.label)
+                self._programs[key] = program
+            return program
+
+    def opened(self, source: Input, info: FileInfo, program: Program) -> tuple[int, ...]:
+        """Keep what is known of an input; return its unit borders."""
+        borders = info.borders
+        if source.steps is not None:
+            ends = {row for step in source.steps for row in step}
+            borders = tuple(sorted({*borders, *ends}))
+        with self._lock:
+            self.borders[source.index] = borders
+            for column in program.defaults_used:
+                self.defaults[source.index, column] = info.rows
+        return borders
+
+    def note_reads(self, source: int, reads: list[tuple[str, int, int]], size: int) -> None:
+        """Keep which rows of which columns were read, adjoining ranges joined, and how many bytes that took."""
+        with self._lock:
+            self.bytes_read += size
+            for column, start, stop in reads:
+                ranges = self.reads.setdefault((source, column), [])
+                if ranges and ranges[-1][1] == start:
+                    ranges[-1] = (ranges[-1][0], stop)
+                else:
+                    ranges.append((start, stop))
+
+
+class _Worker:
+    """One worker's readers and its way of running chunks."""
+
+    def __init__(self, workload: PipelineWorkload) -> None:
+        self.workload = workload
+        self._readers: OrderedDict[int, Reader] = OrderedDict()
+
+    def inspect(self, input: int) -> tuple[int, tuple[int, ...]]:  # noqa: A002 - the word of the house
+        """Open an input, bind the steps to it, and say how many rows and which units it has."""
+        reader = self._reader(input)
+        source = self.workload.source.inputs[input]
+        program = self.workload.program(source, reader.info)
+        return reader.info.rows, self.workload.opened(source, reader.info, program)
+
+    def run(self, rows: tuple[Rows, ...], plan: Plan) -> Outcome:
+        """Run one chunk in the order of the plan."""
+        (part,) = rows
+        reader = self._reader(part.input)
+        source = self.workload.source.inputs[part.input]
+        program = self.workload.program(source, reader.info)
+        borders = self.workload.borders.get(part.input)
+        if borders is None:
+            borders = self.workload.opened(source, reader.info, program)
+        chunk = _chunk(source, part, borders)
+        before = reader.bytes_read
+        guards: tuple[tuple[str, str], ...] = ()
+        try:
+            try:
+                run = self._attempt(program, reader, chunk, plan, plan.order)
+                partial = run.run()
+            except StepError as error:
+                guards = self._guards(program, plan, error)
+                run = self._attempt(program, reader, chunk, plan, self.workload.definition.written)
+                partial = run.run()
+        finally:
+            self.workload.note_reads(part.input, reader.reads, reader.bytes_read - before)
+            reader.reads.clear()
+        steps = tuple((name, meter.cost()) for name, meter in run.meters.items())
+        measurement = Measurement(bytes_read=reader.bytes_read - before)
+        return Outcome(partial, measurement, Evidence(steps, guards))
+
+    def merge(self, partials: Sequence[Any]) -> Any:
+        """Unite partials of one input; only complete aligned subtrees are added up."""
+        nodes = join([partial.nodes for partial in partials], merge_leaves)
+        return Partial(partials[0].input, nodes)
+
+    def close(self) -> None:
+        """Close every file."""
+        while self._readers:
+            self._readers.popitem()[1].close()
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _attempt(
+        self, program: Program, reader: Reader, chunk: Chunk, plan: Plan, order: tuple[str, ...]
+    ) -> ChunkRun:
+        return ChunkRun(
+            program, reader, chunk, order, dict(plan.blocks), self.workload.block_rows
+        )
+
+    def _guards(self, program: Program, plan: Plan, error: StepError) -> tuple[tuple[str, str], ...]:
+        """What protects the step that failed in a moved order; raises if the written order ran already."""
+        order = program.needed(plan.order)
+        step = error.facts.get("step")
+        if order == program.written or isinstance(error, RowPurityError):
+            raise error
+        if step not in program.steps:
+            return ()
+        return guards_against(step, order, program.written, program.cuts)
+
+    def _reader(self, input: int) -> Reader:  # noqa: A002 - the word of the house
+        reader = self._readers.get(input)
+        if reader is None:
+            reader = self.workload.source.open(input)
+            self._readers[input] = reader
+            while len(self._readers) > OPEN_FILES:
+                self._readers.popitem(last=False)[1].close()
+        self._readers.move_to_end(input)
+        return reader
+
+
+def _chunk(source: Input, part: Rows, borders: tuple[int, ...]) -> Chunk:
+    if not part.start < part.stop:
+        raise InternalError(f"an empty chunk was launched: {part}")
+    first = bisect_right(borders, part.start) - 1
+    last = bisect_left(borders, part.stop)
+    inside = borders[first + 1 : last]
+    return Chunk(source.index, source.label, first, (part.start, *inside, part.stop))

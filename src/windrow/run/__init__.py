@@ -1,0 +1,1 @@
+"""The loop that wires clock, engine, scheduler and policies together."""

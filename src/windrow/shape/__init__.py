@@ -1,0 +1,1 @@
+"""How much to run at once: pure decisions from measured costs."""

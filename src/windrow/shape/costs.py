@@ -1,0 +1,47 @@
+"""Affine costs: ``fixed + per_row * rows`` seconds, least squares from sums over calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from windrow.core.records import StepCost
+
+__all__ = ["FIXED_SHARE", "enough_rows", "fit"]
+
+#: Calls are made so large that their fixed cost stays under this share of their time.
+FIXED_SHARE = 0.05
+
+
+def fit(cost: StepCost) -> tuple[float, float]:
+    """Fit (fixed seconds per call, seconds per row); neither is negative.
+
+    Calls of one size cannot tell the two apart: then all of it is cost per row.
+    """
+    calls, rows, wall = cost.calls, cost.rows_in, cost.wall
+    if not calls:
+        return 0.0, 0.0
+    if not rows:
+        return wall / calls, 0.0
+    spread = calls * cost.rows_squared - float(rows) * rows
+    # Rounding of the sums leaves a spread of about 1e-16 of its terms where there is none.
+    if spread <= 1e-9 * calls * cost.rows_squared:
+        return 0.0, wall / rows
+    per_row = (calls * cost.rows_wall - rows * wall) / spread
+    if per_row <= 0:
+        return wall / calls, 0.0
+    fixed = (wall - per_row * rows) / calls
+    if fixed <= 0:
+        # The best line through the origin.
+        return 0.0, cost.rows_wall / cost.rows_squared
+    return fixed, per_row
+
+
+def enough_rows(cost: StepCost) -> float:
+    """Give the rows per call at which the fixed cost is ``FIXED_SHARE`` of the per-row cost."""
+    fixed, per_row = fit(cost)
+    if not fixed:
+        return 0.0
+    if not per_row:
+        return float("inf")
+    return fixed / (FIXED_SHARE * per_row)

@@ -1,0 +1,27 @@
+"""Tasks of a fixed number of rows, for ``chunk=N``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windrow.shape.guided import window
+
+if TYPE_CHECKING:
+    from windrow.core.policies import ShapeRequest
+
+__all__ = ["Fixed"]
+
+
+class Fixed:
+    """The shape decision of a user who knows better."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+
+    def rows(self, request: ShapeRequest) -> int:  # noqa: ARG002 - nothing of it matters here
+        """Size the next task."""
+        return self._rows
+
+    def window(self, task_s: float | None) -> int:
+        """Say how many attempts a worker may have at a time."""
+        return window(task_s)

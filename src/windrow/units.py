@@ -1,0 +1,166 @@
+"""Sizes, rates and times as people write them, and numbers as people read them.
+
+``parse_*`` take a number (already in bytes, bytes per second or seconds) or a text with a unit, and
+raise UsageError for anything else. ``format_*`` never raise on a number: what is not finite is "?".
+Nothing here guesses: "Mb" (bits) and "2 G" (of what?) are refused, not interpreted.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from windrow.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "format_bytes",
+    "format_count",
+    "format_rate",
+    "format_seconds",
+    "parse_bytes",
+    "parse_rate",
+    "parse_seconds",
+]
+
+_DECIMAL = [(1, "B"), *((1000 ** (i + 1), f"{p}B") for i, p in enumerate("kMGTPE"))]
+_BINARY = [(1, "B"), *((1024 ** (i + 1), f"{p}iB") for i, p in enumerate("KMGTPE"))]
+_COUNTS = [(1, ""), *((1000 ** (i + 1), p) for i, p in enumerate("kMGTPE"))]
+_BYTES = {unit: Fraction(size) for size, unit in [*_DECIMAL, *_BINARY]}
+# Written by almost everyone, and can mean nothing else.
+_BYTES |= {"KB": Fraction(1000), "kiB": Fraction(1024)}
+_SHORT_TIMES = [(1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1, "s")]
+_LONG_TIMES = [(60, "min", 1, "s"), (3600, "h", 60, "min"), (86400, "d", 3600, "h")]
+_SECONDS = {unit: Fraction(1, 1000**power) for power, unit in enumerate(["s", "ms", "us", "ns"])}
+_SECONDS |= {unit: Fraction(size) for size, unit, _, _ in _LONG_TIMES}
+# The micro sign and the Greek letter, which look the same.
+_SECONDS |= {"\u00b5s": Fraction(1, 10**6), "\u03bcs": Fraction(1, 10**6)}
+
+# Two digits of exponent are more than any unit needs, and more would make endless integers.
+_NUMBER = r"(?:[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?"
+_QUANTITY = re.compile(rf"\s*({_NUMBER})\s*([^\W\d_]*)\s*")
+_LONGEST = 80  # characters; nobody writes a longer quantity
+
+_SIZE = 'a size is written "2 GB", "1.5 GiB" or as a number of bytes (B, kB ... EB, KiB ... EiB)'
+_RATE = 'a rate is written "450 MB/s", "3 GiB/min" or as a number of bytes per second'
+_TIME = 'a time is written "5 min", "1 h 30 min", "250 ms" or as a number of seconds (ns ... d)'
+
+
+def _wrong(forms: str, value: object) -> UsageError:
+    return UsageError(f"{forms}, but got {value!r}")
+
+
+def _given(value: object, forms: str) -> Fraction | str:
+    """Return a number or a text of reasonable length; refuse everything else."""
+    if isinstance(value, str) and len(value) <= _LONGEST:
+        return value
+    if isinstance(value, (str, bool)) or not isinstance(value, numbers.Real):
+        raise _wrong(forms, value)
+    if not math.isfinite(value) or value < 0:
+        raise _wrong(forms, value)
+    if isinstance(value, numbers.Rational):
+        return Fraction(int(value.numerator), int(value.denominator))
+    return Fraction(float(value))
+
+
+def _quantity(match: re.Match[str] | None, units: Mapping[str, Fraction]) -> Fraction | None:
+    """Return the value of a "number unit" that was matched; None if there is no such unit."""
+    if match is None or match[2] not in units:
+        return None
+    return Fraction(match[1]) * units[match[2]]
+
+
+def parse_bytes(value: str | float) -> int:
+    """Return a number of bytes, rounded to a whole one."""
+    given = _given(value, _SIZE)
+    if isinstance(given, str):
+        parsed = _quantity(_QUANTITY.fullmatch(given), _BYTES | {"": Fraction(1)})
+        if parsed is None:
+            raise _wrong(_SIZE, value)
+        given = parsed
+    return round(given)
+
+
+def parse_rate(value: str | float) -> float:
+    """Return a number of bytes per second."""
+    given = _given(value, _RATE)
+    if isinstance(given, str):
+        amount, slash, per = given.partition("/")
+        units = _BYTES if slash else {"": Fraction(1)}
+        parsed = _quantity(_QUANTITY.fullmatch(amount), units)
+        time = _SECONDS.get(per.strip() if slash else "s")
+        if parsed is None or time is None:
+            raise _wrong(_RATE, value)
+        given = parsed / time
+    return float(given)
+
+
+def parse_seconds(value: str | float) -> float:
+    """Return a number of seconds; several parts ("1 h 30 min") add up."""
+    given = _given(value, _TIME)
+    if isinstance(given, str):
+        matches = list(_QUANTITY.finditer(given))
+        units = _SECONDS | {"": Fraction(1)} if len(matches) == 1 else _SECONDS
+        parts = [_quantity(match, units) for match in matches]
+        known = [part for part in parts if part is not None]
+        if not parts or len(known) < len(parts) or "".join(m[0] for m in matches) != given:
+            raise _wrong(_TIME, value)
+        given = sum(known, Fraction(0))
+    return float(given)
+
+
+def _digits(value: float) -> str:
+    """Write three digits, which are enough for people; four where they would be 1e+03."""
+    return f"{value:.0f}" if 999.5 <= value < 1e6 else f"{value:.3g}"
+
+
+def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
+    """Write a finite number in the largest unit it reaches once rounded."""
+    sign, value = ("-", -value) if value < 0 else ("", float(value))
+    size, unit = units[0]
+    for larger, larger_unit in units[1:]:
+        if float(_digits(value / size)) < round(larger / size):
+            break
+        size, unit = larger, larger_unit
+    return f"{sign}{_digits(value / size)} {unit}".rstrip()
+
+
+def format_bytes(value: float, *, binary: bool = False) -> str:
+    """Write a number of bytes: "2 GB", or "1.86 GiB" if ``binary``."""
+    return _scaled(value, _BINARY if binary else _DECIMAL) if math.isfinite(value) else "?"
+
+
+def format_rate(value: float) -> str:
+    """Write a number of bytes per second: "450 MB/s"."""
+    return f"{format_bytes(value)}/s"
+
+
+def format_count(value: float) -> str:
+    """Write a number of things: "999", "1.23 k", "45.6 M"."""
+    return _scaled(value, _COUNTS) if math.isfinite(value) else "?"
+
+
+def format_seconds(value: float) -> str:
+    """Write a number of seconds: "250 ms", "12.3 s", "5 min 20 s", "2 d 3 h"."""
+    if not math.isfinite(value):
+        return "?"
+    sign, value = ("-", -value) if value < 0 else ("", value)
+    if value == 0:
+        return "0 s"
+    if value < 59.95:  # what rounds to 60 s is a minute
+        return sign + _scaled(value, _SHORT_TIMES)
+    chosen = 0
+    # Rounded to the smaller unit first, so that 59 min 59.7 s is an hour and not 60 min.
+    while chosen + 1 < len(_LONG_TIMES):
+        part = _LONG_TIMES[chosen][2]
+        if round(value / part) * part < _LONG_TIMES[chosen + 1][0]:
+            break
+        chosen += 1
+    size, unit, part, part_unit = _LONG_TIMES[chosen]
+    whole, rest = divmod(round(value / part), size // part)
+    return f"{sign}{whole} {unit}" + (f" {rest} {part_unit}" if rest else "")

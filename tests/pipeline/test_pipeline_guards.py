@@ -1,0 +1,107 @@
+"""Legal orders that move a step above what guards it: learned, kept, never a wrong answer."""
+
+from __future__ import annotations
+
+import awkward as ak
+import numpy as np
+import pytest
+
+from comparing import check_ledger, check_outputs, check_yields, run
+from description import Analysis, Dataset, File, MemorySource, Output, Step, build
+from reference import StepRaisedError, reference
+from strategies import Way
+from windrow.errors import StepError, UsageError
+
+
+def guarded() -> Analysis:
+    return Analysis(
+        steps=(
+            Step(kind="cut", name="two", args="Jet_pt", body="ak.num(Jet_pt) >= 2"),
+            Step(kind="cut", name="big", args="x", body="x > 3"),
+            Step(kind="column", name="second", args="Jet_pt", body="Jet_pt[:, 1]"),
+            Step(kind="cut", name="hard", args="second", body="second > 1"),
+        ),
+        regions={"A": ("two", "big", "hard"), "B": ("two", "!big", "hard"), "C": ("big",)},
+        outputs=(
+            Output(name="always", args="x", body="x.tolist()"),
+            Output(name="sum", args="second", body="float(ak.sum(second))", regions=("A", "B")),
+        ),
+    )
+
+
+def jets(rows: int, unit: int) -> Dataset:
+    random = np.random.default_rng(1)
+    counts = random.integers(0, 5, rows)
+    lists = ak.unflatten(random.exponential(2.0, counts.sum()), counts)
+    columns = {"x": np.arange(rows) % 11, "Jet_pt": lists}
+    file = File(label="jets.mem", columns=columns, borders=(*range(0, rows, unit), rows))
+    return Dataset(name="jets", files=(file,))
+
+
+class TestGuards:
+    MOVED = ("second", "big", "hard", "two")
+
+    @pytest.mark.parametrize("engine", ["inline", "threads"])
+    @pytest.mark.parametrize("chunk", [1, 40, "auto"])
+    def test_a_guard_is_learned(self, engine: str, chunk: int | str) -> None:
+        analysis, dataset = guarded(), jets(200, 8)
+        answer = reference(analysis, [dataset])
+        pipeline = build(analysis)
+        assert not pipeline.guards
+        way = Way(order=self.MOVED, chunk=chunk, block=5, engine=engine, workers=3)
+        for _ in range(2):
+            result = run(pipeline, MemorySource([dataset]), way)
+            check_outputs(result, answer)
+            check_yields(result, answer)
+            check_ledger(result, [dataset])
+            assert ("second", "two") in pipeline.guards
+        # Only cuts that are written above the step and ran after it can have guarded it.
+        assert set(pipeline.guards) <= {("second", "two"), ("second", "big")}
+
+    def test_no_guard_is_learned_where_nothing_raised(self) -> None:
+        analysis, dataset = guarded(), jets(200, 8)
+        pipeline = build(analysis)
+        order = ("two", "second", "hard", "big")
+        run(pipeline, MemorySource([dataset]), Way(order, 30, 7, "inline", 1))
+        assert not pipeline.guards
+
+    def test_a_cut_outside_the_region_does_not_guard(self) -> None:
+        analysis = guarded()
+        broken = Analysis(
+            steps=analysis.steps,
+            regions={**analysis.regions, "D": ("big", "hard")},
+            outputs=analysis.outputs,
+        )
+        with pytest.raises(StepRaisedError):
+            reference(broken, [jets(200, 8)])
+        for order in (None, self.MOVED):
+            with pytest.raises(StepError, match="second") as info:
+                run(build(broken), MemorySource([jets(200, 8)]), Way(order, 30, 7, "inline", 1))
+            assert info.value.facts["step"] == "second"
+            assert "D" in str(info.value)
+
+    @pytest.mark.parametrize(
+        "order",
+        [
+            ["two", "big", "hard", "second"],
+            ["two", "big", "second", "hard", "big"],
+            ["two", "big", "second", "hard", "nonsense"],
+        ],
+        ids=["reader-first", "twice", "unknown"],
+    )
+    def test_an_illegal_order_is_refused(self, order: list[str]) -> None:
+        with pytest.raises(UsageError):
+            build(guarded()).run(MemorySource([jets(20, 8)]), order=order, progress=False)
+
+    def test_after_is_an_order(self) -> None:
+        first = Step(kind="cut", name="first", args="x", body="x > 3")
+        second = Step(kind="cut", name="second", args="x", body="x < 9", after="first")
+        analysis = Analysis(
+            steps=(first, second),
+            regions={"A": ("first", "second")},
+            outputs=(Output(name="always", args="x", body="x.tolist()"),),
+        )
+        with pytest.raises(UsageError, match="first"):
+            build(analysis).run(
+                MemorySource([jets(20, 8)]), order=["second", "first"], progress=False
+            )

@@ -281,10 +281,11 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measurement: seconds, the share of the machine that others used meanwhile, the answer."""
+    """One measurement and what it answered."""
 
     wall: float
-    foreign: float
+    cpu: float  #: processor seconds, of all its threads and processes
+    foreign: float  #: the share of the machine that others used meanwhile
     result: Any
 
 
@@ -300,14 +301,16 @@ def _busy_seconds() -> float:
 
 def measure(work: Callable[[], Mapping[str, Any]], own_cpu: Callable[[], float]) -> Sample:
     """Call ``work``, which answers {"wall", "result"}, and see what else ran meanwhile."""
-    busy, own, start = _busy_seconds(), own_cpu() + time.process_time(), time.perf_counter()
+    busy, cpu, start = _busy_seconds(), own_cpu(), time.perf_counter()
+    mine = time.process_time()
     answer = work()
     seconds = time.perf_counter() - start
-    own = own_cpu() + time.process_time() - own
-    busy = _busy_seconds() - busy
+    mine = time.process_time() - mine
+    cpu, busy = own_cpu() - cpu, _busy_seconds() - busy
     # Both clocks tick every 10 ms or so; below two ticks nothing can be said.
-    foreign = max(busy - own - 0.02, 0.0) / (max(seconds, 1e-9) * (os.cpu_count() or 1))
-    return Sample(answer["wall"], foreign, answer["result"])
+    rest = max(busy - cpu - mine - 0.02, 0.0)
+    foreign = rest / (max(seconds, 1e-9) * (os.cpu_count() or 1))
+    return Sample(answer["wall"], cpu or mine, foreign, answer["result"])
 
 
 def asking(worker: Worker, **request: Any) -> Callable[[], Sample]:
@@ -334,11 +337,23 @@ class Rounds:
     noisy: int
     dropped: int
 
+    @property
+    def quality(self) -> str:
+        """How quiet the machine was, in words."""
+        if not self.noisy:
+            return (
+                f"all quiet ({self.dropped} noisy ones repeated)" if self.dropped else "all quiet"
+            )
+        return f"{self.noisy} of them with foreign load above {MAX_FOREIGN:.0%}"
+
     def walls(self, name: str) -> np.ndarray:
         return np.array([sample.wall for sample in self.samples[name]])
 
     def median(self, name: str) -> float:
         return float(np.median(self.walls(name)))
+
+    def cpu(self, name: str) -> float:
+        return float(np.median([sample.cpu for sample in self.samples[name]]))
 
     def ratio(self, name: str, base: str) -> tuple[float, tuple[float, float]]:
         """Median time of ``name`` over that of ``base``, with a paired 95 % bootstrap interval."""

@@ -22,23 +22,35 @@ def benchmarks() -> list[str]:
 
 
 def facts(machine: dict[str, Any]) -> str:
-    words = [
-        f"{machine['cores']} cores ({machine['cpu']})",
-        f"{machine['memory_gb']} GB",
-        machine["system"],
-        f"Python {machine['python']}",
-    ]
-    for group in ("packages", "peers"):
-        words += [f"{name} {version}" for name, version in machine.get(group, {}).items()]
+    words = []
+    for key, value in machine.items():
+        if isinstance(value, dict):  # versions by package
+            words += [f"{name} {version}" for name, version in value.items()]
+        else:
+            words.append(f"{key.replace('_', ' ')} {value}")
     return ", ".join(words)
 
 
-def section(name: str, content: dict[str, Any] | None) -> str:
+def section(name: str, content: dict[str, Any] | None, printed: str) -> str:
     if content is None:
-        return f"## {name}\n\nThe benchmark ended with an error.\n"
-    blocks = "\n\n".join(content["blocks"])
+        return f"## `benchmarks/{name}.py`\n\nThe benchmark ended with an error.\n"
+    # Benchmarks on the shared harness keep their tables; of the others there is what they printed.
+    printed = printed.strip("\n")
+    blocks = "\n\n".join(content.get("blocks", [f"```\n{printed}\n```"]))
     machine = facts(content["machine"])
-    return f"## {content['title']} (`benchmarks/{name}.py`)\n\n{machine}\n\n{blocks}\n"
+    title = content.get("title", name.capitalize())
+    return f"## {title} (`benchmarks/{name}.py`)\n\n{machine}\n\n{blocks}\n"
+
+
+def run(command: list[str]) -> tuple[int, str]:
+    """Run a benchmark, showing what it prints while it prints it."""
+    printed = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            printed.append(line)
+    return process.returncode, "".join(printed)
 
 
 def main() -> int:
@@ -57,11 +69,11 @@ def main() -> int:
             file = Path(directory) / f"{name}.json"
             command = [sys.executable, str(HERE / f"{name}.py"), "--json", str(file)]
             command += ["--quick"] if options.quick else []
-            done = subprocess.run(command, check=False)
+            code, printed = run(command)
             content = json.loads(file.read_text()) if file.exists() else None
-            if done.returncode or content is None:
+            if code or content is None:
                 failed.append(name)
-            sections.append(section(name, content))
+            sections.append(section(name, content, printed))
     kind = "quick runs: orientation only" if options.quick else "full runs"
     head = (
         "# What the benchmarks measured\n\n"

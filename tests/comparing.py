@@ -73,12 +73,15 @@ def oracle(analysis: Analysis, datasets: Sequence[Dataset], **options: Any) -> A
 
 def check_outputs(result: Any, answer: Answer) -> None:
     for (name, region, variation, dataset), expected in answer.outputs.items():
-        got = result[name, region, variation, dataset]
+        # An output over all rows has no region to be named.
+        where = (variation, dataset) if region is None else (region, variation, dataset)
+        got = result[name, *where]
         assert bits(got) == bits(expected), (name, region, variation, dataset, got, expected)
 
 
 def check_lines(lines: Any, expected: Sequence[Line], where: Any) -> None:
-    assert [line.name for line in lines] == [line.name for line in expected], where
+    names = [f"!{line.name}" if line.inverted else line.name for line in lines]
+    assert names == [line.name for line in expected], where
     for got, want in zip(lines, expected, strict=True):
         here = (where, want)
         assert type(got.passed) is int, here
@@ -128,6 +131,6 @@ def check_ledger(result: Any, datasets: Sequence[Dataset]) -> None:
     assert result.complete
     assert result.exit_code == 0
     for file, count in rows.items():
-        spans = sorted((start, stop) for name, start, stop, *_ in ledger.entries if name == file)
+        spans = sorted((e.start, e.stop) for e in ledger.entries if e.file == file)
         covered = list(itertools.chain.from_iterable(range(*span) for span in spans))
         assert covered == list(range(count)), (file, spans)

@@ -79,7 +79,7 @@ class Analysis:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class File:
     """The rows of one file with their canonical unit borders."""
 
@@ -91,6 +91,9 @@ class File:
     @property
     def rows(self) -> int:
         return self.borders[-1]
+
+    def __repr__(self) -> str:
+        return f"File({self.label}, {sorted(self.columns)}, borders={self.borders})"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

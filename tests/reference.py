@@ -216,23 +216,14 @@ class Execution:
         self.run()
 
     def run(self) -> None:
-        cuts = [name for name in self.plan.order if self.plan.analysis.step(name).kind == "cut"]
         before: list[str] = []
         for name in self.plan.order:
             step = self.plan.analysis.step(name)
-            if cuts and name == cuts[0]:
-                self.initial(before)
             if self.plan.applies(step):
                 self.perform(step)
             if step.kind == "cut":
                 self.record(step, before)
             before.append(name)
-        if not cuts:
-            self.initial(before)
-
-    def initial(self, before: list[str]) -> None:
-        for region, lines in self.lines.items():
-            lines[:] = [Line("initial", self.file.rows, *self.sums(region, before))]
 
     def perform(self, step: Step) -> None:
         """Evaluate a step on the rows of the lanes that need it and keep what it says."""
@@ -256,6 +247,9 @@ class Execution:
             cuts = self.plan.cuts(region)
             if step.name not in cuts:
                 continue
+            if not lines:
+                # Weighted like the region's first cut, so that the two lines can be compared.
+                lines.append(Line("initial", self.file.rows, *self.sums(region, before)))
             name = step.name if cuts[step.name] else f"!{step.name}"
             undefined = nan = 0
             applies = self.plan.applies(step)

@@ -128,10 +128,10 @@ class TestSkip:
         assert not ledger.complete
         assert not result.complete
         assert result.exit_code == 2
-        failed = [entry for entry in ledger.entries if entry[3] == "failed"]
-        rows = sorted(row for _, start, stop, *_ in failed for row in range(start, stop))
+        failed = [entry for entry in ledger.entries if entry.state == "failed"]
+        rows = sorted(row for entry in failed for row in range(entry.start, entry.stop))
         assert rows == [*range(30, 40), *range(60, 70)]
-        assert all("odd" in entry[4] and "OddError" in entry[4] for entry in failed)
+        assert all("odd" in entry.reason and "OddError" in entry.reason for entry in failed)
         lines = result.cutflow["signal"].executed
         assert [line.passed for line in lines] == [50, 45, len(result["rows", "signal"])]
 
@@ -167,8 +167,8 @@ class TestSkip:
         datasets = [dataset("a"), dataset("b")]
         source = Breaking(datasets, file=0, rows=range(20, 30))
         result = fragile().run(source, progress=False, on_error="skip")
-        assert result["everything", None, "nominal", "b"] == list(range(ROWS))
-        assert result["everything", None, "nominal", "a"] == [*range(20), *range(30, ROWS)]
+        assert result["everything", "nominal", "b"] == list(range(ROWS))
+        assert result["everything", "nominal", "a"] == [*range(20), *range(30, ROWS)]
         assert (result.ledger.failed, result.exit_code) == (10, 2)
 
 
@@ -209,7 +209,7 @@ class TestBadFiles:
         assert result["everything"] == list(range(ROWS))
         assert not result.complete
         assert result.exit_code == 2
-        assert any("bad.parquet" in str(entry[0]) for entry in result.ledger.entries)
+        assert any("bad.parquet" in entry.file for entry in result.ledger.entries)
 
 
 # --- Ctrl-C ---------------------------------------------------------------------------------------
@@ -224,8 +224,8 @@ def check_partial(result: Any, source_rows: int) -> None:
     assert ledger.done + ledger.failed + ledger.missing == ledger.total
     done: set[int] = set()
     missing: set[int] = set()
-    for _, start, stop, state, _ in ledger.entries:
-        {"done": done, "missing": missing}[state].update(range(start, stop))
+    for entry in ledger.entries:
+        {"done": done, "missing": missing}[entry.state].update(range(entry.start, entry.stop))
     assert not done & missing
     assert done | missing == set(range(source_rows))
     assert (len(done), len(missing)) == (ledger.done, ledger.missing)

@@ -176,7 +176,7 @@ class Caller:
         (common,) = ranges
         length = sum(last - first for first, last in common)
         values = [
-            _scalars(stored[a.source].array) if a.kind == "file" else np.full(length, a.default)
+            _scalars(stored[a.source].array) if a.kind == "file" else a.default
             for a in arguments
         ]
         return values, self.store.locate(selection, common), length

@@ -59,16 +59,18 @@ def collection(
     lengths = length_columns(members, columns)
     fields = tuple(field_name(member, prefix) for member in members)
     dtypes = tuple(columns[member].dtype for member in members)
-    rows = sum(last - first for first, last in ranges)
-    offsets = _offsets(store, lengths[0], columns[lengths[0]], ranges) if lengths else None
-    buffers: dict[str, Any] = {"list-offsets": offsets}
+    positions = store.locate(selection, ranges)
+    if lengths:
+        offsets = _offsets(store, lengths[0], columns[lengths[0]], ranges)
+        picked, objects = _pick_objects(offsets, positions)
+    else:
+        offsets, picked, objects = None, None, positions
+    buffers: dict[str, Any] = {"list-offsets": picked}
     for number, member in enumerate(members):
-        part = _Field(store, columns[member], ranges, offsets, touch)
+        part = _Field(store, columns[member], ranges, offsets, objects, touch)
         buffers[f"field{number}-data"] = part.content
     form = _form(fields, dtypes, bool(lengths), _record_name(fields))
-    array = ak.from_buffers(form, rows, buffers, behavior=_behavior())
-    positions = store.locate(selection, ranges)
-    return array if positions is None else array[positions]
+    return ak.from_buffers(form, selection.count, buffers, behavior=_behavior())
 
 
 def _offsets(store: ColumnStore, column: str, info: ColumnInfo, ranges: Ranges) -> Any:
@@ -80,6 +82,22 @@ def _offsets(store: ColumnStore, column: str, info: ColumnInfo, ranges: Ranges) 
     return offsets
 
 
+def _pick_objects(offsets: Any, positions: Any) -> tuple[Any, Any]:
+    """Offsets of the selected rows packed together, and where their objects stand; None if all are selected.
+
+    Packed once here, every operation of the user works on contiguous numbers; as views, each would pack them again.
+    """
+    if positions is None:
+        return offsets, None
+    firsts = offsets[positions]
+    counts = offsets[positions + 1] - firsts
+    packed = np.zeros(len(positions) + 1, dtype=np.int64)
+    np.cumsum(counts, out=packed[1:])
+    objects = np.arange(packed[-1])
+    objects += np.repeat(firsts - packed[:-1], counts)
+    return packed, objects
+
+
 @dataclass(frozen=True, slots=True)
 class _Field:
     """One field of a collection over ``ranges``, not read yet."""
@@ -87,20 +105,21 @@ class _Field:
     store: ColumnStore
     info: ColumnInfo
     ranges: Ranges
-    offsets: Any
+    offsets: Any  #: of the rows of ``ranges``; None for one number per row
+    objects: Any  #: which of their objects are selected; None for all
     touch: Callable[[str], Ranges]
 
     def content(self) -> Any:
-        """Read the field where it is still wanted; the rest is zeros."""
+        """Read the field where it is still wanted and take the selected objects; the rest is zeros."""
         wanted = self.touch(self.info.name)
         if wanted == self.ranges:
-            return self._part(self.ranges, 0, self._place(self.ranges[-1][1]) if self.ranges else 0)
-        total = self._place(self.ranges[-1][1])
-        content = np.zeros(total, dtype=self.info.dtype)
-        for first, last in wanted:
-            start, stop = self._place(first), self._place(last)
-            content[start:stop] = self._part(((first, last),), start, stop)
-        return content
+            content = self._part(self.ranges, 0, self._place(self.ranges[-1][1]) if wanted else 0)
+        else:
+            content = np.zeros(self._place(self.ranges[-1][1]), dtype=self.info.dtype)
+            for first, last in wanted:
+                start, stop = self._place(first), self._place(last)
+                content[start:stop] = self._part(((first, last),), start, stop)
+        return content if self.objects is None else content[self.objects]
 
     def _part(self, ranges: Ranges, start: int, stop: int) -> Any:
         values = self.store.over(self.info.name, ranges)

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import awkward as ak
 import numpy as np
 
-from windrow.blocks.selection import Selection
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from windrow.blocks.selection import Selection
     from windrow.data.base import Reader
 
 __all__ = ["ColumnStore", "Ranges", "Stored", "concatenate", "take"]
@@ -100,7 +99,9 @@ class ColumnStore:
 
     def load(self, columns: Iterable[str], selection: Selection) -> None:
         """Read what is missing of ``columns`` for the units of ``selection``: one request per contiguous range."""
-        wanted = self.ranges(selection)
+        self._load(columns, self.ranges(selection))
+
+    def _load(self, columns: Iterable[str], wanted: Ranges) -> None:
         missing: dict[Ranges, list[str]] = {}
         for column in dict.fromkeys(columns):
             stored = self._stored.get(column)
@@ -131,8 +132,7 @@ class ColumnStore:
         """Return a file column for exactly the rows of ``ranges``, which must have been read or be readable."""
         stored = self._stored.get(column)
         if stored is None or _subtract(ranges, stored.ranges, self.borders):
-            index = np.concatenate([np.arange(first, last) for first, last in ranges])
-            self.load((column,), Selection(self.length, index))
+            self._load((column,), ranges)
             stored = self._stored[column]
         if stored.ranges == ranges:
             return stored.array

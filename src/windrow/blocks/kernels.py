@@ -71,7 +71,7 @@ class EachKernel:
     ) -> None:
         # A function the user compiled himself is compiled again, by the rules of steps.
         self.function: Callable[..., Any] = getattr(function, "py_func", function)
-        self.name = name or getattr(self.function, "__name__", repr(function))
+        self.name = str(name or getattr(self.function, "__name__", repr(function)))
         self.kind = kind
         self.use_numba = use_numba
         self.compiled, self.reason = None, ""

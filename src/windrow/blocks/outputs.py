@@ -11,7 +11,7 @@ from windrow.blocks.accumulate import merge_values, try_merging
 from windrow.blocks.failures import named_error
 from windrow.blocks.meter import Meter
 from windrow.blocks.program import NOMINAL
-from windrow.errors import MergeError, StepResultError
+from windrow.errors import MergeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -154,9 +154,9 @@ def _extra(output: BoundOutput, region: str | None, variation: str) -> dict[str,
 
 def _check(run: ChunkRun, output: BoundOutput, region: str | None, value: Any) -> None:
     if value is None:
-        raise StepResultError(
-            f"output {output.name!r} (region {region!r}) returned None: return the histogram, number or array that "
-            "was filled",
+        raise MergeError(
+            f"output {output.name!r} (region {region!r}) cannot be merged: it returned None; return the histogram, "
+            "number or array that was filled",
             step=output.name,
         )
     token = f"output {output.name}"

@@ -1,6 +1,6 @@
 """Is a step's answer for a row its own? Checked by asking again about other company.
 
-A sample of rows is given to the step once more, shuffled and in two halves. If any row's answer changes, the step looks
+A sample of rows is given to the step once more, shuffled, in two halves that are unlike each other. If any row's answer changes, the step looks
 at other rows (a mean, a neighbour, the length, a counter, global random numbers) and its result would depend on
 chunking and order.
 """
@@ -24,14 +24,30 @@ __all__ = ["first_difference", "sample_halves"]
 _RELATIVE = {"f2": 1e-2, "f4": 1e-4, "f8": 1e-9}
 
 
-def sample_halves(rows: int, size: int, seed: int = 20_011) -> tuple[NDArray[np.int64], ...]:
-    """Pick rows from all over a block, shuffle them and split them in two."""
+def sample_halves(answer: Any, rows: int, size: int, seed: int) -> tuple[NDArray[np.int64], ...]:
+    """Pick rows from all over a block and split them in two by what was answered, each half shuffled.
+
+    Random halves resemble the whole: a cut on the mean would hardly notice. Halves of low and high answers do not.
+    """
     generator = np.random.default_rng(seed)
-    if rows <= size:
-        sample = generator.permutation(rows)
-    else:
-        sample = generator.choice(rows, size, replace=False)
-    return tuple(half for half in np.array_split(sample, 2) if len(half))
+    sample = generator.permutation(rows)[:size]
+    rank = _rank(answer)
+    if rank is not None:
+        sample = sample[np.argsort(rank[sample], kind="stable")]
+    halves = np.array_split(sample, 2)
+    if rank is not None and rank.dtype == np.int8:
+        # A cut: those that pass, and the others.
+        halves = [sample[rank[sample] != 1], sample[rank[sample] == 1]]
+        halves = halves if all(len(half) for half in halves) else np.array_split(sample, 2)
+    return tuple(generator.permutation(half) for half in halves if len(half))
+
+
+def _rank(answer: Any) -> NDArray[Any] | None:
+    """Something to sort answers by, where there is an obvious thing."""
+    first = _parts(answer)[0]
+    if isinstance(first, ak.Array):
+        return _lengths(first) if first.ndim > 1 else None
+    return first if first.ndim == 1 and first.dtype.kind in "biuf" else None
 
 
 def first_difference(
@@ -43,7 +59,7 @@ def first_difference(
     """
     if rows < 2:
         return None
-    for half in sample_halves(rows, size, seed):
+    for half in sample_halves(answer, rows, size, seed):
         for expected, again in zip(_parts(answer), _parts(ask(half)), strict=True):
             differs = _differs(expected[half], again)
             if differs.any():
@@ -51,15 +67,8 @@ def first_difference(
     return None
 
 
-def _parts(answer: Any) -> Iterator[Any]:
-    fields = getattr(answer, "__dataclass_fields__", None)
-    if fields is None:
-        yield answer
-        return
-    for name in fields:
-        value = getattr(answer, name)
-        if value is not None:
-            yield value
+def _parts(answer: Any) -> tuple[Any, ...]:
+    return getattr(answer, "parts", None) or (answer,)
 
 
 def _differs(expected: Any, again: Any) -> NDArray[np.bool_]:

@@ -26,6 +26,14 @@ class Verdict:
     passed: NDArray[np.bool_]
     undefined: NDArray[np.bool_] | None = None  #: None where every row has an answer
 
+    @property
+    def parts(self) -> tuple[NDArray[np.int8]]:
+        """One number per row: 0 fail, 1 pass, 2 undefined."""
+        codes = self.passed.astype(np.int8)
+        if self.undefined is not None:
+            codes[self.undefined] = 2
+        return (codes,)
+
     def side(self, inverted: bool) -> NDArray[np.bool_]:
         """Rows on the wanted side; an undefined row is on neither."""
         if not inverted:
@@ -41,6 +49,11 @@ class UpDown:
     nominal: Any
     up: Any
     down: Any
+
+    @property
+    def parts(self) -> tuple[Any, Any, Any]:
+        """The three weights."""
+        return self.nominal, self.up, self.down
 
 
 def updown(nominal: Any, up: Any, down: Any) -> UpDown:
@@ -84,7 +97,7 @@ def check_column(step: str, value: Any, rows: int) -> Any:
         )
     if len(value) != rows:
         raise StepResultError(
-            f"column {step!r} must return one entry per row: expected {rows} of them, got {len(value)} "
+            f"column {step!r} must return one entry per row: expected length {rows}, got length {len(value)} "
             f"({_describe(value)}); select objects inside a row, and rows with a cut"
         )
     return value
@@ -106,6 +119,11 @@ def _numbers(step: str, value: Any, rows: int) -> NDArray[np.float64]:
             raise StepResultError(
                 f"weight {step!r} must return one number per row but returned {_describe(value)}"
             ) from error
+    if value is None:
+        # NumPy would make a NaN of it.
+        raise StepResultError(
+            f"weight {step!r} must return one number per row but returned {_describe(value)}"
+        )
     try:
         numbers = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -116,8 +134,7 @@ def _numbers(step: str, value: Any, rows: int) -> NDArray[np.float64]:
         return np.full(rows, numbers)
     if numbers.shape != (rows,):
         raise StepResultError(
-            f"weight {step!r} must return one number per row: expected {rows} of them, "
-            f"got {_describe(value)}"
+            f"weight {step!r} must return one number per row: expected length {rows}, got {_describe(value)}"
         )
     return numbers
 
@@ -153,7 +170,8 @@ def _verdict(
         )
     if value.shape != (rows,):
         raise StepResultError(
-            f"cut {step!r} must return one boolean per row: expected {rows} of them, got {_describe(value)}"
+            f"cut {step!r} must return one boolean per row: expected length {rows}, got length {len(value)} "
+            f"({_describe(value)})"
         )
     return Verdict(value, undefined)
 

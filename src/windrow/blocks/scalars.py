@@ -53,7 +53,7 @@ class Constant(NamedTuple):
 
 
 class Unsigned(int):
-    """An integer out of a uint64 column; any arithmetic makes a plain (signed) one of it, as in Numba."""
+    """An integer out of a uint64 column; arithmetic makes a plain (signed) one of it."""
 
     __slots__ = ()
 
@@ -132,8 +132,8 @@ def _numbers(where: str, array: NDArray[Any]) -> NDArray[Any]:
     dtype = border_dtype(array.dtype)
     if dtype is None or array.ndim != 1:
         raise UsageError(
-            f"{where} has {array.ndim} dimensions of {array.dtype}, but such steps take one number, "
-            "one boolean or one list of them per row; make a column of numbers first"
+            f"{where} has {array.ndim} dimensions of {array.dtype}, but such steps take one "
+            "number, one boolean or one list of them per row; make a column of numbers first"
         )
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         raise UsageError(f"{where} has missing values: fill them, or leave those rows out before")

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_WINDOW", "Crew"]
 
-#: Jobs a worker may have at a time at most: deeper queues gain nothing (four hide the driver's
-#: answer of about 0.1 ms behind tasks of 25 us) and make the end of the run uneven.
-MAX_WINDOW = 4
+#: Jobs a worker may have at a time at most. The driver answers several reports at once for little
+#: more than one, so a queue of eight short tasks costs a fifth of the driver's time of a queue of
+#: one (benchmarks/overhead.py); longer queues gain little and make the end of the run uneven.
+MAX_WINDOW = 8
 
 
 class Crew:

@@ -7,6 +7,7 @@ limit the rows of an input are released only when all earlier inputs of its cate
 from __future__ import annotations
 
 from collections import deque
+from operator import lt
 from typing import TYPE_CHECKING
 
 from windrow.core.source import Cutter
@@ -71,10 +72,11 @@ class Intake:
 
     def known(self, feed: Feed, rows: int, borders: tuple[int, ...]) -> None:
         """An input's rows and borders are known: release what is wanted of it."""
-        if not borders or borders[0] != 0 or borders[-1] != rows:
+        ends = (*borders[:1], *borders[-1:])
+        if ends != (0, rows) or not all(map(lt, borders, borders[1:])):
             raise InternalError(
                 f"input {feed.spec.id} ({feed.spec.label}) has {rows} rows, so its unit borders "
-                f"must run from 0 to {rows}; they are {borders[:2]} ... {borders[-1:]}"
+                f"must grow from 0 to {rows}; they are {borders[:3]} ... {borders[-1:]}"
             )
         self._move(feed, InputState.KNOWN)
         feed.rows, feed.borders = rows, borders

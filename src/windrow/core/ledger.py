@@ -16,7 +16,7 @@ from windrow.errors import InternalError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Book", "FailedRows", "Ledger", "RowState"]
+__all__ = ["Book", "Entry", "FailedRows", "Ledger", "RowState"]
 
 RowState = Literal["done", "failed", "held", "missing"]
 
@@ -26,6 +26,15 @@ class FailedRows(NamedTuple):
 
     rows: Rows
     failure: Failure
+
+
+class Entry(NamedTuple):
+    """What became of a range of rows of an input; no stop where nobody knows how many there are."""
+
+    start: int
+    stop: int | None
+    state: RowState
+    reason: str
 
 
 class Book:
@@ -47,7 +56,7 @@ class Ledger:
         self.outputs = outputs
         self.books: dict[tuple[int, str], Book] = {}
         self.held: dict[int, Handle] = {}  #: handle id -> handle; each row is in at most one
-        self.failures: list[FailedRows] = []
+        self.failures: dict[int, list[FailedRows]] = {}  #: by input
         self.failed_inputs: dict[int, Failure] = {}  #: never opened, so their rows are not known
         self.unopened: dict[int, None] = {}  #: inputs whose rows are not known yet
         self.known_rows = self.held_rows = self.done_rows = self.failed_rows = 0
@@ -65,14 +74,17 @@ class Ledger:
 
     def accept(self, handle: Handle) -> bool:
         """Let a handle hold its rows, all or nothing; False if one of them has an owner."""
-        output = handle.output
-        for part in handle.rows:
-            if not self.books[part.input, output].taken.free(part.start, part.stop):
+        books, output, rows = self.books, handle.output, handle.rows
+        if len(rows) > 1:  # adding one range is all or nothing by itself
+            for part in rows:
+                if not books[part.input, output].taken.free(part.start, part.stop):
+                    return False
+        for number, start, stop in rows:
+            if not books[number, output].taken.add(start, stop):
+                if len(rows) > 1:
+                    raise InternalError(f"handle {handle} names a row twice")
                 return False
-        for part in handle.rows:
-            if not self.books[part.input, output].taken.add(part.start, part.stop):
-                raise InternalError(f"handle {handle} names a row twice")
-            self.held_rows += part.stop - part.start
+            self.held_rows += stop - start
         self.held[handle.id] = handle
         return True
 
@@ -119,7 +131,7 @@ class Ledger:
             book.failed.add(rows.start, rows.stop)
             self.failed_rows += rows.stop - rows.start
             self._count_closed(book)
-        self.failures.append(FailedRows(rows, failure))
+        self.failures.setdefault(rows.input, []).append(FailedRows(rows, failure))
 
     def fail_input(self, input_id: int, failure: Failure) -> None:
         """Give up an input that could not be opened."""
@@ -143,27 +155,39 @@ class Ledger:
     def missing(self) -> tuple[Rows, ...]:
         """List the known rows that are neither done nor failed, by input and range."""
         return tuple(
-            Rows(input_id, start, stop)
+            Rows(input_id, entry.start, entry.stop)
             for input_id in sorted({input_id for input_id, _ in self.books})
-            for start, stop, state in self.states(input_id)
-            if state in ("held", "missing")
+            for entry in self.account(input_id)
+            if entry.stop is not None and entry.state in ("held", "missing")
         )
 
-    def states(self, input_id: int, output: str = "") -> list[tuple[int, int, RowState]]:
-        """List what became of the rows of an input, in order; nothing for one never opened."""
+    def last_row(self, input_id: int, output: str = "") -> int:
+        """Give the end of the last row that the run is asked for; 0 if there is none."""
+        book = self.books.get((input_id, output))
+        return 0 if book is None else max((stop for _, stop in book.everything), default=0)
+
+    def account(self, input_id: int, output: str = "") -> list[Entry]:
+        """List what became of the rows of an input, in order; one open entry if it has no book."""
         book = self.books.get((input_id, output))
         if book is None:
-            return []
-        found: list[tuple[int, int, RowState]] = []
-        found += ((start, stop, "done") for start, stop in book.done)
-        found += ((start, stop, "failed") for start, stop in book.failed)
+            failure = self.failed_inputs.get(input_id)
+            if failure is None:
+                return [Entry(0, None, "missing", "never opened")]
+            return [Entry(0, None, "failed", failure.message)]
+        found = [Entry(start, stop, "done", "") for start, stop in book.done]
+        for rows, failure in self.failures.get(input_id, ()):
+            found.append(Entry(rows.start, rows.stop, "failed", failure.message))
         for begin, end in book.everything:
-            found += ((start, stop, "missing") for start, stop in book.taken.gaps(begin, end))
-        settled = Intervals((start, stop) for start, stop, _ in sorted(found))
-        for begin, end in book.everything:
-            found += ((start, stop, "held") for start, stop in settled.gaps(begin, end))
-        return sorted(found)
+            found += (Entry(*gap, "missing", "") for gap in book.taken.gaps(begin, end))
+        for handle in self.held.values():
+            if handle.output == output:
+                found += (
+                    Entry(rows.start, rows.stop, "held", "")
+                    for rows in handle.rows
+                    if rows.input == input_id
+                )
+        return sorted(found, key=lambda entry: entry.start)
 
 
 def _size(rows: tuple[Rows, ...]) -> int:
-    return sum(part.stop - part.start for part in rows)
+    return sum([part.stop - part.start for part in rows])  # a list is quicker than a generator

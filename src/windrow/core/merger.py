@@ -1,8 +1,9 @@
 """What workers keep: when partials are merged where they were made, and when they are fetched.
 
-Handles of one worker and one input form a bundle. It is merged when it has grown to the fan-in,
-and when nothing more is to come for it; a single handle is then fetched. Inputs of a merge own
-their rows until it is reported.
+Handles of one worker and one input form a bundle. Eight leaves are merged into one, eight of
+those into the next, so that the cost of a handle's row set grows with the logarithm of their
+number; when nothing more is to come the rest is merged, and the last handle is fetched. Inputs of
+a merge own their rows until it is reported.
 """
 
 from __future__ import annotations
@@ -43,34 +44,43 @@ class Merger:
             worker.bundles[feed.spec.id] = feed.bundles[worker.id] = bundle
         return bundle
 
-    def review(self, bundle: Bundle, out: list[Command]) -> None:
-        """Do what is due for a bundle after it, or the rows left to cut, changed."""
-        handles = bundle.handles
+    def keep(self, bundle: Bundle, handle: Handle, level: int, out: list[Command]) -> None:
+        """Put an accepted or merged handle into its bundle."""
+        if level == len(bundle.kept):
+            bundle.kept.append([])
+        bundle.kept[level].append(handle)
+        self.review(bundle, out, level)
+
+    def review(self, bundle: Bundle, out: list[Command], level: int = 0) -> None:
+        """Do what is due for a bundle after a level of it, or the rows left to cut, changed."""
         if bundle.running or (bundle.feed.cutter.rows and not self.no_more):
-            if len(handles) >= FAN_IN:
-                self._merge(bundle, out)
-        elif len(handles) > 1:
-            self._merge(bundle, out)
-        elif bundle.merging:
+            if len(bundle.kept[level]) >= FAN_IN:
+                handles, bundle.kept[level] = bundle.kept[level], []
+                self._merge(bundle, handles, level + 1, out)
             return
+        handles = [handle for kept in bundle.kept for handle in kept]
+        if len(handles) > 1 or (handles and bundle.merging):
+            if not bundle.merging:
+                top = len(bundle.kept) - 1
+                bundle.kept = [[] for _ in bundle.kept]
+                self._merge(bundle, handles, top, out)
         elif handles:
-            handle = handles.pop()
+            bundle.kept = [[] for _ in bundle.kept]
+            (handle,) = handles
             bundle.fetching[handle.id] = handle
             self.fetching[handle.id] = bundle
             out.append(Fetch(handle))
-        elif not bundle.fetching:
-            del bundle.worker.bundles[bundle.feed.spec.id]
-            del bundle.feed.bundles[bundle.worker.id]
+        elif not bundle.fetching and not bundle.merging:
+            bundle.worker.bundles.pop(bundle.feed.spec.id, None)
+            bundle.feed.bundles.pop(bundle.worker.id, None)
 
     def review_all(self, owner: WorkerState | Feed, out: list[Command]) -> None:
         """Review all bundles of a worker or of an input."""
         for bundle in list(owner.bundles.values()):  # a review may remove the bundle
             self.review(bundle, out)
 
-    def _merge(self, bundle: Bundle, out: list[Command]) -> None:
-        bundle.handles.sort(key=_first_row)
-        handles = tuple(bundle.handles)
-        bundle.handles.clear()
+    def _merge(self, bundle: Bundle, handles: list[Handle], level: int, out: list[Command]) -> None:
+        handles.sort(key=_first_row)
         worker = bundle.worker
         number = self._next_id()
         into = Handle(
@@ -79,22 +89,22 @@ class Merger:
             worker.id,
             worker.incarnation,
             _join(handles),
-            sum(handle.bytes for handle in handles),
+            sum([handle.bytes for handle in handles]),
             handles[0].output,
         )
-        bundle.merging[number] = handles
+        inputs = tuple(handles)
+        bundle.merging[number] = level, inputs
         self.merging[number] = bundle
-        out.append(Merge(handles, into, worker.id, worker.incarnation))
+        out.append(Merge(inputs, into, worker.id, worker.incarnation))
 
     def merged(self, handle: Handle, out: list[Command]) -> bool:
         """A merge is done; False if nobody waits for it."""
         bundle = self.merging.pop(handle.id, None)
         if bundle is None:
             return False
-        inputs = bundle.merging.pop(handle.id)
+        level, inputs = bundle.merging.pop(handle.id)
         self._ledger.replace([one.id for one in inputs], handle)
-        bundle.handles.append(handle)
-        self.review(bundle, out)
+        self.keep(bundle, handle, level, out)
         return True
 
     def merge_failed(self, handle: Handle, out: list[Command]) -> tuple[Bundle, list[Rows]] | None:
@@ -103,7 +113,7 @@ class Merger:
         if bundle is None:
             return None
         lost: list[Rows] = []
-        for one in bundle.merging.pop(handle.id):
+        for one in bundle.merging.pop(handle.id)[1]:
             lost += self._ledger.release(one.id)
             out.append(Discard(one))
         return bundle, lost
@@ -126,10 +136,13 @@ class Merger:
             return ()
         if self.fetching.pop(handle.id, None) is not None:
             del bundle.fetching[handle.id]
-        elif any(kept.id == handle.id for kept in bundle.handles):
-            bundle.handles = [kept for kept in bundle.handles if kept.id != handle.id]
         else:
-            return ()
+            for kept in bundle.kept:
+                if handle in kept:
+                    kept.remove(handle)
+                    break
+            else:
+                return ()
         return self._ledger.release(handle.id)
 
     def forget(self, worker: WorkerState) -> list[Rows]:
@@ -143,24 +156,22 @@ class Merger:
 
     def empty(self, bundle: Bundle) -> list[Rows]:
         """Drop all partials of a bundle; return the rows, which have no owner now."""
-        kept = bundle.handles
-        for number, inputs in bundle.merging.items():
+        handles = bundle.handles()
+        for number in bundle.merging:
             del self.merging[number]
-            kept += inputs
-        for number, handle in bundle.fetching.items():
+        for number in bundle.fetching:
             del self.fetching[number]
-            kept.append(handle)
-        bundle.handles, bundle.merging, bundle.fetching = [], {}, {}
-        return [part for handle in kept for part in self._ledger.release(handle.id)]
+        bundle.kept, bundle.merging, bundle.fetching = [[]], {}, {}
+        return [part for handle in handles for part in self._ledger.release(handle.id)]
 
 
 def _first_row(handle: Handle) -> int:
     return handle.rows[0].start
 
 
-def _join(handles: tuple[Handle, ...]) -> tuple[Rows, ...]:
+def _join(handles: list[Handle]) -> tuple[Rows, ...]:
     """Join the row sets of handles of one input, neighbours into one range."""
-    parts = sorted(part for handle in handles for part in handle.rows)
+    parts = sorted([part for handle in handles for part in handle.rows])
     joined = [parts[0]]
     for part in parts[1:]:
         last = joined[-1]

@@ -1,13 +1,13 @@
-"""What the user asked of a run, and how far it is: the outside of the scheduler, as records."""
+"""What the user asked of a run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from windrow.core.records import ONE_CORE, Needs
 
-__all__ = ["Options", "Standing"]
+__all__ = ["Options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,21 +19,3 @@ class Options:
     retries: int = 2  #: of a read that may succeed the next time
     chunk: int | None = None  #: upper bound of a task's rows, snapped down to units
     needs: Needs = ONE_CORE  #: of every task
-
-
-class Standing(NamedTuple):
-    """How far a run is; rows first."""
-
-    known: int
-    done: int
-    failed: int
-    held: int
-    running: int
-    waiting: int  #: can be cut now
-    expected: int  #: estimate for inputs that nobody opened yet
-    inputs: int
-    inputs_unopened: int
-    inputs_closed: int  #: every row done or failed
-    tasks_running: int
-    tasks_accepted: int
-    workers: int

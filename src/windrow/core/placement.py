@@ -48,12 +48,14 @@ class Placement:
         self._shape = shape
         self._options = options
         self._next_task = count(1).__next__
+        self._task_s: float | None = None  #: predicted length of the task cut last
 
-    def place(self, task_s: float | None, out: list[Command]) -> None:
-        """Give jobs until there is no room or no job; ``task_s`` is the recent length of a task."""
-        window = min(self._shape.window(task_s), MAX_WINDOW)
-        for workers in self._crew.levels[:window]:
+    def place(self, out: list[Command]) -> None:
+        """Give jobs until there is no room or no job."""
+        for level, workers in enumerate(self._crew.levels[:MAX_WINDOW]):
             while workers:
+                if level and level >= self._shape.window(self._task_s):
+                    return
                 if not self._give_job(next(iter(workers.values())), out):
                     return
 
@@ -119,6 +121,7 @@ class Placement:
                 self._note_large_unit(feed, unit, bound)
         rows = intake.cut(feed, want)
         size = rows.stop - rows.start
+        self._task_s = None if account.row_s is None else account.row_s * size
         return Task(self._next_task(), category, (rows,), size, self._options.needs)
 
     def _note_large_unit(self, feed: Feed, unit: int, bound: int) -> None:

@@ -36,7 +36,7 @@ class ShapePolicy(Protocol):
         ...
 
     def window(self, task_s: float | None) -> int:
-        """Say how many attempts a worker may have at a time, given the recent length of a task."""
+        """Say how many jobs a worker may have, given the predicted length of a task, if known."""
         ...
 
 

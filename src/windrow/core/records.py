@@ -130,8 +130,7 @@ class Measurement(NamedTuple):
     load: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class StepCost:
+class StepCost(NamedTuple):
     """Sums over calls of a step, enough to fit ``fixed + per_row * rows`` by least squares."""
 
     calls: int = 0

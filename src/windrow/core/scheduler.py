@@ -13,12 +13,14 @@ from windrow.core import events as happened
 from windrow.core.commands import Cancel, Command, Discard, Replan, Resolve, Status, WakeAt
 from windrow.core.crew import Crew
 from windrow.core.delays import Delays
+from windrow.core.failures import Answer, answer
 from windrow.core.intake import Intake
 from windrow.core.ledger import Ledger
 from windrow.core.merger import Merger
-from windrow.core.options import Options, Standing
+from windrow.core.options import Options
 from windrow.core.placement import Placement
-from windrow.core.records import Failure, FailureKind, Plan
+from windrow.core.records import Plan
+from windrow.core.standing import Standing, standing
 from windrow.core.state import Account, Attempt, Feed, WorkerState
 from windrow.core.transitions import AttemptState
 from windrow.core.validate import validate
@@ -28,12 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from windrow.core.policies import Policies
-    from windrow.core.records import Handle, InputSpec
+    from windrow.core.records import Failure, Handle, InputSpec, Rows
 
-__all__ = ["Scheduler"]
-
-#: Weight of the newest task in the recent length of a task: about the last five count.
-RECENT = 0.2
+__all__ = ["Options", "Scheduler", "Standing"]
 
 
 class Scheduler:
@@ -52,6 +51,7 @@ class Scheduler:
         self.failure: Failure | None = None  #: that stopped the run
         self.stopping = False
         self.accepted = 0  #: attempts
+        self.bytes_read = 0  #: by accepted attempts
         self.ledger = Ledger()
         self.accounts: dict[str, Account] = {}
         next_id = count(1).__next__  # of attempts and merged handles alike
@@ -64,7 +64,6 @@ class Scheduler:
         )
         self._plans = dict(plans or {})
         self._reason = ""  #: of the stop
-        self._task_s: float | None = None  #: recent length of a task
         self._out: list[Command] = []
         self._now = 0.0
         self._handlers = self._make_handlers()
@@ -81,7 +80,7 @@ class Scheduler:
             if not self.stopping:
                 if self.delays.heap:
                     self._release_due()
-                self.placement.place(self._task_s, out)
+                self.placement.place(out)
             self._end_if_done()
         return out
 
@@ -97,22 +96,7 @@ class Scheduler:
 
     def standing(self) -> Standing:
         """Say how far the run is."""
-        ledger, intake, crew = self.ledger, self.intake, self.crew
-        return Standing(
-            known=ledger.known_rows,
-            done=ledger.done_rows,
-            failed=ledger.failed_rows,
-            held=ledger.held_rows,
-            running=crew.running_rows,
-            waiting=intake.uncut,
-            expected=intake.expected(),
-            inputs=len(intake.feeds),
-            inputs_unopened=intake.unopened,
-            inputs_closed=ledger.closed_inputs,
-            tasks_running=len(crew.attempts),
-            tasks_accepted=self.accepted,
-            workers=len(crew.workers),
-        )
+        return standing(self)
 
     def validate(self) -> None:
         """Check every invariant; raises InternalError with the story."""
@@ -158,17 +142,16 @@ class Scheduler:
         feed = self._inspected(event.input, event.worker, event.incarnation)
         if feed is None:
             return
-        failure = event.failure
-        if self.stopping or failure.kind is FailureKind.LOST:
-            self.intake.wait_again(feed)
-        elif failure.kind is FailureKind.TRANSIENT_IO and feed.tries < self.options.retries:
+        what = self._answer(event.failure, feed.tries)
+        if what is Answer.LATER:
             self.intake.delay(feed)
             self.delays.push(self._now, feed.tries, feed)
-        elif self._skips(failure):
-            self.intake.give_up(feed, failure)
+        elif what in (Answer.GIVE_UP, Answer.GIVE_UP_INPUT):
+            self.intake.give_up(feed, event.failure)
         else:
             self.intake.wait_again(feed)
-            self._fail_run(failure)
+            if what is Answer.STOP:
+                self._fail_run(event.failure)
 
     def _inspected(self, input_id: int, worker_id: int, incarnation: int) -> Feed | None:
         """Free the slot of an inspection; None if nobody waits for it."""
@@ -231,24 +214,22 @@ class Scheduler:
         if self.failure is None and self.ledger.accept(handle):
             self.crew.end(attempt, AttemptState.ACCEPTED)
             self._learn(attempt, event)
-            attempt.bundle.handles.append(handle)
+            self.merger.keep(attempt.bundle, handle, 0, self._out)
         else:
             self.crew.end(attempt, AttemptState.DISCARDED)
             self.intake.give_back(self.ledger.unowned(rows))
             self._discard(handle)
-        self.merger.review(attempt.bundle, self._out)
+            self.merger.review(attempt.bundle, self._out)
 
     def _learn(self, attempt: Attempt, event: happened.Finished) -> None:
         """Count an accepted attempt's evidence and cost."""
         self.accepted += 1
+        self.bytes_read += event.measurement.bytes_read
         category = attempt.task.category
         account = self.accounts[category]
         known = attempt.worker.known
-        wall = event.measurement.wall
-        account.add(attempt.task.size, wall, warm=category in known)
+        account.count(attempt.task.size, event.measurement.wall, warm=category in known)
         known.add(category)
-        recent = self._task_s
-        self._task_s = wall if recent is None else recent + RECENT * (wall - recent)
         evidence = event.evidence
         if evidence is not None:
             account.learn(evidence)
@@ -259,36 +240,36 @@ class Scheduler:
         attempt = self.crew.live(event.attempt, event.worker, event.incarnation)
         if attempt is not None:
             self.crew.end(attempt, AttemptState.FAILED)
-            self._answer_failure(attempt, event.failure)
+            self._settle_failure(attempt, event.failure)
             self.merger.review(attempt.bundle, self._out)
 
-    def _answer_failure(self, attempt: Attempt, failure: Failure) -> None:
-        """Decide what becomes of the rows of a failed attempt."""
-        task, kind, feed = attempt.task, failure.kind, attempt.bundle.feed
-        if self.stopping or kind is FailureKind.LOST:
-            self.intake.give_back(task.inputs)
-            return
-        if kind is FailureKind.TRANSIENT_IO:
-            if attempt.tries < self.options.retries:
-                self.delays.push(self._now, attempt.tries + 1, (task, attempt.tries + 1))
-                return
-            kind = FailureKind.BAD_FILE
-        several = sum(feed.cutter.units(part) for part in task.inputs) > 1
-        skips = self._skips(failure)
-        if several and (kind is FailureKind.EXHAUSTED or (skips and kind is FailureKind.USER)):
-            self.intake.give_back(task.inputs, single=True)
-        elif skips:
-            for part in task.inputs:
-                self.ledger.fail(part, failure)
-            if kind is FailureKind.BAD_FILE:
+    def _settle_failure(self, attempt: Attempt, failure: Failure) -> None:
+        """Do with the rows of a failed attempt what the failure asks for."""
+        task, feed = attempt.task, attempt.bundle.feed
+        units = sum(feed.cutter.units(part) for part in task.inputs)
+        what = self._answer(failure, attempt.tries, units)
+        if what is Answer.LATER:
+            tries = attempt.tries + 1
+            self.delays.push(self._now, tries, (task, tries))
+        elif what in (Answer.GIVE_UP, Answer.GIVE_UP_INPUT):
+            self._give_up(task.inputs, failure)
+            if what is Answer.GIVE_UP_INPUT:
                 self.intake.give_up(feed, failure)
                 self.merger.review_all(feed, self._out)
         else:
-            self.intake.give_back(task.inputs)
-            self._fail_run(failure)
+            self.intake.give_back(task.inputs, single=what is Answer.SMALLER)
+            if what is Answer.STOP:
+                self._fail_run(failure)
 
-    def _skips(self, failure: Failure) -> bool:
-        return self.options.on_error == "skip" and failure.kind is not FailureKind.INTERNAL
+    def _answer(self, failure: Failure, tries: int, units: int = 1) -> Answer:
+        """Say what to do; while the run ends, rows are only kept apart from those done."""
+        if self.stopping:
+            return Answer.AGAIN
+        return answer(failure.kind, self.options, tries=tries, units=units)
+
+    def _give_up(self, rows: Iterable[Rows], failure: Failure) -> None:
+        for part in rows:
+            self.ledger.fail(part, failure)
 
     def _cancelled(self, event: happened.Cancelled) -> None:
         attempt = self.crew.live(event.attempt, event.worker, event.incarnation)
@@ -313,14 +294,13 @@ class Scheduler:
         if found is None:
             return
         bundle, rows = found
-        failure = event.failure
-        if self._skips(failure) and not self.stopping and failure.kind is not FailureKind.LOST:
-            for part in rows:
-                self.ledger.fail(part, failure)
+        what = self._answer(event.failure, self.options.retries)  # its inputs are gone: no retry
+        if what in (Answer.GIVE_UP, Answer.GIVE_UP_INPUT):
+            self._give_up(rows, event.failure)
         else:
             self.intake.give_back(rows)
-            if failure.kind is not FailureKind.LOST:
-                self._fail_run(failure)
+            if what is Answer.STOP:
+                self._fail_run(event.failure)
         self.merger.review(bundle, self._out)
 
     def _fetched(self, event: happened.Fetched) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 
 from windrow.core.records import Rows
-from windrow.errors import InternalError
 
 __all__ = ["Cutter"]
 
@@ -48,13 +47,12 @@ class Cutter:
         at = bisect_right(borders, start)
         end = borders[at]
         if not single and end < start + want:
-            end = borders[bisect_right(borders, start + want, at) - 1]
+            goal = start + want
+            end = stop if goal >= stop else borders[bisect_right(borders, goal, at) - 1]
         if end < stop:
             self._pieces.append((-end, stop, single))
         else:
             end = stop
-        if end <= start:
-            raise InternalError(f"input {self._input} has unit borders that do not grow at {start}")
         self.rows -= end - start
         return Rows(self._input, start, end)
 

@@ -5,7 +5,8 @@ Only the scheduler and its two hands, intake and merger, change them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import add
+from typing import TYPE_CHECKING, Any
 
 from windrow.core.records import Evidence, PlanJob, StepCost
 from windrow.core.source import Cutter
@@ -18,6 +19,9 @@ __all__ = ["Account", "Attempt", "Bundle", "Feed", "WorkerState"]
 
 #: Notes are for people; a step that writes a new one for every block must not fill the memory.
 MAX_NOTES = 100
+
+#: Weight of the newest task in the recent cost of a row: about the last five count.
+RECENT = 0.2
 
 
 class Feed:
@@ -52,15 +56,24 @@ class Feed:
 class Bundle:
     """What one worker has of one input: attempts that run and partials that it keeps."""
 
-    __slots__ = ("feed", "fetching", "handles", "merging", "running", "worker")
+    __slots__ = ("feed", "fetching", "kept", "merging", "running", "worker")
 
     def __init__(self, worker: WorkerState, feed: Feed) -> None:
         self.worker = worker
         self.feed = feed
         self.running = 0  #: attempts that may still add a handle
-        self.handles: list[Handle] = []  #: accepted, and neither being merged nor fetched
-        self.merging: dict[int, tuple[Handle, ...]] = {}  #: id of the merged handle -> its inputs
+        #: accepted handles, neither being merged nor fetched, by how many merges they went through
+        self.kept: list[list[Handle]] = [[]]
+        #: id of the merged handle -> merges it went through, and its inputs
+        self.merging: dict[int, tuple[int, tuple[Handle, ...]]] = {}
         self.fetching: dict[int, Handle] = {}
+
+    def handles(self) -> list[Handle]:
+        """List all that its worker keeps, whatever is being done with it."""
+        kept = [handle for level in self.kept for handle in level]
+        for _, inputs in self.merging.values():
+            kept += inputs
+        return [*kept, *self.fetching.values()]
 
 
 class WorkerState:
@@ -117,20 +130,31 @@ class Attempt:
 class Account:
     """What was learned of a category from accepted attempts, and the plan in force."""
 
-    __slots__ = ("_asked", "cold", "guards", "notes", "plan", "steps", "tasks_cut", "warm")
+    __slots__ = (
+        "_asked",
+        "cold",
+        "guards",
+        "notes",
+        "plan",
+        "row_s",
+        "steps",
+        "tasks_cut",
+        "warm",
+    )
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.tasks_cut = 0
+        self.row_s: float | None = None  #: seconds per row of recent tasks
         #: sums as in StepCost; lists, as they grow with every task
-        self.steps: dict[str, list[float]] = {}
+        self.steps: dict[str, list[Any]] = {}
         self.cold: list[float] = [0] * 5  #: first task of each worker: compiles and opens files
         self.warm: list[float] = [0] * 5  #: calls, rows, wall, rows squared, rows * wall
         self.guards: dict[tuple[str, str], None] = dict.fromkeys(plan.guards)
         self.notes: dict[str, None] = {}
         self._asked: int | None = None  #: guards known when a new plan was asked for
 
-    def add(self, rows: int, wall: float, *, warm: bool) -> None:
+    def count(self, rows: int, wall: float, *, warm: bool) -> None:
         """Count the cost of a task."""
         sums = self.warm if warm else self.cold
         sums[0] += 1
@@ -138,21 +162,17 @@ class Account:
         sums[2] += wall
         sums[3] += rows * rows
         sums[4] += rows * wall
+        recent = self.row_s
+        per_row = wall / rows
+        self.row_s = per_row if recent is None else recent + RECENT * (per_row - recent)
 
     def learn(self, evidence: Evidence) -> None:
         """Add what an attempt learned: costs add up, guards only grow."""
         steps = self.steps
         for name, cost in evidence.steps:
             sums = steps.get(name)
-            if sums is None:
-                sums = steps[name] = [0] * 7
-            sums[0] += cost.calls
-            sums[1] += cost.rows_in
-            sums[2] += cost.rows_out
-            sums[3] += cost.wall
-            sums[4] += cost.rows_squared
-            sums[5] += cost.rows_wall
-            sums[6] += cost.bytes_read
+            # As StepCost.merge, without making the record for every task.
+            steps[name] = list(cost) if sums is None else list(map(add, sums, cost))
         for guard in evidence.guards:
             self.guards[guard] = None
         for note in evidence.notes:
@@ -167,12 +187,10 @@ class Account:
         rows = int(sums[1])
         return StepCost(int(sums[0]), rows, rows, sums[2], sums[3], sums[4])
 
+    @property
     def evidence(self) -> Evidence:
         """Give everything learned so far as a record."""
-        steps = tuple(
-            (name, StepCost(int(s[0]), int(s[1]), int(s[2]), s[3], s[4], s[5], int(s[6])))
-            for name, s in self.steps.items()
-        )
+        steps = tuple((name, StepCost(*sums)) for name, sums in self.steps.items())
         return Evidence(steps, tuple(self.guards), tuple(self.notes))
 
     def ask(self) -> PlanJob | None:
@@ -184,7 +202,7 @@ class Account:
             category=self.plan.category,
             plan=self.plan,
             guards=tuple(self.guards),
-            evidence=self.evidence(),
+            evidence=self.evidence,
         )
 
     def answer(self, plan: Plan) -> bool:

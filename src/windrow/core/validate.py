@@ -1,9 +1,199 @@
-"""Every invariant of the scheduler, recomputed from scratch; run after each batch in tests."""
+"""Every invariant of the scheduler, recomputed from scratch; run after each batch in tests.
+
+It looks at everything and so takes time in proportion to the run; it changes nothing.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+from windrow.core.crew import MAX_WINDOW
+from windrow.core.intervals import Intervals
+from windrow.core.state import Feed
+from windrow.core.transitions import AttemptState, InputState
+from windrow.errors import InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from windrow.core.records import Rows
+    from windrow.core.scheduler import Scheduler
+
+__all__ = ["validate"]
 
 
-def validate(scheduler: Any) -> None:
-    pass
+def validate(scheduler: Scheduler) -> None:
+    """Raise InternalError with the story if an invariant does not hold."""
+    _rows(scheduler)
+    _books(scheduler)
+    _handles(scheduler)
+    _workers(scheduler)
+    _inputs(scheduler)
+    _progress(scheduler)
+
+
+def _check(holds: bool, story: str) -> None:
+    if not holds:
+        raise InternalError(story)
+
+
+def _sum(rows: Iterable[Rows]) -> int:
+    return sum(part.stop - part.start for part in rows)
+
+
+def _rows(scheduler: Scheduler) -> None:
+    """Every row of the run is in exactly one place."""
+    ledger = scheduler.ledger
+    places: dict[int, Intervals] = {input_id: Intervals() for input_id, _ in ledger.books}
+
+    def put(parts: Iterable[Rows], place: str) -> None:
+        for part in parts:
+            _check(
+                places[part.input].add(part.start, part.stop), f"{part} is {place} and elsewhere"
+            )
+
+    for feed in scheduler.intake.feeds.values():
+        put(feed.cutter.waiting(), "waiting")
+    for attempt in scheduler.crew.attempts.values():
+        put(attempt.task.inputs, f"in attempt {attempt.id}")
+    retries = [*scheduler.placement.ready]
+    retries += [what for _, _, what in scheduler.delays.heap if not isinstance(what, Feed)]
+    for task, _ in retries:
+        put(task.inputs, f"in task {task.id}, to be tried again,")
+    for handle in ledger.held.values():
+        put(handle.rows, f"held in {handle.id}")
+    for (input_id, _), book in ledger.books.items():
+        for state in (book.done, book.failed):
+            for start, stop in state:
+                _check(places[input_id].add(start, stop), f"{input_id}:{start}-{stop} twice")
+        found, wanted = list(places[input_id]), list(book.everything)
+        _check(found == wanted, f"input {input_id} should have rows {wanted} and has {found}")
+
+
+def _books(scheduler: Scheduler) -> None:
+    """What is taken is what is held, done or failed, and the counters agree."""
+    ledger = scheduler.ledger
+    taken = {key: Intervals() for key in ledger.books}
+    for handle in ledger.held.values():
+        for part in handle.rows:
+            taken[part.input, handle.output].add(part.start, part.stop)
+    closed = 0
+    for key, book in ledger.books.items():
+        for state in (book.done, book.failed):
+            for start, stop in state:
+                taken[key].add(start, stop)
+        _check(
+            list(taken[key]) == list(book.taken),
+            f"book {key} says {list(book.taken)} are taken, but they are {list(taken[key])}",
+        )
+        closed += book.done.total + book.failed.total == book.everything.total
+    books = ledger.books.values()
+    counters = {
+        "known": (ledger.known_rows, sum(book.everything.total for book in books)),
+        "done": (ledger.done_rows, sum(book.done.total for book in books)),
+        "failed": (ledger.failed_rows, sum(book.failed.total for book in books)),
+        "held": (ledger.held_rows, sum(_sum(h.rows) for h in ledger.held.values())),
+        "closed": (ledger.closed_inputs, closed),
+        "failed rows listed": (
+            sum(_sum(f.rows for f in listed) for listed in ledger.failures.values()),
+            sum(book.failed.total for book in books),
+        ),
+        "uncut": (
+            scheduler.intake.uncut,
+            sum(_sum(feed.cutter.waiting()) for feed in scheduler.intake.feeds.values()),
+        ),
+        "running": (
+            scheduler.crew.running_rows,
+            sum(_sum(a.task.inputs) for a in scheduler.crew.attempts.values()),
+        ),
+    }
+    for name, (counted, found) in counters.items():
+        _check(counted == found, f"the counter {name!r} is {counted}, but there are {found}")
+
+
+def _handles(scheduler: Scheduler) -> None:
+    """Every held handle is kept by a living worker, in exactly one place."""
+    kept: list[int] = []
+    merging: list[int] = []
+    fetching: list[int] = []
+    for worker in scheduler.crew.workers.values():
+        for input_id, bundle in worker.bundles.items():
+            _check(bundle.feed.bundles.get(worker.id) is bundle, "a bundle its input does not know")
+            handles = bundle.handles()
+            for handle in handles:
+                _check(
+                    (handle.worker, handle.incarnation) == (worker.id, worker.incarnation)
+                    and all(part.input == input_id for part in handle.rows),
+                    f"{handle} is kept by worker {worker.id}, input {input_id}",
+                )
+            kept += [handle.id for handle in handles]
+            merging += bundle.merging
+            fetching += bundle.fetching
+            running = sum(a.bundle is bundle for a in worker.attempts.values())
+            _check(running == bundle.running, f"{running} attempts, counted {bundle.running}")
+    _check(sorted(merging) == sorted(scheduler.merger.merging), "merges disagree")
+    _check(sorted(fetching) == sorted(scheduler.merger.fetching), "fetches disagree")
+    held = sorted(scheduler.ledger.held)
+    _check(sorted(kept) == held, f"handles {held} are held, but workers keep {sorted(kept)}")
+
+
+def _workers(scheduler: Scheduler) -> None:
+    """No worker has more than it may, and the index finds each where it is."""
+    crew = scheduler.crew
+    for worker in crew.workers.values():
+        jobs = len(worker.attempts) + len(worker.inspecting)
+        _check(
+            worker.busy == jobs <= MAX_WINDOW,
+            f"worker {worker.id} has {jobs} jobs, counted {worker.busy}, at most {MAX_WINDOW}",
+        )
+        at = [level for level, workers in enumerate(crew.levels) if worker.id in workers]
+        _check(
+            at == ([jobs] if worker.usable else []),
+            f"worker {worker.id} with {jobs} jobs is at levels {at}",
+        )
+        for feed in worker.inspecting.values():
+            _check(feed.inspector is worker, f"input {feed.spec.id} is inspected by another")
+    _check(sum(map(len, crew.levels)) <= len(crew.workers), "the levels hold a worker that left")
+    owned = sorted(number for w in crew.workers.values() for number in w.attempts)
+    _check(owned == sorted(crew.attempts), f"attempts {sorted(crew.attempts)}, owned {owned}")
+    for attempt in crew.attempts.values():
+        _check(attempt.state <= AttemptState.CANCELLING, f"attempt {attempt.id} ended, yet is live")
+
+
+def _inputs(scheduler: Scheduler) -> None:
+    """States, books and counts of inputs agree."""
+    intake, ledger = scheduler.intake, scheduler.ledger
+    states = [feed.state for feed in intake.feeds.values()]
+    _check(intake.inspecting == states.count(InputState.INSPECTING), "inspections miscounted")
+    for feed in intake.feeds.values():
+        opened = (feed.spec.id, "") in ledger.books
+        unopened = feed.spec.id in ledger.unopened
+        failed = feed.spec.id in ledger.failed_inputs
+        _check(
+            opened + unopened + failed == 1,
+            f"input {feed.spec.id} ({feed.state.name}): opened {opened}, unopened {unopened}, "
+            f"failed {failed}",
+        )
+        _check(
+            (feed.inspector is not None) == (feed.state is InputState.INSPECTING),
+            f"input {feed.spec.id} is {feed.state.name} and inspected by {feed.inspector}",
+        )
+    _check(intake.unopened == len(ledger.unopened), "unopened inputs miscounted")
+
+
+def _progress(scheduler: Scheduler) -> None:
+    """A run that is not at its end waits for something that will come."""
+    if scheduler.status in ("complete", "incomplete"):
+        _check(scheduler.ledger.accounted, "the run ended, and rows are missing")
+    if scheduler.finished:
+        return
+    crew, merger, intake = scheduler.crew, scheduler.merger, scheduler.intake
+    under_way = (
+        crew.attempts
+        or merger.merging
+        or merger.fetching
+        or intake.inspecting
+        or scheduler.delays.heap
+    )
+    usable = any(worker.usable for worker in crew.workers.values())
+    _check(bool(under_way) or not usable, "nothing is under way, and the run has not ended")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import awkward as ak
@@ -34,6 +35,9 @@ def find_leaves(schema: Any, stored: Any) -> dict[str, Leaf]:
     found: dict[str, Leaf] = {}
     first = 0
     for field in schema:
+        if not _readable(field.type):
+            first += _width(field.type)
+            continue
         for leaf in _expand(field, field.name, field.name, (), False, False, first):
             paths = tuple(stored.column(index).path for index in leaf.indices)
             found.setdefault(leaf.name, replace(leaf, paths=paths))
@@ -76,6 +80,16 @@ def _expand(
         paths=(),
         nullable=nullable,
     )
+
+
+@lru_cache(maxsize=256)  # files have thousands of columns of a few types
+def _readable(kind: Any) -> bool:
+    """Say whether awkward has such a type; it has none for maps."""
+    try:
+        ak.from_arrow(pa.array([], kind))
+    except (NotImplementedError, TypeError, ValueError):  # ArrowInvalid is a ValueError
+        return False
+    return True
 
 
 def _is_list(kind: Any) -> bool:

@@ -210,6 +210,8 @@ def _translated(label: str) -> Iterator[None]:
         yield
     except (DataError, UsageError):
         raise
+    except ImportError as exc:
+        raise UsageError(f"{label} needs a package that is not there: {exc}", file=label) from exc
     except FileNotFoundError as exc:
         raise MissingFileError(f"no such file: {label}", file=label) from exc
     except OSError as exc:

@@ -12,7 +12,7 @@ import os
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import awkward as ak
 import cramjam
@@ -73,6 +73,7 @@ class _Basket:
     """One basket's bytes, before and after decompression."""
 
     number: int
+    seek: int
     packed: bytes
     key_length: int
     length: int  #: of the decompressed bytes
@@ -88,9 +89,8 @@ class _Lists:
     start: int
     stop: int
     offsets: ak.index.Index64
-    borders: tuple[
-        tuple[int, int, int, int], ...
-    ]  #: (first row, content bytes, from, to) by basket
+    #: by basket: first row, numbers in it, and which of them (from, to) are in [start, stop)
+    borders: tuple[tuple[int, int, int, int], ...]
 
 
 class BasketFile:
@@ -104,6 +104,12 @@ class BasketFile:
         self._open_baskets: dict[str, _Basket] = {}
         self.bytes_read = 0
         self.ranges: list[tuple[int, int]] = []  #: (offset, size) of everything fetched
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Release the descriptor; a second call does nothing."""
@@ -123,21 +129,18 @@ class BasketFile:
 
     def _read_flat(self, column: Baskets, start: int, stop: int) -> _Array:
         size = column.stored.itemsize
-        out = np.empty(stop - start, column.stored)
-        filled = out.view(np.uint8)
+        out = np.empty(stop - start, column.stored.newbyteorder("="))
         for basket in self._fetch(column, start, stop):
             first = column.entries[basket.number]
             rows = column.entries[basket.number + 1] - first
             if basket.border != rows * size or basket.length < basket.border:
                 raise Unsupported(f"{column.name}: {basket.border} bytes for {rows} rows")
             low, high = max(start - first, 0), min(stop - first, rows)
-            into = filled[(first + low - start) * size : (first + high - start) * size]
-            if high - low == rows and basket.length == basket.border and basket.raw is None:
-                _unpack(basket.packed, basket.key_length, into)
-            else:
-                raw = self._unpacked(basket, keep=first + rows > stop, name=column.name)
-                into[:] = raw[low * size : high * size]
-        return _to_native(out)
+            # Swapping the bytes while copying out of the cache is faster than in place afterwards.
+            raw = self._unpacked(basket, keep=first + rows > stop, name=column.name)
+            numbers = raw[low * size : high * size].view(column.stored)
+            out[first + low - start : first + high - start] = numbers
+        return out
 
     # -- jagged -----------------------------------------------------------------------------------
 
@@ -199,10 +202,10 @@ class BasketFile:
     def _fetch(self, column: Baskets, start: int, stop: int) -> Iterator[_Basket]:
         for number in column.overlapping(start, stop):
             kept = self._open_baskets.get(column.name)
-            if kept is not None and kept.number == number:
+            offset, size = column.seeks[number], column.sizes[number]
+            if kept is not None and (kept.number, kept.seek) == (number, offset):
                 yield kept
                 continue
-            offset, size = column.seeks[number], column.sizes[number]
             packed = os.pread(self._descriptor, size, offset)
             if len(packed) != size:
                 raise ValueError(
@@ -240,7 +243,7 @@ def _parsed(column: Baskets, number: int, packed: bytes) -> _Basket:
     expected = column.entries[number + 1] - column.entries[number]
     if rows != expected or not 0 <= border <= length or border % column.stored.itemsize:
         raise Unsupported(f"{column.name}: basket {number} has an unknown layout")
-    return _Basket(number, packed, key_length, length, border, rows)
+    return _Basket(number, column.seeks[number], packed, key_length, length, border, rows)
 
 
 def _list_borders(
@@ -270,16 +273,11 @@ def _list_borders(
         else:
             local >>= size.bit_length() - 1
     low, high = int(local[0]), int(local[-1])
-    if not 0 <= low <= high <= basket.border // size:
-        raise Unsupported(f"{column.name}: offsets outside of basket {basket.number}")
+    # Compiled steps index with these: offsets that go backwards must not reach them.
+    if not 0 <= low <= high <= basket.border // size or (local[1:] < local[:-1]).any():
+        raise ValueError(f"{column.name}: basket {basket.number} has impossible offsets")
     local += used - low
     return low, high
-
-
-def _to_native(array: _Array) -> _Array:
-    if array.dtype.isnative:
-        return array
-    return array.byteswap(inplace=True).view(array.dtype.newbyteorder("="))
 
 
 def _unpack(packed: bytes, start: int, out: _Array) -> None:

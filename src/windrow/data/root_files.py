@@ -34,6 +34,7 @@ def open_file(location: str) -> Any:
     """Open a ROOT file with uproot; the caller closes it."""
     if not is_local(location):
         return uproot.open({location: None})
+    refuse_truncated(location)
     # For local files a memory map needs no thread and no copy per request.
     return uproot.open({location: None}, handler=uproot.MemmapSource)
 
@@ -45,12 +46,11 @@ def translated(label: str) -> Iterator[None]:
         yield
     except (DataError, UsageError):
         raise
+    except ImportError as exc:
+        raise UsageError(f"{label} needs a package that is not there: {exc}", file=label) from exc
     except FileNotFoundError as exc:
         raise MissingFileError(f"no such file: {label}", file=label) from exc
-    except (
-        uproot.deserialization.DeserializationError,
-        uproot.exceptions.NotSupported,
-    ) as exc:
+    except uproot.deserialization.DeserializationError as exc:
         raise _corrupt(label, exc) from exc
     except OSError as exc:
         # What the operating system or a connection reports may not happen the next time; a
@@ -64,6 +64,17 @@ def translated(label: str) -> Iterator[None]:
         lzma.LZMAError, cramjam.DecompressionError,
     ) as exc:  # fmt: skip
         raise _corrupt(label, exc) from exc
+
+
+def refuse_truncated(label: str) -> None:
+    """Raise if a local file is shorter than its header says: what is missing may be in any column."""
+    if not is_local(label):
+        return
+    with Path(label).open("rb") as file:
+        head = file.read(4)
+        size = file.seek(0, 2)
+    if head == b"root" and (damage := _root_damage(size, label)).startswith("it is truncated"):
+        raise CorruptFileError(f"{label} cannot be read as ROOT: {damage}", file=label)
 
 
 def _corrupt(label: str, exc: BaseException) -> CorruptFileError:

@@ -130,9 +130,15 @@ def _names_file(key: Any, value: Any) -> bool:
 
 def _is_column_mapping(spec: Mapping[Any, Any]) -> bool:
     """Say whether the values are columns; row-wise records alone are datasets, not columns."""
-    if not all(_is_array(value) for value in spec.values()):
-        return False
-    return not all(_is_record_array(value) for value in spec.values())
+    return _holds_arrays(spec) and not all(_is_record_array(value) for value in spec.values())
+
+
+def _holds_arrays(spec: Mapping[Any, Any]) -> bool:
+    """Say whether all values can be columns; a list of strings can, but alone it means files."""
+    values = list(spec.values())
+    return any(map(_is_array, values)) and all(
+        _is_array(value) or (isinstance(value, list | tuple) and bool(value)) for value in values
+    )
 
 
 def _is_array(value: Any) -> bool:
@@ -180,7 +186,7 @@ def _add_dataset(parsed: Parsed, name: str, spec: Any, tree: str | None) -> None
 
 def _is_tabular(spec: Any) -> bool:
     if isinstance(spec, Mapping):
-        return bool(spec) and all(_is_array(value) for value in spec.values())
+        return _holds_arrays(spec)
     return isinstance(spec, np.ndarray | ak.Array)
 
 

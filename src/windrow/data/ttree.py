@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Input
 
-__all__ = ["TTreeLayout", "TTreeReader", "ttree_layout"]
+__all__ = ["TTreeLayout", "TTreeReader", "leaves", "ttree_layout"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ class TTreeReader:
 def ttree_layout(handle: Any, path: str, tree: Any, grid: int | None) -> TTreeLayout:
     """Look at every branch once."""
     rows = int(tree.num_entries)
-    branches = _leaves(tree)
+    branches = leaves(tree)
     columns: dict[str, ColumnInfo] = {}
     baskets: dict[str, Baskets] = {}
     where: dict[str, str] = {}
@@ -168,7 +168,7 @@ def ttree_layout(handle: Any, path: str, tree: Any, grid: int | None) -> TTreeLa
     return TTreeLayout(path=path, info=info, baskets=baskets, where=where)
 
 
-def _leaves(tree: Any) -> dict[str, tuple[str, Any]]:
+def leaves(tree: Any) -> dict[str, tuple[str, Any]]:
     """Return the branches that hold data, by their own name where that is unique, else by path."""
     found: dict[str, tuple[str, Any]] = {}
     twice: set[str] = set()

@@ -1,8 +1,11 @@
 """One thread per worker, each with its own inbox and shelf, and one outbox for all.
 
-Only the thread that owns a shelf touches it: fetching and discarding go through its inbox like
-any job, so there is no lock and no order to think about. A thread cannot be killed: a cancelled
-attempt that runs holds its worker until it returns.
+Only the thread that owns a shelf touches it: fetching and discarding go through its inbox like any
+job, so there is no lock and no order to think about. A thread cannot be killed: a cancelled attempt
+that runs holds its worker until it returns.
+
+Waking the driver is what costs: its code and data have left the caches by then. So a worker with
+more to do in its inbox leaves its report in the outbox and rings when it is about to run dry.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, StopWorker
 from windrow.core.events import Cancelled, Event, Fetched, Started, WorkerJoined, WorkerLost
@@ -27,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadsEngine"]
 
-#: What comes out: an event, a failure of the machinery itself, or None, which only wakes.
-_Report: TypeAlias = "Event | BaseException | None"
+#: Commands left in a worker's inbox when it rings: one keeps it busy until the driver has answered.
+LOW_WATER = 1
 
 
 class ThreadsEngine:
@@ -38,24 +41,26 @@ class ThreadsEngine:
     work_cpu_s = 0.0
 
     def __init__(self, workers: int) -> None:
-        self._outbox: SimpleQueue[_Report] = SimpleQueue()
-        #: events that need not wake the driver: they go along with the next one that does
-        self._quiet: deque[Event] = deque()
-        self._fetched: dict[int, Any] = {}
+        self.outbox: deque[Event | BaseException] = deque()  #: appended to by all threads
+        self.fetched: dict[int, Any] = {}  #: handle id -> partial; single atomic operations only
+        self._bell: SimpleQueue[None] = SimpleQueue()
         self._threads = [_WorkerThread(self, number) for number in range(workers)]
 
     def start(self, workload: Workload) -> None:
         """Start the threads."""
         for thread in self._threads:
-            self._outbox.put(WorkerJoined(Worker(thread.number, 0)))
+            self.outbox.append(WorkerJoined(Worker(thread.number, 0)))
             thread.workload = workload
             thread.start()
+        self.wake()
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
         """Put commands into the workers' inboxes."""
         threads = self._threads
         for command in commands:
-            if isinstance(command, Fetch | Discard):
+            if isinstance(command, Launch):  # by far the most
+                threads[command.worker].inbox.put(command)
+            elif isinstance(command, (Fetch, Discard)):
                 threads[command.handle.worker].inbox.put(command)
             elif isinstance(command, Cancel):
                 threads[command.worker].cancelled.add(command.attempt)
@@ -64,30 +69,28 @@ class ThreadsEngine:
 
     def wait(self, timeout: float | None) -> list[Event]:
         """Return what the workers reported."""
-        outbox = self._outbox
+        bell, outbox = self._bell, self.outbox
         try:
-            reports = [outbox.get(timeout=timeout)]
+            bell.get(timeout=timeout)
         except Empty:
-            reports = []
-        for _ in range(outbox.qsize()):
-            reports.append(outbox.get())
-        # Drained after the outbox: what began before it ended is told before it ended.
-        quiet = self._quiet
-        events: list[Event] = [quiet.popleft() for _ in range(len(quiet))]
-        for report in reports:
+            return []
+        for _ in range(bell.qsize()):
+            bell.get()
+        events: list[Event] = []
+        for _ in range(len(outbox)):
+            report = outbox.popleft()
             if isinstance(report, BaseException):
                 raise EngineError(f"a worker thread broke: {report!r}") from report
-            if report is not None:
-                events.append(report)
+            events.append(report)
         return events
 
     def wake(self) -> None:
         """Make ``wait`` return."""
-        self._outbox.put(None)  # reentrant, so allowed in a signal handler
+        self._bell.put(None)  # reentrant, so allowed in a signal handler
 
     def take(self, handle: Handle) -> Any:
         """Hand over a fetched partial."""
-        return self._fetched.pop(handle.id)
+        return self.fetched.pop(handle.id)
 
     def stop(self) -> None:
         """Tell all threads to end after the job they are at, and wait for them."""
@@ -98,22 +101,6 @@ class ThreadsEngine:
             if thread.ident is not None:
                 thread.join()
         self._threads.clear()
-
-    def report(self, report: _Report) -> None:
-        """Take a report of a worker thread."""
-        self._outbox.put(report)
-
-    def report_quietly(self, event: Event) -> None:
-        """Take a report that can wait."""
-        self._quiet.append(event)
-
-    def keep(self, handle: Handle, partial: Any) -> None:
-        """Take a fetched partial until the driver takes it."""
-        self._fetched[handle.id] = partial
-
-    def forget(self, handle: Handle) -> None:
-        """Drop a fetched partial that nobody wants."""
-        self._fetched.pop(handle.id, None)
 
 
 class _WorkerThread(threading.Thread):
@@ -126,7 +113,7 @@ class _WorkerThread(threading.Thread):
         super().__init__(name=f"windrow-worker-{number}", daemon=True)
         self.number = number
         self.inbox: SimpleQueue[EngineCommand | None] = SimpleQueue()
-        self.cancelled: set[int] = set()  #: attempts; written by the driver, one atomic operation
+        self.cancelled: set[int] = set()  #: attempts; the driver adds, this thread removes
         self.ending = False
         self._engine = engine
 
@@ -135,40 +122,53 @@ class _WorkerThread(threading.Thread):
         try:
             shelf = Shelf(self.workload, self.number, 0)
             try:
-                while not self.ending:
-                    command = self.inbox.get()
-                    if command is None or not self._do(shelf, command):
-                        return
+                self._work(shelf)
             finally:
                 shelf.close()
         except BaseException as error:  # noqa: BLE001 - raised again in the driver's thread
-            self._engine.report(error)
+            self._engine.outbox.append(error)
+            self._engine.wake()
 
-    def _do(self, shelf: Shelf, command: EngineCommand) -> bool:
-        """Do a command; False to end."""
-        engine = self._engine
+    def _work(self, shelf: Shelf) -> None:
+        inbox, engine = self.inbox, self._engine
+        unheard = False  # reports were left for which nobody rang
+        while not self.ending:
+            if unheard and inbox.qsize() <= LOW_WATER:
+                unheard = False
+                engine.wake()
+            command = inbox.get()
+            if command is None:
+                return
+            event = self._do(shelf, command)
+            if event is not None:
+                engine.outbox.append(event)
+                unheard = True
+                if isinstance(event, WorkerLost):
+                    engine.wake()
+                    return
+
+    def _do(self, shelf: Shelf, command: EngineCommand) -> Event | None:
+        """Do a command; return what there is to report."""
         if isinstance(command, Launch):
             number = command.attempt
             if number in self.cancelled:
                 self.cancelled.discard(number)
-                engine.report(Cancelled(number, self.number, 0))
-                return True
-            engine.report_quietly(Started(number, self.number, 0))
-        if isinstance(command, Fetch):
-            engine.keep(command.handle, shelf.partials.pop(command.handle.id))
-            engine.report(Fetched(command.handle))
+                return Cancelled(number, self.number, 0)
+            self._engine.outbox.append(Started(number, self.number, 0))
+        elif isinstance(command, Fetch):
+            handle = command.handle
+            self._engine.fetched[handle.id] = shelf.partials.pop(handle.id)
+            return Fetched(handle)
         elif isinstance(command, Discard):
             shelf.partials.pop(command.handle.id, None)
-            engine.forget(command.handle)
+            self._engine.fetched.pop(command.handle.id, None)
+            return None
         elif isinstance(command, StopWorker):
-            engine.report(WorkerLost(self.number, 0))
-            return False
-        elif not isinstance(command, Cancel):
-            try:
-                event = shelf.do(command)
-            except KeyboardInterrupt as error:
-                # A signal only ever reaches the main thread: this one was raised by the user's
-                # code.
-                event = failure_event(command, shelf.classify(error))
-            engine.report(event)
-        return True
+            return WorkerLost(self.number, 0)
+        elif isinstance(command, Cancel):
+            return None  # never comes this way: it must overtake what waits in the inbox
+        try:
+            return shelf.do(command)
+        except KeyboardInterrupt as error:
+            # A signal only ever reaches the main thread: this one was raised by the user's code.
+            return failure_event(command, shelf.classify(error))

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windrow.core.ledger import Ledger as CoreLedger
-    from windrow.core.records import Failure
     from windrow.core.scheduler import Scheduler
-    from windrow.data.base import Input, Source
+    from windrow.data.base import Source
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.workload import PipelineWorkload
     from windrow.run.loop import RunOutcome
@@ -68,7 +67,7 @@ def assemble(
             for (index, column), ranges in workload.reads.items()
             for start, stop in ranges
         ],
-        bytes_read=workload.bytes_read,
+        bytes_read=outcome.bytes_read,
         seconds=seconds,
         interrupted=outcome.cancelled,
         reasons_absent=absent,
@@ -91,7 +90,7 @@ def _dataset_leaf(
             continue
         nodes = join([partial.nodes for partial in partials], merge_leaves)
         # The tree has as many leaves as units are asked for, whatever became of them.
-        last = scheduler.ledger.states(item.index)[-1][1]
+        last = scheduler.ledger.last_row(item.index)
         leaf = collapse(nodes, bisect_left(workload.borders[item.index], last), merge_leaves)
         if leaf is not None:
             whole.values[0, number] = leaf
@@ -160,35 +159,17 @@ def _cutflow(definition: Definition, source: Source, leaves: dict[str, Leaf]) ->
 
 
 def _ledger(source: Source, book: CoreLedger) -> Ledger:
-    """Say of every row what became of it; held rows of a run that ended are as good as missing."""
-    reasons = {(rows.input, rows.start): failure for rows, failure in book.failures}
-    entries = []
-    for item in source.inputs:
-        if item.index in book.failed_inputs:
-            why = book.failed_inputs[item.index].message
-            entries.append(Entry(item.label, item.dataset, 0, None, "failed", why))
-        elif item.index in book.unopened:
-            entries.append(Entry(item.label, item.dataset, 0, None, "missing", "never opened"))
-        else:
-            for start, stop, state in book.states(item.index):
-                if state == "failed":
-                    entries += _failed_entries(item, start, stop, reasons)
-                else:
-                    shown = "done" if state == "done" else "missing"
-                    entries.append(Entry(item.label, item.dataset, start, stop, shown))
-    return Ledger(tuple(entries))
-
-
-def _failed_entries(
-    item: Input, start: int, stop: int, reasons: dict[tuple[int, int], Failure]
-) -> list[Entry]:
-    """Split a failed range where its reasons change."""
-    firsts = sorted(row for index, row in reasons if index == item.index and start <= row < stop)
-    entries = []
-    for first, last in zip(firsts, [*firsts[1:], stop], strict=True):
-        why = reasons[item.index, first].message
-        entries.append(Entry(item.label, item.dataset, first, last, "failed", why))
-    return entries
+    """Say of every row what became of it; rows still held when a run ended are missing from the result."""
+    return Ledger(
+        tuple(
+            Entry(
+                item.label, item.dataset, start, stop,
+                "missing" if state == "held" else state, reason,
+            )
+            for item in source.inputs
+            for start, stop, state, reason in book.account(item.index)
+        )
+    )  # fmt: skip
 
 
 def _steps(definition: Definition, outcome: RunOutcome) -> dict[str, StepSummary]:

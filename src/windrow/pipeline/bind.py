@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.blocks.kernels import EachKernel
 from windrow.blocks.program import Argument, BoundOutput, BoundStep, Lane, Program
 from windrow.errors import DefinitionError, MissingColumnError, nearest
+from windrow.pipeline.frozen import frozen_names
 from windrow.pipeline.graph import dependencies, matching_regions
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Definition:
     unchecked: set[str]  #: steps not yet shown to be row-pure; shrinks
     touched: dict[str, frozenset[str]]  #: fields of collections each step was seen to touch; grows
     sample_rows: int = 256
-    kernels: dict[str, EachKernel]  #: compiled once for all programs of a pipeline
+    kernels: dict[Any, EachKernel]  #: compiled once for all programs of a pipeline
 
 
 def bind(
@@ -214,12 +215,14 @@ class _Binder:
 
     def _kernel(self, step: StepDefinition) -> EachKernel:
         keywords = self._keywords(step)
-        if "dataset" in keywords:
-            # The mapping differs from dataset to dataset, so the kernel does too.
-            return EachKernel(step.function, keywords)
-        kernel = self.definition.kernels.get(step.name)
+        assert step.kind != "output"
+        # Compiling freezes what the function reads from outside, so a changed constant needs another kernel;
+        # so does another dataset, if the function sees its metadata.
+        key = (step.name, frozen_names(step.function), self.dataset if "dataset" in keywords else "")
+        kernel = self.definition.kernels.get(key)
         if kernel is None:
-            kernel = self.definition.kernels[step.name] = EachKernel(step.function, keywords)
+            kernel = EachKernel(step.function, keywords, name=step.name, kind=step.kind)
+            self.definition.kernels[key] = kernel
         return kernel
 
     def _keywords(self, step: StepDefinition) -> Mapping[str, Any]:
@@ -245,10 +248,15 @@ class _Binder:
             self.defaults[column] = None
             return Argument(read.argument, "default", default=read.default)
         known = [*self.info.columns, *self.info.collections, *self.columns]
+        readers = " and ".join(
+            f"{other.kind} {other.name!r}"
+            for other in self.active.values()
+            if any(r.column == column and not r.optional for r in other.reads)
+        )
         raise MissingColumnError(
-            f"{step.kind} {step.name!r} reads the column {column!r}, which {self.label} (dataset {self.dataset!r}) does "
-            f"not have and no step makes{nearest(column, known)} Give the argument a default if only some files "
-            "have it, or say when= the step applies",
+            f"{readers} read the column {column!r}, which {self.label} (dataset {self.dataset!r}) does not have and no "
+            f"step makes{nearest(column, known) or '.'} If only some files have it, give the argument a default or the "
+            "step a when=",
             step=step.name, column=column, file=self.label,
         )  # fmt: skip
 

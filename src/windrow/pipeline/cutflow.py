@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Cutflow", "Line", "Table"]
 
 INITIAL = "initial"
+SELECTED = "selected"  #: the line of what passed all cuts, where they ran in several orders
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,11 @@ class Table:
 
     @property
     def executed(self) -> tuple[Line, ...]:
-        """The order that ran. Where several did, each line adds up what reached and passed that cut."""
+        """The order that ran.
+
+        Where several orders did, each line adds up what reached and passed that cut, and a last line has what passed
+        all of them.
+        """
         if not self.parts:
             return self._empty()
         orders = sorted(self.parts, key=lambda plan: -int(self.parts[plan].counts[self._first(plan), 1]))
@@ -90,6 +95,10 @@ class Table:
                 numbers = [*lines.counts[number].tolist(), *lines.sums[number].tolist()]
                 known = totals.setdefault(name, [0, 0, 0, 0, 0.0, 0.0])
                 totals[name] = [a + b for a, b in zip(known, numbers, strict=True)]
+        if len(self._orders()) > 1:
+            last = [self.parts[plan].sums[self._last(plan)].tolist() for plan in orders]
+            sums = [sum(column) for column in zip(*last, strict=True)]
+            totals[SELECTED] = [totals[INITIAL][0], self.passed, 0, 0, *sums]
         return tuple(self._line(name, numbers) for name, numbers in totals.items())
 
     @property
@@ -101,13 +110,11 @@ class Table:
     def why(self) -> str:
         """Why there is no written-order table; empty if there is one."""
         mine = self._shown(self.written_order)
-        moved = [plan for plan in self.parts if self._shown(plan.order) != mine]
+        moved = [order for order in self._orders() if order != mine]
         if not moved:
             return ""
-        return (
-            "the cuts did not run in the written order: " + " ".join(self._shown(moved[0].order))
-            + '; cutflow="exact" runs it'
-        )  # fmt: skip
+        ran = " ".join(moved[0])
+        return f'the cuts did not run in the written order: {ran}; cutflow="exact" runs it'
 
     def __add__(self, other: Table) -> Table:
         if not isinstance(other, Table) or other.region != self.region or other.cuts != self.cuts:
@@ -140,8 +147,8 @@ class Table:
     def __str__(self) -> str:
         title = f"{self.region} ({self.dataset or 'all datasets'})"
         kind = "executed order" if self.why else "written order"
-        if len(self.parts) > 1 and self.why:
-            kind = f"executed, {len(self.parts)} orders: rows that reached and passed each cut"
+        if len(self._orders()) > 1:
+            kind = f"executed, {len(self._orders())} orders: rows that reached and passed each cut"
         return "\n".join([f"{title}: exact, {kind}", *_text(self.executed, bool(self.weights))])
 
     # -- inside ------------------------------------------------------------------------------
@@ -151,6 +158,9 @@ class Table:
 
     def _last(self, plan: Layout) -> int:
         return self._first(plan) + len(plan.lines[plan.regions.index(self.region)])
+
+    def _orders(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(dict.fromkeys(self._shown(plan.order) for plan in self.parts))
 
     def _shown(self, order: tuple[str, ...]) -> tuple[str, ...]:
         """What of an order this table depends on: the region's cuts, and where the weights stand among them."""

@@ -57,7 +57,7 @@ class Pipeline:
         self._regions: dict[str, dict[str, bool]] = {}
         self._unchecked: set[str] = set()
         self._touched: dict[str, frozenset[str]] = {}
-        self._kernels: dict[str, EachKernel] = {}
+        self._kernels: dict[Any, EachKernel] = {}
 
     def __repr__(self) -> str:
         kinds = [step.kind for step in self._steps.values()]
@@ -285,7 +285,7 @@ class Pipeline:
             )
         self._replace(step)
         self._steps[step.name] = step
-        self._kernels.pop(step.name, None)
+        self._kernels = {key: k for key, k in self._kernels.items() if key[0] != step.name}
         self._touched.pop(step.name, None)
         self.guards = {guard for guard in self.guards if guard[0] != step.name}
         if kind == "output":
@@ -297,15 +297,10 @@ class Pipeline:
         earlier = self._steps.get(step.name)
         if earlier is None:
             return
-        if earlier.kind != step.kind:
+        if earlier.kind != step.kind or earlier.module != step.module:
             raise DefinitionError(
-                f"{step.name!r} has two makers: it is a {earlier.kind} already, and now a {step.kind}; every step needs a "
-                "name of its own"
-            )
-        if earlier.module != step.module:
-            raise DefinitionError(
-                f"{step.kind} {step.name!r} has two makers: one in module {earlier.module!r} and one in {step.module!r}; "
-                "every step needs a name of its own"
+                f"{step.name!r} has two makers: it is a {earlier.kind} of module {earlier.module!r} already, and now a "
+                f"{step.kind} of module {step.module!r}; every step needs a name of its own"
             )
         # Running a notebook cell again is the normal way to get here.
         depth = _depth_outside()

@@ -139,8 +139,8 @@ def run_pipeline(
     )
     with watching(
         scheduler, progress=options.progress, name=pipeline.name, rundir=options.rundir
-    ) as observer:
-        outcome = run_loop(scheduler, engine, workload, on_events=observer)
+    ) as observers:
+        outcome = run_loop(scheduler, engine, workload, observers=observers)
     pipeline.guards.update(order.guards)
     if outcome.failure is not None and outcome.failure.exception is not None:
         raise outcome.failure.exception

@@ -42,7 +42,7 @@ _COMPARE: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
 class When:
     """A condition that says in which datasets a step exists."""
 
-    expression: str
+    text: str  #: as it was written
     step: str
     names: tuple[str, ...]  #: the metadata keys it reads, in the order written
     _tree: ast.expr = field(compare=False, repr=False)
@@ -66,7 +66,7 @@ class When:
         parser = _Checker(step, expression)
         parser.truth(tree)
         names = tuple(dict.fromkeys(parser.names))
-        return cls(expression=expression, step=step, names=names, _tree=tree)
+        return cls(text=expression, step=step, names=names, _tree=tree)
 
     def holds(self, metadata: Mapping[str, Any], dataset: str) -> bool:
         """Say whether the condition is true for a dataset with this metadata."""
@@ -74,14 +74,14 @@ class When:
             if name not in metadata:
                 there = ", ".join(repr(key) for key in metadata) or "none at all"
                 raise UnknownNameError(
-                    f"step {self.step!r}: when={self.expression!r} reads the metadata key "
+                    f"step {self.step!r}: when={self.text!r} reads the metadata key "
                     f"{name!r}, which dataset {dataset!r} does not have (it has {there})"
                     + nearest(name, map(str, metadata)),
                     step=self.step,
                     dataset=dataset,
                     key=name,
                 )
-        where = f"step {self.step!r}, dataset {dataset!r}: when={self.expression!r}"
+        where = f"step {self.step!r}, dataset {dataset!r}: when={self.text!r}"
         return _Walk(metadata, where).truth(self._tree)
 
 

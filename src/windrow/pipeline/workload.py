@@ -44,7 +44,6 @@ class PipelineWorkload:
         self.source = source
         self.block_rows = block_rows
         self.reads: dict[tuple[int, str], list[tuple[int, int]]] = {}
-        self.bytes_read = 0
         self.borders: dict[int, tuple[int, ...]] = {}
         self.defaults: dict[tuple[int, str], int] = {}  #: (input, optional column it lacks) -> rows
         self._programs: dict[Any, Program] = {}
@@ -97,10 +96,9 @@ class PipelineWorkload:
                 self.defaults[source.index, column] = info.rows
         return borders
 
-    def note_reads(self, source: int, reads: list[tuple[str, int, int]], size: int) -> None:
-        """Keep which rows of which columns were read, adjoining ranges joined, and how many bytes that took."""
+    def note_reads(self, source: int, reads: list[tuple[str, int, int]]) -> None:
+        """Keep which rows of which columns were read, adjoining ranges joined."""
         with self._lock:
-            self.bytes_read += size
             for column, start, stop in reads:
                 ranges = self.reads.setdefault((source, column), [])
                 if ranges and ranges[-1][1] == start:
@@ -144,7 +142,7 @@ class _Worker:
                 run = self._attempt(program, reader, chunk, plan, self.workload.definition.written)
                 partial = run.run()
         finally:
-            self.workload.note_reads(part.input, reader.reads, reader.bytes_read - before)
+            self.workload.note_reads(part.input, reader.reads)
             reader.reads.clear()
         steps = tuple((name, meter.cost()) for name, meter in run.meters.items())
         measurement = Measurement(bytes_read=reader.bytes_read - before)

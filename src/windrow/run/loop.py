@@ -1,7 +1,7 @@
 """The loop: events from the engine to the scheduler, commands from the scheduler to the engine.
 
 It decides nothing. It knows the clock, answers the scheduler's questions with the planner, shows
-everything to an observer and turns Ctrl-C into an event. However it ends, the engine is stopped.
+everything to observers and turns Ctrl-C into an event. However it ends, the engine is stopped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from windrow.core.commands import Replan, Resolve, Take, WakeAt
+from windrow.core.commands import Launch, Replan, Resolve, Take, WakeAt
 from windrow.core.events import CancelRequested, Event, Planned, Tick
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from windrow.core.scheduler import Scheduler
     from windrow.engines.base import Engine, Workload
 
-__all__ = ["Observer", "RunOutcome", "run", "to_all"]
+__all__ = ["Observer", "RunOutcome", "run"]
 
 
 class Observer(Protocol):
@@ -48,6 +48,7 @@ class RunOutcome:
     evidence: dict[str, Evidence]  #: by category
     plans: list[Plan]  #: issued during the run, in order
     notes: list[str]
+    bytes_read: int  #: by accepted attempts
     wall_s: float
     driver_cpu_s: float  #: of the loop itself, without work that the engine did inside ``wait``
 
@@ -63,11 +64,11 @@ def run(
     workload: Workload,
     *,
     clock: Callable[[], float] = time.monotonic,
-    on_events: Observer | None = None,
+    observers: Sequence[Observer] = (),
     planner: Callable[[PlanJob], Plan] | None = None,
 ) -> RunOutcome:
     """Run to the end; a first Ctrl-C ends it with what is done so far, a second one at once."""
-    loop = _Loop(scheduler, engine, clock, on_events, planner or scheduler.policies.order.replan)
+    loop = _Loop(scheduler, engine, clock, observers, planner or scheduler.policies.order.replan)
     begin, cpu = clock(), time.thread_time()
     try:
         with _Interrupts(engine) as interrupts:
@@ -79,22 +80,12 @@ def run(
     return loop.outcome(clock() - begin, cpu)
 
 
-def to_all(*observers: Observer) -> Observer:
-    """Make one observer of several."""
-
-    def show(events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
-        for observer in observers:
-            observer(events, commands, now)
-
-    return show
-
-
 @dataclass(slots=True)
 class _Loop:
     scheduler: Scheduler
     engine: Engine
     clock: Callable[[], float]
-    observer: Observer | None
+    observers: Sequence[Observer]
     planner: Callable[[PlanJob], Plan]
     end: Resolve | None = None
     wake: float | None = None
@@ -129,7 +120,9 @@ class _Loop:
             answers: list[Event] = []
             orders: list[EngineCommand] = []
             for command in commands:
-                if isinstance(command, Take):
+                if isinstance(command, Launch):  # by far the most
+                    orders.append(command)
+                elif isinstance(command, Take):
                     self.taken.append((command.handle, self.engine.take(command.handle)))
                 elif isinstance(command, Replan):
                     plan = self.planner(command.job)
@@ -143,8 +136,8 @@ class _Loop:
                     orders.append(command)
             if orders:
                 self.engine.do(orders)
-            if self.observer is not None:
-                self.observer(events, commands, now)
+            for observer in self.observers:
+                observer(events, commands, now)
             events = answers
 
     def outcome(self, wall_s: float, driver_cpu_s: float) -> RunOutcome:
@@ -160,9 +153,10 @@ class _Loop:
             reason=self.end.reason,
             partials=partials,
             ledger=scheduler.ledger,
-            evidence={name: account.evidence() for name, account in scheduler.accounts.items()},
+            evidence={name: account.evidence for name, account in scheduler.accounts.items()},
             plans=self.plans,
             notes=list(scheduler.notes),
+            bytes_read=scheduler.bytes_read,
             wall_s=wall_s,
             driver_cpu_s=driver_cpu_s,
         )

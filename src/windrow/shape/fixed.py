@@ -23,5 +23,5 @@ class Fixed:
         return self._rows
 
     def window(self, task_s: float | None) -> int:
-        """Say how many attempts a worker may have at a time."""
+        """Say how many jobs a worker may have at a time."""
         return window(task_s)

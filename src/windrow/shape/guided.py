@@ -27,17 +27,17 @@ UNMEASURED_ROWS = 262_144
 #: A probe of one unit is worth a round trip only if every worker has this many units to do.
 PROBE_UNITS_PER_WORKER = 4
 
-#: Tasks shorter than this are queued on their workers: the driver answers in about 0.1 ms, 2 % of
-#: it.
-SHORT_TASK_S = 0.005
-
-#: Depth of the queue for short tasks; benchmarks/overhead.py shows no gain beyond.
-SHORT_WINDOW = 4
+#: Seconds of work that a worker may have in its queue. It hides the driver's answer and lets it
+#: answer several tasks at once: for every task by itself it would cost 3 % of 5 ms
+#: (benchmarks/overhead.py). It is also by how much the workers' ends may differ.
+QUEUE_S = 0.05
 
 
 def window(task_s: float | None) -> int:
-    """Say how many short or long attempts a worker may have at a time."""
-    return 1 if task_s is None or task_s >= SHORT_TASK_S else SHORT_WINDOW
+    """Say how many jobs a worker may have at a time; one until the length of a task is known."""
+    if task_s is None or task_s >= QUEUE_S:
+        return 1
+    return int(QUEUE_S / max(task_s, 1e-9))
 
 
 class Guided:
@@ -55,5 +55,5 @@ class Guided:
         return int(min(max(left // (2 * workers), least), MOST_ROWS, share))
 
     def window(self, task_s: float | None) -> int:
-        """Say how many attempts a worker may have at a time."""
+        """Say how many jobs a worker may have at a time."""
         return window(task_s)

@@ -1,0 +1,87 @@
+"""What a user sees of an error: a sentence, and the lines of their own that led to it.
+
+Windrow's inner frames help nobody but its developers; ``--debug`` shows them. An error that came
+from neither the user's code nor a known cause is shown in full.
+"""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windrow.cli.loading import LoadError
+from windrow.errors import InternalError, StepError, WindrowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["describe"]
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_INSTALLED = {"site-packages", "dist-packages"}
+#: Their message says it all: a known fault, or a file or machine that says no.
+_EXPLAINED = (WindrowError, OSError, MemoryError)
+
+
+def describe(error: BaseException, analysis: Path | None = None, *, debug: bool = False) -> str:
+    """Write an error for the terminal; ``analysis`` is the user's file."""
+    if debug:
+        return "".join(traceback.format_exception(error)) + _sentence(error)
+    text = ""
+    if isinstance(error, LoadError):
+        text = _own_lines(error.__cause__ or error, analysis)
+    elif isinstance(error, StepError):
+        text = _step_lines(error, analysis)
+    elif isinstance(error, InternalError) or not isinstance(error, _EXPLAINED):
+        text = "".join(traceback.format_exception(error))
+    return text + _sentence(error)
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, WindrowError):
+        return f"windrow: error: {error.message}"
+    first = next((line for line in str(error).splitlines() if line.strip()), "(no message)")
+    return f"windrow: error: {type(error).__name__}: {first}"
+
+
+def _step_lines(error: StepError, analysis: Path | None) -> str:
+    """Write the traceback of what a step raised; nothing if it only returned something wrong."""
+    cause: BaseException | None = error
+    while isinstance(cause, WindrowError):
+        cause = cause.__cause__
+    if cause is None:
+        return ""
+    belongs = _belongs_to(analysis)
+    frames = traceback.extract_tb(cause.__traceback__)
+    return _own_lines(cause, analysis) if any(belongs(f.filename) for f in frames) else ""
+
+
+def _own_lines(error: BaseException, analysis: Path | None) -> str:
+    """Write the traceback of an error with nothing but the user's frames."""
+    shown = traceback.TracebackException.from_exception(error)
+    belongs = _belongs_to(analysis)
+    part: traceback.TracebackException | None = shown
+    while part is not None:  # the chain of causes; Python's own copy of it ends
+        frames = [frame for frame in part.stack if belongs(frame.filename)]
+        part.stack = traceback.StackSummary.from_list(frames)
+        part = part.__cause__ or (None if part.__suppress_context__ else part.__context__)
+    return "".join(shown.format())
+
+
+def _belongs_to(analysis: Path | None) -> Callable[[str], bool]:
+    """Return what says whether a source file is the user's: the analysis or beside or below it."""
+    if analysis is None:
+        return lambda _: True
+    home = analysis.resolve().parent
+
+    def belongs(name: str) -> bool:
+        path = Path(name)
+        if not path.is_absolute() or not path.is_relative_to(home):
+            return False
+        inside = path.relative_to(home)
+        if path.is_relative_to(_PACKAGE) and not home.is_relative_to(_PACKAGE):
+            return False
+        return _INSTALLED.isdisjoint(inside.parts)
+
+    return belongs

@@ -1,0 +1,253 @@
+"""The ``windrow`` command: options in, exit codes out.
+
+Exit codes: 0 complete, 1 an error (of usage too), 2 finished but rows failed or are missing. Heavy
+packages are imported when a command runs, so that help and mistakes answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from windrow import __version__
+from windrow.errors import UsageError
+
+if TYPE_CHECKING:
+    from windrow.pipeline.result import Result
+
+__all__ = ["main"]
+
+ERROR = 1
+
+
+class _Windrow(click.Group):
+    """A group with Windrow's exit codes instead of click's, which has 2 for usage errors."""
+
+    def main(
+        self,
+        args: Any = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command line and exit, or return the code where ``standalone_mode`` is off."""
+        prog_name = prog_name or "windrow"  # however it was started
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            context = getattr(error, "ctx", None)
+            if context is not None:
+                click.echo(f"{context.get_usage()}\nTry '{context.command_path} --help'.", err=True)
+            click.echo(f"windrow: error: {error.format_message()}", err=True)
+            code = ERROR
+        except click.Abort:
+            click.echo("windrow: interrupted, no result", err=True)
+            code = ERROR
+        sys.exit(code)
+
+
+@click.group("windrow", cls=_Windrow, invoke_without_command=True)
+@click.version_option(__version__, prog_name="windrow", message="%(prog)s %(version)s")
+@click.pass_context
+def main(context: click.Context) -> int:
+    """Scientific analyses as fast as the machine allows."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        return ERROR
+    return 0
+
+
+@main.command()
+@click.argument("analysis", metavar="ANALYSIS.py[:NAME]")
+@click.argument("data", nargs=-1, metavar="[DATA]...")
+@click.option(
+    "--order",
+    default="adaptive",
+    show_default=True,
+    metavar="adaptive|written|A,B,...",
+    help="Order of the steps.",
+)
+@click.option(
+    "--chunk",
+    default="auto",
+    show_default=True,
+    metavar="auto|ROWS",
+    help="Most rows to schedule at once.",
+)
+@click.option("--engine", default="auto", show_default=True, help="auto, inline or threads.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="How many. [default: all cores granted]"
+)
+@click.option("--max-rows", type=click.IntRange(min=0), help="Only the first rows of each dataset.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    show_default=True,
+    help="Stop at the first failing row, or leave out what fails and list it.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the random numbers.")
+@click.option(
+    "--cutflow",
+    multiple=True,
+    metavar="[DATASET=]estimated|exact",
+    help="For all datasets, or for those that match; may be repeated.",
+)
+@click.option(
+    "--rundir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory for the event log and summary.json.",
+)
+@click.option(
+    "--json",
+    "json_to",
+    is_flag=False,
+    flag_value="-",
+    metavar="[FILE]",
+    help="Write a summary as JSON; without FILE to standard output, with nothing else there.",
+)
+@click.option("--quiet", is_flag=True, help="Print errors only.")
+@click.option(
+    "--progress/--no-progress", default=None, help="Show progress. [default: on a terminal]"
+)
+@click.option("--explain", is_flag=True, help="Say what was decided and what the steps cost.")
+@click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
+def run(
+    analysis: str,
+    data: tuple[str, ...],
+    json_to: str | None,
+    quiet: bool,
+    explain: bool,
+    debug: bool,
+    **options: Any,
+) -> int:
+    """Run the pipeline in ANALYSIS.py over DATA.
+
+    DATA are files, globs, FILE.root:TREE, or one fileset (.json); by default what the analysis file
+    defines as "data" or "fileset". NAME picks one of several pipelines.
+
+    Exit code: 0 if every row is done, 1 after an error, 2 if rows failed or are missing.
+    """
+    from windrow.cli import loading, printing
+
+    file: Path | None = None
+    try:
+        options = _pipeline_options(options, quiet=quiet)
+        if json_to not in (None, "-"):
+            printing.check_json(Path(str(json_to)))
+        file, pick = loading.split_target(analysis)
+        with ExitStack() as stack:
+            if json_to == "-":
+                # What the analysis itself prints must not get between the JSON.
+                stack.enter_context(redirect_stdout(sys.stderr))
+            module = stack.enter_context(loading.loaded(file))
+            pipeline = loading.pipeline_in(module, file, pick)
+            spec = loading.data_of(data) if data else loading.data_in(module, file)
+            result = pipeline.run(spec, **options)
+        code = _ended(result, quiet=quiet or json_to == "-", explain=explain)
+        for where in (json_to, options["rundir"] and options["rundir"] / "summary.json"):
+            if where is not None:
+                _write_json(str(where), result, options)
+    except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
+        _fail(error, file, debug=debug)
+    return code
+
+
+@main.command()
+@click.option(
+    "--rows",
+    type=click.IntRange(min=1),
+    default=1_200_000,
+    show_default=True,
+    help="How many events to generate.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIRECTORY",
+    help="Generate the files there and leave them. [default: a temporary directory]",
+)
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="How many. [default: all cores granted]"
+)
+@click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
+def demo(rows: int, keep: Path | None, workers: int | None, debug: bool) -> int:
+    """Generate collision events and find the J/psi, the Upsilon and the Z among them."""
+    from tempfile import TemporaryDirectory
+
+    from windrow.cli import demo as example
+
+    file: Path | None = None
+    try:
+        file = example.example_directory() / "analysis.py"
+        with ExitStack() as stack:
+            if keep is None:
+                keep = Path(stack.enter_context(TemporaryDirectory(prefix="windrow-demo-")))
+            click.echo(f"generating about {rows:,} events in {keep} ...", err=True)
+            fileset = example.generated(keep, rows)
+            result = example.run_example(fileset, workers=workers)
+    except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
+        _fail(error, file, debug=debug)
+    return _ended(result, quiet=False, explain=False)
+
+
+def _pipeline_options(given: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
+    """Turn what the command line says into the arguments of ``Pipeline.run``."""
+    options = dict(given)
+    if options["order"] not in ("adaptive", "written"):
+        options["order"] = [name.strip() for name in options["order"].split(",") if name.strip()]
+    if options["chunk"] != "auto":
+        try:
+            options["chunk"] = int(options["chunk"])
+        except ValueError:
+            raise UsageError(
+                f'--chunk is "auto" or a number of rows, got {options["chunk"]!r}'
+            ) from None
+    kinds = dict(_cutflow(text) for text in options["cutflow"])
+    options["cutflow"] = kinds or "estimated"
+    if quiet and options["progress"] is None:
+        options["progress"] = False
+    return options
+
+
+def _cutflow(text: str) -> tuple[str, str]:
+    dataset, equals, kind = text.rpartition("=")
+    return (dataset if equals else "*"), kind
+
+
+def _write_json(where: str, result: Result, options: dict[str, Any]) -> None:
+    from windrow.cli import printing
+    from windrow.pipeline.running import Options
+
+    workers = Options.checked(workers=options["workers"]).workers
+    facts = {"engine": options["engine"], "workers": workers, "seed": options["seed"]}
+    text = printing.json_text(result, facts)
+    if where == "-":
+        click.echo(text, nl=False)
+    else:
+        printing.write_json(Path(where), text)
+
+
+def _ended(result: Result, *, quiet: bool, explain: bool) -> int:
+    """Print a result; return the exit code."""
+    from windrow.cli import printing
+
+    if not quiet:
+        click.echo(printing.result_text(result, explain=explain))
+    if not result.complete:
+        click.echo(printing.incomplete_text(result), err=True)
+    return result.exit_code
+
+
+def _fail(error: Exception, analysis: Path | None, *, debug: bool) -> NoReturn:
+    from windrow.cli.failures import describe
+
+    click.echo(describe(error, analysis, debug=debug), err=True)
+    raise SystemExit(ERROR)

@@ -1,0 +1,102 @@
+"""What ``windrow run`` prints: the result as text for people, as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+from windrow import __version__
+from windrow.errors import UsageError
+from windrow.units import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from windrow.pipeline.result import Result
+
+__all__ = ["check_json", "incomplete_text", "json_text", "result_text", "write_json"]
+
+#: As many as one reads; the JSON summary has them all.
+SHOWN_PROBLEMS = 10
+
+
+def result_text(result: Result, *, explain: bool = False) -> str:
+    """Write the cutflow of every region, the notes, the ledger and the speed."""
+    parts = [str(result.cutflow)] if len(result.cutflow) else []
+    if explain:
+        return "\n\n".join([*parts, result.explain()])
+    lines = [f"note: {note}" for note in result.notes]
+    lines.append(result.ledger.summary())
+    lines.append(
+        f"{format_count(result.ledger.done)} rows in {format_seconds(result.seconds)}: "
+        f"{format_count(result.rows_per_second)} rows/s, {format_bytes(result.bytes_read)} read"
+    )
+    return "\n\n".join([*parts, "\n".join(lines)])
+
+
+def incomplete_text(result: Result) -> str:
+    """Say what is missing from a result, and why."""
+    how = "interrupted" if result.interrupted else "incomplete"
+    problems = result.ledger.problems
+    lines = [f"windrow: {how}: {result.ledger.summary()}"]
+    lines += [f"  {entry}" for entry in problems[:SHOWN_PROBLEMS]]
+    if len(problems) > SHOWN_PROBLEMS:
+        lines.append(f"  and {len(problems) - SHOWN_PROBLEMS} more ranges (--json lists them all)")
+    return "\n".join(lines)
+
+
+def json_text(result: Result, facts: Mapping[str, Any]) -> str:
+    """Write the summary of a result, with ``facts`` about how it was made."""
+    summary = {
+        "windrow": __version__,
+        **facts,
+        **result.summary(),
+        "exit_code": result.exit_code,
+    }
+    return json.dumps(_strict(summary), indent=2, allow_nan=False, default=str) + "\n"
+
+
+def _strict(value: Any) -> Any:
+    """Return plain data without NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def check_json(path: Path) -> None:
+    """Refuse to write where it would fail or destroy something, before the run and not after it."""
+    if not path.parent.is_dir():
+        raise UsageError(f"--json {path}: there is no directory {path.parent}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"--json {path}: cannot be written")
+    # "--json analysis.py" is an easy slip where the file name may be left out.
+    if path.is_file() and path.stat().st_size and not _is_summary(path):
+        raise UsageError(
+            f"--json {path}: the file exists and is no summary of an earlier run; "
+            "name another one, or write --json=- for standard output"
+        )
+
+
+def _is_summary(path: Path) -> bool:
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return isinstance(found, dict) and {"windrow", "pipeline", "exit_code"} <= found.keys()
+
+
+def write_json(path: Path, text: str) -> None:
+    """Write a file that is either complete or as it was before."""
+    if not path.exists() or path.is_file():
+        partial = path.with_name(path.name + ".part")
+        partial.write_text(text)
+        partial.replace(path)
+    else:
+        path.write_text(text)  # a device or pipe

@@ -1,0 +1,42 @@
+"""What is done about a failure, by whose fault it is. A pure rule; the scheduler carries it out."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from windrow.core.records import FailureKind
+
+if TYPE_CHECKING:
+    from windrow.core.options import Options
+
+__all__ = ["Answer", "answer"]
+
+
+class Answer(enum.Enum):
+    """What becomes of the rows (or the input) concerned."""
+
+    AGAIN = enum.auto()  #: at once and free: nobody's fault
+    LATER = enum.auto()  #: after a pause, within the budget of retries
+    SMALLER = enum.auto()  #: unit by unit, to fit or to find the one at fault
+    GIVE_UP = enum.auto()  #: these rows have failed; the run goes on
+    GIVE_UP_INPUT = enum.auto()  #: so has everything that remains of their input
+    STOP = enum.auto()  #: the run fails
+
+
+def answer(kind: FailureKind, options: Options, *, tries: int, units: int = 1) -> Answer:
+    """Say what to do; ``tries`` failed before this one, and ``units`` were tried together."""
+    if kind is FailureKind.LOST:
+        return Answer.AGAIN
+    if kind is FailureKind.INTERNAL:
+        return Answer.STOP
+    if kind is FailureKind.TRANSIENT_IO:
+        if tries < options.retries:
+            return Answer.LATER
+        kind = FailureKind.BAD_FILE
+    skip = options.on_error == "skip"
+    if units > 1 and (kind is FailureKind.EXHAUSTED or (skip and kind is FailureKind.USER)):
+        return Answer.SMALLER
+    if not skip:
+        return Answer.STOP
+    return Answer.GIVE_UP_INPUT if kind is FailureKind.BAD_FILE else Answer.GIVE_UP

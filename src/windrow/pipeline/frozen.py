@@ -1,0 +1,52 @@
+"""What a function reads from outside itself: its globals and closure, and those of the functions it calls."""
+
+from __future__ import annotations
+
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["frozen_names"]
+
+_PLAIN = (int, float, complex, str, bytes, bool, type(None))
+
+
+def frozen_names(function: Callable[..., Any]) -> tuple[Any, ...]:
+    """Return a key that changes when a constant the function reads is bound to something else.
+
+    Plain values count by value, everything else by identity: an array changed in place is not noticed.
+    """
+    return tuple(_names(function, set()))
+
+
+def _names(function: Any, seen: set[int]) -> Iterator[Any]:
+    if not isinstance(function, FunctionType) or id(function) in seen:
+        return
+    seen.add(id(function))
+    for cell in function.__closure__ or ():
+        try:
+            yield from _value("", cell.cell_contents, seen)
+        except ValueError:
+            continue  # not bound yet
+    for name in sorted(_global_names(function.__code__)):
+        if name in function.__globals__:
+            yield from _value(name, function.__globals__[name], seen)
+
+
+def _value(name: str, value: Any, seen: set[int]) -> Iterator[Any]:
+    if isinstance(value, _PLAIN):
+        # The type too: 20 and 20.0 are equal and compile to different code.
+        yield name, type(value).__name__, value
+    else:
+        yield name, id(value)
+        yield from _names(value, seen)
+
+
+def _global_names(code: CodeType) -> set[str]:
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names |= _global_names(constant)
+    return names

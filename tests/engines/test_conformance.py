@@ -1,0 +1,422 @@
+"""What every engine must do; one suite for all of them."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import signal
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from windrow.core import commands as orders
+from windrow.core import events as happened
+from windrow.core.options import Options
+from windrow.core.policies import Policies
+from windrow.core.records import (
+    Evidence,
+    Failure,
+    FailureKind,
+    Handle,
+    InputSpec,
+    Measurement,
+    Plan,
+    Rows,
+    StepCost,
+    Task,
+)
+from windrow.core.scheduler import Scheduler
+from windrow.engines.base import Engine, Outcome
+from windrow.engines.inline import InlineEngine
+from windrow.engines.threads import ThreadsEngine
+from windrow.run.loop import RunOutcome, run
+from windrow.shape.fixed import Fixed
+from windrow.shape.guided import Guided
+
+ENGINES: dict[str, Callable[[], Engine]] = {
+    "inline-1": InlineEngine,
+    "inline-3": lambda: InlineEngine(3),
+    "threads-1": lambda: ThreadsEngine(1),
+    "threads-2": lambda: ThreadsEngine(2),
+    "threads-4": lambda: ThreadsEngine(4),
+}
+PLAN = Plan(id=0, category="data")
+Row = tuple[int, int]
+
+
+class Partial(list[Row]):
+    """Rows, in a list that can be weakly referred to."""
+
+
+class Side:
+    """A worker's side that watches how it is used."""
+
+    def __init__(self, work: Work, worker: int) -> None:
+        self.work = work
+        self.worker = worker
+        self.thread = threading.get_ident()
+        self.closed = 0
+
+    def _check(self) -> None:
+        assert threading.get_ident() == self.thread, "used by another thread than its own"
+        assert not self.closed, "used after it was closed"
+
+    def inspect(self, number: int) -> tuple[int, tuple[int, ...]]:
+        self._check()
+        self.work.raise_for(("inspect", number))
+        return self.work.rows, tuple(range(0, self.work.rows + 1, 5))
+
+    def run(self, rows: tuple[Rows, ...], plan: Plan) -> Outcome:
+        self._check()
+        (part,) = rows
+        for row in range(part.start, part.stop):
+            self.work.raise_for((part.input, row))
+        partial = Partial((part.input, row) for row in range(part.start, part.stop))
+        evidence = Evidence((("step", StepCost.of_call(len(partial), 0, 0.0)),))
+        return Outcome(partial, Measurement(bytes_read=len(partial)), evidence)
+
+    def merge(self, partials: Sequence[Any]) -> Any:
+        self._check()
+        for partial in partials:
+            for row in partial:
+                self.work.raise_for(("merge", row))
+        return Partial(row for partial in partials for row in partial)
+
+    def close(self) -> None:
+        assert threading.get_ident() == self.thread
+        self.closed += 1
+
+
+class Work:
+    """A workload with errors where they are wanted: key -> what is raised, one after the other."""
+
+    def __init__(self, rows: int = 40, errors: dict[Any, Any] | None = None) -> None:
+        self.rows = rows
+        self.errors = {key: iter(what) for key, what in (errors or {}).items()}
+        self.sides: list[Side] = []
+
+    def open_worker(self, worker: int) -> Side:
+        self.raise_for("open")
+        self.sides.append(Side(self, worker))
+        return self.sides[-1]
+
+    def raise_for(self, key: Any) -> None:
+        error = next(self.errors.get(key, iter(())), None)
+        if error is not None:
+            raise error
+
+    def classify(self, error: BaseException) -> Failure:
+        if isinstance(error, ZeroDivisionError):
+            raise error
+        kind = FailureKind.USER
+        if isinstance(error, TimeoutError):
+            kind = FailureKind.TRANSIENT_IO
+        elif isinstance(error, OSError):
+            kind = FailureKind.BAD_FILE
+        return Failure(kind, type(error).__name__, str(error), "", error)
+
+
+def always(error: BaseException) -> Iterator[BaseException]:
+    return itertools.repeat(error)
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    made = ENGINES[request.param]()
+    threads = threading.active_count()
+    yield made
+    made.stop()
+    assert threading.active_count() == threads, "threads were left behind"
+
+
+def go(
+    engine: Engine, work: Work, inputs: int = 3, shape: Any = None, **more: Any
+) -> tuple[RunOutcome, Scheduler]:
+    options = more.pop("options", Options())
+    specs = [InputSpec(id=number, category="ab"[number % 2]) for number in range(inputs)]
+    scheduler = Scheduler(specs, Policies(shape or Fixed(10)), options)
+    # Every look at this clock is ten seconds later: whatever waits for a time is due at once.
+    more.setdefault("clock", itertools.count(step=10.0).__next__)
+    outcome = run(scheduler, engine, work, **more)
+    scheduler.validate()
+    return outcome, scheduler
+
+
+def rows_of(outcome: RunOutcome) -> list[Row]:
+    return [
+        row for partials in outcome.partials.values() for partial in partials for row in partial
+    ]
+
+
+def everything(work: Work, inputs: int = 3) -> list[Row]:
+    return [(number, row) for number in range(inputs) for row in range(work.rows)]
+
+
+# -- whole runs
+
+
+@pytest.mark.parametrize("shape", [Fixed(5), Fixed(10), Fixed(1000), Guided()])
+@pytest.mark.parametrize("rows", [0, 5, 200])
+def test_every_row_comes_back_once(engine: Engine, shape: Any, rows: int) -> None:
+    work = Work(rows)
+    outcome, _ = go(engine, work, shape=shape)
+    assert outcome.status == "complete"
+    assert sorted(rows_of(outcome)) == everything(work)
+    assert outcome.ledger.done_rows == 3 * rows
+    assert outcome.bytes_read == 3 * rows
+    assert sum(dict(e.steps)["step"].rows_in for e in outcome.evidence.values() if e.steps) == (
+        3 * rows
+    )
+    assert all(side.closed == 1 for side in work.sides)
+
+
+def test_an_error_stops_the_run_and_is_handed_over(engine: Engine) -> None:
+    error = ValueError("row 17")
+    outcome, _ = go(engine, Work(errors={(1, 17): always(error)}))
+    assert outcome.status == "failed"
+    assert outcome.failure is not None
+    assert outcome.failure.exception is error
+    assert outcome.failure.kind is FailureKind.USER
+
+
+@pytest.mark.parametrize("shape", [Fixed(5), Fixed(20), Guided()])
+def test_skipping_leaves_out_the_units_at_fault(engine: Engine, shape: Any) -> None:
+    error = ValueError("bad row")
+    work = Work(errors={(1, 17): always(error), (2, 0): always(error)})
+    outcome, _ = go(engine, work, shape=shape, options=Options(on_error="skip"))
+    assert outcome.status == "incomplete"
+    left_out = {(1, row) for row in range(15, 20)} | {(2, row) for row in range(5)}
+    assert sorted(rows_of(outcome)) == sorted(set(everything(work)) - left_out)
+    assert [(f.rows, f.failure.message) for f in outcome.ledger.failures[1]] == [
+        (Rows(1, 15, 20), "bad row")
+    ]
+
+
+def test_reads_are_retried_and_then_given_up(engine: Engine) -> None:
+    work = Work(
+        errors={
+            (0, 3): [TimeoutError()] * 2,
+            ("inspect", 1): [TimeoutError()] * 2,
+            (2, 12): always(TimeoutError("still")),
+        }
+    )
+    outcome, _ = go(engine, work, options=Options(on_error="skip"))
+    done = rows_of(outcome)
+    assert {row for row in done if row[0] < 2} == set(everything(work, 2))
+    assert (2, 12) not in done
+    assert outcome.status == "incomplete"
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_a_file_that_cannot_be_opened(engine: Engine, on_error: Any) -> None:
+    error = OSError("no such file")
+    work = Work(errors={("inspect", 1): always(error)})
+    outcome, _ = go(engine, work, options=Options(on_error=on_error))
+    if on_error == "stop":
+        assert outcome.status == "failed"
+        assert outcome.failure is not None
+        assert outcome.failure.exception is error
+    else:
+        assert outcome.status == "incomplete"
+        assert sorted(rows_of(outcome)) == [row for row in everything(work) if row[0] != 1]
+        assert list(outcome.ledger.failed_inputs) == [1]
+
+
+def test_outputs_that_cannot_be_merged_stop_the_run(engine: Engine) -> None:
+    error = TypeError("cannot add")
+    work = Work(errors={("merge", row): always(error) for row in everything(Work())})
+    outcome, _ = go(engine, work, inputs=1, shape=Fixed(5))
+    if outcome.status != "failed":  # with many workers each may have had one partial only
+        assert len(outcome.partials[0]) == 8
+    else:
+        assert outcome.failure is not None
+        assert outcome.failure.exception is error
+
+
+def test_a_worker_that_cannot_begin_is_a_failure_of_its_job(engine: Engine) -> None:
+    outcome, _ = go(engine, Work(errors={"open": always(ValueError("no worker"))}))
+    assert outcome.status == "failed"
+    assert outcome.failure is not None
+    assert outcome.failure.message == "no worker"
+
+
+def test_an_error_that_cannot_be_classified_is_ours(engine: Engine) -> None:
+    work = Work(errors={(0, 0): always(ZeroDivisionError())})
+    outcome, _ = go(engine, work, options=Options(on_error="skip"))
+    assert outcome.status == "failed"
+    assert outcome.failure is not None
+    assert outcome.failure.kind is FailureKind.INTERNAL
+
+
+def test_a_system_exit_of_the_users_code_does_not_end_a_worker(engine: Engine) -> None:
+    work = Work(errors={(0, 0): always(SystemExit(3))})
+    outcome, _ = go(engine, work, options=Options(on_error="skip"))
+    assert sorted(rows_of(outcome)) == [
+        r for r in everything(work) if r not in everything(work)[:5]
+    ]
+
+
+def test_a_row_limit(engine: Engine) -> None:
+    work = Work()
+    outcome, _ = go(engine, work, options=Options(row_limit=47))
+    limited = [row for row in everything(work) if row[0] < 2 or row[1] < 7]
+    assert sorted(rows_of(outcome)) == [row for row in limited if row[0] != 1 or row[1] < 47]
+    assert outcome.status == "complete"
+
+
+def test_an_interrupt_ends_the_run_with_what_is_done(engine: Engine) -> None:
+    seen: Counter[type] = Counter()
+
+    def interrupt(events: Any, commands: Any, now: float) -> None:
+        seen.update(type(event) for event in events)
+        if seen[happened.Finished] >= 3 and not seen["raised"]:  # type: ignore[index]
+            seen["raised"] = 1  # type: ignore[index]
+            signal.raise_signal(signal.SIGINT)
+
+    work = Work(rows=2000)
+    outcome, scheduler = go(engine, work, observers=[interrupt])
+    assert outcome.status == "cancelled"
+    assert outcome.cancelled
+    done = rows_of(outcome)
+    assert 30 <= len(done) == len(set(done)) < 6000
+    missing = [(p.input, row) for p in scheduler.ledger.missing() for row in range(p.start, p.stop)]
+    assert not set(done) & set(missing)
+    known = {number for number in range(3) if number not in scheduler.ledger.unopened}
+    assert sorted([*done, *missing]) == [r for r in everything(work) if r[0] in known]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+# -- single commands
+
+
+def collect(engine: Engine, count: int) -> list[happened.Event]:
+    """Wait for so many events, the beginnings of attempts not counted."""
+    found: list[happened.Event] = []
+    for _ in range(1000):
+        found += [e for e in engine.wait(5.0) if not isinstance(e, happened.Started)]
+        if len(found) >= count:
+            return found
+    raise AssertionError(f"{count} events expected, got {found}")
+
+
+def launch(attempt: int, start: int, stop: int) -> orders.Launch:
+    task = Task(attempt, "data", (Rows(0, start, stop),), stop - start)
+    return orders.Launch(task, attempt, 0, 0, PLAN)
+
+
+def begin(engine: Engine, work: Work) -> None:
+    engine.start(work)
+    joined = engine.wait(5.0)
+    assert {type(event) for event in joined} == {happened.WorkerJoined}
+
+
+def finish_two(engine: Engine) -> list[Handle]:
+    engine.do([launch(1, 0, 5), launch(2, 5, 10)])
+    events = collect(engine, 2)
+    return [event.handle for event in events if isinstance(event, happened.Finished)]
+
+
+def test_a_launch_reports_its_beginning_and_its_end(engine: Engine) -> None:
+    begin(engine, Work())
+    engine.do([launch(7, 0, 5)])
+    events = []
+    while not any(isinstance(event, happened.Finished) for event in events):
+        events += engine.wait(5.0)
+    started, done = events
+    assert started == happened.Started(7, 0, 0)
+    assert isinstance(done, happened.Finished)
+    assert done.handle == Handle(7, 7, 0, 0, (Rows(0, 0, 5),))
+    assert done.measurement.bytes_read == 5
+    assert 0 <= done.measurement.lock_wait <= done.measurement.wall
+    assert done.measurement.cpu >= 0
+
+
+def test_a_merge_makes_one_of_several_and_a_fetch_brings_it(engine: Engine) -> None:
+    begin(engine, Work())
+    first, second = finish_two(engine)
+    into = Handle(3, 3, 0, 0, (Rows(0, 0, 10),))
+    engine.do([orders.Merge((first, second), into, 0, 0), orders.Fetch(into)])
+    merged, fetched = collect(engine, 2)
+    assert merged == happened.Merged(into, (1, 2), 0, 0)
+    assert fetched == happened.Fetched(into)
+    assert engine.take(into) == [(0, row) for row in range(10)]
+
+
+def test_a_merge_that_raises_is_reported(engine: Engine) -> None:
+    error = TypeError("cannot add")
+    begin(engine, Work(errors={("merge", (0, 0)): always(error)}))
+    first, second = finish_two(engine)
+    into = Handle(3, 3, 0, 0, (Rows(0, 0, 10),))
+    engine.do([orders.Merge((first, second), into, 0, 0)])
+    (event,) = collect(engine, 1)
+    assert isinstance(event, happened.MergeFailed)
+    assert event.failure.exception is error
+
+
+def test_what_is_discarded_is_gone(engine: Engine) -> None:
+    work = Work()
+    begin(engine, work)
+    first, second = finish_two(engine)
+    engine.do([orders.Fetch(first)])
+    collect(engine, 1)
+    partial = engine.take(first)
+    alive = weakref.ref(partial)
+    del partial
+    gc.collect()
+    assert alive() is None, "the engine keeps what was taken"
+    # One that was fetched and one that was not; discarding what is unknown does nothing.
+    engine.do([launch(3, 10, 15)])
+    (event,) = collect(engine, 1)
+    assert isinstance(event, happened.Finished)
+    engine.do([orders.Fetch(event.handle), orders.Discard(event.handle)])
+    collect(engine, 1)
+    engine.do([orders.Discard(second), orders.Discard(first), orders.Inspect(0, 0, 0)])
+    collect(engine, 1)  # commands are done in order, so the discards are done too
+    gc.collect()
+    assert not [one for one in gc.get_objects() if type(one) is Partial]
+
+
+def test_a_cancelled_attempt_that_waits_is_not_run(engine: Engine) -> None:
+    work = Work(errors={(0, 5): always(AssertionError("it ran"))})
+    begin(engine, work)
+    engine.do([orders.Cancel(2, 0, 0), launch(1, 0, 5), launch(2, 5, 10)])
+    first, second = collect(engine, 2)
+    assert isinstance(first, happened.Finished)
+    assert second == happened.Cancelled(2, 0, 0)
+
+
+def test_an_inspection_reports_rows_and_borders(engine: Engine) -> None:
+    begin(engine, Work(rows=10))
+    engine.do([orders.Inspect(4, 0, 0)])
+    assert collect(engine, 1) == [happened.Discovered(4, 10, (0, 5, 10), 0, 0)]
+
+
+def test_a_worker_that_is_stopped_is_lost(engine: Engine) -> None:
+    work = Work()
+    begin(engine, work)
+    engine.do([launch(1, 0, 5), orders.StopWorker(0, 0)])
+    assert collect(engine, 2)[-1] == happened.WorkerLost(0, 0)
+
+
+def test_waiting_ends_when_told(engine: Engine) -> None:
+    begin(engine, Work())
+    assert engine.wait(0.0) == []
+    engine.wake()
+    assert engine.wait(None) == []
+
+
+def test_stopping_twice_or_before_starting_is_allowed(engine: Engine) -> None:
+    engine.stop()
+    engine.stop()
+
+
+def test_capabilities_are_honest(engine: Engine) -> None:
+    capabilities = engine.capabilities
+    assert not capabilities.can_kill
+    assert not capabilities.isolates
+    assert not capabilities.measures_memory
+    assert not capabilities.can_limit

@@ -81,7 +81,7 @@ def check_outputs(result: Any, answer: Answer) -> None:
 
 def check_lines(lines: Any, expected: Sequence[Line], where: Any) -> None:
     names = [f"!{line.name}" if line.inverted else line.name for line in lines]
-    assert names == [line.name for line in expected], where
+    assert names == [line.name for line in expected], (where, names)
     for got, want in zip(lines, expected, strict=True):
         here = (where, want)
         assert type(got.passed) is int, here

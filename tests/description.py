@@ -50,7 +50,7 @@ class Output:
     args: str
     body: str
     regions: tuple[str, ...] | Literal["*"] | None = "*"
-    weights: tuple[str, ...] | Literal["all"] = "all"
+    weights: tuple[str, ...] | Literal["all"] | None = "all"  #: None: unweighted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,6 +94,9 @@ class File:
 
     def __repr__(self) -> str:
         return f"File({self.label}, {sorted(self.columns)}, borders={self.borders})"
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        printer.text(repr(self))  # Hypothesis would print every number
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -158,7 +161,7 @@ def build(analysis: Analysis) -> Any:
     for name, cuts in analysis.regions.items():
         pipeline.region(name, *cuts)
     for output in analysis.outputs:
-        given = {} if output.weights == "all" else {"weights": list(output.weights)}
+        given = {} if output.weights == "all" else {"weights": output.weights}
         where = {"region": None} if output.regions is None else {"regions": output.regions}
         pipeline.output(**where, **given)(compiled(output, wr))
     return pipeline

@@ -217,8 +217,13 @@ class Execution:
 
     def run(self) -> None:
         before: list[str] = []
+        used = {cut for region in self.plan.analysis.regions for cut in self.plan.cuts(region)}
+        first = next(name for name in self.plan.order if name in used)
         for name in self.plan.order:
             step = self.plan.analysis.step(name)
+            if name == first:
+                for region, lines in self.lines.items():
+                    lines.append(Line("initial", self.file.rows, *self.sums(region, before)))
             if self.plan.applies(step):
                 self.perform(step)
             if step.kind == "cut":
@@ -247,9 +252,6 @@ class Execution:
             cuts = self.plan.cuts(region)
             if step.name not in cuts:
                 continue
-            if not lines:
-                # Weighted like the region's first cut, so that the two lines can be compared.
-                lines.append(Line("initial", self.file.rows, *self.sums(region, before)))
             name = step.name if cuts[step.name] else f"!{step.name}"
             undefined = nan = 0
             applies = self.plan.applies(step)
@@ -336,7 +338,7 @@ class Execution:
         names = [NOMINAL]
         if "weight" in signature(output)[0]:
             for step in self.plan.weights(lane):
-                chosen = output.weights == "all" or step.name in output.weights
+                chosen = output.weights == "all" or step.name in (output.weights or ())
                 if chosen and isinstance(self.made[step.name][1], UpDown):
                     names += [f"{step.name}_up", f"{step.name}_down"]
         return names
@@ -344,7 +346,7 @@ class Execution:
     def evaluate(self, output: Output, lane: str | None, variation: str, rows: Any) -> Any:
         arguments = self.arguments(output, rows)
         if "weight" in signature(output)[0]:
-            among = None if output.weights == "all" else output.weights
+            among = None if output.weights == "all" else output.weights or ()
             arguments["weight"] = self.weight(lane, rows, variation, among)
         return self.call(output, arguments, rows, lane, variation)
 

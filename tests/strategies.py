@@ -170,20 +170,21 @@ class Draft:
             ("cut", "cut", "cut", "column", "column", "weight", "weight", "guard", "each")
         )
         when = self.pick(WHEN)
+        cuts = [s.name for s in self.steps if s.kind == "cut" and s.when is None]
+        after = self.pick(cuts) if cuts and self.draw(st.integers(0, 5)) == 0 else None
         if kind == "cut":
-            cuts = [s.name for s in self.steps if s.kind == "cut" and s.when is None]
-            after = self.pick(cuts) if cuts and self.draw(st.integers(0, 5)) == 0 else None
             self.add("cut", self.pick(CUTS), when=when, after=after)
         elif kind == "column":
             made, template = self.pick(COLUMNS)
-            step = self.add("column", template, when=when if made == "F" else None)
+            step = self.add("column", template, when=when if made == "F" else None, after=after)
             if step is not None and step.when is not None:
                 self.late.append(step.name)
             elif step is not None:
                 self.columns[made].append(step.name)
         elif kind == "weight":
             template = self.pick(WEIGHTS)
-            self.add("weight", template, when="is_mc" if "genw" in template else when)
+            when = "is_mc" if "genw" in template else when
+            self.add("weight", template, when=when, after=after)
         elif kind == "guard":
             self.add_guarded()
         else:
@@ -242,7 +243,7 @@ class Draft:
         weights = [s.name for s in self.steps if s.kind == "weight"]
         subset: Any = "all"
         if "weight" in args and weights and where is not None and not self.draw(st.integers(0, 3)):
-            subset = tuple(self.draw(st.lists(st.sampled_from(weights), min_size=1, unique=True)))
+            subset = tuple(self.draw(st.lists(st.sampled_from(weights), unique=True))) or None
         return Output(name=f"out{index}", args=args, body=body, regions=where, weights=subset)
 
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Container
-
     from numpy.typing import NDArray
 
     from windrow.blocks.program import Program
@@ -33,6 +31,11 @@ class Layout:
     lines: tuple[tuple[str, ...], ...]  #: per region: its cuts in that order; an "initial" line comes first
     first: tuple[int, ...]  #: where each region's initial line stands
     size: int
+
+    def line(self, region: str | None, cut: str) -> int:
+        """Return where the line of a cut in a region stands."""
+        number = self.regions.index(region) if region is not None else 0
+        return self.first[number] + 1 + self.lines[number].index(cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +96,6 @@ class Lines:
         for unit, (start, stop) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
             # One sum per unit, over the same values in the same order whatever the chunk.
             sums[unit] = weights[start:stop].sum(), squares[start:stop].sum()
-
-    def pass_through(self, region: int, applying: Container[str]) -> None:
-        """Fill the lines of cuts that do not apply here: they pass every row of the line above."""
-        first = self.layout.first[region]
-        for number, name in enumerate(self.layout.lines[region], start=first + 1):
-            if name not in applying:
-                self._counts[:, number, :2] = self._counts[:, number - 1, 1, np.newaxis]
-                self._sums[:, number] = self._sums[:, number - 1]
 
     def unit(self, number: int) -> LineCounts:
         """Return the lines of one unit."""

@@ -72,7 +72,7 @@ class ChunkRun:
     ) -> None:
         self.program = program
         self.chunk = chunk
-        self.order = program.needed(order)
+        self.order = order
         self.start = chunk.borders[0]
         length = chunk.borders[-1] - self.start
         self.borders = np.asarray(chunk.borders, dtype=np.int64) - self.start
@@ -90,11 +90,15 @@ class ChunkRun:
 
     def run(self) -> Partial:
         """Execute every step and output; return the partial."""
-        first_cut = next((n for n in self.order if self.program.steps[n].kind == "cut"), None)
+        used = {cut for lane in self.program.lanes for cut in lane.declared}
+        first_cut = next((name for name in self.order if name in used), None)
         for name in self.order:
             if name == first_cut:
                 self._initial_lines()
-            self._step(self.program.steps[name])
+            if name in self.program.steps:
+                self._step(self.program.steps[name])
+            elif name in self.program.cuts:
+                self._pass_all(name)
         if first_cut is None:
             self._initial_lines()
         return self._finish()
@@ -196,7 +200,6 @@ class ChunkRun:
     def _cut(self, step: BoundStep, rows: Selection, verdict: Verdict | None) -> None:
         nan = self._nan_rows(step, rows) if verdict is not None else None
         after: dict[tuple[int, bool], Selection] = {}
-        plan = self.lines.layout
         for lane_number in step.lanes:
             lane = self.program.lanes[lane_number]
             if step.name not in lane.cuts:
@@ -206,9 +209,7 @@ class ChunkRun:
             if key not in after:
                 after[key] = before if verdict is None else keep(before, verdict.side(inverted), rows)
             passed = self.selections[lane_number] = after[key]
-            assert lane.region is not None
-            region = plan.regions.index(lane.region)
-            line = plan.first[region] + 1 + plan.lines[region].index(step.name)
+            line = self.lines.layout.line(lane.region, step.name)
             undefined = None
             if verdict is not None and verdict.undefined is not None:
                 undefined = keep(before, verdict.undefined, rows)
@@ -216,6 +217,14 @@ class ChunkRun:
                 line, before, passed, undefined,
                 None if nan is None else keep(before, nan, rows), self._line_weights(passed),
             )  # fmt: skip
+
+    def _pass_all(self, cut: str) -> None:
+        """Fill the lines of a cut that does not apply to this dataset: it passes every row."""
+        for lane_number, lane in enumerate(self.program.lanes):
+            if cut in lane.declared:
+                rows = self.selections[lane_number]
+                line = self.lines.layout.line(lane.region, cut)
+                self.lines.record(line, rows, rows, None, None, self._line_weights(rows))
 
     def _line_weights(self, passed: Selection) -> NDArray[np.float64] | None:
         names = [name for name in self.program.weights if name in self.varied]
@@ -250,9 +259,6 @@ class ChunkRun:
 
     def _finish(self) -> Partial:
         units = len(self.borders) - 1
-        for region, name in enumerate(self.lines.layout.regions):
-            lane = next(lane for lane in self.program.lanes if lane.region == name)
-            self.lines.pass_through(region, lane.cuts)
         outputs = evaluate_outputs(self)
         partial = Partial(self.chunk.input)
         key = self.lines.layout

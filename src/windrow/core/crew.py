@@ -132,4 +132,6 @@ class Crew:
         self._set_busy(worker, worker.busy - 1)
 
     def _move(self, attempt: Attempt, state: AttemptState) -> None:
-        attempt.state = move(ATTEMPT_MOVES, attempt.state, state, "attempt", attempt.id)
+        if state not in ATTEMPT_MOVES[attempt.state]:  # the quick way for the usual case
+            move(ATTEMPT_MOVES, attempt.state, state, "attempt", attempt.id)
+        attempt.state = state

@@ -6,7 +6,7 @@ Only the scheduler and its two hands, intake and merger, change them.
 from __future__ import annotations
 
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windrow.core.records import Evidence, PlanJob, StepCost
 from windrow.core.source import Cutter
@@ -19,6 +19,9 @@ __all__ = ["Account", "Attempt", "Bundle", "Feed", "WorkerState"]
 
 #: Notes are for people; a step that writes a new one for every block must not fill the memory.
 MAX_NOTES = 100
+
+#: Evidence is added up so many tasks at a time: column by column it costs half of task by task.
+UNREAD = 128
 
 #: Weight of the newest task in the recent cost of a row: about the last five count.
 RECENT = 0.2
@@ -132,66 +135,84 @@ class Account:
 
     __slots__ = (
         "_asked",
-        "cold",
+        "_cold",
+        "_costs",
+        "_notes",
+        "_steps",
+        "_unread",
+        "_warm",
         "guards",
-        "notes",
         "plan",
         "row_s",
-        "steps",
         "tasks_cut",
-        "warm",
     )
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.tasks_cut = 0
         self.row_s: float | None = None  #: seconds per row of recent tasks
-        #: sums as in StepCost; lists, as they grow with every task
-        self.steps: dict[str, list[Any]] = {}
-        self.cold: list[float] = [0] * 5  #: first task of each worker: compiles and opens files
-        self.warm: list[float] = [0] * 5  #: calls, rows, wall, rows squared, rows * wall
         self.guards: dict[tuple[str, str], None] = dict.fromkeys(plan.guards)
-        self.notes: dict[str, None] = {}
+        #: calls, rows, wall, rows squared, rows * wall of tasks; those that were the first of their
+        #: worker apart, as they compile and open files
+        self._cold: list[float] = [0] * 5
+        self._warm: list[float] = [0] * 5
+        self._costs: StepCost | None = None
+        self._steps: dict[str, StepCost] = {}
+        self._notes: dict[str, None] = {}
+        self._unread: list[Evidence] = []
         self._asked: int | None = None  #: guards known when a new plan was asked for
 
     def count(self, rows: int, wall: float, *, warm: bool) -> None:
         """Count the cost of a task."""
-        sums = self.warm if warm else self.cold
+        sums = self._warm if warm else self._cold
         sums[0] += 1
         sums[1] += rows
         sums[2] += wall
         sums[3] += rows * rows
         sums[4] += rows * wall
+        self._costs = None
         recent = self.row_s
         per_row = wall / rows
         self.row_s = per_row if recent is None else recent + RECENT * (per_row - recent)
 
-    def learn(self, evidence: Evidence) -> None:
-        """Add what an attempt learned: costs add up, guards only grow."""
-        steps = self.steps
-        for name, cost in evidence.steps:
-            sums = steps.get(name)
-            # As StepCost.merge, without making the record for every task.
-            steps[name] = list(cost) if sums is None else list(map(add, sums, cost))
-        for guard in evidence.guards:
-            self.guards[guard] = None
-        for note in evidence.notes:
-            if len(self.notes) < MAX_NOTES:
-                self.notes[note] = None
-
     def costs(self) -> StepCost:
         """Give the sums over tasks; those of warm workers alone once there are two of them."""
-        sums = self.warm
-        if sums[0] < 2:  # two points are needed for a line
-            sums = [a + b for a, b in zip(self.cold, sums, strict=True)]
-        rows = int(sums[1])
-        return StepCost(int(sums[0]), rows, rows, sums[2], sums[3], sums[4])
+        if self._costs is None:
+            sums = self._warm
+            if sums[0] < 2:  # two points are needed for a line
+                sums = list(map(add, self._cold, sums))
+            rows = int(sums[1])
+            self._costs = StepCost(int(sums[0]), rows, rows, sums[2], sums[3], sums[4])
+        return self._costs
+
+    def learn(self, evidence: Evidence) -> None:
+        """Add what an attempt learned: costs add up, guards only grow."""
+        for guard in evidence.guards:
+            self.guards[guard] = None
+        self._unread.append(evidence)
+        if len(self._unread) >= UNREAD:
+            self._read()
+
+    def _read(self) -> None:
+        columns: dict[str, list[StepCost]] = {name: [cost] for name, cost in self._steps.items()}
+        for evidence in self._unread:
+            for name, cost in evidence.steps:
+                if name in columns:
+                    columns[name].append(cost)
+                else:
+                    columns[name] = [cost]
+            for note in evidence.notes:
+                if len(self._notes) < MAX_NOTES:
+                    self._notes[note] = None
+        self._unread.clear()
+        for name, costs in columns.items():
+            self._steps[name] = StepCost(*map(sum, zip(*costs, strict=True)))
 
     @property
     def evidence(self) -> Evidence:
         """Give everything learned so far as a record."""
-        steps = tuple((name, StepCost(*sums)) for name, sums in self.steps.items())
-        return Evidence(steps, tuple(self.guards), tuple(self.notes))
+        self._read()
+        return Evidence(tuple(self._steps.items()), tuple(self.guards), tuple(self._notes))
 
     def ask(self) -> PlanJob | None:
         """Give the question for a new plan if there are new guards and nobody was asked yet."""

@@ -41,6 +41,7 @@ ATTEMPT_MOVES: dict[AttemptState, frozenset[AttemptState]] = {
     _A.LAUNCHED: _ENDS | {_A.RUNNING, _A.CANCELLING},
     _A.RUNNING: _ENDS | {_A.CANCELLING},
     _A.CANCELLING: _ENDS,
+    **dict.fromkeys(_ENDS, frozenset[AttemptState]()),
 }
 INPUT_MOVES: dict[InputState, frozenset[InputState]] = {
     _I.WAITING: frozenset({_I.INSPECTING, _I.KNOWN}),
@@ -48,6 +49,7 @@ INPUT_MOVES: dict[InputState, frozenset[InputState]] = {
     _I.DELAYED: frozenset({_I.WAITING, _I.KNOWN}),
     _I.KNOWN: frozenset({_I.OPEN}),
     _I.OPEN: frozenset({_I.BAD}),
+    _I.BAD: frozenset(),
 }
 
 _State = TypeVar("_State", AttemptState, InputState)
@@ -57,9 +59,9 @@ def move(
     table: dict[_State, frozenset[_State]], old: _State, new: _State, who: str, number: int
 ) -> _State:
     """Return the new state if the move is legal; otherwise tell the story."""
-    if new not in table.get(old, ()):
+    if new not in table[old]:
+        legal = ", ".join(sorted(state.name for state in table[old])) or "nowhere: it has ended"
         raise InternalError(
-            f"{who} {number} cannot go from {old.name} to {new.name}; "
-            f"from there it can go to {', '.join(sorted(s.name for s in table.get(old, ())))}"
+            f"{who} {number} cannot go from {old.name} to {new.name}; it can go to {legal}"
         )
     return new

@@ -14,7 +14,7 @@ from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge
 from windrow.core.events import Cancelled, Event, Fetched, Started, WorkerJoined, WorkerLost
 from windrow.core.records import Failure, FailureKind, Handle, Worker
 from windrow.engines.base import Capabilities
-from windrow.engines.shelf import Shelf, failure_event
+from windrow.engines.shelf import Shelf, at_least_one, failure_event, warn_unclosed
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class InlineEngine:
 
     def __init__(self, workers: int = 1) -> None:
         self.work_cpu_s = 0.0
-        self._count = workers
+        self._count = at_least_one(workers)
         self._shelves: dict[int, Shelf] = {}
         self._commands: deque[EngineCommand] = deque()
         self._events: list[Event] = []
@@ -95,7 +95,7 @@ class InlineEngine:
             self._shelves[command.handle.worker].partials.pop(command.handle.id, None)
             self._fetched.pop(command.handle.id, None)
         elif isinstance(command, StopWorker):
-            self._shelves.pop(command.worker).close()
+            warn_unclosed({command.worker: self._shelves.pop(command.worker).close()})
             events.append(WorkerLost(command.worker, command.incarnation))
 
     def _do_job(self, command: Launch | Inspect | Merge) -> None:
@@ -117,5 +117,6 @@ class InlineEngine:
     def stop(self) -> None:
         """Close the workers' sides."""
         self._commands.clear()
-        while self._shelves:
-            self._shelves.popitem()[1].close()
+        errors = {worker: shelf.close() for worker, shelf in self._shelves.items()}
+        self._shelves.clear()
+        warn_unclosed(errors)

@@ -7,6 +7,7 @@ Exceptions of the workload become failure events here, and nowhere else.
 from __future__ import annotations
 
 import os
+import warnings
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,12 @@ from windrow.core.events import (
     MergeFailed,
 )
 from windrow.core.records import Failure, FailureKind, Handle, Measurement
+from windrow.errors import UsageError
 
 if TYPE_CHECKING:
     from windrow.engines.base import WorkerSide, Workload
 
-__all__ = ["RunQueue", "Shelf", "failure_event"]
+__all__ = ["RunQueue", "Shelf", "at_least_one", "failure_event", "warn_unclosed"]
 
 
 class RunQueue:
@@ -112,12 +114,34 @@ class Shelf:
         ids = tuple(handle.id for handle in command.handles)
         return Merged(command.into, ids, self._worker, self._incarnation)
 
-    def close(self) -> None:
-        """Let the workload release its files."""
+    def close(self) -> BaseException | None:
+        """Let the workload release its files; return what it raised, if it did."""
         self._queue.close()
         self.partials.clear()
-        if self._side is not None:
-            self._side.close()
+        try:
+            if self._side is not None:
+                self._side.close()
+        except Exception as error:  # noqa: BLE001 - handed to warn_unclosed: results are not at stake
+            return error
+        return None
+
+
+def at_least_one(workers: int) -> int:
+    """Refuse a number of workers with which nothing would ever be done."""
+    if workers < 1:
+        raise UsageError(f"an engine needs at least one worker, got workers={workers}")
+    return workers
+
+
+def warn_unclosed(errors: dict[int, BaseException | None]) -> None:
+    """Say which workers could not be closed: what they made is whole, but a file may stay open."""
+    for worker, error in errors.items():
+        if error is not None:
+            warnings.warn(
+                f"worker {worker} could not release its files: {error!r}",
+                ResourceWarning,
+                stacklevel=3,
+            )
 
 
 def failure_event(command: Launch | Inspect | Merge, failure: Failure) -> Event:

@@ -19,7 +19,7 @@ from windrow.core.commands import Cancel, Discard, Fetch, Launch, StopWorker
 from windrow.core.events import Cancelled, Event, Fetched, Started, WorkerJoined, WorkerLost
 from windrow.core.records import Handle, Worker
 from windrow.engines.base import Capabilities
-from windrow.engines.shelf import Shelf, failure_event
+from windrow.engines.shelf import Shelf, at_least_one, failure_event, warn_unclosed
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ThreadsEngine:
         self.outbox: deque[Event | BaseException] = deque()  #: appended to by all threads
         self.fetched: dict[int, Any] = {}  #: handle id -> partial; single atomic operations only
         self._bell: SimpleQueue[None] = SimpleQueue()
-        self._threads = [_WorkerThread(self, number) for number in range(workers)]
+        self._threads = [_WorkerThread(self, number) for number in range(at_least_one(workers))]
 
     def start(self, workload: Workload) -> None:
         """Start the threads."""
@@ -100,7 +100,9 @@ class ThreadsEngine:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
+        errors = {thread.number: thread.unclosed for thread in self._threads}
         self._threads.clear()
+        warn_unclosed(errors)
 
 
 class _WorkerThread(threading.Thread):
@@ -115,6 +117,7 @@ class _WorkerThread(threading.Thread):
         self.inbox: SimpleQueue[EngineCommand | None] = SimpleQueue()
         self.cancelled: set[int] = set()  #: attempts; the driver adds, this thread removes
         self.ending = False
+        self.unclosed: BaseException | None = None  #: what closing the worker's side raised
         self._engine = engine
 
     def run(self) -> None:
@@ -124,7 +127,7 @@ class _WorkerThread(threading.Thread):
             try:
                 self._work(shelf)
             finally:
-                shelf.close()
+                self.unclosed = shelf.close()
         except BaseException as error:  # noqa: BLE001 - raised again in the driver's thread
             self._engine.outbox.append(error)
             self._engine.wake()

@@ -55,7 +55,7 @@ def assemble(
             for dataset, leaf in leaves.items()
         },
         output_names=tuple(n for n, s in definition.steps.items() if s.kind == "output"),
-        cutflow=_cutflow(definition, source, leaves),
+        cutflow=_cutflow(definition, source, leaves, {d: order for d, order, _ in issued}),
         ledger=_ledger(source, scheduler.ledger),
         steps=_steps(definition, outcome),
         order=tuple(issued),
@@ -114,10 +114,11 @@ def _fill_empty_lanes(
         for region in regions
         if (region is None) == (step.regions is None)
     )
-    opened = [i for i in source.inputs if i.dataset == dataset and i.index in workload.borders]
-    if not missing or not opened:
+    if not missing:
         return
-    item = opened[0]
+    inputs = [item for item in source.inputs if item.dataset == dataset]
+    # Best one that was opened before: with no rows asked for, none was.
+    item = min(inputs, key=lambda item: item.index not in workload.borders)
     try:
         reader = source.open(item.index)
     except (WindrowError, OSError) as error:
@@ -140,7 +141,12 @@ def _fill_empty_lanes(
             absent.setdefault(name, f"no row of dataset {dataset!r} reached it, and {note}")
 
 
-def _cutflow(definition: Definition, source: Source, leaves: dict[str, Leaf]) -> Cutflow:
+def _cutflow(
+    definition: Definition,
+    source: Source,
+    leaves: dict[str, Leaf],
+    planned: dict[str, tuple[str, ...]],
+) -> Cutflow:
     weights = frozenset(n for n, s in definition.steps.items() if s.kind == "weight")
     tables = {}
     for region, cuts in definition.regions.items():
@@ -153,7 +159,7 @@ def _cutflow(definition: Definition, source: Source, leaves: dict[str, Leaf]) ->
             )
             tables[region, dataset] = Table(
                 region, dataset, cuts, definition.written, weights,
-                leaves[dataset].tables, not_applying,
+                leaves[dataset].tables, not_applying, planned[dataset],
             )  # fmt: skip
     return Cutflow(tables)
 

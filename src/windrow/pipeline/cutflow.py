@@ -70,6 +70,7 @@ class Table:
     weights: frozenset[str]
     parts: Mapping[Layout, LineCounts]  #: by the order that ran
     not_applying: frozenset[str] = frozenset()
+    planned: tuple[str, ...] = ()  #: the order that would have run, for a dataset without rows
 
     @property
     def passed(self) -> int:
@@ -84,7 +85,7 @@ class Table:
         all of them.
         """
         if not self.parts:
-            return self._empty()
+            return self._empty(self.planned)
         orders = sorted(self.parts, key=lambda plan: -int(self.parts[plan].counts[self._first(plan), 1]))
         totals: dict[str, list[float]] = {}
         for plan in orders:
@@ -104,6 +105,8 @@ class Table:
     @property
     def written(self) -> tuple[Line, ...] | None:
         """The written order; None where the cuts or weights ran in another one."""
+        if not self.parts:
+            return self._empty(self.written_order)
         return self.executed if not self.why else None
 
     @property
@@ -125,7 +128,7 @@ class Table:
         same = self.dataset == other.dataset
         return Table(
             self.region, self.dataset if same else None, self.cuts, self.written_order,
-            self.weights, parts, self.not_applying & other.not_applying,
+            self.weights, parts, self.not_applying & other.not_applying, self.planned,
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
@@ -173,8 +176,8 @@ class Table:
             name not in self.not_applying, self.cuts.get(name, False),
         )  # fmt: skip
 
-    def _empty(self) -> tuple[Line, ...]:
-        names = [name for name in self.written_order if name in self.cuts]
+    def _empty(self, order: tuple[str, ...]) -> tuple[Line, ...]:
+        names = [name for name in order if name in self.cuts]
         return tuple(self._line(name, [0, 0, 0, 0, 0.0, 0.0]) for name in (INITIAL, *names))
 
 

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from windrow.core.commands import Launch, Replan, Resolve, Take, WakeAt
 from windrow.core.events import CancelRequested, Event, Planned, Tick
@@ -28,12 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Observer", "RunOutcome", "run"]
 
 
-class Observer(Protocol):
-    """Is shown every batch; must be quick, and change nothing."""
-
-    def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
-        """See a batch."""
-        ...
+#: Is shown the events, the commands that followed and the time of every batch; must be quick.
+Observer: TypeAlias = "Callable[[Sequence[Event], Sequence[Command], float], None]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

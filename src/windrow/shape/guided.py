@@ -30,7 +30,7 @@ PROBE_UNITS_PER_WORKER = 4
 #: Seconds of work that a worker may have in its queue. It hides the driver's answer and lets it
 #: answer several tasks at once: for every task by itself it would cost 3 % of 5 ms
 #: (benchmarks/overhead.py). It is also by how much the workers' ends may differ.
-QUEUE_S = 0.05
+QUEUE_S = 0.08
 
 
 def window(task_s: float | None) -> int:

@@ -1,0 +1,177 @@
+"""How much to run at once: costs, tasks and blocks."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from windrow.core.policies import ShapeRequest
+from windrow.core.records import StepCost
+from windrow.core.source import Cutter
+from windrow.shape.blocks import MOST_BLOCK, SMALLEST_BLOCK, StepKind, block_rows
+from windrow.shape.costs import FIXED_SHARE, enough_rows, fit
+from windrow.shape.fixed import Fixed
+from windrow.shape.guided import MOST_ROWS, QUEUE_S, UNMEASURED_ROWS, Guided, window
+
+
+def sums(calls: list[tuple[int, float]]) -> StepCost:
+    cost = StepCost()
+    for rows, wall in calls:
+        cost = cost.merge(StepCost.of_call(rows, 0, wall))
+    return cost
+
+
+def affine(fixed: float, per_row: float, sizes: list[int]) -> StepCost:
+    return sums([(rows, fixed + per_row * rows) for rows in sizes])
+
+
+# -- costs
+
+
+@given(
+    st.floats(1e-6, 1.0),
+    st.floats(1e-9, 1e-3),
+    st.lists(st.integers(1, 10**6), min_size=2, max_size=20),
+)
+def test_an_affine_cost_is_found_again(fixed: float, per_row: float, sizes: list[int]) -> None:
+    assume(max(sizes) > 2 * min(sizes))
+    assume(per_row * max(sizes) > 1e-3 * fixed)  # otherwise the slope is lost in rounding
+    found_fixed, found_per_row = fit(affine(fixed, per_row, sizes))
+    assert found_fixed == pytest.approx(fixed, rel=1e-3, abs=1e-4 * per_row * max(sizes))
+    assert found_per_row == pytest.approx(per_row, rel=1e-2)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 10)), max_size=20))
+def test_no_fitted_cost_is_negative(calls: list[tuple[int, float]]) -> None:
+    fixed, per_row = fit(sums(calls))
+    assert fixed >= 0
+    assert per_row >= 0
+    assert math.isfinite(fixed + per_row)
+
+
+def test_calls_of_one_size_cost_by_the_row() -> None:
+    assert fit(sums([(100, 1.0), (100, 3.0)])) == (0.0, 0.02)
+    assert fit(StepCost()) == (0.0, 0.0)
+    assert fit(sums([(0, 2.0), (0, 4.0)])) == (3.0, 0.0)
+
+
+def test_enough_rows_make_the_fixed_cost_small() -> None:
+    rows = enough_rows(affine(0.001, 1e-7, [1000, 100_000]))
+    assert rows == pytest.approx(0.001 / (FIXED_SHARE * 1e-7))
+    assert enough_rows(affine(0.001, 0.0, [1000, 100_000])) == math.inf
+
+
+# -- tasks
+
+
+def request(**facts: object) -> ShapeRequest:
+    known = {
+        "category": "data",
+        "first": False,
+        "workers": 2,
+        "unit": 1000,
+        "units": 100,
+        "known": 100_000,
+        "expected": 0,
+        "costs": StepCost(),
+    }
+    return ShapeRequest(**(known | facts))  # type: ignore[arg-type]
+
+
+def test_the_first_task_is_a_probe_if_many_units_remain() -> None:
+    assert Guided().rows(request(first=True)) == 1000
+    assert Guided().rows(request(first=True, units=3, known=3000)) > 1000
+
+
+def test_before_costs_are_known_tasks_have_the_canonical_size() -> None:
+    assert Guided().rows(request(known=900_000)) == UNMEASURED_ROWS
+    assert Guided().rows(request(known=100_000)) == 50_000
+
+
+def test_tasks_shrink_with_what_is_left_down_to_what_pays() -> None:
+    cheap = affine(1e-5, 1e-6, [1000, 10_000])  # 200 rows are enough
+    sizes = [Guided().rows(request(known=known, costs=cheap)) for known in (40_000, 4000, 400, 40)]
+    assert sizes == [10_000, 1000, 200, 20]
+    dear = affine(0.1, 1e-6, [1000, 10_000])  # two million rows would be enough
+    assert Guided().rows(request(known=40_000, costs=dear)) == 20_000
+    assert Guided().rows(request(known=10**8, costs=dear)) == MOST_ROWS
+
+
+def test_rows_that_are_expected_count_as_left() -> None:
+    cheap = affine(1e-5, 1e-6, [1000, 10_000])
+    assert Guided().rows(request(known=400, expected=39_600, costs=cheap)) == 10_000
+
+
+@given(
+    st.integers(1, 64),
+    st.lists(st.integers(1, 10**5), min_size=1, max_size=60),
+    st.floats(0, 1.0),
+    st.floats(0, 1e-4),
+)
+def test_guided_tasks_cover_all_work_and_feed_every_worker(
+    workers: int, units: list[int], fixed: float, per_row: float
+) -> None:
+    borders = [0]
+    for unit in units:
+        borders.append(borders[-1] + unit)
+    cutter = Cutter(0, tuple(borders))
+    cutter.add(0, borders[-1])
+    sizes: list[int] = []
+    shape = Guided()
+    while cutter.rows:
+        unit, left = cutter.next_unit()
+        costs = affine(fixed, per_row, sizes)
+        want = shape.rows(
+            request(
+                first=not sizes,
+                workers=workers,
+                unit=unit,
+                units=left,
+                known=cutter.rows,
+                costs=costs,
+            )
+        )
+        assert want <= max(-(-cutter.rows // workers), unit)
+        rows = cutter.cut(want)
+        sizes.append(rows.stop - rows.start)
+    assert sum(sizes) == borders[-1]
+    assert len(sizes) >= min(workers, len(units)) // 2  # units of very different size may be few
+
+
+def test_short_tasks_are_queued_and_long_ones_are_not() -> None:
+    assert window(None) == 1
+    assert window(QUEUE_S) == window(10.0) == 1
+    assert window(QUEUE_S / 4) == 4
+    assert window(0.0) > 1000
+    assert Guided().window(0.001) == Fixed(5).window(0.001) == window(0.001)
+
+
+def test_a_fixed_size_is_what_the_user_said() -> None:
+    assert Fixed(1234).rows(request(first=True)) == 1234
+
+
+# -- blocks
+
+
+def test_blocks_before_anything_is_measured() -> None:
+    assert block_rows("flat") == 65_536
+    assert block_rows("awkward") == 1_048_576
+    assert block_rows("flat", StepCost()) == 65_536
+
+
+@given(
+    st.sampled_from(["flat", "awkward"]),
+    st.floats(1e-7, 1.0),
+    st.floats(1e-10, 1e-3),
+)
+def test_blocks_are_the_smallest_that_pay(kind: StepKind, fixed: float, per_row: float) -> None:
+    cost = affine(fixed, per_row, [1000, 1_000_000])
+    rows = block_rows(kind, cost)
+    assert SMALLEST_BLOCK <= rows <= MOST_BLOCK
+    assert rows & (rows - 1) == 0
+    enough = enough_rows(cost)
+    assert rows >= enough or rows == MOST_BLOCK
+    assert rows // 2 < enough or rows == SMALLEST_BLOCK

@@ -6,7 +6,8 @@ None) is refused with a word on what to return instead.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def merge_values(left: Any, right: Any) -> Any:
         for key, value in right.items():
             merged[key] = merge_values(merged[key], value) if key in merged else value
         return _like(left, merged)
-    if isinstance(left, Set) and isinstance(right, Set):
+    if isinstance(left, AbstractSet) and isinstance(right, AbstractSet):
         return left | right
     if left is None or isinstance(left, (str, bytes, tuple)):
         raise MergeError(

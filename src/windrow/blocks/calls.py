@@ -13,7 +13,6 @@ import awkward as ak
 import numpy as np
 
 from windrow.blocks.collections import collection, length_columns
-from windrow.blocks.columns import take
 from windrow.blocks.kernels import Jagged
 from windrow.random import Rng, entry_identity, identity_hash
 
@@ -49,7 +48,7 @@ class Caller:
         self._alive = alive  #: rows that any of the given lanes still wants
         self._current = ""
         self._records: dict[str, tuple[Selection, tuple[int, ...], Any]] = {}
-        self._identity: tuple[Selection, Any] | None = None
+        self._identity: tuple[Selection, NDArray[np.uint64]] | None = None
 
     def prepare(self, name: str, arguments: Sequence[Argument], selection: Selection) -> None:
         """Read everything a step is known to need, in one request for each range."""
@@ -76,7 +75,7 @@ class Caller:
     def rng(self, selection: Selection, pick: Pick = None) -> Rng:
         """Return the random numbers of some rows; identity columns are read only if numbers are drawn."""
         count = selection.count if pick is None else len(np.arange(selection.count)[pick])
-        return Rng(self.program.seed, lambda: take(self._identities(selection), pick), count)
+        return Rng(self.program.seed, lambda: _pick(self._identities(selection), pick), count)
 
     def call(
         self,
@@ -161,7 +160,7 @@ class Caller:
                 entries = self.store.start + selection.positions()
                 values = entry_identity(self.store.reader.info.identity, entries)
             self._identity = (selection, values)
-        return self._identity[1]  # type: ignore[no-any-return]
+        return self._identity[1]
 
     def _whole(
         self, arguments: Sequence[Argument], selection: Selection
@@ -176,8 +175,7 @@ class Caller:
         (common,) = ranges
         length = sum(last - first for first, last in common)
         values = [
-            _scalars(stored[a.source].array) if a.kind == "file" else a.default
-            for a in arguments
+            _scalars(stored[a.source].array) if a.kind == "file" else a.default for a in arguments
         ]
         return values, self.store.locate(selection, common), length
 

@@ -143,7 +143,9 @@ class _Field:
 
 
 @cache
-def _form(fields: tuple[str, ...], dtypes: tuple[Any, ...], jagged: bool, record: str | None) -> Any:
+def _form(
+    fields: tuple[str, ...], dtypes: tuple[Any, ...], jagged: bool, record: str | None
+) -> Any:
     contents = [
         ak.forms.NumpyForm(ak.types.numpytype.dtype_to_primitive(dtype), form_key=f"field{number}")
         for number, dtype in enumerate(dtypes)

@@ -54,9 +54,7 @@ class Stored:
 class ColumnStore:
     """File columns and made columns of one chunk of ``length`` rows that starts at row ``start`` of its file."""
 
-    def __init__(
-        self, reader: Reader, start: int, length: int, borders: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, reader: Reader, start: int, length: int, borders: NDArray[np.int64]) -> None:
         self.reader = reader
         self.start = start
         self.length = length
@@ -152,7 +150,10 @@ class ColumnStore:
         firsts = np.array([first for first, _ in ranges])
         sizes = np.array([last - first for first, last in ranges])
         shifts = firsts - (np.cumsum(sizes) - sizes)
-        return index - shifts[np.searchsorted(firsts, index, side="right") - 1]
+        located: NDArray[np.int64] = (
+            index - shifts[np.searchsorted(firsts, index, side="right") - 1]
+        )
+        return located
 
     # -- inside ------------------------------------------------------------------------------
 

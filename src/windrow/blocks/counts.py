@@ -6,6 +6,7 @@ Kept unit by unit, because weighted sums are merged in the same fixed tree as th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,9 @@ class Layout:
 
     order: tuple[str, ...]  #: all steps as the plan has them
     regions: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]  #: per region: its cuts in that order; an "initial" line comes first
+    lines: tuple[
+        tuple[str, ...], ...
+    ]  #: per region: its cuts in that order; an "initial" line comes first
     first: tuple[int, ...]  #: where each region's initial line stands
     size: int
 
@@ -43,7 +46,9 @@ class LineCounts:
     """Counts and weighted sums of every line; they add up."""
 
     counts: NDArray[np.int64]  #: (lines, 4)
-    sums: NDArray[np.float64]  #: (lines, 2): sum of weights and of squared weights of the rows that passed
+    sums: NDArray[
+        np.float64
+    ]  #: (lines, 2): sum of weights and of squared weights of the rows that passed
 
     def __add__(self, other: LineCounts) -> LineCounts:
         return LineCounts(self.counts + other.counts, self.sums + other.sums)
@@ -93,7 +98,7 @@ class Lines:
             sums[:] = counts[:, 1, np.newaxis]
             return
         squares = weights * weights
-        for unit, (start, stop) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+        for unit, (start, stop) in enumerate(pairwise(ends)):
             # One sum per unit, over the same values in the same order whatever the chunk.
             sums[unit] = weights[start:stop].sum(), squares[start:stop].sum()
 

@@ -207,7 +207,9 @@ class ChunkRun:
             before, inverted = self.selections[lane_number], lane.cuts[step.name]
             key = (id(before), inverted)
             if key not in after:
-                after[key] = before if verdict is None else keep(before, verdict.side(inverted), rows)
+                after[key] = (
+                    before if verdict is None else keep(before, verdict.side(inverted), rows)
+                )
             passed = self.selections[lane_number] = after[key]
             line = self.lines.layout.line(lane.region, step.name)
             undefined = None
@@ -282,7 +284,10 @@ def _joined(parts: list[Any]) -> Any:
         missing = None
         if any(part.undefined is not None for part in parts):
             missing = np.concatenate(
-                [np.zeros(len(p.passed), bool) if p.undefined is None else p.undefined for p in parts]
+                [
+                    np.zeros(len(p.passed), bool) if p.undefined is None else p.undefined
+                    for p in parts
+                ]
             )
         return Verdict(np.concatenate([part.passed for part in parts]), missing)
     if isinstance(parts[0], UpDown):

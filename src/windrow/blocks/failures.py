@@ -48,7 +48,9 @@ def named_error(
         "stop": last,
         "region": ", ".join(regions),
     }
-    where = f"{run.chunk.label}, " + (f"row {first}" if last == first + 1 else f"rows {first}-{last}")
+    where = f"{run.chunk.label}, " + (
+        f"row {first}" if last == first + 1 else f"rows {first}-{last}"
+    )
     if isinstance(error, StepError):
         found = type(error)(f"{error.message} [{where}]", **{**error.facts, **facts})
         found.__cause__ = error.__cause__

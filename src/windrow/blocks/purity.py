@@ -111,8 +111,8 @@ def _leaf_differs(one: ak.Array, other: ak.Array, rows: int) -> NDArray[np.bool_
     if one.ndim == 1:
         flat_one = np.asarray(ak.to_numpy(one, allow_missing=True))
         flat_other = np.asarray(ak.to_numpy(other, allow_missing=True))
-        unequal = _numpy_differs(np.asarray(flat_one), np.asarray(flat_other))
-        return differs | (unequal & ~none_one & ~none_other)
+        differs |= _numpy_differs(flat_one, flat_other) & ~none_one & ~none_other
+        return differs
     flat = _differs(_flat(one), _flat(other))
     owner = np.repeat(np.arange(rows), np.maximum(_lengths(one), 0))
     differs[owner[flat]] = True
@@ -121,7 +121,11 @@ def _leaf_differs(one: ak.Array, other: ak.Array, rows: int) -> NDArray[np.bool_
 
 def _flat(array: ak.Array) -> Any:
     flat = ak.flatten(array, axis=1)
-    if flat.ndim == 1 and not flat.fields and not isinstance(flat.type.content, ak.types.OptionType):
+    if (
+        flat.ndim == 1
+        and not flat.fields
+        and not isinstance(flat.type.content, ak.types.OptionType)
+    ):
         return ak.to_numpy(flat)
     return flat
 
@@ -139,4 +143,4 @@ def _numpy_differs(expected: NDArray[Any], again: NDArray[Any]) -> NDArray[np.bo
         unequal = expected != again
     while unequal.ndim > 1:
         unequal = unequal.any(axis=-1)
-    return np.asarray(unequal)
+    return np.asarray(unequal, dtype=bool)

@@ -85,12 +85,13 @@ def check_cut(step: str, value: Any, rows: int) -> Verdict:
 def check_column(step: str, value: Any, rows: int) -> Any:
     """Check that a column has one entry per row; return it as a NumPy or awkward array."""
     if isinstance(value, UpDown):
-        raise StepResultError(f"column {step!r} returned wr.updown(...): only a weight has variations")
+        raise StepResultError(
+            f"column {step!r} returned wr.updown(...): only a weight has variations"
+        )
     if isinstance(value, np.ma.MaskedArray):
         value = ak.from_numpy(value)
-    elif not isinstance(value, (ak.Array, np.ndarray)):
-        if isinstance(value, (list, tuple)) or (hasattr(value, "__array__") and np.ndim(value) > 0):
-            value = np.asarray(value)
+    elif not isinstance(value, (ak.Array, np.ndarray)) and _is_list(value):
+        value = np.asarray(value)
     if not isinstance(value, (ak.Array, np.ndarray)) or np.ndim(_shell(value)) == 0:
         raise StepResultError(
             f"column {step!r} must return one entry per row ({rows} rows) but returned {_describe(value)}"
@@ -174,6 +175,10 @@ def _verdict(
             f"({_describe(value)})"
         )
     return Verdict(value, undefined)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or (hasattr(value, "__array__") and np.ndim(value) > 0)
 
 
 def _shell(value: Any) -> Any:

@@ -125,8 +125,7 @@ class _Binder:
             if step.regions is not None:
                 regions = matching_regions(step, [name for name in names if name is not None])
             arguments = tuple(self._argument(step, read) for read in step.reads)
-            for region in regions:
-                outputs.append(self._output(step, arguments, region, names.index(region)))
+            outputs += [self._output(step, arguments, r, names.index(r)) for r in regions]
         return outputs
 
     def _output(
@@ -159,9 +158,7 @@ class _Binder:
                 names.append(name)
         return tuple(names)
 
-    def _needed(
-        self, lanes: Sequence[Lane], outputs: Sequence[BoundOutput]
-    ) -> dict[str, set[int]]:
+    def _needed(self, lanes: Sequence[Lane], outputs: Sequence[BoundOutput]) -> dict[str, set[int]]:
         """For each step that is needed at all: the lanes that need it."""
         needs = dependencies(self.definition.steps)
         needed: dict[str, set[int]] = {}
@@ -218,7 +215,11 @@ class _Binder:
         assert step.kind != "output"
         # Compiling freezes what the function reads from outside, so a changed constant needs another kernel;
         # so does another dataset, if the function sees its metadata.
-        key = (step.name, frozen_names(step.function), self.dataset if "dataset" in keywords else "")
+        key = (
+            step.name,
+            frozen_names(step.function),
+            self.dataset if "dataset" in keywords else "",
+        )
         kernel = self.definition.kernels.get(key)
         if kernel is None:
             kernel = EachKernel(step.function, keywords, name=step.name, kind=step.kind)

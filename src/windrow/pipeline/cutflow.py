@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from windrow.errors import UsageError
+
 if TYPE_CHECKING:
     from windrow.blocks.counts import Layout, LineCounts
 
@@ -86,7 +88,9 @@ class Table:
         """
         if not self.parts:
             return self._empty(self.planned)
-        orders = sorted(self.parts, key=lambda plan: -int(self.parts[plan].counts[self._first(plan), 1]))
+        orders = sorted(
+            self.parts, key=lambda plan: -int(self.parts[plan].counts[self._first(plan), 1])
+        )
         totals: dict[str, list[float]] = {}
         for plan in orders:
             first = self._first(plan)
@@ -120,8 +124,11 @@ class Table:
         return f'the cuts did not run in the written order: {ran}; cutflow="exact" runs it'
 
     def __add__(self, other: Table) -> Table:
-        if not isinstance(other, Table) or other.region != self.region or other.cuts != self.cuts:
-            return NotImplemented
+        if other.region != self.region or other.cuts != self.cuts:
+            raise UsageError(
+                f"cutflows add up for the same region: {self.region!r} of {list(self.cuts)} and {other.region!r} of "
+                f"{list(other.cuts)} are not"
+            )
         parts = dict(self.parts)
         for plan, lines in other.parts.items():
             parts[plan] = parts[plan] + lines if plan in parts else lines
@@ -192,7 +199,11 @@ class Cutflow(Mapping[str, Table]):
     def __getitem__(self, key: Any) -> Table:
         if isinstance(key, tuple):
             return self._tables[key]
-        tables = [self._tables[key, dataset] for dataset in self.datasets if (key, dataset) in self._tables]
+        tables = [
+            self._tables[key, dataset]
+            for dataset in self.datasets
+            if (key, dataset) in self._tables
+        ]
         if not tables:
             raise KeyError(f"no region {key!r}; there are {', '.join(self.regions)}")
         total = tables[0]

@@ -12,7 +12,14 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.steps import StepDefinition
 
-__all__ = ["ALL", "check_definitions", "dependencies", "matching_regions", "regions_of", "written_order"]
+__all__ = [
+    "ALL",
+    "check_definitions",
+    "dependencies",
+    "matching_regions",
+    "regions_of",
+    "written_order",
+]
 
 #: The region there is when none was declared.
 ALL = "all"
@@ -99,9 +106,7 @@ def written_order(steps: Mapping[str, StepDefinition]) -> tuple[str, ...]:
     return tuple(order)
 
 
-def _known_cut(
-    where: str, cut: str, cuts: list[str], steps: Mapping[str, StepDefinition]
-) -> None:
+def _known_cut(where: str, cut: str, cuts: list[str], steps: Mapping[str, StepDefinition]) -> None:
     if cut in cuts:
         return
     if cut in steps:

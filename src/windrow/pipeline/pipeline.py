@@ -61,7 +61,9 @@ class Pipeline:
 
     def __repr__(self) -> str:
         kinds = [step.kind for step in self._steps.values()]
-        counts = ", ".join(f"{kinds.count(kind)} {kind}s" for kind in ("cut", "column", "weight", "output"))
+        counts = ", ".join(
+            f"{kinds.count(kind)} {kind}s" for kind in ("cut", "column", "weight", "output")
+        )
         return f"<Pipeline {self.name!r}: {counts}, {len(self._regions)} regions>"
 
     # -- writing an analysis -----------------------------------------------------------------
@@ -69,7 +71,9 @@ class Pipeline:
     @overload
     def cut(self, function: F, /) -> F: ...
     @overload
-    def cut(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Callable[[F], F]: ...
+    def cut(
+        self, function: Callable[..., Any] | None = None, /, **options: Any
+    ) -> Callable[[F], F]: ...
     def cut(self, function: Any = None, /, **options: Any) -> Any:
         """Add a cut: one boolean per row; None is neither pass nor fail.
 
@@ -81,7 +85,9 @@ class Pipeline:
     @overload
     def column(self, function: F, /) -> F: ...
     @overload
-    def column(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Callable[[F], F]: ...
+    def column(
+        self, function: Callable[..., Any] | None = None, /, **options: Any
+    ) -> Callable[[F], F]: ...
     def column(self, function: Any = None, /, **options: Any) -> Any:
         """Add a column of the function's name: one entry per row. Options as for ``cut``."""
         return self._decorate("column", function, **options)
@@ -89,7 +95,9 @@ class Pipeline:
     @overload
     def weight(self, function: F, /) -> F: ...
     @overload
-    def weight(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Callable[[F], F]: ...
+    def weight(
+        self, function: Callable[..., Any] | None = None, /, **options: Any
+    ) -> Callable[[F], F]: ...
     def weight(self, function: Any = None, /, **options: Any) -> Any:
         """Add a factor of the event weight: one number per row, or ``wr.updown(...)``. Options as for ``cut``."""
         return self._decorate("weight", function, **options)
@@ -97,7 +105,9 @@ class Pipeline:
     @overload
     def output(self, function: F, /) -> F: ...
     @overload
-    def output(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Callable[[F], F]: ...
+    def output(
+        self, function: Callable[..., Any] | None = None, /, **options: Any
+    ) -> Callable[[F], F]: ...
     def output(
         self,
         function: Any = None,
@@ -121,7 +131,9 @@ class Pipeline:
             chosen = _names(regions)
         for option in ("each", "after"):
             if option in options:
-                raise DefinitionError(f"{option}= is for cuts, columns and weights, not for outputs")
+                raise DefinitionError(
+                    f"{option}= is for cuts, columns and weights, not for outputs"
+                )
         factors = None if weights is None else _names(weights)
         return self._decorate(
             "output", function, regions=chosen, weights=factors, merge=merge, **options
@@ -138,10 +150,14 @@ class Pipeline:
             plain = cut.removeprefix("!").strip()
             inverted = cut.startswith("!")
             if plain in members and members[plain] != inverted:
-                raise DefinitionError(f"region {name!r} asks for {plain!r} and its opposite: it is always empty")
+                raise DefinitionError(
+                    f"region {name!r} asks for {plain!r} and its opposite: it is always empty"
+                )
             members[plain] = inverted
         if name in self._regions and self._regions[name] != members:
-            warnings.warn(f"region {name!r} is defined again and replaced", RedefinitionNote, stacklevel=2)
+            warnings.warn(
+                f"region {name!r} is defined again and replaced", RedefinitionNote, stacklevel=2
+            )
         self._regions[name] = members
 
     # -- using it ----------------------------------------------------------------------------
@@ -225,9 +241,13 @@ class Pipeline:
                 text += f", after {', '.join(step.after)}"
             lines.append(text)
         for name, cuts in regions_of(self._steps, self._regions).items():
-            members = " and ".join(("not " if inverted else "") + cut for cut, inverted in cuts.items())
+            members = " and ".join(
+                ("not " if inverted else "") + cut for cut, inverted in cuts.items()
+            )
             lines.append(f"  region {name}: {members or 'all rows'}")
-        lines += [f"  guard: {step} runs after {cut} (learned)" for step, cut in sorted(self.guards)]
+        lines += [
+            f"  guard: {step} runs after {cut} (learned)" for step, cut in sorted(self.guards)
+        ]
         return "\n".join(lines)
 
     def definition(self, seed: int, *, recheck: bool = False, sample_rows: int = 256) -> Definition:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,9 @@ class Options:
             if value:
                 raise NotYetError(f"{name}= does not exist yet ({what}); leave it out")
         if engine in LATER_ENGINES:
-            raise NotYetError(f'engine={engine!r} does not exist yet; there are {", ".join(ENGINES)}')
+            raise NotYetError(
+                f"engine={engine!r} does not exist yet; there are {', '.join(ENGINES)}"
+            )
         _one_of("engine", engine, ENGINES)
         _one_of("on_error", on_error, ("stop", "skip"))
         if isinstance(order, str):
@@ -97,7 +100,9 @@ class Options:
         elif isinstance(order, Sequence) and all(isinstance(name, str) for name in order):
             order = tuple(order)
         else:
-            raise UsageError(f'order= is "adaptive", "written" or a list of step names, got {order!r}')
+            raise UsageError(
+                f'order= is "adaptive", "written" or a list of step names, got {order!r}'
+            )
         return cls(
             order=order,
             chunk=None if chunk == "auto" else _count("chunk", chunk, '"auto" or '),
@@ -113,9 +118,7 @@ class Options:
         )
 
 
-def run_pipeline(
-    pipeline: Pipeline, definition: Definition, data: Any, options: Options
-) -> Result:
+def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options: Options) -> Result:
     """Run a pipeline over data and return its result."""
     began = perf_counter()
     source = windrow_data.open(data)
@@ -190,7 +193,9 @@ def make_plans(
         order = complete(options.order, written, needs)
         order, why = repair(order, needs, guards), "as asked for with order="
     elif options.order == "adaptive":
-        decisions.append('order: "adaptive" keeps the written order, because reordering does not exist yet')
+        decisions.append(
+            'order: "adaptive" keeps the written order, because reordering does not exist yet'
+        )
     plans = {}
     for number, dataset in enumerate(source.datasets):
         exact = any(
@@ -200,7 +205,9 @@ def make_plans(
         mine, reason = order, why
         if exact and order != written:
             mine, reason = written, 'the written order, because its cutflow is to be "exact"'
-            decisions.append(f'order: dataset {dataset!r} runs in the written order, as cutflow="exact" needs it')
+            decisions.append(
+                f'order: dataset {dataset!r} runs in the written order, as cutflow="exact" needs it'
+            )
         plans[dataset] = Plan(
             id=number, category=dataset, order=mine, guards=tuple(sorted(guards)), reason=reason
         )
@@ -232,7 +239,9 @@ def make_engine(source: Source, options: Options, decisions: list[str]) -> Engin
 class _Repair:
     """The order decision of this run: an order changes only to keep a guard that was learned."""
 
-    def __init__(self, definition: Definition, issued: list[tuple[str, tuple[str, ...], str]]) -> None:
+    def __init__(
+        self, definition: Definition, issued: list[tuple[str, tuple[str, ...], str]]
+    ) -> None:
         self.needs = dependencies(definition.steps)
         self.issued = issued
         self.guards: set[tuple[str, str]] = set()
@@ -265,7 +274,7 @@ def _is_tiny(source: Source) -> bool:
                 return False
             continue
         try:
-            total += os.stat(item.location).st_size
+            total += Path(item.location).stat().st_size
         except (OSError, TypeError, ValueError):
             return False  # remote, or gone: nothing is known
         if total > TINY_BYTES:
@@ -287,7 +296,9 @@ def _one_of(option: str, value: Any, allowed: Sequence[str]) -> None:
 
 def _count(option: str, value: Any, or_else: str = "", least: int = 1) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < least:
-        raise UsageError(f"{option}= must be {or_else}a whole number of at least {least}, got {value!r}")
+        raise UsageError(
+            f"{option}= must be {or_else}a whole number of at least {least}, got {value!r}"
+        )
     return int(value.__index__())
 
 
@@ -302,7 +313,9 @@ def _cutflow(value: Any) -> Mapping[str, str]:
     if isinstance(value, str):
         value = {"*": value}
     if not isinstance(value, Mapping):
-        raise UsageError(f"cutflow= is one of {kinds} or a mapping of datasets to them, got {value!r}")
+        raise UsageError(
+            f"cutflow= is one of {kinds} or a mapping of datasets to them, got {value!r}"
+        )
     for kind in value.values():
         _one_of("cutflow", kind, kinds)
     return dict(value)

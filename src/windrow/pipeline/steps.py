@@ -58,7 +58,9 @@ class StepDefinition:
     when: When | None = None
     after: tuple[str, ...] = ()
     takes_weight: bool = False
-    regions: tuple[str, ...] | None = ("*",)  #: outputs: names and globs; None: all rows before any cut
+    regions: tuple[str, ...] | None = (
+        "*",
+    )  #: outputs: names and globs; None: all rows before any cut
     weights: tuple[str, ...] | None = ("*",)  #: outputs: factors of ``weight``; None: unweighted
     merge: Callable[[Any, Any], Any] | None = None
 
@@ -73,7 +75,9 @@ def define(
 ) -> StepDefinition:
     """Read a function's signature and make a step of it."""
     if not callable(function):
-        raise DefinitionError(f"a {kind} is made of a function, got {type(function).__name__} {function!r}")
+        raise DefinitionError(
+            f"a {kind} is made of a function, got {type(function).__name__} {function!r}"
+        )
     step = name or _name_of(kind, function)
     positional, keywords = _arguments(kind, step, function)
     takes_weight = False
@@ -92,7 +96,9 @@ def define(
         kind=kind,
         function=function,
         reads=_reads(kind, step, positional, reads),
-        parameters=MappingProxyType({p.name: p.default for p in keywords if p.name not in RESERVED}),
+        parameters=MappingProxyType(
+            {p.name: p.default for p in keywords if p.name not in RESERVED}
+        ),
         reserved=reserved,
         module=getattr(function, "__module__", None) or type(function).__module__,
         takes_weight=takes_weight,
@@ -173,7 +179,9 @@ def _reads(
     if reads is None:
         aliases: dict[str, str] = {}
     elif isinstance(reads, str):
-        raise DefinitionError(f"{kind} {step!r}: reads= takes a mapping or a list of columns, got {reads!r}")
+        raise DefinitionError(
+            f"{kind} {step!r}: reads= takes a mapping or a list of columns, got {reads!r}"
+        )
     elif hasattr(reads, "items"):
         aliases = dict(reads.items())
         for argument in aliases:

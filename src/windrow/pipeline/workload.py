@@ -61,7 +61,9 @@ class PipelineWorkload:
         elif isinstance(error, (DataError, FileNotFoundError)):
             kind = FailureKind.BAD_FILE
         elif isinstance(error, WindrowError):
-            kind = FailureKind.INTERNAL  # the analysis itself is wrong: no file or row can be blamed
+            kind = (
+                FailureKind.INTERNAL
+            )  # the analysis itself is wrong: no file or row can be blamed
         elif isinstance(error, OSError):
             kind = FailureKind.TRANSIENT_IO
         elif isinstance(error, MemoryError):
@@ -163,14 +165,14 @@ class _Worker:
     def _attempt(
         self, program: Program, reader: Reader, chunk: Chunk, plan: Plan, order: tuple[str, ...]
     ) -> ChunkRun:
-        return ChunkRun(
-            program, reader, chunk, order, dict(plan.blocks), self.workload.block_rows
-        )
+        return ChunkRun(program, reader, chunk, order, dict(plan.blocks), self.workload.block_rows)
 
-    def _guards(self, program: Program, plan: Plan, error: StepError) -> tuple[tuple[str, str], ...]:
+    def _guards(
+        self, program: Program, plan: Plan, error: StepError
+    ) -> tuple[tuple[str, str], ...]:
         """What protects the step that failed in a moved order; raises if the written order ran already."""
         order = program.needed(plan.order)
-        step = error.facts.get("step")
+        step = str(error.facts.get("step"))
         if order == program.written or isinstance(error, RowPurityError):
             raise error
         if step not in program.steps:

@@ -53,7 +53,7 @@ def files(draw: st.DrawFn, label: str, first: int, mc: bool, plain: bool) -> Fil
         "f": f,
         "g": numbers.normal(size=rows).astype(np.float32),
         "b": numbers.random(rows) < 0.6,
-        "nJet": counts.astype(np.uint32),
+        "nJet": counts.astype(np.int32),
         "Jet_pt": ak.unflatten(pt, counts),
         "Jet_q": ak.unflatten(numbers.integers(-1, 2, jets).astype(np.int32), counts),
     }

@@ -181,6 +181,17 @@ def test_a_limit_that_is_reached_leaves_the_rest_closed() -> None:
     assert not scheduler.ledger.unopened
 
 
+def test_the_first_input_is_opened_even_for_no_rows() -> None:
+    specs = [InputSpec(id=number, category="ab"[number // 2]) for number in range(4)]
+    scheduler, commands = make(*specs, row_limit=0)
+    opened = []
+    while not scheduler.finished:
+        opened += [inspect.input for inspect in only(orders.Inspect, commands)]
+        commands = send(scheduler, *answers(commands))
+    assert opened == [0, 2]
+    assert scheduler.status == "complete"
+
+
 def test_more_inputs_can_be_submitted() -> None:
     scheduler, commands = make(known(0, 10))
     (launch,) = launches(commands)
@@ -322,7 +333,7 @@ def test_skipping_finds_the_unit_at_fault() -> None:
     assert given_up.rows == Rows(0, 10, 20)
 
 
-def test_a_read_is_tried_again_after_a_pause_and_then_the_file_is_bad() -> None:
+def test_a_read_is_tried_again_after_a_pause_and_then_given_up() -> None:
     scheduler, commands = make(known(0, 10), on_error="skip")
     (launch,) = launches(commands)
     event = failed(launch, FailureKind.TRANSIENT_IO)
@@ -338,11 +349,11 @@ def test_a_read_is_tried_again_after_a_pause_and_then_the_file_is_bad() -> None:
     assert scheduler.ledger.failed_rows == 10
 
 
-def test_a_bad_file_fails_what_remains_of_it() -> None:
-    scheduler, commands = make(known(0), known(1, 10), on_error="skip")
+def test_an_input_out_of_reach_fails_what_remains_of_it() -> None:
+    scheduler, commands = make(known(0), known(1, 10), on_error="skip", retries=0)
     (launch,) = launches(commands)
     (launch,) = launches(send(scheduler, finished(launch, 1.0)))
-    commands = send(scheduler, failed(launch, FailureKind.BAD_FILE))
+    commands = send(scheduler, failed(launch, FailureKind.TRANSIENT_IO))
     assert scheduler.ledger.failed_rows == 90
     assert [launch.task.inputs[0].input for launch in launches(commands)] == [1]
     assert len(only(orders.Fetch, commands)) == 1
@@ -407,7 +418,8 @@ def test_a_merge_that_fails_gives_its_rows_up_or_stops() -> None:
         (FailureKind.USER, "stop", 0, 2, Answer.STOP),
         (FailureKind.USER, "skip", 0, 2, Answer.SMALLER),
         (FailureKind.USER, "skip", 0, 1, Answer.GIVE_UP),
-        (FailureKind.BAD_FILE, "skip", 0, 2, Answer.GIVE_UP_INPUT),
+        (FailureKind.BAD_FILE, "skip", 0, 2, Answer.SMALLER),
+        (FailureKind.BAD_FILE, "skip", 0, 1, Answer.GIVE_UP),
         (FailureKind.BAD_FILE, "stop", 0, 2, Answer.STOP),
     ],
 )

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import hypothesis
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import uproot
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+import windrow as wr
 from comparing import (
     bits,
     check_cutflow,
@@ -104,6 +111,46 @@ class TestOracle:
         assert written.yields() == moved.yields()
 
 
+# --- files on disk ----------------------------------------------------------------------------------
+
+
+def write(file: File, path: Path) -> None:
+    """One described file as Parquet or ROOT."""
+    columns = dict(file.columns)
+    if path.suffix == ".parquet":
+        lists = {name: ak.to_arrow(values) for name, values in columns.items()}
+        pq.write_table(pa.table(lists), path, row_group_size=13)
+        return
+    del columns["nJet"]  # written by uproot with the lists it counts
+    jets = ak.zip({"pt": columns.pop("Jet_pt"), "q": columns.pop("Jet_q")})
+    types = {name: np.dtype(values.dtype) for name, values in columns.items()}
+    with uproot.recreate(path) as root:
+        fields = f"var * {{pt: {jets.pt.type.content.content}, q: int32}}"
+        tree = root.mktree("Events", {**types, "Jet": fields})
+        for start in range(0, file.rows, 13):
+            part = slice(start, start + 13)
+            tree.extend({**{name: v[part] for name, v in columns.items()}, "Jet": jets[part]})
+
+
+def stored(
+    datasets: Sequence[Dataset], folder: Path, suffix: str, grid: int
+) -> tuple[Any, list[Dataset]]:
+    """The datasets as files that Windrow opens, and as the oracle must then see them."""
+    fileset, described = {}, []
+    for dataset in datasets:
+        files = []
+        for file in dataset.files:
+            path = folder / f"{file.label}{suffix}"
+            write(file, path)
+            borders = (*range(0, file.rows, grid), file.rows) if file.rows else (0,)
+            files.append(replace(file, label=str(path), borders=borders))
+        described.append(replace(dataset, files=tuple(files)))
+        tree = "Events" if suffix == ".root" else None
+        named = {file.label: tree for file in files}
+        fileset[dataset.name] = {"files": named, "metadata": dict(dataset.metadata)}
+    return wr.data.open(fileset, grid=grid), described
+
+
 # --- the properties -------------------------------------------------------------------------------
 
 
@@ -155,6 +202,25 @@ class TestSameAnswer:
                 assert table.why, key
             else:
                 check_lines(table.written, answer.cutflow[key], ("written", key))
+
+    @FEWER
+    @given(data=st.data(), suffix=st.sampled_from([".root", ".parquet"]), grid=st.integers(1, 40))
+    def test_files_on_disk(self, data: st.DataObject, suffix: str, grid: int) -> None:
+        analysis, datasets = data.draw(analyses()), data.draw(filesets())
+        note(analysis.source())
+        with tempfile.TemporaryDirectory() as folder:
+            source, described = stored(datasets, Path(folder), suffix, grid)
+            try:
+                answer = oracle(analysis, described)
+            except StepRaisedError:
+                hypothesis.reject()
+            way = data.draw(ways(analysis))
+            note(repr(way))
+            result = run(build(analysis), source, way)
+            check_outputs(result, answer)
+            check_yields(result, answer)
+            check_ledger(result, described)
+            self.check_tables(result, analysis, described, answer, way)
 
     @FEWER
     @given(data=st.data(), count=st.integers(0, 150))

@@ -62,5 +62,6 @@ def _like(example: Mapping[Any, Any], merged: dict[Any, Any]) -> Mapping[Any, An
     if copy is None:
         return merged
     result = copy()
-    result.update(merged)
+    for key, value in merged.items():
+        result[key] = value  # not update(), which adds once more in a Counter
     return result  # type: ignore[no-any-return]

@@ -61,7 +61,8 @@ class ColumnStore:
         self.borders = borders  #: of the units, within the chunk: 0 ... length
         self._stored: dict[str, Stored] = {}
         self._made: dict[str, tuple[Selection, Any]] = {}
-        self._gathered: dict[str, tuple[Selection, Any]] = {}
+        # Apart, because a glob may read a file column that has the name of a weight.
+        self._gathered: dict[tuple[str, str], tuple[Selection, Any]] = {}
         self._ranges: tuple[Selection, Ranges] | None = None
         self.read_seconds = 0.0  #: time spent reading, which may happen inside a user's function
         self.read_error: Exception | None = None  #: why a read failed, wherever it happened
@@ -71,14 +72,14 @@ class ColumnStore:
     def put(self, name: str, selection: Selection, values: Any) -> None:
         """Keep a column that a step made for the rows of ``selection``."""
         self._made[name] = (selection, values)
-        self._gathered.pop(name, None)
+        self._gathered.pop(("made", name), None)
 
     def made(self, name: str, selection: Selection) -> Any:
         """Return a made column for the rows of ``selection``, a subset of those it was made for."""
         home, values = self._made[name]
         if home is selection:
             return values
-        return self._gather(name, selection, values, selection.within(home))
+        return self._gather(("made", name), selection, values, selection.within(home))
 
     # -- file columns ------------------------------------------------------------------------
 
@@ -113,18 +114,23 @@ class ColumnStore:
 
     def file(self, column: str, selection: Selection) -> Any:
         """Return a file column for the rows of ``selection``, reading it if need be."""
-        held = self._gathered.get(column)
+        held = self._gathered.get(("file", column))
         if held is not None and held[0] is selection:
             return held[1]
         self.load((column,), selection)
         stored = self._stored[column]
         positions = self.locate(selection, stored.ranges)
-        return self._gather(column, selection, stored.array, positions)
+        return self._gather(("file", column), selection, stored.array, positions)
 
     def whole(self, column: str, selection: Selection) -> Stored:
         """Return a file column as it is stored, read at least for the units of ``selection``."""
         self.load((column,), selection)
         return self._stored[column]
+
+    def has(self, column: str, ranges: Ranges) -> bool:
+        """Say whether a file column was read for exactly these rows."""
+        stored = self._stored.get(column)
+        return stored is not None and stored.ranges == ranges
 
     def over(self, column: str, ranges: Ranges) -> Any:
         """Return a file column for exactly the rows of ``ranges``, which must have been read or be readable."""
@@ -169,13 +175,17 @@ class ColumnStore:
             self.read_seconds += perf_counter() - began
 
     def _gather(
-        self, name: str, selection: Selection, values: Any, positions: NDArray[np.int64] | None
+        self,
+        key: tuple[str, str],
+        selection: Selection,
+        values: Any,
+        positions: NDArray[np.int64] | None,
     ) -> Any:
-        held = self._gathered.get(name)
+        held = self._gathered.get(key)
         if held is not None and held[0] is selection:
             return held[1]
         gathered = take(values, positions)
-        self._gathered[name] = (selection, gathered)
+        self._gathered[key] = (selection, gathered)
         return gathered
 
     def _store(self, column: str, ranges: Ranges, parts: list[Any]) -> None:
@@ -187,7 +197,7 @@ class ColumnStore:
                 pieces.append(((first, last), stored.array[at : at + last - first]))
                 at += last - first
             pieces.sort(key=lambda piece: piece[0])
-        self._gathered.pop(column, None)
+        self._gathered.pop(("file", column), None)
         self._stored[column] = Stored(
             _joined(piece[0] for piece in pieces), concatenate([piece[1] for piece in pieces])
         )

@@ -73,7 +73,9 @@ def check_cut(step: str, value: Any, rows: int) -> Verdict:
         missing = np.ma.getmaskarray(value)
         return _verdict(step, value.filled(False), rows, missing if missing.any() else None)
     if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
-        value = np.asarray(value)
+        value = _array(value)
+        if isinstance(value, ak.Array):
+            return _awkward_cut(step, value, rows)
     if not isinstance(value, np.ndarray) or value.ndim == 0:
         raise StepResultError(
             f"cut {step!r} must return one boolean per row ({rows} rows) but returned {_describe(value)}; "
@@ -91,7 +93,7 @@ def check_column(step: str, value: Any, rows: int) -> Any:
     if isinstance(value, np.ma.MaskedArray):
         value = ak.from_numpy(value)
     elif not isinstance(value, (ak.Array, np.ndarray)) and _is_list(value):
-        value = np.asarray(value)
+        value = _array(value)
     if not isinstance(value, (ak.Array, np.ndarray)) or np.ndim(_shell(value)) == 0:
         raise StepResultError(
             f"column {step!r} must return one entry per row ({rows} rows) but returned {_describe(value)}"
@@ -120,8 +122,8 @@ def _numbers(step: str, value: Any, rows: int) -> NDArray[np.float64]:
             raise StepResultError(
                 f"weight {step!r} must return one number per row but returned {_describe(value)}"
             ) from error
-    if value is None:
-        # NumPy would make a NaN of it.
+    if value is None or np.ma.is_masked(value) or np.iscomplexobj(value):
+        # NumPy would make a NaN of None, and forget masks and imaginary parts.
         raise StepResultError(
             f"weight {step!r} must return one number per row but returned {_describe(value)}"
         )
@@ -181,11 +183,20 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple)) or (hasattr(value, "__array__") and np.ndim(value) > 0)
 
 
+def _array(value: Any) -> Any:
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return ak.Array(value)  # lists of different lengths
+
+
 def _shell(value: Any) -> Any:
     return np.empty(1) if isinstance(value, ak.Array) else value
 
 
 def _describe(value: Any) -> str:
+    if np.ma.is_masked(value):
+        return f"a NumPy array of shape {value.shape} with masked values"
     if isinstance(value, np.ndarray):
         return f"a NumPy array of shape {value.shape} and type {value.dtype}"
     if isinstance(value, ak.Array):

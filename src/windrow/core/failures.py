@@ -30,13 +30,12 @@ def answer(kind: FailureKind, options: Options, *, tries: int, units: int = 1) -
         return Answer.AGAIN
     if kind is FailureKind.INTERNAL:
         return Answer.STOP
+    skip = options.on_error == "skip"
     if kind is FailureKind.TRANSIENT_IO:
         if tries < options.retries:
             return Answer.LATER
-        kind = FailureKind.BAD_FILE
-    skip = options.on_error == "skip"
-    if units > 1 and (kind is FailureKind.EXHAUSTED or (skip and kind is FailureKind.USER)):
+        # Out of reach for good: waiting as long for every other unit of it would help nobody.
+        return Answer.GIVE_UP_INPUT if skip else Answer.STOP
+    if units > 1 and (skip or kind is FailureKind.EXHAUSTED):
         return Answer.SMALLER
-    if not skip:
-        return Answer.STOP
-    return Answer.GIVE_UP_INPUT if kind is FailureKind.BAD_FILE else Answer.GIVE_UP
+    return Answer.GIVE_UP if skip else Answer.STOP

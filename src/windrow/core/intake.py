@@ -65,7 +65,7 @@ class Intake:
             self._ledger.unopened[spec.id] = None
             if spec.rows is not None and spec.borders is not None:
                 self.known(feed, spec.rows, spec.borders)
-            elif order.left == 0:
+            elif order.left == 0 and len(order.feeds) > 1:
                 self._release(order)
             else:
                 self._waiting.append(feed)
@@ -92,7 +92,9 @@ class Intake:
         """Release inputs of a category in order, as far as they are known or no longer wanted."""
         while order.next < len(order.feeds):
             feed = order.feeds[order.next]
-            if order.left == 0 and feed.state in (InputState.WAITING, InputState.DELAYED):
+            unopened = feed.state in (InputState.WAITING, InputState.DELAYED)
+            # The first is opened even for no rows: its columns say of what type an empty result is.
+            if unopened and order.left == 0 and order.next:
                 self._move(feed, InputState.KNOWN)  # nobody needs to know how many rows it has
             if feed.state is InputState.KNOWN:
                 taken = self._open_feed(feed, order.left)

@@ -194,8 +194,8 @@ class FailureKind(enum.Enum):
     """Whose fault a failure is, and so what is done about it."""
 
     USER = "user"  #: a user's function raised: stop, or leave the unit out
-    TRANSIENT_IO = "transient_io"  #: reading failed and may not fail again: retry, then as BAD_FILE
-    BAD_FILE = "bad_file"  #: the input cannot be read: stop, or leave out what remains of it
+    TRANSIENT_IO = "transient_io"  #: reading failed and may not fail again: retry, then stop or leave out the input
+    BAD_FILE = "bad_file"  #: a part of the input cannot be read: stop, or leave out its units
     EXHAUSTED = "exhausted"  #: too large for a resource: cut smaller, then as USER
     LOST = "lost"  #: the worker went away: again elsewhere, free
     INTERNAL = "internal"  #: a bug in Windrow: always stop

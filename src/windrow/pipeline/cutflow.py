@@ -91,10 +91,11 @@ class Table:
         orders = sorted(
             self.parts, key=lambda plan: -int(self.parts[plan].counts[self._first(plan), 1])
         )
-        totals: dict[str, list[float]] = {}
+        # Keyed apart: a user may well call a cut "initial" or "selected".
+        totals: dict[str | None, list[float]] = {}
         for plan in orders:
             first = self._first(plan)
-            names = (INITIAL, *plan.lines[plan.regions.index(self.region)])
+            names = (None, *plan.lines[plan.regions.index(self.region)])
             lines = self.parts[plan]
             for number, name in enumerate(names, start=first):
                 numbers = [*lines.counts[number].tolist(), *lines.sums[number].tolist()]
@@ -103,8 +104,9 @@ class Table:
         if len(self._orders()) > 1:
             last = [self.parts[plan].sums[self._last(plan)].tolist() for plan in orders]
             sums = [sum(column) for column in zip(*last, strict=True)]
-            totals[SELECTED] = [totals[INITIAL][0], self.passed, 0, 0, *sums]
-        return tuple(self._line(name, numbers) for name, numbers in totals.items())
+            selected = _total(SELECTED, [totals[None][0], self.passed, 0, 0, *sums])
+            return (*self._lines(totals), selected)
+        return self._lines(totals)
 
     @property
     def written(self) -> tuple[Line, ...] | None:
@@ -176,16 +178,17 @@ class Table:
         """What of an order this table depends on: the region's cuts, and where the weights stand among them."""
         return tuple(name for name in order if name in self.cuts or name in self.weights)
 
-    def _line(self, name: str, numbers: list[float]) -> Line:
-        entered, passed, undefined, nan = (int(number) for number in numbers[:4])
-        return Line(
-            name, entered, passed, float(numbers[4]), float(numbers[5]), undefined, nan,
-            name not in self.not_applying, self.cuts.get(name, False),
-        )  # fmt: skip
+    def _lines(self, totals: Mapping[str | None, list[float]]) -> tuple[Line, ...]:
+        return tuple(
+            _total(INITIAL, numbers)
+            if name is None
+            else _line(name, numbers, name not in self.not_applying, self.cuts[name])
+            for name, numbers in totals.items()
+        )
 
     def _empty(self, order: tuple[str, ...]) -> tuple[Line, ...]:
         names = [name for name in order if name in self.cuts]
-        return tuple(self._line(name, [0, 0, 0, 0, 0.0, 0.0]) for name in (INITIAL, *names))
+        return self._lines({name: [0, 0, 0, 0, 0.0, 0.0] for name in (None, *names)})
 
 
 class Cutflow(Mapping[str, Table]):
@@ -228,7 +231,7 @@ class Cutflow(Mapping[str, Table]):
         return {
             region: {
                 "all": self[region].as_dict(),
-                "datasets": {d: self._tables[region, d].as_dict() for d in self.datasets},
+                "datasets": {d: t.as_dict() for (r, d), t in self._tables.items() if r == region},
             }
             for region in self.regions
         }
@@ -239,6 +242,16 @@ class Cutflow(Mapping[str, Table]):
 
     def __str__(self) -> str:
         return "\n\n".join(str(self[region]) for region in self.regions)
+
+
+def _line(name: str, numbers: list[float], applies: bool, inverted: bool) -> Line:
+    entered, passed, undefined, nan = (int(number) for number in numbers[:4])
+    sumw, sumw2 = map(float, numbers[4:])
+    return Line(name, entered, passed, sumw, sumw2, undefined, nan, applies, inverted)
+
+
+def _total(name: str, numbers: list[float]) -> Line:
+    return _line(name, numbers, applies=True, inverted=False)
 
 
 def _text(lines: tuple[Line, ...], weighted: bool) -> Iterator[str]:

@@ -21,6 +21,21 @@ def frozen_names(function: Callable[..., Any]) -> tuple[Any, ...]:
     return tuple(_names(function, set()))
 
 
+class _Same:
+    """Equal to itself alone; holding the value keeps its address from being given to another."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 def _names(function: Any, seen: set[int]) -> Iterator[Any]:
     if not isinstance(function, FunctionType) or id(function) in seen:
         return
@@ -40,7 +55,7 @@ def _value(name: str, value: Any, seen: set[int]) -> Iterator[Any]:
         # The type too: 20 and 20.0 are equal and compile to different code.
         yield name, type(value).__name__, value
     else:
-        yield name, id(value)
+        yield name, _Same(value)
         yield from _names(value, seen)
 
 

@@ -268,7 +268,7 @@ def test_json_has_everything_a_program_needs() -> None:
     assert found["pipeline"] == "numbers"
     assert found["complete"] is True
     assert found["exit_code"] == 0
-    assert (found["engine"], found["workers"]) == ("auto", 1)
+    assert (found["engine"], found["workers"]) == ("inline", 1)
     assert found["rows"] == {"total": 100, "done": 100, "failed": 0, "missing": 0, "problems": []}
     assert found["rows_per_second"] > 0
     assert found["outputs"] == ["total"]

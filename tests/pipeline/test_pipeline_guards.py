@@ -6,7 +6,7 @@ import awkward as ak
 import numpy as np
 import pytest
 
-from comparing import check_ledger, check_outputs, check_yields, run
+from comparing import check_ledger, check_lines, check_outputs, check_yields, run
 from description import Analysis, Dataset, File, MemorySource, Output, Step, build
 from reference import StepRaisedError, reference
 from strategies import Way
@@ -92,6 +92,28 @@ class TestGuards:
     def test_an_illegal_order_is_refused(self, order: list[str]) -> None:
         with pytest.raises(UsageError):
             build(guarded()).run(MemorySource([jets(20, 8)]), order=order, progress=False)
+
+    def test_the_written_table_is_exact_or_absent(self) -> None:
+        """Region B has one cut, which cannot move against itself; the weight above it can."""
+        analysis = Analysis(
+            steps=(
+                Step(kind="cut", name="first", args="x", body="x > 3"),
+                Step(kind="weight", name="w", args="x", body="x / 8"),
+                Step(kind="cut", name="second", args="x", body="x < 9"),
+            ),
+            regions={"A": ("first",), "B": ("second",)},
+            outputs=(Output(name="always", args="x", body="x.tolist()"),),
+        )
+        dataset = jets(50, 8)
+        answer = reference(analysis, [dataset])
+        for order in (None, ("w", "second", "first"), ("w", "first", "second")):
+            result = run(build(analysis), MemorySource([dataset]), Way(order, 20, 7, "inline", 1))
+            for region in "AB":
+                table = result.cutflow[region, "jets"]
+                if table.written is None:
+                    assert table.why
+                else:
+                    check_lines(table.written, answer.cutflow[region, "jets"], (order, region))
 
     def test_after_is_an_order(self) -> None:
         first = Step(kind="cut", name="first", args="x", body="x > 3")

@@ -118,7 +118,9 @@ def write(file: File, path: Path) -> None:
     """One described file as Parquet or ROOT."""
     columns = dict(file.columns)
     if path.suffix == ".parquet":
-        lists = {name: ak.to_arrow(values) for name, values in columns.items()}
+        lists = {
+            name: ak.to_arrow(values, extensionarray=False) for name, values in columns.items()
+        }
         pq.write_table(pa.table(lists), path, row_group_size=13)
         return
     del columns["nJet"]  # written by uproot with the lists it counts

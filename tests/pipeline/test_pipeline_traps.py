@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter, OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -130,6 +131,18 @@ class TestAliases:
         assert result["out"]["d"] == {"k": units}
         assert shared["n"].tolist() == [1.0, 1.0]
         assert (shared["s"], shared["l"], shared["d"]) == ({1}, [1], {"k": 1})
+
+    @pytest.mark.parametrize(
+        "kind", [dict, Counter, OrderedDict, lambda items: defaultdict(int, items)]
+    )
+    def test_mappings_of_every_kind_add_up(self, kind: Any) -> None:
+        """Counter.update adds where dict.update replaces, and Counter.__add__ drops what is not positive."""
+        analysis = wr.Pipeline("mappings")
+        analysis.output(name="out")(lambda x: kind({"rows": len(x), "less": -1}))
+        analysis.output(name="nested")(lambda x: {"inner": kind({"rows": len(x)})})
+        result = analysis.run(source(), progress=False)
+        assert dict(result["out"]) == {"rows": ROWS, "less": -(-(-ROWS // UNIT))}
+        assert result["nested"]["inner"]["rows"] == ROWS
 
     def test_a_cut_that_returns_its_column(self) -> None:
         analysis = wr.Pipeline("alias")

@@ -107,13 +107,13 @@ class Caller:
         assert step.kernel is not None
         self._current = step.name
         whole = self._whole(step.arguments, selection)
-        began = perf_counter()
-        if whole is not None:
-            arguments, rows, length = whole
-            value = step.kernel(arguments, rows, length)
-        else:
+        if whole is None:
             gathered = self.gather(step.arguments, selection, step.lanes)
-            value = step.kernel([_scalars(arg) for arg in gathered], None, selection.count)
+            whole = [_scalars(argument) for argument in gathered], None, selection.count
+        arguments, rows, length = whole
+        step.kernel.compile_for(arguments, length)
+        began = perf_counter()
+        value = step.kernel(arguments, rows, length)
         meter.call(selection.count, perf_counter() - began)
         return value
 

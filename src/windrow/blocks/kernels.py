@@ -104,6 +104,10 @@ class EachKernel:
             raise wrong_result(self.name, "None", missing)
         return out
 
+    def compile_for(self, args: Sequence[Any], length: int) -> None:
+        """Compile for columns of these types now, so that the next call costs what every call costs."""
+        self._variant(prepare(self.name, args, length))
+
     def _rows(self, rows: NDArray[np.int64] | None, length: int) -> NDArray[np.int64]:
         # All rows are a selection too: cheaper than compiling everything a second time.
         chosen = np.arange(length) if rows is None else np.ascontiguousarray(rows, np.int64).view()

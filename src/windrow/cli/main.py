@@ -152,9 +152,8 @@ def run(
             spec = loading.data_of(data) if data else loading.data_in(module, file)
             result = pipeline.run(spec, **options)
         code = _ended(result, quiet=quiet or json_to == "-", explain=explain)
-        for where in (json_to, options["rundir"] and options["rundir"] / "summary.json"):
-            if where is not None:
-                _write_json(str(where), result, options)
+        if json_to is not None:
+            _write_json(json_to, result)
     except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
         _fail(error, file, debug=debug)
     return code
@@ -222,17 +221,13 @@ def _cutflow(text: str) -> tuple[str, str]:
     return (dataset if equals else "*"), kind
 
 
-def _write_json(where: str, result: Result, options: dict[str, Any]) -> None:
-    from windrow.cli import printing
-    from windrow.pipeline.running import Options
+def _write_json(where: str, result: Result) -> None:
+    from windrow.watch.files import write_whole
 
-    workers = Options.checked(workers=options["workers"]).workers
-    facts = {"engine": options["engine"], "workers": workers, "seed": options["seed"]}
-    text = printing.json_text(result, facts)
     if where == "-":
-        click.echo(text, nl=False)
+        click.echo(result.to_json(), nl=False)
     else:
-        printing.write_json(Path(where), text)
+        write_whole(Path(where), result.to_json())
 
 
 def _ended(result: Result, *, quiet: bool, explain: bool) -> int:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from windrow import __version__
 from windrow.errors import UsageError
 from windrow.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from windrow.pipeline.result import Result
 
-__all__ = ["check_json", "incomplete_text", "json_text", "result_text", "write_json"]
+__all__ = ["check_json", "incomplete_text", "result_text"]
 
 #: As many as one reads; the JSON summary has them all.
 SHOWN_PROBLEMS = 10
@@ -48,28 +45,6 @@ def incomplete_text(result: Result) -> str:
     return "\n".join(lines)
 
 
-def json_text(result: Result, facts: Mapping[str, Any]) -> str:
-    """Write the summary of a result, with ``facts`` about how it was made."""
-    summary = {
-        "windrow": __version__,
-        **facts,
-        **result.summary(),
-        "exit_code": result.exit_code,
-    }
-    return json.dumps(_strict(summary), indent=2, allow_nan=False, default=str) + "\n"
-
-
-def _strict(value: Any) -> Any:
-    """Return plain data without NaN and infinity, which JSON does not have."""
-    if isinstance(value, dict):
-        return {str(key): _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
 def check_json(path: Path) -> None:
     """Refuse to write where it would fail or destroy something, before the run and not after it."""
     if not path.parent.is_dir():
@@ -90,13 +65,3 @@ def _is_summary(path: Path) -> bool:
     except ValueError:
         return False
     return isinstance(found, dict) and {"windrow", "pipeline", "exit_code"} <= found.keys()
-
-
-def write_json(path: Path, text: str) -> None:
-    """Write a file that is either complete or as it was before."""
-    if not path.exists() or path.is_file():
-        partial = path.with_name(path.name + ".part")
-        partial.write_text(text)
-        partial.replace(path)
-    else:
-        path.write_text(text)  # a device or pipe

@@ -37,6 +37,8 @@ def assemble(
     decisions: Sequence[str],
     issued: Sequence[tuple[str, tuple[str, ...], str]],
     guards: tuple[tuple[str, str], ...],
+    engine: str,
+    workers: int,
     seconds: float,
 ) -> Result:
     """Make the result of a run that ended."""
@@ -69,6 +71,9 @@ def assemble(
         ],
         bytes_read=outcome.bytes_read,
         seconds=seconds,
+        engine=engine,
+        workers=workers,
+        seed=definition.seed,
         interrupted=outcome.cancelled,
         reasons_absent=absent,
     )

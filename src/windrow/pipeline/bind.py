@@ -82,7 +82,10 @@ class _Binder:
             if name in needed
         }
         for column in self.definition.identity:
-            if any(s.wants_rng for s in steps.values()) and column not in self.info.columns:
+            if (
+                any(s.wants_rng for s in (*steps.values(), *outputs))
+                and column not in self.info.columns
+            ):
                 raise MissingColumnError(
                     f"{self.label} has no column {column!r}, which identity= of pipeline {self.definition.name!r} names"
                     f"{nearest(column, self.info.columns)}"

@@ -201,6 +201,11 @@ class Cutflow(Mapping[str, Table]):
 
     def __getitem__(self, key: Any) -> Table:
         if isinstance(key, tuple):
+            if key not in self._tables:
+                raise KeyError(
+                    f"no table {key!r}; regions: {', '.join(self.regions)}; "
+                    f"datasets: {', '.join(self.datasets)}"
+                )
             return self._tables[key]
         tables = [
             self._tables[key, dataset]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from windrow import __version__
 from windrow.blocks.program import NOMINAL
 from windrow.errors import IncompleteError, UnknownNameError, nearest
 from windrow.units import format_bytes, format_count, format_seconds
@@ -57,6 +60,9 @@ class Result(Mapping[str, Any]):
     reads: list[tuple[str, str, int, int]] = field(repr=False)  #: (file, column, start, stop)
     bytes_read: int
     seconds: float
+    engine: str
+    workers: int
+    seed: int
     interrupted: bool = False
     reasons_absent: dict[str, str] = field(default_factory=dict)
 
@@ -173,7 +179,12 @@ class Result(Mapping[str, Any]):
     def summary(self) -> dict[str, Any]:
         """Return what a program wants to know about the run, as plain data."""
         return {
+            "windrow": __version__,
             "pipeline": self.name,
+            "engine": self.engine,
+            "workers": self.workers,
+            "seed": self.seed,
+            "exit_code": self.exit_code,
             "complete": self.complete,
             "interrupted": self.interrupted,
             "rows": self.ledger.as_dict(),
@@ -186,6 +197,20 @@ class Result(Mapping[str, Any]):
             "notes": list(self.notes),
             "guards": [list(guard) for guard in self.guards],
         }
+
+    def to_json(self) -> str:
+        """Return the summary as JSON; NaN and infinity, which JSON does not have, become null."""
+        return json.dumps(_strict(self.summary()), indent=2, allow_nan=False, default=str) + "\n"
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 class UnknownKey(UnknownNameError, KeyError):

@@ -25,6 +25,7 @@ from windrow.pipeline.workload import PipelineWorkload
 from windrow.run.loop import run as run_loop
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
+from windrow.watch.files import write_whole
 from windrow.watch.progress import watching
 
 if TYPE_CHECKING:
@@ -126,7 +127,10 @@ def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options:
     decisions: list[str] = []
     plans = make_plans(definition, source, options, pipeline.guards, decisions)
     issued = [(dataset, plan.order, plan.reason) for dataset, plan in plans.items()]
-    engine = make_engine(source, options, decisions)
+    kind = choose_engine(source, options, decisions)
+    engine: Engine = (
+        InlineEngine(options.workers) if kind == "inline" else ThreadsEngine(options.workers)
+    )
     workload = PipelineWorkload(definition, source, options.block_rows)
     shape = Guided() if options.chunk is None else Fixed(options.chunk)
     order = _Repair(definition, issued)
@@ -147,7 +151,7 @@ def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options:
     pipeline.guards.update(order.guards)
     if outcome.failure is not None and outcome.failure.exception is not None:
         raise outcome.failure.exception
-    return assemble(
+    result = assemble(
         definition=definition,
         source=source,
         workload=workload,
@@ -156,8 +160,13 @@ def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options:
         decisions=decisions,
         issued=issued,
         guards=tuple(sorted(pipeline.guards)),
+        engine=kind,
+        workers=options.workers,
         seconds=perf_counter() - began,
     )
+    if options.rundir is not None:
+        write_whole(Path(options.rundir) / "summary.json", result.to_json())
+    return result
 
 
 def check_pipeline(pipeline: Pipeline, data: Any, rows: int, seed: int) -> tuple[str, ...]:
@@ -220,7 +229,7 @@ def make_plans(
     return plans
 
 
-def make_engine(source: Source, options: Options, decisions: list[str]) -> Engine:
+def choose_engine(source: Source, options: Options, decisions: list[str]) -> str:
     """Decide where chunks run, and say why."""
     kind = options.engine
     if kind == "auto":
@@ -231,9 +240,7 @@ def make_engine(source: Source, options: Options, decisions: list[str]) -> Engin
         else:
             kind, why = "threads", f"{options.workers} workers share the files of one process"
         decisions.append(f"engine: {kind}, because {why}")
-    if kind == "inline":
-        return InlineEngine(options.workers)
-    return ThreadsEngine(options.workers)
+    return kind
 
 
 class _Repair:

@@ -194,7 +194,7 @@ def measure(quick: bool) -> list[dict[str, Any]]:
     claims = []
     pure = {}
     for tasks in sizes:
-        rounds = 5 if tasks <= 10_000 else 2
+        rounds = 7 if tasks <= 10_000 else 3
         pure[tasks] = min(pure_us_per_task(tasks) for _ in range(rounds))
         claims.append(claim(f"scheduler, pure, us per task of {tasks}", pure[tasks], 15.0))
     growth = pure[sizes[-1]] / pure[sizes[0]]

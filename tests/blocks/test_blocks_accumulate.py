@@ -78,6 +78,23 @@ def test_mappings_keep_their_type() -> None:
     assert merge_values(MappingProxyType({"a": 1}), {"a": 1}) == {"a": 2}
 
 
+class Named(dict[str, int]):
+    """As coffea's own accumulators are: a dict of another class."""
+
+
+class Slippery(dict[str, int]):
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("cannot be copied")
+
+
+def test_classes_made_of_dict_keep_their_type_where_they_can() -> None:
+    one = Named(a=1)
+    merged = merge_values(one, Named(a=2))
+    assert type(merged) is Named
+    assert (merged, one) == ({"a": 3}, {"a": 1})
+    assert merge_values(Slippery(a=1), Slippery(a=2)) == {"a": 3}
+
+
 @pytest.mark.parametrize(
     ("left", "right", "merged"),
     [
@@ -146,7 +163,7 @@ def test_merge_errors_from_inside_stay_as_they_are() -> None:
         def __add__(self, other: object) -> Stubborn:
             raise MergeError("my own words")
 
-    with pytest.raises(MergeError, match="^my own words$"):
+    with pytest.raises(MergeError, match=r"^my own words$"):
         merge_values(Stubborn(), Stubborn())
 
 

@@ -7,10 +7,11 @@ the run is in the result exactly once or given up, whatever happened.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,6 +35,9 @@ from windrow.core.records import (
 )
 from windrow.core.scheduler import Scheduler
 from windrow.errors import InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Row = tuple[int, int]
 
@@ -475,6 +479,43 @@ TestChaos.settings = settings(
 def test_no_row_is_lost_or_doubled_whatever_happens(seed: int) -> None:
     rng = random.Random(seed)
     live_through(World(make_config(rng)), rng, steps=rng.choice([0, 30, 200]))
+
+
+def plain_config() -> Config:
+    """Make a world of three inputs, two of them to be opened, in which nothing fails."""
+    borders = {number: tuple(range(0, 31, 3)) for number in range(3)}
+    specs = [
+        InputSpec(id=0, category="a"),
+        InputSpec(id=1, category="a", rows=30, borders=borders[1]),
+        InputSpec(id=2, category="b"),
+    ]
+    return Config(specs, dict.fromkeys(range(3), 30), borders, Options())
+
+
+def steps_of(world: World) -> Iterator[None]:
+    """Run to the end in small steps: one command or one report at a time."""
+    while not world.scheduler.finished:
+        for worker in sorted(world.lives):
+            world.work(worker)
+            yield
+            world.post(0, 1)
+            yield
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_worker_may_be_lost_at_every_point(told: bool) -> None:
+    for moment in range(1000):
+        world = World(plain_config())
+        world.join(0)
+        world.join(1)
+        steps = steps_of(world)
+        if sum(1 for _ in itertools.islice(steps, moment)) < moment:
+            assert moment > 50  # there were that many points to try
+            return
+        world.lose(0, told)
+        world.finish()
+        assert world.scheduler.status == "complete"
+    raise AssertionError("the run has no end")
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -188,11 +188,3 @@ def test_rows_with_an_owner_cannot_be_given_up() -> None:
     ledger.accept(Handle(1, 1, 0, 0, (Rows(0, 0, 5),)))
     with pytest.raises(InternalError, match="owner"):
         ledger.fail(Rows(0, 4, 8), FAULT)
-
-
-def test_a_merge_must_hold_what_its_inputs_held() -> None:
-    ledger = Ledger()
-    ledger.expect(0, [(0, 10)])
-    ledger.accept(Handle(1, 1, 0, 0, (Rows(0, 0, 5),)))
-    with pytest.raises(InternalError, match="5 rows"):
-        ledger.replace([1], Handle(2, 2, 0, 0, (Rows(0, 0, 6),)))

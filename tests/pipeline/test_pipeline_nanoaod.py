@@ -242,9 +242,7 @@ def compare(result: Any, plain: Plain, dataset: str, *, exact: bool) -> int:
         lines, alive = plain.cutflow(region)
         found += int(alive.sum())
         table = result.cutflow[region, dataset]
-        got = [
-            ("!" * line.inverted + line.name, line.passed, line.undefined) for line in table.written
-        ]
+        got = [("!" * g.inverted + g.name, g.passed, g.undefined) for g in table.written]
         assert got == [(name, passed, undefined) for name, passed, _, undefined in lines]
         for line, (_, _, sumw, _) in zip(table.written, lines, strict=True):
             assert close(line.sumw, sumw), (region, dataset, line.name)

@@ -14,7 +14,7 @@ from windrow.core.source import Cutter
 from windrow.shape.blocks import MOST_BLOCK, SMALLEST_BLOCK, StepKind, block_rows
 from windrow.shape.costs import FIXED_SHARE, enough_rows, fit
 from windrow.shape.fixed import Fixed
-from windrow.shape.guided import MOST_ROWS, QUEUE_S, UNMEASURED_ROWS, Guided, window
+from windrow.shape.guided import MOST_ROWS, QUEUE_S, UNMEASURED_ROWS, Guided
 
 
 def sums(calls: list[tuple[int, float]]) -> StepCost:
@@ -142,11 +142,11 @@ def test_guided_tasks_cover_all_work_and_feed_every_worker(
 
 
 def test_short_tasks_are_queued_and_long_ones_are_not() -> None:
-    assert window(None) == 1
-    assert window(QUEUE_S) == window(10.0) == 1
-    assert window(QUEUE_S / 4) == 4
-    assert window(0.0) > 1000
-    assert Guided().window(0.001) == Fixed(5).window(0.001) == window(0.001)
+    for shape in (Guided(), Fixed(5)):
+        assert shape.window(None) == 1
+        assert shape.window(QUEUE_S) == shape.window(10.0) == 1
+        assert shape.window(QUEUE_S / 4) == 4
+        assert shape.window(0.0) > 1000
 
 
 def test_a_fixed_size_is_what_the_user_said() -> None:

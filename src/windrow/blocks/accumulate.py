@@ -6,8 +6,9 @@ None) is refused with a word on what to return instead.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from collections.abc import Set as AbstractSet
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -55,13 +56,13 @@ def try_merging(value: Any) -> None:
 
 
 def _like(example: Mapping[Any, Any], merged: dict[Any, Any]) -> Mapping[Any, Any]:
-    # defaultdict, Counter and coffea's own mappings keep their type where they can be copied and updated.
-    if type(example) is dict:
+    # defaultdict, Counter and coffea's own mappings keep their type where they can be copied and changed.
+    if type(example) is dict or not isinstance(example, MutableMapping):
         return merged
-    copy = getattr(example, "copy", None)
-    if copy is None:
+    try:
+        result = copy(example)
+    except TypeError:
         return merged
-    result = copy()
     for key, value in merged.items():
         result[key] = value  # not update(), which adds once more in a Counter
-    return result  # type: ignore[no-any-return]
+    return result

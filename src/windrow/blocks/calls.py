@@ -14,6 +14,7 @@ import numpy as np
 
 from windrow.blocks.collections import collection, length_columns
 from windrow.blocks.kernels import Jagged
+from windrow.errors import StepError
 from windrow.random import Rng, entry_identity, identity_hash
 
 if TYPE_CHECKING:
@@ -196,7 +197,22 @@ def _scalars(values: Any) -> Any:
     """Turn a column into what kernels take: a flat array, or offsets and content."""
     if not isinstance(values, ak.Array):
         return values
-    if values.ndim == 1:
-        return ak.to_numpy(values, allow_missing=False)
-    layout = ak.to_packed(values).layout
-    return Jagged(np.asarray(layout.offsets, dtype=np.int64), np.asarray(layout.content.data))
+    try:
+        if values.ndim == 1:
+            return ak.to_numpy(values, allow_missing=False)
+        layout = ak.to_packed(values).layout
+        if layout.is_option or (layout.is_list and layout.content.is_option):
+            layout = _without_option(values)
+        return Jagged(np.asarray(layout.offsets, dtype=np.int64), np.asarray(layout.content.data))
+    except (ValueError, AttributeError) as error:
+        raise StepError(
+            f"each=True takes numbers or lists of numbers, got {values.type}; where values are missing, fill them with "
+            "ak.fill_none in a column of its own first"
+        ) from error
+
+
+def _without_option(values: ak.Array) -> Any:
+    """Return lists that might have missing values, but have none, as plain ones."""
+    if any(ak.any(ak.is_none(values, axis=axis), axis=None) for axis in (0, 1)):
+        raise ValueError("values are missing")
+    return ak.to_packed(ak.drop_none(values)).layout

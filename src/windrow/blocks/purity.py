@@ -46,8 +46,20 @@ def _rank(answer: Any) -> NDArray[Any] | None:
     """Something to sort answers by, where there is an obvious thing."""
     first = _parts(answer)[0]
     if isinstance(first, ak.Array):
-        return _lengths(first) if first.ndim > 1 else None
+        return _lengths(first) if first.ndim > 1 else _filled(first)
     return first if first.ndim == 1 and first.dtype.kind in "biuf" else None
+
+
+def _filled(array: ak.Array) -> NDArray[Any] | None:
+    """Return one number per row, 0 for None; None if they are no numbers, or would have to be read first."""
+    kind = array.type.content
+    if isinstance(kind, ak.types.OptionType):
+        kind = kind.content
+    if not isinstance(kind, ak.types.NumpyType) or not _was_read(array):
+        return None
+    if np.dtype(kind.primitive).kind not in "biuf":
+        return None
+    return np.asarray(ak.fill_none(array, 0))
 
 
 def first_difference(

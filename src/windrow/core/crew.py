@@ -52,14 +52,16 @@ class Crew:
         self.set_offers(state, worker.offers)
         return True
 
-    def leave(self, worker: WorkerState) -> None:
-        """Forget a worker; its attempts are lost."""
+    def leave(self, worker: WorkerState) -> list[Attempt]:
+        """Forget a worker; return its attempts, which are lost."""
         self.levels[worker.busy].pop(worker.id, None)
         del self.workers[worker.id]
-        for attempt in worker.attempts.values():
+        lost = [attempt for attempt in self.attempts.values() if attempt.worker is worker]
+        for attempt in lost:
             self._move(attempt, AttemptState.LOST)
             del self.attempts[attempt.id]
             self.running_rows -= attempt.task.size
+        return lost
 
     def set_offers(self, worker: WorkerState, offers: Needs) -> None:
         """Use a worker only while it offers what tasks need."""
@@ -95,7 +97,7 @@ class Crew:
     ) -> Attempt:
         """Begin an attempt."""
         attempt = Attempt(self._next_id(), task, worker, bundle, plan, tries)
-        self.attempts[attempt.id] = worker.attempts[attempt.id] = attempt
+        self.attempts[attempt.id] = attempt
         bundle.running += 1
         worker.feed = bundle.feed
         self.running_rows += task.size
@@ -126,7 +128,6 @@ class Crew:
         self._move(attempt, state)
         worker = attempt.worker
         del self.attempts[attempt.id]
-        del worker.attempts[attempt.id]
         attempt.bundle.running -= 1
         self.running_rows -= attempt.task.size
         self._set_busy(worker, worker.busy - 1)

@@ -45,8 +45,8 @@ class Book:
     def __init__(self) -> None:
         self.everything = Intervals()  #: rows that the run is asked for
         self.taken = Intervals()  #: held, done or failed: nobody else may own them
-        self.done = Intervals()
         self.failed = Intervals()
+        self.done = 0  #: how many; which ones are those taken and neither held nor failed
 
 
 class Ledger:
@@ -97,10 +97,9 @@ class Ledger:
         ]
 
     def replace(self, inputs: Iterable[int], into: Handle) -> None:
-        """Let a merged handle own what its inputs owned."""
-        owned = sum(_size(self.held.pop(input_id).rows) for input_id in inputs)
-        if owned != _size(into.rows):
-            raise InternalError(f"{into} was merged from handles that hold {owned} rows")
+        """Let a merged handle, whose rows are those of its inputs, own what they owned."""
+        for handle_id in inputs:
+            del self.held[handle_id]
         self.held[into.id] = into
 
     def settle(self, handle_id: int) -> None:
@@ -108,8 +107,8 @@ class Ledger:
         handle = self.held.pop(handle_id)
         for part in handle.rows:
             book = self.books[part.input, handle.output]
-            book.done.add(part.start, part.stop)
             rows = part.stop - part.start
+            book.done += rows
             self.held_rows -= rows
             self.done_rows += rows
             self._count_closed(book)
@@ -139,7 +138,7 @@ class Ledger:
         self.failed_inputs[input_id] = failure
 
     def _count_closed(self, book: Book) -> None:
-        if book.done.total + book.failed.total == book.everything.total:
+        if book.done + book.failed.total == book.everything.total:
             self.closed_inputs += 1
 
     @property
@@ -174,11 +173,10 @@ class Ledger:
             if failure is None:
                 return [Entry(0, None, "missing", "never opened")]
             return [Entry(0, None, "failed", failure.message)]
-        found = [Entry(start, stop, "done", "") for start, stop in book.done]
-        for rows, failure in self.failures.get(input_id, ()):
-            found.append(Entry(rows.start, rows.stop, "failed", failure.message))
-        for begin, end in book.everything:
-            found += (Entry(*gap, "missing", "") for gap in book.taken.gaps(begin, end))
+        found = [
+            Entry(rows.start, rows.stop, "failed", failure.message)
+            for rows, failure in self.failures.get(input_id, ())
+        ]
         for handle in self.held.values():
             if handle.output == output:
                 found += (
@@ -186,8 +184,10 @@ class Ledger:
                     for rows in handle.rows
                     if rows.input == input_id
                 )
+        for begin, end in book.everything:
+            found += (Entry(*gap, "missing", "") for gap in book.taken.gaps(begin, end))
+        # What is left is done.
+        others = Intervals((entry.start, entry.stop or 0) for entry in found)
+        for begin, end in book.everything:
+            found += (Entry(*gap, "done", "") for gap in others.gaps(begin, end))
         return sorted(found, key=lambda entry: entry.start)
-
-
-def _size(rows: tuple[Rows, ...]) -> int:
-    return sum([part.stop - part.start for part in rows])  # a list is quicker than a generator

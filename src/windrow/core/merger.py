@@ -8,6 +8,7 @@ a merge own their rows until it is reported.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from windrow.core.commands import Command, Discard, Fetch, Merge, Take
@@ -24,6 +25,8 @@ __all__ = ["FAN_IN", "Merger"]
 #: Partials merged at once. Each merge is a command and an event, so more is cheaper for the
 #: driver; but the partials wait in memory until then.
 FAN_IN = 8
+
+_rows = attrgetter("rows")
 
 
 class Merger:
@@ -58,19 +61,18 @@ class Merger:
                 handles, bundle.kept[level] = bundle.kept[level], []
                 self._merge(bundle, handles, level + 1, out)
             return
+        if bundle.merging:
+            return  # its end leads here again
         handles = [handle for kept in bundle.kept for handle in kept]
-        if len(handles) > 1 or (handles and bundle.merging):
-            if not bundle.merging:
-                top = len(bundle.kept) - 1
-                bundle.kept = [[] for _ in bundle.kept]
-                self._merge(bundle, handles, top, out)
+        bundle.kept = [[] for _ in bundle.kept]
+        if len(handles) > 1:
+            self._merge(bundle, handles, len(bundle.kept) - 1, out)
         elif handles:
-            bundle.kept = [[] for _ in bundle.kept]
             (handle,) = handles
             bundle.fetching[handle.id] = handle
             self.fetching[handle.id] = bundle
             out.append(Fetch(handle))
-        elif not bundle.fetching and not bundle.merging:
+        elif not bundle.fetching:
             bundle.worker.bundles.pop(bundle.feed.spec.id, None)
             bundle.feed.bundles.pop(bundle.worker.id, None)
 
@@ -80,20 +82,13 @@ class Merger:
             self.review(bundle, out)
 
     def _merge(self, bundle: Bundle, handles: list[Handle], level: int, out: list[Command]) -> None:
-        handles.sort(key=_first_row)
+        handles.sort(key=_rows)
         worker = bundle.worker
         number = self._next_id()
-        into = Handle(
-            number,
-            number,
-            worker.id,
-            worker.incarnation,
-            _join(handles),
-            sum([handle.bytes for handle in handles]),
-            handles[0].output,
-        )
+        output = handles[0].output
+        into = Handle(number, number, worker.id, worker.incarnation, _join(handles), 0, output)
         inputs = tuple(handles)
-        bundle.merging[number] = level, inputs
+        bundle.merging[number] = level, into, inputs
         self.merging[number] = bundle
         out.append(Merge(inputs, into, worker.id, worker.incarnation))
 
@@ -102,9 +97,9 @@ class Merger:
         bundle = self.merging.pop(handle.id, None)
         if bundle is None:
             return False
-        level, inputs = bundle.merging.pop(handle.id)
-        self._ledger.replace([one.id for one in inputs], handle)
-        self.keep(bundle, handle, level, out)
+        level, into, inputs = bundle.merging.pop(handle.id)
+        self._ledger.replace([one.id for one in inputs], into)
+        self.keep(bundle, into, level, out)
         return True
 
     def merge_failed(self, handle: Handle, out: list[Command]) -> tuple[Bundle, list[Rows]] | None:
@@ -113,7 +108,7 @@ class Merger:
         if bundle is None:
             return None
         lost: list[Rows] = []
-        for one in bundle.merging.pop(handle.id)[1]:
+        for one in bundle.merging.pop(handle.id)[2]:
             lost += self._ledger.release(one.id)
             out.append(Discard(one))
         return bundle, lost
@@ -165,18 +160,15 @@ class Merger:
         return [part for handle in handles for part in self._ledger.release(handle.id)]
 
 
-def _first_row(handle: Handle) -> int:
-    return handle.rows[0].start
-
-
 def _join(handles: list[Handle]) -> tuple[Rows, ...]:
     """Join the row sets of handles of one input, neighbours into one range."""
     parts = sorted([part for handle in handles for part in handle.rows])
-    joined = [parts[0]]
-    for part in parts[1:]:
-        last = joined[-1]
-        if last.stop == part.start:
-            joined[-1] = Rows(last.input, last.start, part.stop)
-        else:
-            joined.append(part)
+    joined = []
+    number, start, stop = parts[0]
+    for _, begin, end in parts[1:]:
+        if begin != stop:
+            joined.append(Rows(number, start, stop))
+            start = begin
+        stop = end
+    joined.append(Rows(number, start, stop))
     return tuple(joined)

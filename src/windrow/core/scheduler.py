@@ -177,11 +177,11 @@ class Scheduler:
 
     def _lose(self, worker: WorkerState) -> None:
         """Return everything that only this worker had."""
-        self.crew.leave(worker)
+        lost = self.crew.leave(worker)
         for feed in worker.inspecting.values():
             self.intake.inspected(feed, worker.id, worker.incarnation)
             self.intake.wait_again(feed)
-        for attempt in worker.attempts.values():
+        for attempt in lost:
             self.intake.give_back(attempt.task.inputs)
         self.intake.give_back(self.merger.forget(worker))
 

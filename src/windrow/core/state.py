@@ -23,6 +23,8 @@ MAX_NOTES = 100
 #: Evidence is added up so many tasks at a time: column by column it costs half of task by task.
 UNREAD = 128
 
+NOTHING = StepCost()
+
 #: Weight of the newest task in the recent cost of a row: about the last five count.
 RECENT = 0.2
 
@@ -67,14 +69,14 @@ class Bundle:
         self.running = 0  #: attempts that may still add a handle
         #: accepted handles, neither being merged nor fetched, by how many merges they went through
         self.kept: list[list[Handle]] = [[]]
-        #: id of the merged handle -> merges it went through, and its inputs
-        self.merging: dict[int, tuple[int, tuple[Handle, ...]]] = {}
+        #: id of the merged handle -> merges it will have gone through, the handle, its inputs
+        self.merging: dict[int, tuple[int, Handle, tuple[Handle, ...]]] = {}
         self.fetching: dict[int, Handle] = {}
 
     def handles(self) -> list[Handle]:
         """List all that its worker keeps, whatever is being done with it."""
         kept = [handle for level in self.kept for handle in level]
-        for _, inputs in self.merging.values():
+        for _, _, inputs in self.merging.values():
             kept += inputs
         return [*kept, *self.fetching.values()]
 
@@ -83,7 +85,6 @@ class WorkerState:
     """A living worker and all it has."""
 
     __slots__ = (
-        "attempts",
         "bundles",
         "busy",
         "feed",
@@ -99,7 +100,6 @@ class WorkerState:
         self.id, self.incarnation, self.offers = worker
         self.usable = False  #: its offers cover what tasks need
         self.busy = 0  #: attempts and inspections it was given
-        self.attempts: dict[int, Attempt] = {}
         self.inspecting: dict[int, Feed] = {}
         self.bundles: dict[int, Bundle] = {}  #: by input id
         self.feed: Feed | None = None  #: the input it has open: the next task comes from there
@@ -165,11 +165,7 @@ class Account:
     def count(self, rows: int, wall: float, *, warm: bool) -> None:
         """Count the cost of a task."""
         sums = self._warm if warm else self._cold
-        sums[0] += 1
-        sums[1] += rows
-        sums[2] += wall
-        sums[3] += rows * rows
-        sums[4] += rows * wall
+        sums[:] = map(add, sums, (1, rows, wall, rows * rows, rows * wall))
         self._costs = None
         recent = self.row_s
         per_row = wall / rows
@@ -194,19 +190,20 @@ class Account:
             self._read()
 
     def _read(self) -> None:
-        columns: dict[str, list[StepCost]] = {name: [cost] for name, cost in self._steps.items()}
+        """Add up what was left unread; steps are the same in most, so column by column."""
+        tables: dict[tuple[str, ...], list[tuple[StepCost, ...]]] = {}
         for evidence in self._unread:
-            for name, cost in evidence.steps:
-                if name in columns:
-                    columns[name].append(cost)
-                else:
-                    columns[name] = [cost]
+            if evidence.steps:
+                names, costs = zip(*evidence.steps, strict=True)
+                tables.setdefault(names, []).append(costs)
             for note in evidence.notes:
                 if len(self._notes) < MAX_NOTES:
                     self._notes[note] = None
         self._unread.clear()
-        for name, costs in columns.items():
-            self._steps[name] = StepCost(*map(sum, zip(*costs, strict=True)))
+        for names, table in tables.items():
+            for name, column in zip(names, zip(*table, strict=True), strict=True):
+                total = StepCost(*map(sum, zip(*column, strict=True)))
+                self._steps[name] = self._steps.get(name, NOTHING).merge(total)
 
     @property
     def evidence(self) -> Evidence:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from windrow.core.crew import MAX_WINDOW
 from windrow.core.intervals import Intervals
+from windrow.core.records import Rows
 from windrow.core.state import Feed
 from windrow.core.transitions import AttemptState, InputState
 from windrow.errors import InternalError
@@ -16,7 +17,6 @@ from windrow.errors import InternalError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from windrow.core.records import Rows
     from windrow.core.scheduler import Scheduler
 
 __all__ = ["validate"]
@@ -62,35 +62,35 @@ def _rows(scheduler: Scheduler) -> None:
         put(task.inputs, f"in task {task.id}, to be tried again,")
     for handle in ledger.held.values():
         put(handle.rows, f"held in {handle.id}")
-    for (input_id, _), book in ledger.books.items():
-        for state in (book.done, book.failed):
-            for start, stop in state:
-                _check(places[input_id].add(start, stop), f"{input_id}:{start}-{stop} twice")
+    for (input_id, output), book in ledger.books.items():
+        for entry in ledger.account(input_id, output):
+            if entry.state in ("done", "failed"):
+                put([Rows(input_id, entry.start, entry.stop or 0)], entry.state)
         found, wanted = list(places[input_id]), list(book.everything)
         _check(found == wanted, f"input {input_id} should have rows {wanted} and has {found}")
 
 
 def _books(scheduler: Scheduler) -> None:
-    """What is taken is what is held, done or failed, and the counters agree."""
+    """What is held or failed is taken, once, and all counters agree."""
     ledger = scheduler.ledger
-    taken = {key: Intervals() for key in ledger.books}
+    owned = {key: Intervals(book.failed) for key, book in ledger.books.items()}
     for handle in ledger.held.values():
         for part in handle.rows:
-            taken[part.input, handle.output].add(part.start, part.stop)
+            free = owned[part.input, handle.output].add(part.start, part.stop)
+            _check(free, f"{part} is held in {handle.id}, and held or failed elsewhere")
     closed = 0
     for key, book in ledger.books.items():
-        for state in (book.done, book.failed):
-            for start, stop in state:
-                taken[key].add(start, stop)
-        _check(
-            list(taken[key]) == list(book.taken),
-            f"book {key} says {list(book.taken)} are taken, but they are {list(taken[key])}",
-        )
-        closed += book.done.total + book.failed.total == book.everything.total
+        loose = [gap for part in owned[key] for gap in book.taken.gaps(*part)]
+        _check(not loose, f"book {key}: {loose} are held or failed, but not taken")
+        outside = [gap for part in book.taken for gap in book.everything.gaps(*part)]
+        _check(not outside, f"book {key}: {outside} are taken, but not of the run")
+        done = book.taken.total - owned[key].total
+        _check(done == book.done, f"book {key} counts {book.done} rows done, but {done} are")
+        closed += done + book.failed.total == book.everything.total
     books = ledger.books.values()
     counters = {
         "known": (ledger.known_rows, sum(book.everything.total for book in books)),
-        "done": (ledger.done_rows, sum(book.done.total for book in books)),
+        "done": (ledger.done_rows, sum(book.done for book in books)),
         "failed": (ledger.failed_rows, sum(book.failed.total for book in books)),
         "held": (ledger.held_rows, sum(_sum(h.rows) for h in ledger.held.values())),
         "closed": (ledger.closed_inputs, closed),
@@ -129,7 +129,7 @@ def _handles(scheduler: Scheduler) -> None:
             kept += [handle.id for handle in handles]
             merging += bundle.merging
             fetching += bundle.fetching
-            running = sum(a.bundle is bundle for a in worker.attempts.values())
+            running = sum(a.bundle is bundle for a in scheduler.crew.attempts.values())
             _check(running == bundle.running, f"{running} attempts, counted {bundle.running}")
     _check(sorted(merging) == sorted(scheduler.merger.merging), "merges disagree")
     _check(sorted(fetching) == sorted(scheduler.merger.fetching), "fetches disagree")
@@ -141,7 +141,7 @@ def _workers(scheduler: Scheduler) -> None:
     """No worker has more than it may, and the index finds each where it is."""
     crew = scheduler.crew
     for worker in crew.workers.values():
-        jobs = len(worker.attempts) + len(worker.inspecting)
+        jobs = sum(a.worker is worker for a in crew.attempts.values()) + len(worker.inspecting)
         _check(
             worker.busy == jobs <= MAX_WINDOW,
             f"worker {worker.id} has {jobs} jobs, counted {worker.busy}, at most {MAX_WINDOW}",
@@ -154,10 +154,12 @@ def _workers(scheduler: Scheduler) -> None:
         for feed in worker.inspecting.values():
             _check(feed.inspector is worker, f"input {feed.spec.id} is inspected by another")
     _check(sum(map(len, crew.levels)) <= len(crew.workers), "the levels hold a worker that left")
-    owned = sorted(number for w in crew.workers.values() for number in w.attempts)
-    _check(owned == sorted(crew.attempts), f"attempts {sorted(crew.attempts)}, owned {owned}")
     for attempt in crew.attempts.values():
-        _check(attempt.state <= AttemptState.CANCELLING, f"attempt {attempt.id} ended, yet is live")
+        _check(
+            attempt.state <= AttemptState.CANCELLING
+            and crew.workers.get(attempt.worker.id) is attempt.worker,
+            f"attempt {attempt.id} has ended or lost its worker, yet is live",
+        )
 
 
 def _inputs(scheduler: Scheduler) -> None:

@@ -69,12 +69,12 @@ class Shelf:
         try:
             if self._side is None:
                 self._side = self._workload.open_worker(self._worker)
-            if type(command) is Launch:
+            if isinstance(command, Launch):
                 return self._launch(self._side, command)
-            if type(command) is Inspect:
+            if isinstance(command, Inspect):
                 rows, borders = self._side.inspect(command.input)
                 return Discovered(command.input, rows, borders, self._worker, self._incarnation)
-            return self._merge(self._side, command)  # type: ignore[arg-type]  # the third kind
+            return self._merge(self._side, command)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - translated: the worker must outlive its jobs

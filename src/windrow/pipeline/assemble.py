@@ -153,6 +153,7 @@ def _cutflow(
     planned: dict[str, tuple[str, ...]],
 ) -> Cutflow:
     weights = frozenset(n for n, s in definition.steps.items() if s.kind == "weight")
+    used = frozenset(cut for cuts in definition.regions.values() for cut in cuts)
     tables = {}
     for region, cuts in definition.regions.items():
         for dataset, metadata in source.datasets.items():
@@ -164,7 +165,7 @@ def _cutflow(
             )
             tables[region, dataset] = Table(
                 region, dataset, cuts, definition.written, weights,
-                leaves[dataset].tables, not_applying, planned[dataset],
+                leaves[dataset].tables, not_applying, planned[dataset], used,
             )  # fmt: skip
     return Cutflow(tables)
 

@@ -81,11 +81,9 @@ class _Binder:
             for name in self.definition.written
             if name in needed
         }
+        draws = any(s.wants_rng for s in steps.values()) or any(o.wants_rng for o in outputs)
         for column in self.definition.identity:
-            if (
-                any(s.wants_rng for s in (*steps.values(), *outputs))
-                and column not in self.info.columns
-            ):
+            if draws and column not in self.info.columns:
                 raise MissingColumnError(
                     f"{self.label} has no column {column!r}, which identity= of pipeline {self.definition.name!r} names"
                     f"{nearest(column, self.info.columns)}"

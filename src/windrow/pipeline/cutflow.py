@@ -73,6 +73,9 @@ class Table:
     parts: Mapping[Layout, LineCounts]  #: by the order that ran
     not_applying: frozenset[str] = frozenset()
     planned: tuple[str, ...] = ()  #: the order that would have run, for a dataset without rows
+    used: frozenset[str] = (
+        frozenset()
+    )  #: cuts of any region; the initial line stands before the first
 
     @property
     def passed(self) -> int:
@@ -122,7 +125,7 @@ class Table:
         moved = [order for order in self._orders() if order != mine]
         if not moved:
             return ""
-        ran = " ".join(moved[0])
+        ran = " ".join(name for name in moved[0] if name != INITIAL)
         return f'the cuts did not run in the written order: {ran}; cutflow="exact" runs it'
 
     def __add__(self, other: Table) -> Table:
@@ -137,7 +140,7 @@ class Table:
         same = self.dataset == other.dataset
         return Table(
             self.region, self.dataset if same else None, self.cuts, self.written_order,
-            self.weights, parts, self.not_applying & other.not_applying, self.planned,
+            self.weights, parts, self.not_applying & other.not_applying, self.planned, self.used,
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
@@ -175,8 +178,17 @@ class Table:
         return tuple(dict.fromkeys(self._shown(plan.order) for plan in self.parts))
 
     def _shown(self, order: tuple[str, ...]) -> tuple[str, ...]:
-        """What of an order this table depends on: the region's cuts, and where the weights stand among them."""
-        return tuple(name for name in order if name in self.cuts or name in self.weights)
+        """What of an order this table depends on.
+
+        The region's cuts, where the weights stand among them, and which weights come before the first cut of any
+        region, because they weight the initial line.
+        """
+        first = next(
+            (n for n, name in enumerate(order) if name in (self.used or self.cuts)), len(order)
+        )
+        initial = tuple(name for name in order[:first] if name in self.weights)
+        rest = (name for name in order[first:] if name in self.cuts or name in self.weights)
+        return (*initial, INITIAL, *rest)
 
     def _lines(self, totals: Mapping[str | None, list[float]]) -> tuple[Line, ...]:
         return tuple(

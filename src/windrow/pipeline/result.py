@@ -138,7 +138,9 @@ class Result(Mapping[str, Any]):
         variation = NOMINAL
         if rest and rest[0] in variations:
             variation, rest = rest[0], rest[1:]
-        by_dataset = {d: value for (v, d), value in here.items() if v == variation}
+        # Where a weight does not apply it is 1, so its variations are the nominal.
+        by_dataset = {d: value for (v, d), value in here.items() if v == NOMINAL}
+        by_dataset.update({d: value for (v, d), value in here.items() if v == variation})
         if not rest:
             if len(self.outputs) == 1 and len(by_dataset) == 1:
                 return next(iter(by_dataset.values()))

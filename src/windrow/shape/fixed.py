@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windrow.shape.guided import window
+from windrow.shape.guided import Queued
 
 if TYPE_CHECKING:
     from windrow.core.policies import ShapeRequest
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Fixed"]
 
 
-class Fixed:
+class Fixed(Queued):
     """The shape decision of a user who knows better."""
 
     def __init__(self, rows: int) -> None:
@@ -21,7 +21,3 @@ class Fixed:
     def rows(self, request: ShapeRequest) -> int:  # noqa: ARG002 - nothing of it matters here
         """Size the next task."""
         return self._rows
-
-    def window(self, task_s: float | None) -> int:
-        """Say how many jobs a worker may have at a time."""
-        return window(task_s)

@@ -14,7 +14,7 @@ from windrow.shape.costs import enough_rows
 if TYPE_CHECKING:
     from windrow.core.policies import ShapeRequest
 
-__all__ = ["Guided", "window"]
+__all__ = ["Guided", "Queued"]
 
 #: Rows of a task at most: it bounds the memory of a task, and larger ones gain nothing, as the
 #: fixed cost of awkward steps is under 5 % there (blocks of 1 M rows ran within a few percent of
@@ -33,14 +33,17 @@ PROBE_UNITS_PER_WORKER = 4
 QUEUE_S = 0.08
 
 
-def window(task_s: float | None) -> int:
-    """Say how many jobs a worker may have at a time; one until the length of a task is known."""
-    if task_s is None or task_s >= QUEUE_S:
-        return 1
-    return int(QUEUE_S / max(task_s, 1e-9))
+class Queued:
+    """The part of a shape decision that is the same for all: how many tasks a worker may have."""
+
+    def window(self, task_s: float | None) -> int:
+        """Say how many jobs a worker may have at a time; one until a task's length is known."""
+        if task_s is None or task_s >= QUEUE_S:
+            return 1
+        return int(QUEUE_S / task_s) if task_s > 1e-9 else 1 << 30
 
 
-class Guided:
+class Guided(Queued):
     """The shape decision of ``chunk="auto"``."""
 
     def rows(self, request: ShapeRequest) -> int:
@@ -53,7 +56,3 @@ class Guided:
         # An equal share keeps as many tasks as workers to the end, however large the fixed cost.
         share = -(-left // workers)
         return int(min(max(left // (2 * workers), least), MOST_ROWS, share))
-
-    def window(self, task_s: float | None) -> int:
-        """Say how many jobs a worker may have at a time."""
-        return window(task_s)

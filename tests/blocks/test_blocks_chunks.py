@@ -1,0 +1,360 @@
+"""Counts, outputs, failures and meters of one chunk."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import awkward as ak
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import windrow as wr
+from windrow.blocks.counts import Layout, LineCounts, Lines, layout
+from windrow.blocks.execute import Chunk, ChunkRun
+from windrow.blocks.meter import Meter
+from windrow.blocks.outputs import Leaf, Value, merge_leaves
+from windrow.blocks.selection import Selection
+from windrow.errors import DataError, MergeError, RowPurityError, StepError, StepResultError
+from windrow.pipeline.bind import bind
+
+
+def chunk_run(
+    analysis: wr.Pipeline, arrays: dict[str, Any], borders: tuple[int, ...], **options: Any
+) -> ChunkRun:
+    reader = wr.data.open(arrays).open(0)
+    definition = analysis.definition(0)
+    program = bind(definition, "data", {}, reader.info, "file.root")
+    chunk = Chunk(0, "file.root", 0, borders)
+    return ChunkRun(program, reader, chunk, definition.written, {}, **options)
+
+
+def counting() -> wr.Pipeline:
+    analysis = wr.Pipeline("counting")
+
+    @analysis.output
+    def count(x: Any) -> Any:
+        return len(x)
+
+    return analysis
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+@given(st.data(), st.lists(st.integers(1, 4), min_size=1, max_size=5), st.booleans())
+def test_lines_count_and_sum_unit_by_unit(
+    data: st.DataObject, sizes: list[int], weighted: bool
+) -> None:
+    borders = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    length = int(borders[-1])
+    bits = st.lists(st.booleans(), min_size=length, max_size=length).map(np.array)
+    entered, odd = data.draw(bits), data.draw(bits)
+    passed = entered & data.draw(bits)
+    numbers = np.arange(1.0, length + 1)
+    weights = numbers[passed] if weighted else None
+
+    def select(mask: Any) -> Selection:
+        return Selection(length, np.flatnonzero(mask))
+
+    analysis = counting()
+    analysis.cut(lambda x: x > 0, name="c")
+    program = bind(
+        analysis.definition(0), "data", {}, wr.data.open({"x": numbers}).open(0).info, "f"
+    )
+    lines = Lines(layout(program, ("c",)), borders)
+    lines.record(1, select(entered), select(passed), select(odd & ~entered), select(odd), weights)
+    for unit, (first, last) in enumerate(itertools.pairwise(borders)):
+        here = slice(first, last)
+        found = lines.unit(unit)
+        assert found.counts[1].tolist() == [
+            mask[here].sum() for mask in (entered, passed, odd & ~entered, odd)
+        ]
+        values = numbers[here][passed[here]] if weighted else np.ones(int(passed[here].sum()))
+        assert found.sums[1].tolist() == [values.sum(), (values * values).sum()]
+        assert not found.counts[0].any()
+
+
+def test_layouts_keep_lines_of_regions_apart_and_in_the_order_that_runs() -> None:
+    analysis = counting()
+    analysis.cut(lambda x: x > 0, name="a")
+    analysis.cut(lambda x: x > 1, name="b")
+    analysis.cut(lambda x: x > 2, name="unused")
+    analysis.region("one", "b")
+    analysis.region("two", "a", "!b")
+    analysis.region("all")
+    reader = wr.data.open({"x": np.arange(3.0)}).open(0)
+    program = bind(analysis.definition(0), "data", {}, reader.info, "f")
+    plan = layout(program, ("b", "a", "unused"))
+    assert plan.regions == ("one", "two", "all")
+    assert plan.lines == (("b",), ("b", "a"), ())
+    assert plan.first == (0, 2, 5)
+    assert plan.size == 6
+    assert plan.line("one", "b") == 1
+    assert plan.line("two", "a") == 4
+
+
+def test_line_counts_add_up_and_stay_as_they_are() -> None:
+    one = LineCounts(np.ones((2, 4), dtype=np.int64), np.ones((2, 2)))
+    both = one + one
+    assert (both.counts == 2).all()
+    assert (both.sums == 2).all()
+    assert (one.counts == 1).all()
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["cut", "column", "weight"])
+@given(bad=st.integers(0, 39))
+def test_the_row_that_fails_is_found(kind: str, bad: int) -> None:
+    analysis = wr.Pipeline("failing")
+
+    def step(x: Any) -> Any:
+        if (x == 100 + bad).any():
+            raise ValueError("bad number\n\nand a page about it")
+        return x > 0 if kind == "cut" else x
+
+    getattr(analysis, kind)(step)
+    analysis.output(lambda x, weight: float(weight.sum()), name="total")
+    if kind == "column":
+        analysis.output(lambda step: len(step), name="uses")
+    run = chunk_run(analysis, {"x": np.arange(100, 140)}, (3, 10, 40))
+    if bad < 3:
+        run.run()
+        return
+    with pytest.raises(
+        StepError, match=r"raised ValueError: bad number \[file.root, row \d+;"
+    ) as e:
+        run.run()
+    assert e.value.facts == {
+        "step": "step", "file": "file.root", "start": bad, "stop": bad + 1, "region": "all",
+    }  # fmt: skip
+    assert isinstance(e.value.__cause__, ValueError)
+
+
+def test_a_step_that_fails_on_rows_together_names_them_all() -> None:
+    analysis = counting()
+
+    @analysis.cut
+    def together(x: Any) -> Any:
+        if len(x) == 8:
+            raise RuntimeError
+        return x > 0
+
+    with pytest.raises(StepError, match=r"raised RuntimeError: \(no message\).*rows 0-8") as e:
+        chunk_run(analysis, {"x": np.arange(8.0)}, (0, 8)).run()
+    assert (e.value.facts["start"], e.value.facts["stop"]) == (0, 8)
+
+
+def test_only_the_regions_the_row_is_in_are_named() -> None:
+    analysis = counting()
+    analysis.cut(lambda x: x < 4, name="low")
+
+    @analysis.column
+    def inverse(x: Any) -> Any:
+        return [1 // v for v in x.astype(int).tolist()]
+
+    analysis.output(lambda inverse: len(inverse), name="uses")
+    analysis.region("below", "low")
+    analysis.region("above", "!low")
+    values = np.arange(1.0, 9)
+    values[6] = 0  # in "below"
+    with pytest.raises(StepError, match="ZeroDivisionError") as e:
+        chunk_run(analysis, {"x": values}, (0, 8)).run()
+    assert e.value.facts["start"] == 6
+    assert e.value.facts["region"] == "below"
+
+
+def test_a_row_is_found_in_a_jagged_collection() -> None:
+    analysis = counting()
+
+    @analysis.cut
+    def second(Muon: Any) -> Any:
+        return Muon.pt[:, 1] > 0
+
+    lists = ak.Array([[1.0, 2.0]] * 5 + [[1.0]] + [[3.0, 4.0]] * 5)
+    arrays = {"x": np.zeros(11), "Muon_pt": lists}
+    with pytest.raises(StepError, match="row 5") as e:
+        chunk_run(analysis, arrays, (0, 4, 11)).run()
+    assert e.value.facts["start"] == 5
+    assert "\n" not in str(e.value)
+
+
+def test_wrong_results_keep_their_kind_and_get_a_place() -> None:
+    analysis = counting()
+    analysis.cut(lambda x: x, name="c")
+    with pytest.raises(StepResultError, match=r"must return booleans.*\[file.root, rows 0-4\]"):
+        chunk_run(analysis, {"x": np.arange(4.0)}, (0, 4)).run()
+
+
+def test_a_step_that_looks_at_other_rows_is_named_with_a_row() -> None:
+    analysis = counting()
+    analysis.cut(lambda x: x > x.mean(), name="c")
+    with pytest.raises(RowPurityError, match="cut 'c' is not a function of its own row"):
+        chunk_run(analysis, {"x": np.arange(9.0)}, (0, 9)).run()
+
+
+def test_a_read_that_fails_inside_a_users_function_is_the_files_fault() -> None:
+    analysis = counting()
+
+    @analysis.cut
+    def touching(Muon: Any) -> Any:
+        return ak.num(Muon.pt) > 0
+
+    run = chunk_run(analysis, {"x": np.zeros(2), "Muon_pt": [[1.0], []]}, (0, 2))
+
+    def broken(columns: Any, start: int, stop: int) -> Any:
+        raise ValueError("checksum")
+
+    run.store.reader.read = broken  # type: ignore[method-assign]
+    with pytest.raises(DataError, match=r"file.root could not be read: ValueError: checksum"):
+        run.run()
+
+
+# --- columns that each=True steps may read ---------------------------------------------------------
+
+
+def total_of(make: Any) -> list[bool]:
+    """Sum the lists of a made column in a row function; return which rows are above one."""
+    analysis = wr.Pipeline("each")
+    analysis.column(make, name="lists")
+
+    @analysis.cut(each=True)
+    def above(lists: Any) -> Any:
+        total = 0.0
+        for value in lists:
+            total += value
+        return total > 1
+
+    analysis.output(lambda x: x.tolist(), name="rows")
+    (leaf,) = chunk_run(analysis, {"x": np.arange(4.0)}, (0, 4)).run().nodes.values.values()
+    (value,) = leaf.outputs.values()
+    return value.value  # type: ignore[no-any-return]
+
+
+LISTS: dict[str, Any] = {
+    "lists": lambda x: ak.Array([[v, v] for v in x]),
+    "lists of one length": lambda x: ak.to_regular(ak.Array([[v, v] for v in x])),
+    "matrix": lambda x: np.stack([x, x], axis=1),
+    "lists that might be None": lambda x: ak.mask(ak.Array([[v, v] for v in x]), x >= 0),
+    "numbers that might be None": lambda x: ak.mask(
+        (lists := ak.Array([[v, v] for v in x])), lists >= 0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_row_functions_take_lists_in_any_form(name: str) -> None:
+    assert total_of(LISTS[name]) == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: ak.mask(ak.Array([[v] for v in x]), x > 1),
+        lambda x: ak.Array([[v, None] for v in x]),
+        lambda x: ak.Array([[[v]] for v in x]),
+        lambda x: ak.Array([[{"pt": v}] for v in x]),
+    ],
+)
+def test_row_functions_refuse_what_is_no_number(make: Any) -> None:
+    with pytest.raises(StepError, match="each=True takes numbers or lists of numbers") as caught:
+        total_of(make)
+    assert caught.value.facts["step"] == "above"
+
+
+# --- outputs --------------------------------------------------------------------------------------
+
+
+def leaf(**values: Any) -> Leaf:
+    return Leaf({(name, None, "nominal"): Value(value, None) for name, value in values.items()}, {})
+
+
+def test_leaves_merge_key_by_key_and_stay_as_they_are() -> None:
+    one, two = leaf(a=1, b=[1]), leaf(a=2, c={3})
+    merged = merge_leaves(one, two)
+    assert {key[0]: value.value for key, value in merged.outputs.items()} == {
+        "a": 3, "b": [1], "c": {3},
+    }  # fmt: skip
+    assert {key[0]: value.value for key, value in one.outputs.items()} == {"a": 1, "b": [1]}
+
+
+def test_tables_of_leaves_merge_by_order() -> None:
+    lines = LineCounts(np.ones((1, 4), dtype=np.int64), np.ones((1, 2)))
+    first, second = (Layout(order, (), (), (), 1) for order in (("a", "b"), ("b", "a")))
+    merged = merge_leaves(Leaf({}, {first: lines}), Leaf({}, {first: lines, second: lines}))
+    assert {key: int(v.counts[0, 0]) for key, v in merged.tables.items()} == {first: 2, second: 1}
+
+
+def test_merge_of_the_user_is_used_and_its_errors_name_the_output() -> None:
+    key = ("o", "SR", "nominal")
+
+    def larger(a: Any, b: Any) -> Any:
+        return max(a, b)
+
+    merged = merge_leaves(Leaf({key: Value(3, larger)}, {}), Leaf({key: Value(2, larger)}, {}))
+    assert merged.outputs[key].value == 3
+    with pytest.raises(MergeError, match="output 'o' \\(region 'SR'\\) cannot be merged") as caught:
+        merge_leaves(Leaf({key: Value(3, larger)}, {}), Leaf({key: Value("x", larger)}, {}))
+    assert caught.value.facts["step"] == "o"
+
+
+@pytest.mark.parametrize("value", [None, (1, 2), "text"])
+def test_outputs_that_cannot_be_merged_are_refused_on_the_first_unit(value: Any) -> None:
+    analysis = wr.Pipeline("bad")
+    analysis.output(lambda x: value, name="o")
+    with pytest.raises(MergeError, match=r"output 'o' .*cannot be merged"):
+        chunk_run(analysis, {"x": np.zeros(2)}, (0, 2)).run()
+
+
+def test_outputs_are_evaluated_once_per_unit_that_has_rows() -> None:
+    analysis = wr.Pipeline("units")
+    seen: list[list[float]] = []
+
+    @analysis.output
+    def values(x: Any) -> Any:
+        seen.append(x.tolist())
+        return x.tolist()
+
+    analysis.cut(lambda x: (x < 2) | (x > 3), name="c")
+    partial = chunk_run(analysis, {"x": np.arange(6.0)}, (0, 2, 4, 6)).run()
+    assert seen == [[0.0, 1.0], [4.0, 5.0]]
+    assert set(partial.nodes.values) == {(1, 0), (0, 2)}
+
+
+def test_blocks_of_any_size_give_the_same_leaves() -> None:
+    analysis = counting()
+    analysis.cut(lambda x: ak.mask(ak.Array(x > 2), x != 5), name="c")
+    analysis.weight(lambda x: wr.updown(x, x + 1, x - 1), name="w")
+    analysis.output(lambda x, weight: float((x * weight).sum()), name="total")
+    found = []
+    for size in (None, 1, 2, 100):
+        run = chunk_run(analysis, {"x": np.arange(9.0)}, (0, 4, 9), force_rows=size)
+        (node,) = run.run().nodes.values.values()
+        (lines,) = node.tables.values()
+        outputs = {key: value.value for key, value in node.outputs.items()}
+        found.append((outputs, lines.counts.tolist(), lines.sums.tolist()))
+    assert all(one == found[0] for one in found)
+    assert found[0][0]["total", "all", "w_up"] > found[0][0]["total", "all", "nominal"]
+    assert found[0][1][1] == [9, 5, 1, 0]
+
+
+# --- meter ----------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 10)), max_size=8))
+def test_a_meter_sums_what_a_fit_needs(calls: list[tuple[int, float]]) -> None:
+    meter = Meter()
+    for rows, seconds in calls:
+        meter.call(rows, seconds)
+    meter.rows_out, meter.bytes_read = 5, 7
+    cost = meter.cost()
+    assert cost.calls == len(calls)
+    assert cost.rows_in == sum(rows for rows, _ in calls)
+    assert cost.wall == pytest.approx(sum(seconds for _, seconds in calls))
+    assert cost.rows_squared == sum(rows * rows for rows, _ in calls)
+    assert cost.rows_wall == pytest.approx(sum(rows * seconds for rows, seconds in calls))
+    assert (cost.rows_out, cost.bytes_read) == (5, 7)

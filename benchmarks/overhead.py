@@ -2,24 +2,22 @@
 
     python benchmarks/overhead.py [--quick] [--json FILE]
 
-Times are processor time of the driver's thread, so that other programs disturb them little; each
-number is the best of several rounds for the pure part and the median for the rest.
+Costs are processor time of the driver's thread. Everything is measured once per round, in turn;
+rounds in which other programs were busy are repeated, and medians are reported. Empty tasks are
+also given to concurrent.futures, as a measure of what a task costs at least in Python.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
-import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import harness
 import numpy as np
 
 from windrow.core.commands import Fetch, Launch, Merge
@@ -39,7 +37,7 @@ from windrow.core.records import (
 from windrow.core.scheduler import Scheduler
 from windrow.engines.base import Outcome
 from windrow.engines.threads import ThreadsEngine
-from windrow.run.loop import RunOutcome, run
+from windrow.run.loop import run
 from windrow.shape.fixed import Fixed
 from windrow.watch.log import EventLog
 
@@ -147,94 +145,95 @@ def calibrated() -> Sorting:
         values *= 2
 
 
-def end_to_end(work: Sorting, tasks: int, logged: bool) -> RunOutcome:
+def driver_us_per_task(work: Sorting, tasks: int, *, logged: bool) -> float:
+    """Run tasks on two threads; give the driver's processor time for each."""
     scheduler = make_scheduler(tasks)
     observers = (EventLog(io.StringIO()),) if logged else ()
     outcome = run(scheduler, ThreadsEngine(2), work, observers=observers)
     assert outcome.status == "complete"
     assert sum(outcome.partials[0]) == tasks * UNIT
-    return outcome
+    return outcome.driver_cpu_s / tasks * 1e6
 
 
-def driver_us_per_task(work: Sorting, tasks: int, rounds: int) -> tuple[float, float, float]:
-    """Measure driver time per task, log off and on (interleaved), and tasks per second."""
-    spent: dict[bool, list[float]] = {False: [], True: []}
-    rate = 0.0
-    for _ in range(rounds):
-        for logged in (False, True):
-            outcome = end_to_end(work, tasks, logged)
-            spent[logged].append(outcome.driver_cpu_s / tasks * 1e6)
-            if not logged:
-                rate = max(rate, tasks / outcome.wall_s)
-    return statistics.median(spent[False]), statistics.median(spent[True]), rate
+def executor_us_per_task(tasks: int) -> float:
+    """Submit functions that do nothing, and take their results, in the submitting thread's time."""
+    with ThreadPoolExecutor(2) as pool:
+        begin = time.thread_time()
+        futures = [pool.submit(int) for _ in range(tasks)]
+        assert sum(future.result() for future in futures) == 0
+        return (time.thread_time() - begin) / tasks * 1e6
 
 
-def seconds_to_first_row(rounds: int) -> float | None:
+def seconds_to_first_row() -> float:
     """Time from starting Python to the first call of a pipeline's first step."""
-    taken = []
-    for _ in range(rounds):
-        begin = time.time()
-        done = subprocess.run(
-            [sys.executable, "-c", FIRST_ROW], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            print(done.stderr.strip().splitlines()[-1:], file=sys.stderr)
-            return None
-        taken.append(float(done.stdout.split()[-1]) - begin)
-    return statistics.median(taken)
+    begin = time.time()
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_ROW], capture_output=True, text=True, check=True
+    )
+    return float(done.stdout.split()[-1]) - begin
 
 
-def claim(name: str, value: float, target: float, better: str = "lower") -> dict[str, Any]:
-    met = value <= target if better == "lower" else value >= target
-    return {"name": name, "value": round(value, 4), "target": target, "better": better, "met": met}
-
-
-def measure(quick: bool) -> list[dict[str, Any]]:
-    sizes = (1_000, 10_000) if quick else (1_000, 10_000, 100_000)
-    claims = []
-    pure = {}
-    for tasks in sizes:
-        rounds = 7 if tasks <= 10_000 else 3
-        pure[tasks] = min(pure_us_per_task(tasks) for _ in range(rounds))
-        claims.append(claim(f"scheduler, pure, us per task of {tasks}", pure[tasks], 15.0))
-    growth = pure[sizes[-1]] / pure[sizes[0]]
-    claims.append(claim(f"scheduler, cost per task, {sizes[-1]} over {sizes[0]}", growth, 1.5))
-    rounds = 3 if quick else 5
-    off, on, rate = driver_us_per_task(Sorting(0), 5_000 if quick else 20_000, rounds)
-    claims.append(claim("driver, us per empty task, log off", off, 50.0))
-    claims.append(claim("driver, us per empty task, log on", on, 50.0))
-    claims.append(claim("empty tasks per second, 2 threads", rate, 10_000, "higher"))
-    off, on, _ = driver_us_per_task(calibrated(), 400 if quick else 1_000, rounds)
-    claims.append(claim("driver, % of 5 ms chunks, log off", off * 1e-4 / CHUNK_S, 1.0))
-    claims.append(claim("driver, % of 5 ms chunks, log on", on * 1e-4 / CHUNK_S, 1.5))
-    first = seconds_to_first_row(3 if quick else 7)
-    if first is not None:
-        claims.append(claim("seconds from python to the first row", first, 2.0))
-    return claims
-
-
-def machine() -> dict[str, Any]:
-    return {
-        "system": platform.system(),
-        "processor": platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
+def medians(competitors: dict[str, Any], rounds: int) -> tuple[dict[str, float], str]:
+    """Measure all in turn; give the median of each one's answers and how quiet it was."""
+    found = harness.interleave(
+        {name: harness.calling(function) for name, function in competitors.items()}, rounds
+    )
+    values = {
+        name: statistics.median(sample.result for sample in samples)
+        for name, samples in found.samples.items()
     }
+    return values, found.quality
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What Windrow itself costs.")
-    parser.add_argument("--quick", action="store_true", help="less of everything, under a minute")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the claims to FILE")
-    options = parser.parse_args()
-    claims = measure(options.quick)
-    print(f"{'':48} {'value':>10} {'target':>10}")
-    for one in claims:
-        bound = ("<= " if one["better"] == "lower" else ">= ") + f"{one['target']:g}"
-        print(f"{one['name']:48} {one['value']:10.4g} {bound:>10} {'' if one['met'] else 'MISSED'}")
-    if options.json is not None:
-        options.json.write_text(json.dumps({"claims": claims, "machine": machine()}, indent=2))
+    options = harness.options("What Windrow itself costs.")
+    report = harness.Report("Overhead", harness.machine())
+    rounds = 5 if options.quick else 9
+    sizes = (1_000, 10_000) if options.quick else (1_000, 10_000, 100_000)
+    least, most = sizes[0], sizes[-1]
+    pure, quality = medians(
+        {f"{tasks:,} tasks": lambda tasks=tasks: pure_us_per_task(tasks) for tasks in sizes},
+        3 if options.quick else 5,
+    )
+    report.table(("scheduler alone", "us per task"), [(n, f"{v:.1f}") for n, v in pure.items()])
+    report.note(f"Three events a task and evidence of ten steps; rounds: {quality}.")
+
+    nothing, sorting = Sorting(0), calibrated()
+    many, few = (5_000, 600) if options.quick else (20_000, 1_000)
+    driver, quality = medians(
+        {
+            "empty tasks, log off": lambda: driver_us_per_task(nothing, many, logged=False),
+            "empty tasks, log on": lambda: driver_us_per_task(nothing, many, logged=True),
+            "empty tasks, concurrent.futures": lambda: executor_us_per_task(many),
+        },
+        rounds,
+    )
+    chunks, quality_of_chunks = medians(
+        {
+            "chunks of 5 ms, log off": lambda: driver_us_per_task(sorting, few, logged=False),
+            "chunks of 5 ms, log on": lambda: driver_us_per_task(sorting, few, logged=True),
+        },
+        3 if options.quick else 7,
+    )
+    driver |= chunks
+    report.table(("driver, 2 threads", "us per task"), [(n, f"{v:.1f}") for n, v in driver.items()])
+    report.note(f"Rounds of empty tasks: {quality}; of chunks: {quality_of_chunks}.")
+
+    first, quality = medians({"first row": seconds_to_first_row}, 3 if options.quick else 7)
+    report.note(f"Seconds from `python` to the first row: {first['first row']:.2f} ({quality}).")
+
+    share = {name: driver[f"chunks of 5 ms, log {name}"] * 1e-4 / CHUNK_S for name in ("off", "on")}
+    report.claim("driver, % of 5 ms chunks, log off", share["off"], 1.0, better="lower")
+    report.claim("driver, % of 5 ms chunks, log on", share["on"], 1.5, better="lower")
+    report.claim(
+        f"scheduler, us per task of {most:,}", pure[f"{most:,} tasks"], 15.0, better="lower"
+    )
+    growth = pure[f"{most:,} tasks"] / pure[f"{least:,} tasks"]
+    report.claim(f"scheduler, cost per task, {most:,} over {least:,}", growth, 1.5, better="lower")
+    report.claim(
+        "driver, us per empty task, log on", driver["empty tasks, log on"], 50.0, better="lower"
+    )
+    report.finish(options.json)
 
 
 if __name__ == "__main__":

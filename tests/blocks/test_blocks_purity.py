@@ -90,16 +90,18 @@ def test_steps_that_look_at_other_rows_are_found(name: str) -> None:
 
 
 def test_lists_that_change_length_inside_records_are_found() -> None:
-    """All numbers are the same, so that just the lengths tell."""
+    """All numbers are the same and so is how many there are, so that just the lengths tell."""
 
-    def step(x: Any) -> Any:
-        # One list is longer by one, the other shorter: which one depends on the order of rows.
-        counts = np.ones(len(x), dtype=np.int64)
-        counts[0], counts[-1] = 2, 0
+    def records(counts: Any) -> Any:
         lists = ak.unflatten(np.zeros(counts.sum()), counts)
-        return ak.zip({"lists": lists, "x": x}, depth_limit=1)
+        return ak.zip({"lists": lists, "x": np.zeros(len(counts))}, depth_limit=1)
 
-    assert check(step, X) is not None
+    def ask(positions: Any) -> Any:
+        counts = np.ones(len(positions), dtype=np.int64)
+        counts[0], counts[-1] = 2, 0
+        return records(counts)
+
+    assert first_difference(records(np.ones(ROWS, dtype=np.int64)), ROWS, ask, ROWS) is not None
 
 
 def test_the_row_that_is_named_is_one_that_changed() -> None:

@@ -537,7 +537,7 @@ class Believing(Scheduler):
     """Takes a report of an attempt that has ended for news."""
 
     def _finished(self, event: happened.Finished) -> None:
-        if event.attempt not in self.crew.attempts and event.handle.id not in self.ledger.held:
+        if self.crew.live(event) is None and event.handle.id not in self.ledger.held:
             worker = self.crew.workers.get(event.worker)
             if worker is not None and self.ledger.accept(event.handle):
                 feed = self.intake.feeds[event.handle.rows[0].input]

@@ -14,7 +14,7 @@ from windrow.core.source import Cutter
 from windrow.shape.blocks import MOST_BLOCK, SMALLEST_BLOCK, StepKind, block_rows
 from windrow.shape.costs import FIXED_SHARE, enough_rows, fit
 from windrow.shape.fixed import Fixed
-from windrow.shape.guided import MOST_ROWS, QUEUE_S, UNMEASURED_ROWS, Guided
+from windrow.shape.guided import LEAST_ROWS, MOST_ROWS, MOST_S, QUEUE_S, Guided
 
 
 def sums(calls: list[tuple[int, float]]) -> StepCost:
@@ -76,6 +76,7 @@ def request(**facts: object) -> ShapeRequest:
         "units": 100,
         "known": 100_000,
         "expected": 0,
+        "running": 0,
         "costs": StepCost(),
     }
     return ShapeRequest(**(known | facts))  # type: ignore[arg-type]
@@ -86,23 +87,24 @@ def test_the_first_task_is_a_probe_if_many_units_remain() -> None:
     assert Guided().rows(request(first=True, units=3, known=3000)) > 1000
 
 
-def test_before_costs_are_known_tasks_have_the_canonical_size() -> None:
-    assert Guided().rows(request(known=900_000)) == UNMEASURED_ROWS
-    assert Guided().rows(request(known=100_000)) == 50_000
+def test_a_small_rest_is_divided_so_that_all_end_together() -> None:
+    assert Guided().rows(request(known=100_000)) == 50_500
+    assert Guided().rows(request(known=50_000, running=50_000)) == 50_500
+    assert Guided().rows(request(known=60_000, running=20_000)) == 40_500
 
 
-def test_tasks_shrink_with_what_is_left_down_to_what_pays() -> None:
-    cheap = affine(1e-5, 1e-6, [1000, 10_000])  # 200 rows are enough
-    sizes = [Guided().rows(request(known=known, costs=cheap)) for known in (40_000, 4000, 400, 40)]
-    assert sizes == [10_000, 1000, 200, 20]
+def test_tasks_are_large_enough_for_their_fixed_cost_and_not_too_long() -> None:
+    assert Guided().rows(request(known=10**7)) == MOST_ROWS + 500
+    assert Guided().rows(request(known=1_500_000)) == LEAST_ROWS + 500
     dear = affine(0.1, 1e-6, [1000, 10_000])  # two million rows would be enough
-    assert Guided().rows(request(known=40_000, costs=dear)) == 20_000
-    assert Guided().rows(request(known=10**8, costs=dear)) == MOST_ROWS
+    assert Guided().rows(request(known=10**8, costs=dear)) < MOST_ROWS
+    slow = affine(1e-5, 1e-3, [1000, 10_000])
+    assert Guided().rows(request(known=10**8, costs=slow)) == pytest.approx(MOST_S / 1e-3, rel=0.3)
 
 
 def test_rows_that_are_expected_count_as_left() -> None:
     cheap = affine(1e-5, 1e-6, [1000, 10_000])
-    assert Guided().rows(request(known=400, expected=39_600, costs=cheap)) == 10_000
+    assert Guided().rows(request(known=400, expected=39_600, costs=cheap)) == 20_500
 
 
 @given(
@@ -134,7 +136,7 @@ def test_guided_tasks_cover_all_work_and_feed_every_worker(
                 costs=costs,
             )
         )
-        assert want <= max(-(-cutter.rows // workers), unit)
+        assert want <= max(-(-cutter.rows // workers), unit) + unit // 2
         rows = cutter.cut(want)
         sizes.append(rows.stop - rows.start)
     assert sum(sizes) == borders[-1]

@@ -15,14 +15,16 @@ from windrow.core.transitions import ATTEMPT_MOVES, AttemptState, move
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from windrow.core.events import AttemptEvent
     from windrow.core.records import Needs, Plan, Task, Worker
 
 __all__ = ["MAX_WINDOW", "Crew"]
 
-#: Jobs a worker may have at a time at most. The driver answers several reports at once for little
-#: more than one, so a queue of eight short tasks costs a fifth of the driver's time of a queue of
-#: one (benchmarks/overhead.py); longer queues gain little and make the end of the run uneven.
-MAX_WINDOW = 8
+#: Jobs a worker may have at a time at most, however short they are. The driver answers several
+#: reports at once for little more than one: its code has left the caches by the time it is woken.
+#: Queues of sixteen tasks of 5 ms cost it a quarter of what single ones do
+#: (benchmarks/overhead.py); beyond that little is gained.
+MAX_WINDOW = 16
 
 
 class Crew:
@@ -30,8 +32,10 @@ class Crew:
 
     def __init__(self, needs: Needs, next_id: Callable[[], int]) -> None:
         self.workers: dict[int, WorkerState] = {}
-        self.attempts: dict[int, Attempt] = {}
+        #: by attempt, worker and incarnation: whoever does not name all three finds nothing
+        self.attempts: dict[tuple[int, int, int], Attempt] = {}
         self.running_rows = 0
+        self.launch_times = 0.0  #: the sum over attempts, for estimating what is left of them
         #: usable workers by how many jobs they have; who came to a level first is served first
         self.levels: list[dict[int, WorkerState]] = [{} for _ in range(MAX_WINDOW + 1)]
         self._lives: dict[int, int] = {}  #: worker id -> newest incarnation ever seen
@@ -59,8 +63,9 @@ class Crew:
         lost = [attempt for attempt in self.attempts.values() if attempt.worker is worker]
         for attempt in lost:
             self._move(attempt, AttemptState.LOST)
-            del self.attempts[attempt.id]
+            del self.attempts[attempt.key]
             self.running_rows -= attempt.task.size
+            self.launch_times -= attempt.launched
         return lost
 
     def set_offers(self, worker: WorkerState, offers: Needs) -> None:
@@ -93,26 +98,35 @@ class Crew:
     # -- attempts
 
     def launch(
-        self, worker: WorkerState, task: Task, bundle: Bundle, plan: Plan, tries: int
+        self,
+        worker: WorkerState,
+        task: Task,
+        bundle: Bundle,
+        plan: Plan,
+        tries: int,
+        now: float,
     ) -> Attempt:
         """Begin an attempt."""
         attempt = Attempt(self._next_id(), task, worker, bundle, plan, tries)
-        self.attempts[attempt.id] = attempt
+        self.attempts[attempt.key] = attempt
         bundle.running += 1
         worker.feed = bundle.feed
+        attempt.launched = now
+        self.launch_times += now
         self.running_rows += task.size
         self._set_busy(worker, worker.busy + 1)
         return attempt
 
-    def live(self, attempt_id: int, worker_id: int, incarnation: int) -> Attempt | None:
-        """Find an attempt that has not ended, if it runs on this life of this worker."""
-        attempt = self.attempts.get(attempt_id)
-        if attempt is None:
-            return None
-        worker = attempt.worker
-        if worker.id != worker_id or worker.incarnation != incarnation:
-            return None
-        return attempt
+    def live(self, event: AttemptEvent) -> Attempt | None:
+        """Find the attempt of an event, unless it has ended or ran in another life of a worker."""
+        return self.attempts.get((event.attempt, event.worker, event.incarnation))
+
+    def rows_ahead(self, row_s: float | None, now: float) -> int:
+        """Estimate the rows that workers still have before them, given the seconds a row takes."""
+        if not row_s:
+            return self.running_rows
+        passed = now * len(self.attempts) - self.launch_times
+        return max(0, self.running_rows - int(passed / row_s))
 
     def started(self, attempt: Attempt) -> None:
         """An attempt left the queue; one that is told to stop stays so."""
@@ -127,9 +141,10 @@ class Crew:
         """An attempt has ended: free what it held."""
         self._move(attempt, state)
         worker = attempt.worker
-        del self.attempts[attempt.id]
+        del self.attempts[attempt.key]
         attempt.bundle.running -= 1
         self.running_rows -= attempt.task.size
+        self.launch_times -= attempt.launched
         self._set_busy(worker, worker.busy - 1)
 
     def _move(self, attempt: Attempt, state: AttemptState) -> None:

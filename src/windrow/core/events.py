@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AttemptEvent",
     "CancelRequested",
     "Cancelled",
     "Discovered",
@@ -180,6 +181,9 @@ class Planned(NamedTuple):
 class Tick(NamedTuple):
     """Time has passed; sent when a ``WakeAt`` is due."""
 
+
+#: What is told of an attempt; all of them name it and the life of the worker it runs in.
+AttemptEvent: TypeAlias = Started | Progress | Finished | Failed | Cancelled
 
 Event: TypeAlias = (
     Submitted

@@ -74,19 +74,21 @@ class Ledger:
 
     def accept(self, handle: Handle) -> bool:
         """Let a handle hold its rows, all or nothing; False if one of them has an owner."""
-        books, output, rows = self.books, handle.output, handle.rows
-        if len(rows) > 1:  # adding one range is all or nothing by itself
-            for part in rows:
-                if not books[part.input, output].taken.free(part.start, part.stop):
+        rows = handle.rows
+        taken = self._book(handle).taken
+        if len(rows) > 1 and not all(taken.free(part.start, part.stop) for part in rows):
+            return False
+        for _, start, stop in rows:
+            if not taken.add(start, stop):
+                if len(rows) == 1:  # adding one range is all or nothing by itself
                     return False
-        for number, start, stop in rows:
-            if not books[number, output].taken.add(start, stop):
-                if len(rows) > 1:
-                    raise InternalError(f"handle {handle} names a row twice")
-                return False
+                raise InternalError(f"{handle} names a row twice")
             self.held_rows += stop - start
         self.held[handle.id] = handle
         return True
+
+    def _book(self, handle: Handle) -> Book:
+        return self.books[handle.rows[0].input, handle.output]  # a handle covers one input only
 
     def unowned(self, rows: Iterable[Rows]) -> list[Rows]:
         """List the parts of rows that nobody owns."""
@@ -105,20 +107,20 @@ class Ledger:
     def settle(self, handle_id: int) -> None:
         """The handle's partial is safe: its rows are done."""
         handle = self.held.pop(handle_id)
-        for part in handle.rows:
-            book = self.books[part.input, handle.output]
-            rows = part.stop - part.start
-            book.done += rows
-            self.held_rows -= rows
-            self.done_rows += rows
-            self._count_closed(book)
+        book = self._book(handle)
+        rows = sum([stop - start for _, start, stop in handle.rows])
+        book.done += rows
+        self.held_rows -= rows
+        self.done_rows += rows
+        self._count_closed(book)
 
     def release(self, handle_id: int) -> tuple[Rows, ...]:
         """The handle is gone: its rows have no owner any more."""
         handle = self.held.pop(handle_id)
-        for part in handle.rows:
-            self.books[part.input, handle.output].taken.remove(part.start, part.stop)
-            self.held_rows -= part.stop - part.start
+        taken = self._book(handle).taken
+        for _, start, stop in handle.rows:
+            taken.remove(start, stop)
+            self.held_rows -= stop - start
         return handle.rows
 
     def fail(self, rows: Rows, failure: Failure) -> None:

@@ -49,9 +49,11 @@ class Placement:
         self._options = options
         self._next_task = count(1).__next__
         self._task_s: float | None = None  #: predicted length of the task cut last
+        self._now = 0.0
 
-    def place(self, out: list[Command]) -> None:
+    def place(self, out: list[Command], now: float) -> None:
         """Give jobs until there is no room or no job."""
+        self._now = now
         for level, workers in enumerate(self._crew.levels[:MAX_WINDOW]):
             while workers:
                 if level and level >= self._shape.window(self._task_s):
@@ -92,7 +94,7 @@ class Placement:
     ) -> None:
         plan = self._accounts[task.category].plan
         bundle = self._merger.bundle(worker, feed)
-        attempt = self._crew.launch(worker, task, bundle, plan, tries)
+        attempt = self._crew.launch(worker, task, bundle, plan, tries, self._now)
         out.append(Launch(task, attempt.id, worker.id, worker.incarnation, plan))
 
     def _cut(self, feed: Feed) -> Task:
@@ -110,6 +112,7 @@ class Placement:
                 units,
                 intake.uncut,
                 intake.expected(),
+                self._crew.rows_ahead(account.row_s, self._now),
                 account.costs(),
             )
         )

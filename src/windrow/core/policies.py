@@ -25,6 +25,7 @@ class ShapeRequest(NamedTuple):
     units: int  #: units left in the range that the task is cut from
     known: int  #: rows of the run that can be cut now
     expected: int  #: rows estimated in inputs that nobody opened yet
+    running: int  #: rows estimated that workers still have before them
     costs: StepCost  #: over accepted tasks of the category: rows and wall time
 
 

@@ -80,7 +80,7 @@ class Scheduler:
             if not self.stopping:
                 if self.delays.heap:
                     self._release_due()
-                self.placement.place(out)
+                self.placement.place(out, now)
             self._end_if_done()
         return out
 
@@ -193,18 +193,18 @@ class Scheduler:
     # -- attempts
 
     def _started(self, event: happened.Started) -> None:
-        attempt = self.crew.live(event.attempt, event.worker, event.incarnation)
+        attempt = self.crew.live(event)
         if attempt is not None:
             self.crew.started(attempt)
 
     def _progress(self, event: happened.Progress) -> None:
-        attempt = self.crew.live(event.attempt, event.worker, event.incarnation)
+        attempt = self.crew.live(event)
         if attempt is not None:
             attempt.rows_done = event.rows
 
     def _finished(self, event: happened.Finished) -> None:
         handle = event.handle
-        attempt = self.crew.live(event.attempt, event.worker, event.incarnation)
+        attempt = self.crew.live(event)
         if attempt is None:
             self._discard(handle)
             return
@@ -237,7 +237,7 @@ class Scheduler:
                 self._ask_for_plan(account)
 
     def _failed(self, event: happened.Failed) -> None:
-        attempt = self.crew.live(event.attempt, event.worker, event.incarnation)
+        attempt = self.crew.live(event)
         if attempt is not None:
             self.crew.end(attempt, AttemptState.FAILED)
             self._settle_failure(attempt, event.failure)
@@ -272,7 +272,7 @@ class Scheduler:
             self.ledger.fail(part, failure)
 
     def _cancelled(self, event: happened.Cancelled) -> None:
-        attempt = self.crew.live(event.attempt, event.worker, event.incarnation)
+        attempt = self.crew.live(event)
         if attempt is not None:
             self.crew.end(attempt, AttemptState.CANCELLED)
             self.intake.give_back(attempt.task.inputs)

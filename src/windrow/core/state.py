@@ -109,7 +109,18 @@ class WorkerState:
 class Attempt:
     """One try of one task on one worker."""
 
-    __slots__ = ("bundle", "id", "plan", "rows_done", "state", "task", "tries", "worker")
+    __slots__ = (
+        "bundle",
+        "id",
+        "key",
+        "launched",
+        "plan",
+        "rows_done",
+        "state",
+        "task",
+        "tries",
+        "worker",
+    )
 
     def __init__(
         self,
@@ -121,6 +132,7 @@ class Attempt:
         tries: int,
     ) -> None:
         self.id = attempt_id
+        self.key = (attempt_id, worker.id, worker.incarnation)
         self.task = task
         self.worker = worker
         self.bundle = bundle
@@ -128,6 +140,7 @@ class Attempt:
         self.tries = tries  #: failed attempts of the same task before this one
         self.state = AttemptState.LAUNCHED
         self.rows_done = 0  #: as far as Progress told
+        self.launched = 0.0  #: when
 
 
 class Account:

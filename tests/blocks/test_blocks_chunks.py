@@ -27,7 +27,7 @@ def chunk_run(
     reader = wr.data.open(arrays).open(0)
     definition = analysis.definition(0)
     program = bind(definition, "data", {}, reader.info, "file.root")
-    chunk = Chunk(0, "file.root", 0, borders)
+    chunk = Chunk(0, "file.root", 0, borders, borders)
     return ChunkRun(program, reader, chunk, definition.written, {}, **options)
 
 

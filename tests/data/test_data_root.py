@@ -279,7 +279,9 @@ def test_bytes_and_ranges_are_those_of_the_baskets(tmp_path: Path) -> None:
 
 def test_units_are_the_common_baskets_joined(tmp_path: Path) -> None:
     write_tree(tmp_path / "x.root", [10_000, 10_000, 10_000])
-    assert open_one(tmp_path / "x.root").info.borders == (0, 20_000, 30_000)
+    info = open_one(tmp_path / "x.root").info
+    assert info.borders == (0, 30_000)
+    assert info.clusters == (0, 10_000, 20_000, 30_000)
     assert open_one(tmp_path / "x.root", grid=16_000).info.borders == (0, 16_000, 30_000)
 
 

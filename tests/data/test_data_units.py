@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.data.units import cluster_borders, common_borders, unit_borders, units_within
+from windrow.data.units import (
+    cluster_borders,
+    common_borders,
+    read_borders,
+    unit_borders,
+    units_within,
+)
 from windrow.errors import SpecError
 
 rows_and_borders = st.integers(0, 5000).flatmap(
@@ -56,11 +62,19 @@ def test_an_empty_file_has_one_border() -> None:
 
 
 def test_small_units_are_joined_and_large_ones_cut() -> None:
-    own = range(0, 100_001, 1000)
-    assert unit_borders(100_000, own)[:3] == (0, 17_000, 34_000)
+    own = range(0, 400_001, 1000)
+    assert unit_borders(400_000, own) == (0, 132_000, 264_000, 396_000, 400_000)
     assert unit_borders(600_000) == (0, 262_144, 524_288, 600_000)
     # A small unit is not joined to one that would become too large.
     assert unit_borders(300_010, [10]) == (0, 10, 262_154, 300_010)
+
+
+@given(rows_and_borders, st.one_of(st.none(), st.integers(1, 50)))
+def test_columns_are_read_for_units_or_parts_of_them(
+    case: tuple[int, list[int]], grid: int | None
+) -> None:
+    rows, own = case
+    assert set(unit_borders(rows, own, grid=grid)) <= set(read_borders(rows, own, grid=grid))
 
 
 def test_a_grid_must_be_positive() -> None:

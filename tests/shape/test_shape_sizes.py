@@ -95,7 +95,7 @@ def test_a_small_rest_is_divided_so_that_all_end_together() -> None:
 
 def test_tasks_are_large_enough_for_their_fixed_cost_and_not_too_long() -> None:
     assert Guided().rows(request(known=10**7)) == MOST_ROWS + 500
-    assert Guided().rows(request(known=1_500_000)) == LEAST_ROWS + 500
+    assert Guided().rows(request(known=3_000_000)) == LEAST_ROWS + 500
     dear = affine(0.1, 1e-6, [1000, 10_000])  # two million rows would be enough
     assert Guided().rows(request(known=10**8, costs=dear)) < MOST_ROWS
     slow = affine(1e-5, 1e-3, [1000, 10_000])

@@ -58,7 +58,7 @@ class ColumnStore:
         self.reader = reader
         self.start = start
         self.length = length
-        self.borders = borders  #: of the units, within the chunk: 0 ... length
+        self.borders = borders  #: of what is read or left out, within the chunk: 0 ... length
         self._stored: dict[str, Stored] = {}
         self._made: dict[str, tuple[Selection, Any]] = {}
         # Apart, because a glob may read a file column that has the name of a weight.

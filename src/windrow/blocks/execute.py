@@ -55,6 +55,7 @@ class Chunk:
     label: str
     first_unit: int  #: index of the first unit in the input's tree
     borders: tuple[int, ...]  #: of its units, in rows of the file
+    clusters: tuple[int, ...]  #: of what columns are read or left out for: units or finer
 
 
 class ChunkRun:
@@ -76,7 +77,8 @@ class ChunkRun:
         self.start = chunk.borders[0]
         length = chunk.borders[-1] - self.start
         self.borders = np.asarray(chunk.borders, dtype=np.int64) - self.start
-        self.store = ColumnStore(reader, self.start, length, self.borders)
+        clusters = np.asarray(chunk.clusters, dtype=np.int64) - self.start
+        self.store = ColumnStore(reader, self.start, length, clusters)
         self.caller = Caller(program, self.store, self._alive)
         self.selections: list[Selection] = [everything(length)] * len(program.lanes)
         self.meters: dict[str, Meter] = {}

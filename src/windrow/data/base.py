@@ -59,6 +59,7 @@ class FileInfo:
 
     rows: int
     borders: tuple[int, ...]  #: canonical unit borders, 0 and rows included; (0,) for an empty file
+    clusters: tuple[int, ...] = ()  #: finer borders within them, at which columns can be read apart
     columns: Mapping[str, ColumnInfo]
     identity: (
         str  #: file uuid, footer digest or dataset name: with the row number it identifies a row

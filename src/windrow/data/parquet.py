@@ -19,7 +19,7 @@ from windrow.data.arrow import Leaf, convert, empty, find_leaves, joined
 from windrow.data.base import ColumnInfo, FileInfo
 from windrow.data.columns import check_request, find_collections
 from windrow.data.paths import is_remote
-from windrow.data.units import unit_borders
+from windrow.data.units import read_borders, unit_borders
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
 
 if TYPE_CHECKING:
@@ -162,6 +162,7 @@ def _layout(file: Any, parquet: Any, grid: int | None) -> ParquetLayout:
     info = FileInfo(
         rows=groups[-1],
         borders=unit_borders(groups[-1], groups, grid=grid),
+        clusters=read_borders(groups[-1], groups, grid=grid),
         columns=columns,
         identity=_footer_digest(file),
         collections=find_collections(columns),

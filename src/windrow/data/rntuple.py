@@ -17,7 +17,7 @@ from windrow.data.base import ColumnInfo, FileInfo
 from windrow.data.columns import check_request, find_collections
 from windrow.data.rntuple_fields import Field, find_fields
 from windrow.data.root_files import translated
-from windrow.data.units import unit_borders
+from windrow.data.units import read_borders, unit_borders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -175,6 +175,7 @@ def rntuple_layout(handle: Any, ntuple: Any, grid: int | None) -> RNTupleLayout:
     info = FileInfo(
         rows=rows,
         borders=unit_borders(rows, clusters, grid=grid),
+        clusters=read_borders(rows, clusters, grid=grid),
         columns=columns,
         identity=str(handle.file.uuid),
         collections=find_collections(columns),

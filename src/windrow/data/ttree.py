@@ -19,7 +19,7 @@ from windrow.data.base import ColumnInfo, FileInfo
 from windrow.data.columns import check_request, find_collections
 from windrow.data.root_fast import BasketFile, Baskets, Unsupported
 from windrow.data.root_files import is_local, open_file, translated
-from windrow.data.units import cluster_borders, common_borders, unit_borders
+from windrow.data.units import cluster_borders, common_borders, read_borders, unit_borders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -158,9 +158,11 @@ def ttree_layout(handle: Any, path: str, tree: Any, grid: int | None) -> TTreeLa
         plain = _plain(columns[name], branch, meaning, entries)
         if plain is not None:
             baskets[name] = plain
+    own_borders = _file_borders(tree, rows, all_entries)
     info = FileInfo(
         rows=rows,
-        borders=unit_borders(rows, _file_borders(tree, rows, all_entries), grid=grid),
+        borders=unit_borders(rows, own_borders, grid=grid),
+        clusters=read_borders(rows, own_borders, grid=grid),
         columns=columns,
         identity=str(handle.file.uuid),
         collections=find_collections(columns),

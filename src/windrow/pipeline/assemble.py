@@ -133,7 +133,7 @@ def _fill_empty_lanes(
         return
     try:
         program = workload.program(item, reader.info)
-        chunk = Chunk(item.index, item.label, 0, (0, 0))
+        chunk = Chunk(item.index, item.label, 0, (0, 0), (0, 0))
         run = ChunkRun(program, reader, chunk, definition.written, {}, forced=True)
         partial = run.run()
     finally:

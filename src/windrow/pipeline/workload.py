@@ -132,7 +132,7 @@ class _Worker:
         borders = self.workload.borders.get(part.input)
         if borders is None:
             borders = self.workload.opened(source, reader.info, program)
-        chunk = _chunk(source, part, borders)
+        chunk = _chunk(source, part, borders, reader.info.clusters)
         before = reader.bytes_read
         guards: tuple[tuple[str, str], ...] = ()
         try:
@@ -190,10 +190,14 @@ class _Worker:
         return reader
 
 
-def _chunk(source: Input, part: Rows, borders: tuple[int, ...]) -> Chunk:
+def _chunk(source: Input, part: Rows, borders: tuple[int, ...], clusters: tuple[int, ...]) -> Chunk:
     if not part.start < part.stop:
         raise InternalError(f"an empty chunk was launched: {part}")
     first = bisect_right(borders, part.start) - 1
-    last = bisect_left(borders, part.stop)
-    inside = borders[first + 1 : last]
-    return Chunk(source.index, source.label, first, (part.start, *inside, part.stop))
+    units = (part.start, *_inside(borders, part), part.stop)
+    finer = tuple(sorted({*units, *_inside(clusters, part)}))
+    return Chunk(source.index, source.label, first, units, finer)
+
+
+def _inside(borders: tuple[int, ...], part: Rows) -> tuple[int, ...]:
+    return borders[bisect_right(borders, part.start) : bisect_left(borders, part.stop)]

@@ -225,14 +225,8 @@ def main() -> None:
     share = {name: driver[f"chunks of 5 ms, log {name}"] * 1e-4 / CHUNK_S for name in ("off", "on")}
     report.claim("driver, % of 5 ms chunks, log off", share["off"], 1.0, better="lower")
     report.claim("driver, % of 5 ms chunks, log on", share["on"], 1.5, better="lower")
-    report.claim(
-        f"scheduler, us per task of {most:,}", pure[f"{most:,} tasks"], 15.0, better="lower"
-    )
     growth = pure[f"{most:,} tasks"] / pure[f"{least:,} tasks"]
     report.claim(f"scheduler, cost per task, {most:,} over {least:,}", growth, 1.5, better="lower")
-    report.claim(
-        "driver, us per empty task, log on", driver["empty tasks, log on"], 50.0, better="lower"
-    )
     report.finish(options.json)
 
 

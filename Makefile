@@ -32,7 +32,7 @@ test: setup
 
 # Longer searches of the property tests.
 nightly: setup
-	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not samples" tests/core tests/pipeline tests/blocks
+	WINDROW_PROFILE=nightly $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not samples" tests/core tests/pipeline tests/blocks
 
 check: setup
 	$(BIN)/ruff check .

@@ -85,9 +85,6 @@ LONGER: dict[str, str] = {}
 #: Third-party modules that come with a declared package: module -> the package that brings it.
 BROUGHT_ALONG = {
     "boost_histogram": "hist",
-    "cramjam": "uproot",
-    "fsspec": "uproot",
-    "xxhash": "uproot",
 }
 
 # --- reading the source ---------------------------------------------------------------------------

@@ -51,6 +51,11 @@ class Caller:
         self._records: dict[str, tuple[Selection, tuple[int, ...], Any]] = {}
         self._identity: tuple[Selection, NDArray[np.uint64]] | None = None
 
+    def clear(self) -> None:
+        """Forget what was gathered."""
+        self._records.clear()
+        self._identity = None
+
     def prepare(self, name: str, arguments: Sequence[Argument], selection: Selection) -> None:
         """Read everything a step is known to need, in one request for each range."""
         self._current = name

@@ -67,6 +67,13 @@ class ColumnStore:
         self.read_seconds = 0.0  #: time spent reading, which may happen inside a user's function
         self.read_error: Exception | None = None  #: why a read failed, wherever it happened
 
+    def clear(self) -> None:
+        """Forget all columns."""
+        self._stored.clear()
+        self._made.clear()
+        self._gathered.clear()
+        self._ranges = None
+
     # -- made columns ------------------------------------------------------------------------
 
     def put(self, name: str, selection: Selection, values: Any) -> None:

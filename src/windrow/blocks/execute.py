@@ -105,6 +105,11 @@ class ChunkRun:
             self._initial_lines()
         return self._finish()
 
+    def release(self) -> None:
+        """Let go of every column: virtual fields hold on to the chunk, and the chunk to them, until Python looks."""
+        self.store.clear()
+        self.caller.clear()
+
     def product(
         self, names: Sequence[str], selection: Selection, shifted: str = "", side: str = ""
     ) -> NDArray[np.float64] | None:

@@ -135,15 +135,17 @@ class _Worker:
         chunk = _chunk(source, part, borders, reader.info.clusters)
         before = reader.bytes_read
         guards: tuple[tuple[str, str], ...] = ()
+        run = self._attempt(program, reader, chunk, plan, plan.order)
         try:
             try:
-                run = self._attempt(program, reader, chunk, plan, plan.order)
                 partial = run.run()
             except StepError as error:
                 guards = self._guards(program, plan, error)
+                run.release()
                 run = self._attempt(program, reader, chunk, plan, self.workload.definition.written)
                 partial = run.run()
         finally:
+            run.release()
             self.workload.note_reads(part.input, reader.reads)
             reader.reads.clear()
         steps = tuple((name, meter.cost()) for name, meter in run.meters.items())

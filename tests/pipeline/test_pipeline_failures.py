@@ -370,7 +370,11 @@ class TestCommandLine:
         word = {"data": "nowhere.parquet", "column": "tight", "option": "no-such-option"}[what]
         assert word in done.stderr
 
-    def test_interrupted_exits_2(self, tmp_path: Path, parquet: Path) -> None:
+    def test_interrupted_exits_2(self, tmp_path: Path) -> None:
+        # More units than are worked on at once: what runs may finish, the rest is missing.
+        path = tmp_path / "many.parquet"
+        table = pa.table({"x": np.arange(1_400_000)})
+        pq.write_table(table, path, row_group_size=140_000)
         body = """
     if 70_000 in x:
         os.kill(os.getpid(), signal.SIGINT)
@@ -383,7 +387,7 @@ def handler(number, frame):
     signal.default_int_handler(number, frame)
 signal.signal(signal.SIGINT, handler)
 """
-        done = command("run", self.write(tmp_path, ANALYSIS.format(body=body)), parquet)
+        done = command("run", self.write(tmp_path, ANALYSIS.format(body=body)), path)
         assert done.returncode == 2, (done.stdout, done.stderr)
         assert "missing" in (done.stdout + done.stderr).lower()
         assert signal.SIGINT.name not in done.stderr

@@ -14,7 +14,7 @@ from windrow.core.source import Cutter
 from windrow.shape.blocks import MOST_BLOCK, SMALLEST_BLOCK, StepKind, block_rows
 from windrow.shape.costs import FIXED_SHARE, enough_rows, fit
 from windrow.shape.fixed import Fixed
-from windrow.shape.guided import LEAST_ROWS, MOST_ROWS, MOST_S, QUEUE_S, Guided
+from windrow.shape.guided import FIRST_ROWS, LEAST_ROWS, MOST_ROWS, MOST_S, QUEUE_S, Guided
 
 
 def sums(calls: list[tuple[int, float]]) -> StepCost:
@@ -70,7 +70,6 @@ def test_enough_rows_make_the_fixed_cost_small() -> None:
 def request(**facts: object) -> ShapeRequest:
     known = {
         "category": "data",
-        "first": False,
         "workers": 2,
         "unit": 1000,
         "units": 100,
@@ -82,9 +81,16 @@ def request(**facts: object) -> ShapeRequest:
     return ShapeRequest(**(known | facts))  # type: ignore[arg-type]
 
 
-def test_the_first_task_is_a_probe_if_many_units_remain() -> None:
-    assert Guided().rows(request(first=True)) == 1000
-    assert Guided().rows(request(first=True, units=3, known=3000)) > 1000
+def test_the_first_tasks_are_smaller_until_costs_are_known_or_remembered() -> None:
+    large = request(known=10**7)
+    assert Guided().rows(large) == FIRST_ROWS + 500
+    quick = {"data": affine(1e-3, 1e-7, [1000, 10_000])}
+    assert Guided(quick).rows(large) == MOST_ROWS + 500
+    assert Guided({"other": quick["data"]}).rows(large) == FIRST_ROWS + 500
+    slow = {"data": affine(0.0, 1e-3, [1000, 10_000])}
+    assert Guided(slow).rows(large) == pytest.approx(MOST_S / 1e-3, rel=0.3)
+    # What this run measured counts more than what an earlier one did.
+    assert Guided(slow).rows(request(known=10**7, costs=quick["data"])) == MOST_ROWS + 500
 
 
 def test_a_small_rest_is_divided_so_that_all_end_together() -> None:
@@ -94,8 +100,9 @@ def test_a_small_rest_is_divided_so_that_all_end_together() -> None:
 
 
 def test_tasks_are_large_enough_for_their_fixed_cost_and_not_too_long() -> None:
-    assert Guided().rows(request(known=10**7)) == MOST_ROWS + 500
-    assert Guided().rows(request(known=3_000_000)) == LEAST_ROWS + 500
+    quick = affine(0.0, 1e-8, [1000, 10_000])
+    assert Guided().rows(request(known=10**7, costs=quick)) == MOST_ROWS + 500
+    assert Guided().rows(request(known=3_000_000, costs=quick)) == LEAST_ROWS + 500
     dear = affine(0.1, 1e-6, [1000, 10_000])  # two million rows would be enough
     assert Guided().rows(request(known=10**8, costs=dear)) < MOST_ROWS
     slow = affine(1e-5, 1e-3, [1000, 10_000])
@@ -128,7 +135,6 @@ def test_guided_tasks_cover_all_work_and_feed_every_worker(
         costs = affine(fixed, per_row, sizes)
         want = shape.rows(
             request(
-                first=not sizes,
                 workers=workers,
                 unit=unit,
                 units=left,
@@ -152,7 +158,7 @@ def test_short_tasks_are_queued_and_long_ones_are_not() -> None:
 
 
 def test_a_fixed_size_is_what_the_user_said() -> None:
-    assert Fixed(1234).rows(request(first=True)) == 1234
+    assert Fixed(1234).rows(request()) == 1234
 
 
 # -- blocks

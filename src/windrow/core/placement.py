@@ -106,7 +106,6 @@ class Placement:
         want = self._shape.rows(
             ShapeRequest(
                 category,
-                account.tasks_cut == 0,
                 len(self._crew.workers),
                 unit,
                 units,
@@ -116,7 +115,6 @@ class Placement:
                 account.costs(),
             )
         )
-        account.tasks_cut += 1
         bound = self._options.chunk
         if bound is not None:
             want = min(want, bound)

@@ -19,7 +19,6 @@ class ShapeRequest(NamedTuple):
     """What is known when the next task is cut."""
 
     category: str
-    first: bool  #: no task of the category was cut before
     workers: int
     unit: int  #: rows of the next unit; a task is at least that
     units: int  #: units left in the range that the task is cut from

@@ -157,12 +157,10 @@ class Account:
         "guards",
         "plan",
         "row_s",
-        "tasks_cut",
     )
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.tasks_cut = 0
         self.row_s: float | None = None  #: seconds per row of recent tasks
         self.guards: dict[tuple[str, str], None] = dict.fromkeys(plan.guards)
         #: calls, rows, wall, rows squared, rows * wall of tasks; those that were the first of their

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from windrow.blocks.kernels import EachKernel
+    from windrow.core.records import StepCost
+    from windrow.core.state import Account
     from windrow.pipeline.result import Result
     from windrow.pipeline.steps import Kind
 
@@ -53,6 +55,7 @@ class Pipeline:
         self.identity = tuple(identity or ())
         #: (step, cut): the step was seen to fail on rows that the cut removes, so it runs after it
         self.guards: set[tuple[str, str]] = set()
+        self.costs: dict[str, StepCost] = {}  #: what tasks cost in the last run, by dataset
         self._steps: dict[str, StepDefinition] = {}
         self._regions: dict[str, dict[str, bool]] = {}
         self._unchecked: set[str] = set()
@@ -271,6 +274,13 @@ class Pipeline:
             sample_rows=sample_rows,
         )
 
+    def remember(self, accounts: Mapping[str, Account]) -> None:
+        """Keep what tasks cost, so that the next run need not find out."""
+        for dataset, account in accounts.items():
+            costs = account.costs()
+            if costs.calls:
+                self.costs[dataset] = costs
+
     def mark_checked(self, steps: set[str]) -> None:
         """Note that these steps were shown to be row-pure."""
         self._unchecked -= steps
@@ -307,6 +317,7 @@ class Pipeline:
         self._steps[step.name] = step
         self._kernels = {key: k for key, k in self._kernels.items() if key[0] != step.name}
         self._touched.pop(step.name, None)
+        self.costs.clear()
         self.guards = {guard for guard in self.guards if guard[0] != step.name}
         if kind == "output":
             self._unchecked.add(f"output {step.name}")

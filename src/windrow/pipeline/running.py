@@ -132,7 +132,7 @@ def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options:
         InlineEngine(options.workers) if kind == "inline" else ThreadsEngine(options.workers)
     )
     workload = PipelineWorkload(definition, source, options.block_rows)
-    shape = Guided() if options.chunk is None else Fixed(options.chunk)
+    shape = Guided(pipeline.costs) if options.chunk is None else Fixed(options.chunk)
     order = _Repair(definition, issued)
     scheduler = Scheduler(
         [_input_spec(item) for item in source.inputs],
@@ -149,6 +149,7 @@ def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options:
     ) as observers:
         outcome = run_loop(scheduler, engine, workload, observers=observers)
     pipeline.guards.update(order.guards)
+    pipeline.remember(scheduler.accounts)
     if outcome.failure is not None and outcome.failure.exception is not None:
         raise outcome.failure.exception
     result = assemble(

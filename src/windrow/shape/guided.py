@@ -2,7 +2,7 @@
 
 Guided self-scheduling (Polychronopoulos and Kuck 1987, doi:10.1109/TC.1987.5009495) with half the
 classic share, as rows differ in cost; at the end the rest is divided so that all workers end
-together. In a long run the first task of a category is one unit: it teaches the costs.
+together. The first tasks of a category are smaller: they teach the costs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 from windrow.shape.costs import enough_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from windrow.core.policies import ShapeRequest
+    from windrow.core.records import StepCost
 
 __all__ = ["Guided", "Queued"]
 
@@ -30,8 +33,9 @@ LEAST_ROWS = 1_000_000
 #: little lost when a worker is.
 MOST_S = 2.0
 
-#: A probe of one unit is worth a round trip only if every worker has this many units to do.
-PROBE_UNITS_PER_WORKER = 16
+#: Rows of a task at most before anything is known of its cost: two canonical units, so that an
+#: analysis of 100 us per row is seen to move after half a minute.
+FIRST_ROWS = 262_144
 
 #: A task takes all that would make the workers end together if that is at most this much larger:
 #: crumbs cost a task's fixed price.
@@ -56,16 +60,21 @@ class Queued:
 class Guided(Queued):
     """The shape decision of ``chunk="auto"``."""
 
+    def __init__(self, remembered: Mapping[str, StepCost] | None = None) -> None:
+        self._remembered = remembered or {}  #: by category: what tasks cost in an earlier run
+
     def rows(self, request: ShapeRequest) -> int:
         """Size the next task."""
         workers = max(request.workers, 1)
-        if request.first and request.units >= PROBE_UNITS_PER_WORKER * workers:
-            return request.unit
         left = request.known + request.expected
         costs = request.costs
+        if not costs.calls:
+            costs = self._remembered.get(request.category, costs)
         want = min(max(left / (2 * workers), enough_rows(costs), LEAST_ROWS), MOST_ROWS)
         if costs.rows_in:
             want = min(want, MOST_S * costs.rows_in / max(costs.wall, 1e-9))
+        else:
+            want = min(want, FIRST_ROWS)
         # With so many rows each, counting what they are at, all workers would end together.
         level = (left + request.running) / workers
         if level < CRUMBS * want:

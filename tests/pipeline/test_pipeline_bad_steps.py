@@ -167,7 +167,7 @@ IMPURE = {
     "sorted": lambda k: np.sort(k) * 1.0,
     "random": lambda x: np.random.default_rng().random(len(x)),
     "state": _counter,
-    "largest": lambda Muon_pt: 999 * ak.max(Muon_pt) + ak.num(Muon_pt),
+    "share": lambda Muon_pt: 999 * ak.num(Muon_pt) / ak.sum(Muon_pt),
     "duplicates": lambda k: np.isin(np.arange(len(k)), np.unique(k, return_index=True)[1]) * 1.0,
 }
 
@@ -177,7 +177,7 @@ class TestRowPurity:
     @pytest.mark.parametrize("kind", ["cut", "column", "weight"])
     def test_a_step_that_looks_at_other_rows(self, case: str, kind: str) -> None:
         function = IMPURE[case]
-        takes = "Muon_pt" if case == "largest" else "k" if case in ("sorted", "duplicates") else "x"
+        takes = "Muon_pt" if case == "share" else "k" if case in ("sorted", "duplicates") else "x"
         body = f"lambda {takes}: function({takes})" + (" * 7 % 2 >= 1" if kind == "cut" else "")
         analysis = pipeline(cut_tight=lambda x: x >= 0)
         getattr(analysis, kind)(named("crooked", eval(body, {"function": function})))

@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunk", "ChunkRun", "Partial"]
 
-#: Rows per call for steps on plain arrays when nothing is known yet: temporaries of a few float64 columns
-#: stay in a core's second-level cache; flat from 8 K to 1 M rows when measured.
-FLAT_BLOCK_ROWS = 65_536
-
 
 @dataclass(slots=True)
 class Partial:
@@ -170,9 +166,10 @@ class ChunkRun:
     ) -> Any:
         size = self._force_rows
         if size is None:
-            # An awkward step has a high price per call, so it sees the survivors of the whole chunk at once.
+            # An awkward step has a high price per call, so it sees the survivors of the whole chunk at once;
+            # steps on plain arrays run on blocks that fit the cache, as large as the plan says.
             flat = bool(arguments) and is_flat(arguments)
-            size = self._blocks.get(step.name, FLAT_BLOCK_ROWS) if flat else rows.count
+            size = self._blocks.get(step.name, rows.count) if flat else rows.count
         if rows.count <= size:
             return _check(step, self.caller.call(step, arguments, rows, None, meter), rows.count)
         parts = []

@@ -56,6 +56,7 @@ class Pipeline:
         #: (step, cut): the step was seen to fail on rows that the cut removes, so it runs after it
         self.guards: set[tuple[str, str]] = set()
         self.costs: dict[str, StepCost] = {}  #: what tasks cost in the last run, by dataset
+        self.step_costs: dict[str, StepCost] = {}  #: what steps cost in the last run
         self._steps: dict[str, StepDefinition] = {}
         self._regions: dict[str, dict[str, bool]] = {}
         self._unchecked: set[str] = set()
@@ -275,11 +276,12 @@ class Pipeline:
         )
 
     def remember(self, accounts: Mapping[str, Account]) -> None:
-        """Keep what tasks cost, so that the next run need not find out."""
+        """Keep what tasks and steps cost, so that the next run need not find out."""
         for dataset, account in accounts.items():
             costs = account.costs()
             if costs.calls:
                 self.costs[dataset] = costs
+            self.step_costs.update(account.evidence.steps)
 
     def mark_checked(self, steps: set[str]) -> None:
         """Note that these steps were shown to be row-pure."""
@@ -318,6 +320,7 @@ class Pipeline:
         self._kernels = {key: k for key, k in self._kernels.items() if key[0] != step.name}
         self._touched.pop(step.name, None)
         self.costs.clear()
+        self.step_costs.pop(step.name, None)
         self.guards = {guard for guard in self.guards if guard[0] != step.name}
         if kind == "output":
             self._unchecked.add(f"output {step.name}")

@@ -23,6 +23,7 @@ from windrow.pipeline.assemble import assemble
 from windrow.pipeline.graph import dependencies
 from windrow.pipeline.workload import PipelineWorkload
 from windrow.run.loop import run as run_loop
+from windrow.shape.blocks import block_rows
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
 from windrow.watch.files import write_whole
@@ -125,7 +126,7 @@ def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options:
     source = windrow_data.open(data)
     check_conditions(definition, source)
     decisions: list[str] = []
-    plans = make_plans(definition, source, options, pipeline.guards, decisions)
+    plans = make_plans(definition, source, options, pipeline, decisions)
     issued = [(dataset, plan.order, plan.reason) for dataset, plan in plans.items()]
     kind = choose_engine(source, options, decisions)
     engine: Engine = (
@@ -192,11 +193,12 @@ def make_plans(
     definition: Definition,
     source: Source,
     options: Options,
-    guards: set[tuple[str, str]],
+    pipeline: Pipeline,
     decisions: list[str],
 ) -> dict[str, Plan]:
-    """Decide the order for each dataset."""
-    written = definition.written
+    """Decide the order for each dataset, and how many rows of plain arrays a step sees at once."""
+    written, guards = definition.written, pipeline.guards
+    blocks = tuple((name, block_rows("flat", pipeline.step_costs.get(name))) for name in written)
     order, why = written, "the written order"
     if not isinstance(options.order, str):
         needs = dependencies(definition.steps)
@@ -219,7 +221,12 @@ def make_plans(
                 f'order: dataset {dataset!r} runs in the written order, as cutflow="exact" needs it'
             )
         plans[dataset] = Plan(
-            id=number, category=dataset, order=mine, guards=tuple(sorted(guards)), reason=reason
+            id=number,
+            category=dataset,
+            order=mine,
+            guards=tuple(sorted(guards)),
+            blocks=blocks,
+            reason=reason,
         )
     for pattern in options.cutflow:
         if not any(fnmatchcase(dataset, pattern) for dataset in source.datasets):

@@ -120,9 +120,10 @@ class TestAliases:
     def test_merging_leaves_the_users_objects_alone(self) -> None:
         shared: dict[str, Any] = {"n": np.ones(2), "s": {1}, "l": [1], "d": {"k": 1}}
         analysis = wr.Pipeline("shared")
-        analysis.output(name="out")(lambda x: shared)
-        analysis.output(name="list")(lambda x: shared["l"])
-        analysis.output(name="array")(lambda x: shared["n"])
+        # New objects with shared contents: the very same object would be refused.
+        analysis.output(name="out")(lambda x: dict(shared))
+        analysis.output(name="list")(lambda x: [*shared["l"]])
+        analysis.output(name="array")(lambda x: shared["n"][:])
         result = analysis.run(source(), progress=False)
         units = -(-ROWS // UNIT)
         assert result["array"].tolist() == [units, units]

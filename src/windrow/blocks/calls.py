@@ -27,10 +27,20 @@ if TYPE_CHECKING:
     from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
     from windrow.blocks.selection import Selection
 
-__all__ = ["Caller", "is_flat"]
+__all__ = ["Caller", "is_flat", "locked"]
 
 #: A choice among gathered rows: None for all, a slice for a block, positions for a sample.
 Pick = slice | Any | None
+
+
+def locked(values: Any) -> Any:
+    """Return a view that cannot be written to: others read the same numbers, perhaps the user's own."""
+    if isinstance(values, np.ndarray):
+        values = values.view()
+        values.flags.writeable = False
+    elif isinstance(values, dict):
+        values = {name: locked(value) for name, value in values.items()}
+    return values
 
 
 def is_flat(arguments: Sequence[Any]) -> bool:
@@ -75,8 +85,8 @@ class Caller:
     def gather(
         self, arguments: Sequence[Argument], selection: Selection, lanes: tuple[int, ...]
     ) -> list[Any]:
-        """Return the arguments of a function for the rows of ``selection``."""
-        return [self._argument(argument, selection, lanes) for argument in arguments]
+        """Return the arguments of a function for the rows of ``selection``, locked against writing."""
+        return [locked(self._argument(argument, selection, lanes)) for argument in arguments]
 
     def rng(self, selection: Selection, pick: Pick = None) -> Rng:
         """Return the random numbers of some rows; identity columns are read only if numbers are drawn."""
@@ -102,7 +112,12 @@ class Caller:
         self._current = step.name
         reading = self.store.read_seconds
         began = perf_counter()
-        value = step.function(*picked, **keywords)
+        try:
+            value = step.function(*picked, **keywords)
+        except SystemExit as error:
+            raise RuntimeError(
+                f"a step must not end the program: sys.exit({error.code!r})"
+            ) from error
         if meter is not None:
             spent = perf_counter() - began - (self.store.read_seconds - reading)
             meter.call(selection.count if pick is None else _size(pick), spent)
@@ -114,7 +129,7 @@ class Caller:
         self._current = step.name
         whole = self._whole(step.arguments, selection)
         if whole is None:
-            gathered = self.gather(step.arguments, selection, step.lanes)
+            gathered = [self._argument(a, selection, step.lanes) for a in step.arguments]
             whole = [_scalars(argument) for argument in gathered], None, selection.count
         arguments, rows, length = whole
         step.kernel.compile_for(arguments, length)

@@ -120,7 +120,7 @@ class _Field:
 
     def content(self) -> Any:
         """Read the field where it is still wanted and take the selected objects; the rest is zeros."""
-        wanted = self.touch(self.info.name)
+        wanted = _common(self.touch(self.info.name), self.ranges)
         if wanted == self.ranges:
             content = self._part(self.ranges, 0, self._place(self.ranges[-1][1]) if wanted else 0)
         else:
@@ -151,6 +151,14 @@ class _Field:
         return before if self.offsets is None else int(self.offsets[before])
 
 
+def _common(wanted: Ranges, mine: Ranges) -> Ranges:
+    """Rows in both; more may be alive than were asked for when this collection was made."""
+    if wanted == mine:
+        return mine
+    parts = [(max(a, c), min(b, d)) for a, b in wanted for c, d in mine]
+    return tuple((first, last) for first, last in parts if first < last)
+
+
 @cache
 def _form(
     fields: tuple[str, ...], dtypes: tuple[Any, ...], jagged: bool, record: str | None
@@ -174,28 +182,7 @@ def _record_name(fields: tuple[str, ...]) -> str | None:
     return "Momentum2D" if {"pt", "phi"} <= have or {"px", "py"} <= have else None
 
 
-@cache
 def _behavior() -> dict[Any, Any]:
-    # On the array itself rather than registered for the whole program: a library should not change what
-    # other people's arrays mean.
-    from vector.backends.awkward import behavior
+    from windrow.blocks.vectors import BEHAVIOR
 
-    changed = dict(behavior)
-    for name in ("Momentum2D", "Momentum3D", "Momentum4D"):
-        changed["*", name] = _with_plain_fields(behavior["*", name])
-    return changed
-
-
-def _with_plain_fields(kind: type) -> type:
-    """Let ``muons.pt`` be the field where there is one: vector works it out anew, seven times as slowly."""
-
-    def plain(field: str) -> property:
-        computed = getattr(kind, field)
-
-        def get(self: Any) -> Any:
-            return self[field] if field in self.fields else computed.fget(self)
-
-        return property(get, doc=computed.__doc__)
-
-    fields = [f for f in ("pt", "eta", "phi", "mass", "px", "py", "pz") if hasattr(kind, f)]
-    return type(kind.__name__, (kind,), {field: plain(field) for field in fields})
+    return BEHAVIOR

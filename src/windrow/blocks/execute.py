@@ -106,13 +106,11 @@ class ChunkRun:
         self.store.clear()
         self.caller.clear()
 
-    def product(
-        self, names: Sequence[str], selection: Selection, shifted: str = "", side: str = ""
-    ) -> NDArray[np.float64] | None:
+    def product(self, names: Sequence[str], selection: Selection) -> NDArray[np.float64] | None:
         """Multiply weights in the order of definition for the rows of ``selection``; None if there are none."""
         result: NDArray[np.float64] | None = None
         for name in names:
-            factor = self.store.made(f"{name} {side}" if name == shifted else name, selection)
+            factor = self.store.made(name, selection)
             result = factor if result is None else result * factor
         return result
 
@@ -186,8 +184,6 @@ class ChunkRun:
             again = self.caller.call(step, arguments, rows, positions)
             return _check(step, again, len(positions))
 
-        # Claimed before it is asked, so that two workers do not both pay for it.
-        self.program.unchecked.discard(step.name)
         found = first_difference(value, rows.count, ask, self.program.sample_rows)
         if found is not None:
             row = self.start + int(rows.positions()[found])
@@ -198,6 +194,7 @@ class ChunkRun:
                 "pass it as a parameter, or use rng(...) for random numbers",
                 step=step.name, file=self.chunk.label, start=row, stop=row + 1,
             )  # fmt: skip
+        self.program.unchecked.discard(step.name)
 
     # -- cuts --------------------------------------------------------------------------------
 
@@ -294,7 +291,10 @@ def _joined(parts: list[Any]) -> Any:
                 ]
             )
         return Verdict(np.concatenate([part.passed for part in parts]), missing)
-    if isinstance(parts[0], UpDown):
-        sides = ("nominal", "up", "down")
-        return UpDown(*(np.concatenate([getattr(p, side) for p in parts]) for side in sides))
+    if any(isinstance(part, UpDown) for part in parts):
+        # A block without variations has the nominal for all three.
+        whole = [part if isinstance(part, UpDown) else UpDown(part, part, part) for part in parts]
+        return UpDown(
+            *(np.concatenate(side) for side in zip(*(p.parts for p in whole), strict=True))
+        )
     return concatenate(parts)

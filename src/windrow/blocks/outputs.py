@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import awkward as ak
 import numpy as np
 
 from windrow.blocks.accumulate import merge_values, try_merging
+from windrow.blocks.calls import locked
 from windrow.blocks.failures import named_error
 from windrow.blocks.meter import Meter
 from windrow.blocks.program import NOMINAL
@@ -29,6 +32,10 @@ __all__ = ["Leaf", "OutputKey", "evaluate_outputs", "merge_leaves"]
 OutputKey = tuple[str, str | None, str]
 
 
+#: Kinds of which Python may give the same object for equal values.
+_CONSTANTS = (int, float, complex, frozenset, np.generic)
+
+
 @dataclass(slots=True)
 class Value:
     """An output's value with the way to add two of them."""
@@ -38,6 +45,12 @@ class Value:
 
     def plus(self, other: Value, key: OutputKey) -> Value:
         """Add another value of the same output; neither is changed."""
+        if self.value is other.value and not isinstance(self.value, _CONSTANTS):
+            raise MergeError(
+                f"output {key[0]!r} (region {key[1]!r}) returned the same object for different rows, so that they would "
+                "be counted several times: make a new one inside the function",
+                step=key[0],
+            )
         try:
             merged = (self.merge or merge_values)(self.value, other.value)
         except Exception as error:
@@ -56,15 +69,28 @@ class Leaf:
 
 
 def merge_leaves(left: Leaf, right: Leaf) -> Leaf:
-    """Add two leaves; a key that only one has is taken over."""
+    """Add two leaves; what only one has is taken over, a variation that only one has meets the other's nominal."""
     outputs = dict(left.outputs)
     for key, value in right.outputs.items():
-        mine = outputs.get(key)
+        mine = left.outputs.get(key) or _nominal(left, key)
         outputs[key] = value if mine is None else mine.plus(value, key)
+    for key, value in left.outputs.items():
+        if key not in right.outputs and (other := _nominal(right, key)) is not None:
+            outputs[key] = value.plus(other, key)
     tables = dict(left.tables)
     for where, lines in right.tables.items():
         tables[where] = tables[where] + lines if where in tables else lines
     return Leaf(outputs, tables)
+
+
+def _nominal(leaf: Leaf, key: OutputKey) -> Value | None:
+    """What stands for a variation that a leaf does not have; a copy, as a user's merge may change what it is given."""
+    if key[2] == NOMINAL:
+        return None
+    nominal = leaf.outputs.get((key[0], key[1], NOMINAL))
+    if nominal is None or nominal.merge is None:
+        return nominal
+    return Value(copy.deepcopy(nominal.value), nominal.merge)
 
 
 def evaluate_outputs(run: ChunkRun) -> list[dict[OutputKey, Value]]:
@@ -108,14 +134,14 @@ def _evaluate(
         for variation, weight in _variations(run, output, selection):
             filled = list(arguments)
             for place in places:
-                filled.insert(place, weight)
+                filled.insert(place, locked(weight))
             extra = _extra(output, region, variation)
             for unit in range(len(results)):
                 start, stop = int(ends[unit]), int(ends[unit + 1])
                 if start == stop and not run.forced:
                     continue
                 pick = None if stop - start == selection.count else slice(start, stop)
-                value = run.caller.call(output, filled, selection, pick, meter, extra)
+                value = _read_now(run.caller.call(output, filled, selection, pick, meter, extra))
                 _check(run, output, region, value)
                 key = (output.name, region, variation)
                 results[unit][key] = Value(value, output.merge)
@@ -135,12 +161,32 @@ def _variations(
     if not output.takes_weight:
         yield NOMINAL, None
         return
-    weight = run.product(output.weights, selection)
-    yield NOMINAL, np.ones(selection.count) if weight is None else weight
-    for name in output.weights:
+    factors = [run.store.made(name, selection) for name in output.weights]
+    # befores[k]: the product of the first k factors. The rest is multiplied one by one, always in the order
+    # of definition, so that a variation has the bits of the plain product.
+    befores: list[Any] = [None]
+    for factor in factors:
+        befores.append(factor if befores[-1] is None else befores[-1] * factor)
+    yield NOMINAL, np.ones(selection.count) if befores[-1] is None else befores[-1]
+    for number, name in enumerate(output.weights):
         if run.varied.get(name):
             for side in ("up", "down"):
-                yield f"{name}_{side}", run.product(output.weights, selection, name, side)
+                shifted = run.store.made(f"{name} {side}", selection)
+                weight = shifted if befores[number] is None else befores[number] * shifted
+                for factor in factors[number + 1 :]:
+                    weight = weight * factor
+                yield f"{name}_{side}", weight
+
+
+def _read_now(value: Any) -> Any:
+    """Read the fields that a value still only promises: later the file is closed, or other rows are asked for."""
+    if isinstance(value, ak.Array):
+        return ak.materialize(value)
+    if type(value) is dict:
+        return {key: _read_now(item) for key, item in value.items()}
+    if type(value) is list and any(isinstance(item, (ak.Array, dict, list)) for item in value):
+        return [_read_now(item) for item in value]
+    return value
 
 
 def _extra(output: BoundOutput, region: str | None, variation: str) -> dict[str, Any]:
@@ -161,7 +207,6 @@ def _check(run: ChunkRun, output: BoundOutput, region: str | None, value: Any) -
         )
     token = f"output {output.name}"
     if output.merge is None and token in run.program.unchecked:
-        run.program.unchecked.discard(token)
         try:
             try_merging(value)
         except MergeError as error:
@@ -169,3 +214,4 @@ def _check(run: ChunkRun, output: BoundOutput, region: str | None, value: Any) -
                 f"output {output.name!r} (region {region!r}) cannot be merged: {error}",
                 step=output.name,
             ) from error
+        run.program.unchecked.discard(token)

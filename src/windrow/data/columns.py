@@ -55,7 +55,8 @@ def _of_one_length(prefix: str, group: Sequence[ColumnInfo]) -> Sequence[ColumnI
     if not jagged:
         return group
     counters = Counter(c.counter for c in jagged)
-    if len(counters) == 1:
+    if len(counters) == 1 or all(c.counter == f"n{c.name}" for c in jagged):
+        # Files may count the objects for every branch anew; that they agree is checked when they are read.
         return jagged
     named = [name for name in (f"n{prefix}", f"N{prefix}") if name in counters]
     # most_common is stable: equal counts are decided by the order in the file.

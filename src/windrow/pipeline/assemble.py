@@ -112,8 +112,9 @@ def _fill_empty_lanes(
 ) -> None:
     """Evaluate outputs of lanes that no row reached once, on typed arrays of no length, so that every key exists."""
     regions = [*definition.regions, None]
+    present = {key[:2] for key in leaf.outputs}
     missing = any(
-        not any(key[:2] == (name, region) for key in leaf.outputs)
+        (name, region) not in present
         for name, step in definition.steps.items()
         if step.kind == "output"
         for region in regions

@@ -134,8 +134,10 @@ class _Binder:
     ) -> BoundOutput:
         factors: tuple[str, ...] = ()
         if step.takes_weight and step.weights is not None:
-            allowed = self._before_first_cut() if region is None else self.weights
-            factors = tuple(w for w in allowed if "*" in step.weights or w in step.weights)
+            # A factor that is named is never left out; what "all" means depends on where the output stands.
+            every = "*" in step.weights
+            allowed = self._before_first_cut() if region is None and every else self.weights
+            factors = tuple(w for w in allowed if every or w in step.weights)
         return BoundOutput(
             name=step.name,
             function=step.function,
@@ -219,7 +221,7 @@ class _Binder:
         key = (
             step.name,
             frozen_names(step.function),
-            self.dataset if "dataset" in keywords else "",
+            repr(dict(self.metadata)) if "dataset" in keywords else "",
         )
         kernel = self.definition.kernels.get(key)
         if kernel is None:
@@ -239,11 +241,11 @@ class _Binder:
             return Argument(read.argument, "weight")
         if column in self.columns:
             return self._made(step, read)
+        if column in self.info.columns:
+            return Argument(read.argument, "file", column)
         if read.is_pattern:
             members = tuple(matching(self.info.columns, column))
             return Argument(read.argument, "glob", column, members)
-        if column in self.info.columns:
-            return Argument(read.argument, "file", column)
         if column in self.info.collections:
             return Argument(read.argument, "collection", column, self.info.collections[column])
         if read.optional:

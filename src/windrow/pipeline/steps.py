@@ -176,6 +176,12 @@ def _reads(
     reads: Mapping[str, str] | Sequence[str] | None,
 ) -> tuple[Read, ...]:
     names = [parameter.name for parameter in positional]
+    for parameter in positional:
+        if isinstance(parameter.default, (list, tuple, dict, set)):
+            raise DefinitionError(
+                f"{kind} {step!r}: the default of {parameter.name!r} is used for every row of a file without that column, "
+                f"so it must be one number, text, truth value or None, got {parameter.default!r}"
+            )
     if reads is None:
         aliases: dict[str, str] = {}
     elif isinstance(reads, str):

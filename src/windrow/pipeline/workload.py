@@ -16,7 +16,14 @@ from windrow.blocks.outputs import merge_leaves
 from windrow.blocks.tree import join
 from windrow.core.records import Evidence, Failure, FailureKind, Measurement
 from windrow.engines.base import Outcome
-from windrow.errors import DataError, InternalError, RowPurityError, StepError, WindrowError
+from windrow.errors import (
+    CorruptFileError,
+    DataError,
+    InternalError,
+    RowPurityError,
+    StepError,
+    WindrowError,
+)
 from windrow.order.constraints import guards_against
 from windrow.pipeline.bind import bind
 
@@ -47,6 +54,7 @@ class PipelineWorkload:
         self.borders: dict[int, tuple[int, ...]] = {}
         self.defaults: dict[tuple[int, str], int] = {}  #: (input, optional column it lacks) -> rows
         self._programs: dict[Any, Program] = {}
+        self._identities: dict[int, Any] = {}
         self._lock = threading.Lock()
 
     def open_worker(self, worker: int) -> _Worker:  # noqa: ARG002 - all workers are alike
@@ -56,7 +64,7 @@ class PipelineWorkload:
     def classify(self, error: BaseException) -> Failure:
         """Say whose fault an exception is."""
         kind = FailureKind.INTERNAL
-        if isinstance(error, StepError):
+        if isinstance(error, StepError) and not isinstance(error, RowPurityError):
             kind = FailureKind.USER
         elif isinstance(error, (DataError, FileNotFoundError)):
             kind = FailureKind.BAD_FILE
@@ -97,6 +105,18 @@ class PipelineWorkload:
             for column in program.defaults_used:
                 self.defaults[source.index, column] = info.rows
         return borders
+
+    def check_same(self, index: int, info: FileInfo) -> None:
+        """Refuse an input that is another file than when it was first opened in this run."""
+        found = (info.identity, info.rows, info.borders)
+        with self._lock:
+            known = self._identities.setdefault(index, found)
+        if known != found:
+            label = self.source.inputs[index].label
+            raise CorruptFileError(
+                f"{label} was replaced while it was being read: run again, on files that stay as they are",
+                file=label,
+            )
 
     def note_reads(self, source: int, reads: list[tuple[str, int, int]]) -> None:
         """Keep which rows of which columns were read, adjoining ranges joined."""
@@ -185,6 +205,11 @@ class _Worker:
         reader = self._readers.get(input)
         if reader is None:
             reader = self.workload.source.open(input)
+            try:
+                self.workload.check_same(input, reader.info)
+            except CorruptFileError:
+                reader.close()
+                raise
             self._readers[input] = reader
             while len(self._readers) > OPEN_FILES:
                 self._readers.popitem(last=False)[1].close()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -302,3 +305,39 @@ def test_a_default_is_one_value() -> None:
         @analysis.cut
         def c(x: Any, z: Any = []) -> Any:  # noqa: B006
             return x > 0
+
+
+def test_a_run_that_ends_does_not_wait_for_long_chunks() -> None:
+    """After a moment of patience, chunks end before their next step; their rows are missing, nothing else."""
+    analysis = wr.Pipeline("patience")
+    stopped = threading.Event()
+    seen: list[str] = []
+
+    @analysis.column
+    def first(x: Any) -> Any:
+        seen.append("first")
+        if len(seen) == 1:
+            os.kill(os.getpid(), signal.SIGINT)  # to the main thread, as from a keyboard
+        # Longer than anybody is patient, but bounded.
+        stopped.wait(10)
+        return x
+
+    @analysis.column
+    def second(first: Any) -> Any:
+        if len(first):  # an empty result is filled in on no rows
+            seen.append("second")
+        return first
+
+    @analysis.output
+    def n(second: Any) -> Any:
+        return len(second)
+
+    done = threading.Timer(3.0, stopped.set)
+    done.start()
+    try:
+        result = analysis.run(source(), engine="threads", workers=1, chunk=500, progress=False)
+    finally:
+        done.cancel()
+    assert set(seen) == {"first"}
+    assert result.interrupted
+    assert (result.ledger.done, result.ledger.missing) == (0, ROWS)

@@ -25,14 +25,18 @@ from windrow.blocks.tree import Nodes, grow
 from windrow.errors import RowPurityError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from windrow.blocks.program import BoundStep, Program
     from windrow.data.base import Reader
 
-__all__ = ["Chunk", "ChunkRun", "Partial"]
+__all__ = ["Chunk", "ChunkRun", "Partial", "Stopped"]
+
+
+class Stopped(Exception):
+    """The run ends and does not wait for this chunk."""
 
 
 @dataclass(slots=True)
@@ -66,6 +70,7 @@ class ChunkRun:
         blocks: Mapping[str, int],
         force_rows: int | None = None,
         forced: bool = False,
+        stopping: Callable[[], bool] | None = None,
     ) -> None:
         self.program = program
         self.chunk = chunk
@@ -84,6 +89,7 @@ class ChunkRun:
         self._force_rows = force_rows
         self.forced = forced  #: call everything, even on no rows, to learn what an empty lane gives
         self.notes: list[str] = []
+        self._stopping = stopping
         self._reader = reader
 
     def run(self) -> Partial:
@@ -91,6 +97,8 @@ class ChunkRun:
         used = {cut for lane in self.program.lanes for cut in lane.declared}
         first_cut = next((name for name in self.order if name in used), None)
         for name in self.order:
+            if self._stopping is not None and self._stopping():
+                raise Stopped
             if name == first_cut:
                 self._initial_lines()
             if name in self.program.steps:

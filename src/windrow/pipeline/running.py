@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -43,6 +44,9 @@ __all__ = ["Options", "check_pipeline", "run_pipeline"]
 #: so few bytes or rows takes a few milliseconds.
 TINY_BYTES = 1_000_000
 TINY_ROWS = 20_000
+
+#: As long as a chunk of known cost takes at most: after Ctrl-C most of what is at work still counts.
+PATIENCE_S = 2.0
 
 ENGINES = ("auto", "inline", "threads")
 LATER_ENGINES = ("processes", "dask", "simulated")
@@ -148,7 +152,11 @@ def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options:
     with watching(
         scheduler, progress=options.progress, name=pipeline.name, rundir=options.rundir
     ) as observers:
-        outcome = run_loop(scheduler, engine, workload, observers=observers)
+        patience = _Patience(scheduler, workload)
+        try:
+            outcome = run_loop(scheduler, engine, workload, observers=(*observers, patience))
+        finally:
+            patience.end()
     pipeline.guards.update(order.guards)
     pipeline.remember(scheduler.accounts)
     if outcome.failure is not None and outcome.failure.exception is not None:
@@ -249,6 +257,26 @@ def choose_engine(source: Source, options: Options, decisions: list[str]) -> str
             kind, why = "threads", f"{options.workers} workers share the files of one process"
         decisions.append(f"engine: {kind}, because {why}")
     return kind
+
+
+class _Patience:
+    """When a run is to stop, chunks at work have a moment to finish; then they end before their next step."""
+
+    def __init__(self, scheduler: Scheduler, workload: PipelineWorkload) -> None:
+        self._scheduler = scheduler
+        self._timer = threading.Timer(PATIENCE_S, workload.stop.set)
+        self._timer.daemon = True
+        self._started = False
+
+    def __call__(self, events: Any, commands: Any, now: float) -> None:  # noqa: ARG002 - an observer's
+        """Start counting once the scheduler is stopping."""
+        if self._scheduler.stopping and not self._started:
+            self._started = True
+            self._timer.start()
+
+    def end(self) -> None:
+        """Stop counting."""
+        self._timer.cancel()
 
 
 class _Repair:

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from windrow.blocks.execute import Chunk, ChunkRun, Partial
+from windrow.blocks.execute import Chunk, ChunkRun, Partial, Stopped
 from windrow.blocks.outputs import merge_leaves
 from windrow.blocks.tree import join
 from windrow.core.records import Evidence, Failure, FailureKind, Measurement
@@ -51,6 +51,7 @@ class PipelineWorkload:
         self.source = source
         self.block_rows = block_rows
         self.reads: dict[tuple[int, str], list[tuple[int, int]]] = {}
+        self.stop = threading.Event()  #: set when the run ends and waits for no chunk any more
         self.borders: dict[int, tuple[int, ...]] = {}
         self.defaults: dict[tuple[int, str], int] = {}  #: (input, optional column it lacks) -> rows
         self._programs: dict[Any, Program] = {}
@@ -64,7 +65,9 @@ class PipelineWorkload:
     def classify(self, error: BaseException) -> Failure:
         """Say whose fault an exception is."""
         kind = FailureKind.INTERNAL
-        if isinstance(error, StepError) and not isinstance(error, RowPurityError):
+        if isinstance(error, Stopped):
+            kind = FailureKind.LOST  # nothing is wrong with its rows
+        elif isinstance(error, StepError) and not isinstance(error, RowPurityError):
             kind = FailureKind.USER
         elif isinstance(error, (DataError, FileNotFoundError)):
             kind = FailureKind.BAD_FILE
@@ -187,7 +190,15 @@ class _Worker:
     def _attempt(
         self, program: Program, reader: Reader, chunk: Chunk, plan: Plan, order: tuple[str, ...]
     ) -> ChunkRun:
-        return ChunkRun(program, reader, chunk, order, dict(plan.blocks), self.workload.block_rows)
+        return ChunkRun(
+            program,
+            reader,
+            chunk,
+            order,
+            dict(plan.blocks),
+            self.workload.block_rows,
+            stopping=self.workload.stop.is_set,
+        )
 
     def _guards(
         self, program: Program, plan: Plan, error: StepError

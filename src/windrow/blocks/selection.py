@@ -6,7 +6,7 @@ object means the same rows, which is what lets gathered columns be shared betwee
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Selection", "everything", "keep", "union"]
-
-Index = Any  # NDArray[np.int64]; numpy's own aliases make every signature three times as long
 
 
 class Selection:

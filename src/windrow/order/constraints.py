@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["complete", "guards_against", "repair"]
 
-Needs = "Mapping[str, tuple[str, ...]]"
-
 
 def complete(
     wanted: Sequence[str], written: Sequence[str], needs: Mapping[str, tuple[str, ...]]

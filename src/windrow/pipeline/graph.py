@@ -24,9 +24,6 @@ __all__ = [
 #: The region there is when none was declared.
 ALL = "all"
 
-Steps = "Mapping[str, StepDefinition]"
-Regions = "Mapping[str, Mapping[str, bool]]"
-
 
 def regions_of(
     steps: Mapping[str, StepDefinition], declared: Mapping[str, Mapping[str, bool]]

@@ -258,7 +258,7 @@ class _Binder:
             if any(r.column == column and not r.optional for r in other.reads)
         )
         raise MissingColumnError(
-            f"{readers} read the column {column!r}, which {self.label} (dataset {self.dataset!r}) does not have and no "
+            f"{readers} {'read' if ' and ' in readers else 'reads'} the column {column!r}, which {self.label} (dataset {self.dataset!r}) does not have and no "
             f"step makes{nearest(column, known) or '.'} If only some files have it, give the argument a default or the "
             "step a when=",
             step=step.name, column=column, file=self.label,

@@ -16,7 +16,7 @@ from windrow.engines.base import Outcome
 from windrow.engines.inline import InlineEngine
 from windrow.run.loop import run
 from windrow.shape.fixed import Fixed
-from windrow.watch.log import PAUSE_S, PIECE, EventLog
+from windrow.watch.log import PAUSE_S, PIECE, EventLog, own_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,3 +96,36 @@ def test_lines_are_written_in_pieces_or_after_a_pause() -> None:
         if stream.getvalue().count("\n") > 2:
             break
     assert stream.getvalue().count("\n") == written
+
+
+def test_a_log_in_memory_is_bounded_and_says_what_is_missing(monkeypatch: Any) -> None:
+    monkeypatch.setattr("windrow.watch.log.REMEMBERED", 400)
+    log = EventLog.remembered()
+    for number in range(10):
+        log([happened.WorkerJoined(Worker(number, 1))], [], 2.0 * number)
+    log.close()
+    assert log.text is not None
+    lines = [json.loads(line) for line in log.text.splitlines()]
+    assert len(log.text) < 500
+    assert lines[-1]["event"] == "dropped"
+    assert lines[-1]["lines"] + len(lines) - 1 == 20  # a worker and a look at the memory each time
+
+
+def test_memory_is_looked_at_now_and_then() -> None:
+    stream = io.StringIO()
+    seen = iter(range(100, 200))
+    log = EventLog(stream, lambda: next(seen))
+    for number in range(100):
+        log([], [], number / 100)
+    log.flush()
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["t"], line["rss"]) for line in lines] == [
+        (0.0, 100),
+        (0.25, 101),
+        (0.5, 102),
+        (0.75, 103),
+    ]
+
+
+def test_this_process_has_memory() -> None:
+    assert own_memory()() > 1_000_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from windrow.core.commands import Discard, Launch, Resolve
 from windrow.core.events import (
@@ -24,12 +24,12 @@ from windrow.core.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from windrow.core.commands import Command
     from windrow.core.events import Event
 
-__all__ = ["EventLog"]
+__all__ = ["EventLog", "own_memory"]
 
 #: Characters collected before they are written: a write costs as much as ten lines.
 PIECE = 65536
@@ -37,17 +37,46 @@ PIECE = 65536
 #: Seconds after which even a small piece is written, so that a person can follow the file.
 PAUSE_S = 1.0
 
+#: Seconds between two looks at the memory of the process.
+MEMORY_EVERY_S = 0.25
+
+#: Characters of a log that is kept in memory: about 100,000 tasks.
+REMEMBERED = 20_000_000
+
 _TASK = (
     '{"t":%.6f,"event":"%s","task":%d,"attempt":%d,"worker":%d,"input":%d,"start":%d,"stop":%d,'
     '"plan":%d,"launched":%.6f,"wall":%.6f,"cpu":%.6f,"lock":%.6f,"read":%d}\n'
 )
 
 
+class Stream(Protocol):
+    """What lines are written to: a text file, or memory."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be written."""
+        ...
+
+    def write(self, text: str, /) -> int:
+        """Take text."""
+        ...
+
+    def flush(self) -> None:
+        """Let others see it."""
+        ...
+
+    def close(self) -> None:
+        """Take no more."""
+        ...
+
+
 class EventLog:
     """An observer of the loop that writes lines to a stream."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: Stream, memory: Callable[[], int] | None = None) -> None:
         self._stream = stream
+        self._memory = memory
+        self._looked: float | None = None  #: at the memory, when
         self._lines: list[str] = []
         self._size = 0
         self._written: float | None = None  #: when
@@ -56,10 +85,25 @@ class EventLog:
     @classmethod
     def open(cls, path: str | Path) -> Self:
         """Log into a file, which is made anew."""
-        return cls(Path(path).open("w", encoding="utf-8"))
+        return cls(Path(path).open("w", encoding="utf-8"), own_memory())
+
+    @classmethod
+    def remembered(cls) -> Self:
+        """Log into memory, as far as there is room; ``text`` gives it back."""
+        return cls(_Remembered(REMEMBERED), own_memory())
+
+    @property
+    def text(self) -> str | None:
+        """The lines so far, where they are kept in memory."""
+        return self._stream.text() if isinstance(self._stream, _Remembered) else None
 
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
         """See a batch."""
+        if self._memory is not None and (
+            self._looked is None or now - self._looked >= MEMORY_EVERY_S
+        ):
+            self._looked = now
+            self._add(f'{{"t":{now:.6f},"event":"memory","rss":{self._memory()}}}\n')
         discarded: list[int] = []
         for command in commands:
             if isinstance(command, Launch):
@@ -99,6 +143,9 @@ class EventLog:
             used.lock_wait,
             used.bytes_read,
         )
+        self._add(line)
+
+    def _add(self, line: str) -> None:
         self._lines.append(line)
         self._size += len(line)
 
@@ -112,9 +159,7 @@ class EventLog:
                 fields[name] = value if isinstance(value, int | float | str | None) else str(value)
         if type(record) in (Failed, Cancelled):
             self._launched.pop(record.attempt, None)
-        line = json.dumps(fields) + "\n"
-        self._lines.append(line)
-        self._size += len(line)
+        self._add(json.dumps(fields) + "\n")
 
     def flush(self) -> None:
         """Write what was collected."""
@@ -134,6 +179,43 @@ class EventLog:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Remembered:
+    """Lines in memory; what does not fit any more is counted."""
+
+    closed = False
+
+    def __init__(self, room: int) -> None:
+        self._parts: list[str] = []
+        self._room = room
+        self._dropped = 0
+
+    def write(self, text: str) -> int:
+        if len(text) > self._room:
+            self._dropped += text.count("\n")
+        else:
+            self._room -= len(text)
+            self._parts.append(text)
+        return len(text)
+
+    def text(self) -> str:
+        dropped = f'{{"event":"dropped","lines":{self._dropped}}}\n' if self._dropped else ""
+        return "".join(self._parts) + dropped
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def own_memory() -> Callable[[], int]:
+    """Return a function that says how much memory this process has."""
+    import psutil
+
+    process = psutil.Process()
+    return lambda: int(process.memory_info().rss)
 
 
 _RARE = frozenset(

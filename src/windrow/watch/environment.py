@@ -1,0 +1,73 @@
+"""What a run ran with: versions, cores and memory, and the commit of the analysis. No host, user or path."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distributions, version
+from pathlib import Path
+from typing import Any
+
+__all__ = ["commit_of", "environment", "installed_packages"]
+
+#: What answers may depend on.
+PACKAGES = (
+    "awkward", "boost-histogram", "correctionlib", "hist", "numba", "numpy", "pyarrow", "scipy",
+    "uproot", "vector", "windrow",
+)  # fmt: skip
+
+
+@cache
+def environment() -> dict[str, Any]:
+    """Return what matters for reading a report later; the same all through a process."""
+    import psutil
+
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": cores,
+        "memory": int(psutil.virtual_memory().total),
+        "packages": versions,
+    }
+
+
+def installed_packages() -> list[str]:
+    """List every installed package with its version, as ``name==version``."""
+    found = {f"{item.name}=={item.version}" for item in distributions() if item.name}
+    return sorted(found, key=str.lower)
+
+
+def commit_of(directory: Path | None = None) -> str | None:
+    """Return the commit checked out where the analysis is; None outside a git repository."""
+    start = Path(sys.argv[0]).parent if directory is None and sys.argv[0] else directory
+    here = (start or Path()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / ".git").is_dir():
+            return _head(folder / ".git")
+    return None
+
+
+def _head(git: Path) -> str | None:
+    try:
+        head = (git / "HEAD").read_text().strip()
+        if not head.startswith("ref: "):
+            return head
+        name = head.removeprefix("ref: ")
+        if (git / name).is_file():
+            return (git / name).read_text().strip()
+        for line in (git / "packed-refs").read_text().splitlines():
+            commit, _, packed = line.partition(" ")
+            if packed == name:
+                return commit
+    except OSError:
+        return None
+    return None

@@ -16,7 +16,7 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 def frozen_names(function: Callable[..., Any]) -> tuple[Any, ...]:
     """Return a key that changes when a constant the function reads is bound to something else.
 
-    Plain values count by value, everything else by identity: an array changed in place is not noticed.
+    Plain values count by value, files by their content, everything else by identity: an array changed in place is not noticed.
     """
     return tuple(_names(function, set()))
 
@@ -54,6 +54,9 @@ def _value(name: str, value: Any, seen: set[int]) -> Iterator[Any]:
     if isinstance(value, _PLAIN):
         # The type too: 20 and 20.0 are equal and compile to different code.
         yield name, type(value).__name__, value
+    elif isinstance(getattr(type(value), "fingerprint", None), property):
+        # Things that know their content, such as a file or a luminosity mask, count by it.
+        yield name, type(value).__name__, value.fingerprint
     else:
         yield name, _Same(value)
         yield from _names(value, seen)

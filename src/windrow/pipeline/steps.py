@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from windrow.errors import DefinitionError
+from windrow.files import File
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -177,6 +178,11 @@ def _reads(
 ) -> tuple[Read, ...]:
     names = [parameter.name for parameter in positional]
     for parameter in positional:
+        if isinstance(parameter.default, File):
+            raise DefinitionError(
+                f"{kind} {step!r}: {parameter.name!r} is a positional argument, which names a column; a file is a "
+                f"parameter: write (..., *, {parameter.name}=wr.file(...))"
+            )
         if isinstance(parameter.default, (list, tuple, dict, set)):
             raise DefinitionError(
                 f"{kind} {step!r}: the default of {parameter.name!r} is used for every row of a file without that column, "

@@ -323,7 +323,8 @@ def test_a_run_directory_is_made_and_gets_the_log(tmp_path: Path) -> None:
     with watching(Scheduler(HALF), progress=False, rundir=rundir) as observers:
         for observer in observers:
             observer([CancelRequested("enough")], [], 1.0)
-    (text,) = (rundir / "events.jsonl").read_text().splitlines()
+    memory, text = (rundir / "events.jsonl").read_text().splitlines()
+    assert json.loads(memory)["event"] == "memory"
     assert json.loads(text)["reason"] == "enough"
 
 

@@ -270,7 +270,12 @@ def _display(progress: Any, stream: TextIO) -> _Display | None:
     if progress is None or isinstance(progress, bool):
         if progress is False:
             return None
-        if _is_terminal(stream) or _in_notebook():
+        if "IPython" in sys.modules:  # whoever runs a notebook has imported it
+            from windrow.watch.notebook import NotebookProgress, in_notebook
+
+            if in_notebook():
+                return NotebookProgress()
+        if _is_terminal(stream):
             return _Bar(stream)
         return _Lines(stream) if progress else None
     if callable(progress):
@@ -285,12 +290,6 @@ def _is_terminal(stream: TextIO) -> bool:
         return stream.isatty()
     except (AttributeError, ValueError):  # replaced by something that is no file, or closed
         return False
-
-
-def _in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")  # whoever runs a notebook has imported it
-    shell = None if ipython is None else ipython.get_ipython()
-    return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 class _Call:

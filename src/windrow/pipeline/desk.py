@@ -1,0 +1,165 @@
+"""What looking at single rows needs: a pipeline without its outputs, files by name, small pieces, one step at a time.
+
+Steps are called through the same door as in a run (``blocks.calls``) and bound by the same binder, so that what is seen
+at the desk is what a run sees. Nothing here learns anything for later runs.
+"""
+
+from __future__ import annotations
+
+import copy
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windrow.blocks.execute import Chunk, ChunkRun
+from windrow.blocks.meter import Meter
+from windrow.blocks.results import check_column, check_cut, check_weight
+from windrow.errors import UnknownNameError, UsageError, nearest
+from windrow.pipeline.steps import Read, define
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from windrow.blocks.program import BoundStep, Program
+    from windrow.blocks.selection import Selection
+    from windrow.data.base import FileInfo, Input, Reader, Source
+    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.pipeline import Pipeline
+    from windrow.pipeline.steps import StepDefinition
+
+__all__ = [
+    "attempt",
+    "definition_at_desk",
+    "find_input",
+    "makers",
+    "opened",
+    "output_reading",
+    "pieces",
+    "row_number",
+    "run_over",
+]
+
+#: Rows at a time where the data has no clusters of its own: few rows are wanted, and soon.
+PIECE_ROWS = 4096
+
+#: The output that stands in where a pipeline has none yet; no function can have this name.
+STAND_IN = "(nothing)"
+
+
+def definition_at_desk(pipeline: Pipeline, seed: int = 0) -> Definition:
+    """Freeze a pipeline that may have no output yet; what looking at it learns stays out of later runs."""
+    probe = copy.copy(pipeline)
+    if not any(step.kind == "output" for step in pipeline._steps.values()):
+        probe._steps = {**pipeline._steps, STAND_IN: output_reading(())}
+    definition = probe.definition(seed)
+    # Showing a collection touches all of its fields, which no step does.
+    return replace(definition, touched=dict(definition.touched), unchecked=set())
+
+
+def output_reading(columns: Sequence[str]) -> StepDefinition:
+    """Make an output for all regions that needs these columns and does nothing with them."""
+    step = define("output", lambda: 0, name=STAND_IN)
+    return replace(step, reads=tuple(Read(f"x{n}", name) for n, name in enumerate(columns)))
+
+
+@contextmanager
+def opened(source: Source, index: int) -> Iterator[Reader]:
+    """Open one input and close it again."""
+    reader = source.open(index)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+# -- files and rows by name --------------------------------------------------------------------------
+
+
+def find_input(source: Source, name: Any) -> Input:
+    """Return the one input that a person means: by label, whole path, or the end of its path."""
+    text = str(name)
+    labels = [item.label for item in source.inputs]
+    found = [item for item in source.inputs if item.label == text]
+    if not found:
+        whole = _resolved(text)
+        found = [item for item in source.inputs if _resolved(item.label) == whole]
+    if not found:
+        found = [item for item in source.inputs if item.label.endswith(f"/{text}")]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        names = [Path(label).name for label in labels] + labels
+        shown = ", ".join(labels[:5]) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
+        raise UnknownNameError(
+            f"no file of the data is called {text!r}{nearest(text, names)} (files: {shown})"
+        )
+    places = "; ".join(f"{item.label} (dataset {item.dataset!r})" for item in found[:10])
+    raise UsageError(f"{text!r} may be any of {len(found)} files: {places}; give more of the path")
+
+
+def _resolved(label: str) -> str:
+    return label if "://" in label else str(Path(label).resolve())
+
+
+def row_number(row: Any, info: FileInfo, label: str) -> int:
+    """Check that a file has this row."""
+    if isinstance(row, bool) or not hasattr(row, "__index__"):
+        raise UsageError(f"a row of {label} is given by its number, got {row!r}")
+    number = int(row.__index__())
+    if not 0 <= number < info.rows:
+        raise UsageError(
+            f"{label} has no row {number}: it has {info.rows} rows, numbered from 0"
+            + (f" to {info.rows - 1}" if info.rows else "")
+        )
+    return number
+
+
+# -- pieces ------------------------------------------------------------------------------------------
+
+
+def pieces(item: Input, info: FileInfo) -> Iterator[tuple[int, int]]:
+    """Cut an input into its clusters, in order; arrays, which cost nothing to slice, into smaller pieces."""
+    borders = info.clusters or info.borders
+    for first, last in item.steps if item.steps is not None else ((0, info.rows),):
+        inner = [first, *(b for b in borders if first < b < last), last]
+        for start, stop in pairwise(inner):
+            size = PIECE_ROWS if item.format == "arrays" else max(1, stop - start)
+            for begin in range(start, stop, size):
+                yield begin, min(begin + size, stop)
+
+
+def run_over(program: Program, reader: Reader, item: Input, start: int, stop: int) -> ChunkRun:
+    """Make the columns and selections of rows [start, stop), with nothing executed yet."""
+    chunk = Chunk(item.index, item.label, 0, (start, stop), (start, stop))
+    return ChunkRun(program, reader, chunk, (), {})
+
+
+# -- steps -------------------------------------------------------------------------------------------
+
+
+def makers(program: Program, steps: Iterable[BoundStep]) -> set[str]:
+    """Names of all columns that have to be made before these steps can run."""
+    found: set[str] = set()
+    todo = list(steps)
+    while todo:
+        for argument in todo.pop().arguments:
+            if argument.kind == "made" and argument.source not in found:
+                found.add(argument.source)
+                todo.append(program.steps[argument.source])
+    return found
+
+
+def attempt(run: ChunkRun, step: BoundStep, rows: Selection, lanes: tuple[int, ...]) -> Any:
+    """Call a step on some rows and check its answer; what it raises comes out as it is."""
+    run.caller.prepare(step.name, step.arguments, rows)
+    if step.kernel is not None:
+        value = run.caller.each(step, rows, Meter())
+    else:
+        value = run.caller.call(step, run.caller.gather(step.arguments, rows, lanes), rows)
+    if step.kind == "cut":
+        return check_cut(step.name, value, rows.count)
+    if step.kind == "weight":
+        return check_weight(step.name, value, rows.count)
+    return check_column(step.name, value, rows.count)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
+from windrow.pipeline.cutflow_formats import CutflowFormats, TableFormats
 
 if TYPE_CHECKING:
     from windrow.blocks.counts import Layout, LineCounts
@@ -62,7 +63,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Table(TableFormats):
     """The cutflow of one region, for one dataset or several together."""
 
     region: str
@@ -76,6 +77,7 @@ class Table:
     used: frozenset[str] = (
         frozenset()
     )  #: cuts of any region; the initial line stands before the first
+    scaled: bool = False  #: whether the weighted sums were scaled after the run
 
     @property
     def passed(self) -> int:
@@ -104,7 +106,7 @@ class Table:
                 numbers = [*lines.counts[number].tolist(), *lines.sums[number].tolist()]
                 known = totals.setdefault(name, [0, 0, 0, 0, 0.0, 0.0])
                 totals[name] = [a + b for a, b in zip(known, numbers, strict=True)]
-        if len(self._orders()) > 1:
+        if self.orders > 1:
             last = [self.parts[plan].sums[self._last(plan)].tolist() for plan in orders]
             sums = [sum(column) for column in zip(*last, strict=True)]
             selected = _total(SELECTED, [totals[None][0], self.passed, 0, 0, *sums])
@@ -141,6 +143,7 @@ class Table:
         return Table(
             self.region, self.dataset if same else None, self.cuts, self.written_order,
             self.weights, parts, self.not_applying & other.not_applying, self.planned, self.used,
+            self.scaled or other.scaled,
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
@@ -159,12 +162,31 @@ class Table:
         """Return the table as JSON."""
         return json.dumps(self.as_dict())
 
+    @property
+    def kind(self) -> str:
+        """Which order the lines are in."""
+        if self.orders > 1:
+            return f"executed, {self.orders} orders: rows that reached and passed each cut"
+        return "executed order" if self.why else "written order"
+
+    @property
+    def title(self) -> str:
+        """The region and the dataset."""
+        return f"{self.region} ({self.dataset or 'all datasets'})"
+
+    @property
+    def orders(self) -> int:
+        """In how many orders the cuts ran."""
+        return len(self._orders())
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the weighted sums say more than the counts."""
+        return bool(self.weights) or self.scaled
+
     def __str__(self) -> str:
-        title = f"{self.region} ({self.dataset or 'all datasets'})"
-        kind = "executed order" if self.why else "written order"
-        if len(self._orders()) > 1:
-            kind = f"executed, {len(self._orders())} orders: rows that reached and passed each cut"
-        return "\n".join([f"{title}: exact, {kind}", *_text(self.executed, bool(self.weights))])
+        lines = _text(self.executed, self.weighted)
+        return "\n".join([f"{self.title}: exact, {self.kind}", *lines])
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -203,7 +225,7 @@ class Table:
         return self._lines({name: [0, 0, 0, 0, 0.0, 0.0] for name in (None, *names)})
 
 
-class Cutflow(Mapping[str, Table]):
+class Cutflow(CutflowFormats, Mapping[str, Table]):
     """Tables by region: ``cutflow["SR"]`` for all datasets together, ``cutflow["SR", "ttbar"]`` for one."""
 
     def __init__(self, tables: Mapping[tuple[str, str], Table]) -> None:

@@ -98,3 +98,8 @@ class Ledger:
 
     def __str__(self) -> str:
         return "\n".join([self.summary(), *(str(entry) for entry in self.problems)])
+
+    def _repr_html_(self) -> str:
+        from windrow.pipeline.html import ledger_html
+
+        return ledger_html(self)

@@ -1,0 +1,87 @@
+"""Which runs and luminosity sections were processed, in the form of certification files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windrow.errors import DataError, WindrowError
+from windrow.pipeline.reading_rows import read_rows
+from windrow.pipeline.regroup import MEMBERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from windrow.pipeline.result import Result
+
+__all__ = ["compact", "lumis"]
+
+COLUMNS = ("run", "luminosityBlock")
+
+#: Rows read at once: two numbers each.
+PIECE = 1_000_000
+
+
+def lumis(result: Result) -> dict[str, list[list[int]]]:
+    """Read which (run, luminosityBlock) the processed rows have: ``{"1": [[1, 33], [40, 41]]}``, ready for ``json.dump``.
+
+    Of recorded data only: where datasets say ``is_mc`` in their metadata, simulated ones are left out; where none says
+    anything, all count.
+    """
+    if result.source is None:
+        raise DataError(
+            "what was read is not kept with this result, so its luminosity sections cannot be read"
+        )
+    wanted = _recorded(result.datasets)
+    places: dict[tuple[str, str], list[int]] = {}
+    for item in result.source.inputs:
+        places.setdefault((item.dataset, item.label), []).append(item.index)
+    found: set[tuple[int, int]] = set()
+    for entry in result.ledger.entries:
+        if entry.state != "done" or entry.stop is None or not entry.rows:
+            continue
+        if not wanted.get(entry.dataset, True):
+            continue
+        index = places[entry.dataset, entry.file][0]
+        for start in range(entry.start, entry.stop, PIECE):
+            rows = np.arange(start, min(start + PIECE, entry.stop))
+            try:
+                columns = read_rows(result.source, index, COLUMNS, rows)
+            except WindrowError as error:
+                raise DataError(
+                    f"the luminosity sections of {entry.file} (dataset {entry.dataset!r}) cannot be read: {error}"
+                ) from error
+            pairs = np.stack([np.asarray(columns[c]).astype(np.int64) for c in COLUMNS], axis=1)
+            found.update(map(tuple, np.unique(pairs, axis=0).tolist()))
+    return compact(found)
+
+
+def _recorded(metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
+    """Say of each dataset whether its rows count; members of groups speak for themselves."""
+    members = dict(_members(metadata))
+    if not any("is_mc" in about for about in members.values()):
+        return {}
+    # Of several datasets of which some say that they are simulated, the others are not.
+    return {name: not about.get("is_mc", False) for name, about in members.items()}
+
+
+def _members(metadata: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name, about in metadata.items():
+        members = about.get(MEMBERS)
+        if isinstance(members, dict):
+            yield from _members(members)
+        else:
+            yield name, about
+
+
+def compact(pairs: set[tuple[int, int]]) -> dict[str, list[list[int]]]:
+    """Return (run, section) pairs as ranges of consecutive sections by run, all in ascending order."""
+    ranges: dict[str, list[list[int]]] = {}
+    for run, section in sorted(pairs):
+        known = ranges.setdefault(str(run), [])
+        if known and known[-1][1] == section - 1:
+            known[-1][1] = section
+        else:
+            known.append([section, section])
+    return ranges

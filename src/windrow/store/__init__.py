@@ -1,0 +1,1 @@
+"""What is kept on disk: the directory of a run with its manifest, log and result."""

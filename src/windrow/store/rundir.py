@@ -1,0 +1,277 @@
+"""The directory of a run: manifest, event log, summary and result, for its owner alone.
+
+Every file is written beside its place and moved there when it is whole. Nothing that is not ours is removed or
+replaced. A result is a pickle, and reading a pickle runs code: it is read only from where nobody else can write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import cramjam
+import xxhash
+
+from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
+
+__all__ = [
+    "EVENTS",
+    "FORMAT",
+    "MANIFEST",
+    "NAMES",
+    "REPORT",
+    "RESULT",
+    "SUMMARY",
+    "TRACE",
+    "RunDirectory",
+    "is_run_directory",
+    "read_result_file",
+    "write_whole_bytes",
+]
+
+#: Version of the layout of a run directory and of the result file in it; raised when older code cannot read it.
+FORMAT = 1
+
+MANIFEST = "manifest.json"
+EVENTS = "events.jsonl"
+SUMMARY = "summary.json"
+RESULT = "result.pickle"
+REPORT = "report.html"
+TRACE = "trace.json"
+
+#: Every file of a run directory. What belongs to an earlier run goes first result, last manifest.
+NAMES = (RESULT, SUMMARY, REPORT, TRACE, EVENTS, MANIFEST)
+
+_KIND = "windrow run"
+_MAGIC = b"windrow result\n\0"
+_HEADER = struct.Struct("<16sIQ16s")  # magic, format, length of what follows, its xxh3 digest
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """A directory that holds one run."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str]) -> Self:
+        """Make a run directory, or clear one of an earlier run for a new one.
+
+        A directory with other files in it is accepted as long as none has a name of ours.
+        """
+        place = Path(path)
+        if not place.exists():
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not place.is_dir():
+            raise UsageError(f"a run directory is a directory, and {place} is a file")
+        names = {entry.name for entry in place.iterdir()}
+        ours = is_run_directory(place)
+        _keep_others_out(place, ours=ours or not names)
+        taken = sorted(names & set(NAMES))
+        if taken and not ours:
+            raise UsageError(
+                f"{place} is not the directory of a run, and has files a run would replace: {', '.join(taken)}; "
+                "name a new directory"
+            )
+        for name in NAMES:
+            (place / name).unlink(missing_ok=True)
+            _part(place / name).unlink(missing_ok=True)
+        return cls(place)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Return the run directory that is there."""
+        place = Path(path)
+        if not place.is_dir():
+            raise MissingFileError(f"no run directory {place}", file=str(place))
+        if not is_run_directory(place):
+            raise DataError(
+                f"{place} is not the directory of a run: it has no {MANIFEST} that Windrow wrote"
+            )
+        return cls(place)
+
+    @property
+    def log(self) -> Path:
+        """Where the event log stands."""
+        return self.path / EVENTS
+
+    @property
+    def report(self) -> Path:
+        """Where the report stands once it is asked for."""
+        return self.path / REPORT
+
+    def write_manifest(self, facts: dict[str, Any]) -> None:
+        """Write what is known of the run; keys that are there already are kept unless given anew."""
+        known = self.read_manifest() if is_run_directory(self.path) else {}
+        manifest = {**known, **facts, "kind": _KIND, "format": FORMAT}
+        text = json.dumps(_named_by_text(manifest), indent=2, default=str)
+        self._write(MANIFEST, text.encode() + b"\n")
+
+    def read_manifest(self) -> dict[str, Any]:
+        """Return what is known of the run."""
+        try:
+            manifest = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.path / MANIFEST} cannot be read: {error}") from error
+        if not isinstance(manifest, dict):
+            raise DataError(f"{self.path / MANIFEST} is no manifest of a run")
+        return manifest
+
+    def write_summary(self, text: str) -> None:
+        """Write the summary, which is JSON."""
+        self._write(SUMMARY, text.encode())
+
+    def read_summary(self) -> dict[str, Any]:
+        """Return the summary; the run must have ended."""
+        try:
+            found = json.loads((self.path / SUMMARY).read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise self._no(SUMMARY) from error
+        except ValueError as error:
+            raise CorruptFileError(f"{self.path / SUMMARY} is not JSON: {error}") from error
+        return dict(found)
+
+    def write_log(self, text: str) -> None:
+        """Write a log that was kept in memory."""
+        self._write(EVENTS, text.encode())
+
+    def close_log(self) -> None:
+        """Close the log, which is written as the run goes, to others."""
+        if self.log.exists():
+            self.log.chmod(0o600)
+
+    def write_result(self, content: bytes) -> None:
+        """Write the result: compressed, with its version and a checksum in front."""
+        packed = bytes(cramjam.zstd.compress(content, level=3))
+        digest = xxhash.xxh3_128_digest(packed)
+        self._write(RESULT, _HEADER.pack(_MAGIC, FORMAT, len(packed), digest) + packed)
+
+    def read_result(self) -> bytes:
+        """Return what ``write_result`` was given."""
+        if not (self.path / RESULT).exists():
+            raise self._no(RESULT)
+        return read_result_file(self.path / RESULT)
+
+    def _write(self, name: str, content: bytes) -> None:
+        write_whole_bytes(self.path / name, content, mode=0o600)
+
+    def _no(self, name: str) -> MissingFileError:
+        manifest = self.read_manifest()
+        state, started = manifest.get("state", "unknown"), manifest.get("started", "unknown")
+        why = {
+            "running": "the run is still going on, or was killed",
+            "failed": "the run failed",
+        }.get(state, f"its state is {state!r}")
+        return MissingFileError(
+            f"{self.path} has no {name}: {why} (started {started}); run the analysis again",
+            file=str(self.path / name),
+        )
+
+
+def _named_by_text(value: Any) -> Any:
+    """Metadata may have keys of any kind, JSON only has text."""
+    if isinstance(value, Mapping):
+        return {str(key): _named_by_text(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_named_by_text(item) for item in value]
+    return value
+
+
+def is_run_directory(place: Path) -> bool:
+    """Whether a manifest that Windrow wrote is in the directory."""
+    try:
+        manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("kind") == _KIND
+
+
+def read_result_file(path: Path) -> bytes:
+    """Return the content of a result file, if nobody else can have written it and every byte is there."""
+    again = "run the analysis again, or copy the file again"
+    # What is checked is what is read: the open file, not a name that may come to mean another one.
+    with path.open("rb") as stream:
+        _check_private(path, os.fstat(stream.fileno()))
+        content = stream.read()
+    if not content.startswith(_MAGIC):
+        raise CorruptFileError(f"{path} is not a result that Windrow wrote", file=str(path))
+    if len(content) < _HEADER.size:
+        raise CorruptFileError(f"{path} is cut off after {len(content)} bytes; {again}")
+    _, version, length, digest = _HEADER.unpack_from(content)
+    if version > FORMAT:
+        raise DataError(
+            f"{path} has format {version}, this Windrow reads formats up to {FORMAT}: use a newer Windrow"
+        )
+    packed = content[_HEADER.size :]
+    if len(packed) != length:
+        raise CorruptFileError(
+            f"{path} should hold {length} bytes and holds {len(packed)}: it is cut off or has grown; {again}",
+            file=str(path),
+        )
+    if xxhash.xxh3_128_digest(packed) != digest:
+        raise CorruptFileError(
+            f"{path}: the checksum is wrong, so its content has changed; {again}", file=str(path)
+        )
+    return bytes(cramjam.zstd.decompress(packed))
+
+
+def write_whole_bytes(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Write a file beside its place and move it there when it is complete."""
+    part = _part(path)
+    part.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        with os.fdopen(os.open(part, flags, mode), "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(path.name + ".part")
+
+
+def _may_be_changed_by_others(status: os.stat_result) -> bool:
+    if not hasattr(os, "getuid"):
+        return False  # rights work in another way there
+    trusted = status.st_uid in (os.getuid(), 0)
+    return not trusted or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
+def _check_private(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise CorruptFileError(f"{path} is not a file")
+    directory = path.resolve().parent
+    for place, what in ((directory, directory.stat()), (path, status)):
+        if _may_be_changed_by_others(what):
+            raise DataError(
+                f"{place} can be changed by other users, and reading a result runs code that is in it: "
+                f"if you trust it, copy it to a directory of your own, or say chmod go-w {place}"
+            )
+
+
+def _keep_others_out(place: Path, *, ours: bool) -> None:
+    """Close a directory to others where it is ours to close; otherwise say now that its result could not be read."""
+    status = place.stat()
+    if not _may_be_changed_by_others(status):
+        return
+    shared = bool(status.st_mode & stat.S_ISVTX)  # sticky: meant for everybody
+    if ours and not shared and hasattr(os, "getuid") and status.st_uid == os.getuid():
+        place.chmod(0o700)
+        return
+    raise UsageError(
+        f"{place} can be written to by other users, and a result is read only from a directory that you alone can "
+        f"write to: name a new directory inside it, for instance {place / 'run'}, or say chmod go-w {place}"
+    )

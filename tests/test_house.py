@@ -22,7 +22,7 @@ SOURCE = ROOT / "src"
 
 # --- the rules ------------------------------------------------------------------------------------
 
-BOTTOM = {"errors", "units", "random", "_portable"}
+BOTTOM = {"errors", "units", "random", "_portable", "files"}
 DECISIONS = {"order", "reuse", "shape", "place"}
 WORKERS = {"engines", "blocks", "data", "store"}
 FRONT_DOORS = {"pipeline", "tasks", "study"}
@@ -41,6 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engines": BOTTOM | {"core"},
     "blocks": BOTTOM | {"core", "data"},
     "watch": BOTTOM | {"core"},
+    "files": BOTTOM,
+    "hep": BOTTOM | {"data", "blocks", "files"},
     "run": BELOW_RUN | {"watch"},
     **{door: BELOW_RUN | {"watch", "run"} for door in FRONT_DOORS},
     "study": BELOW_RUN | {"watch", "run", "pipeline", "tasks"},
@@ -51,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 #: Of these rooms a worker's code sees just the records and the types.
 ONLY_THESE: dict[tuple[str, str], set[str]] = {
     ("blocks", "core"): {"windrow.core.records"},
-    ("blocks", "data"): {"windrow.data.base"},
+    ("blocks", "data"): {"windrow.data.base", "windrow.data.fragments"},
 }
 
 #: Against the direction, but types alone: (module, imported) -> why.

@@ -8,21 +8,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from windrow import data, errors, random
+    from windrow import data, errors, hep, random
     from windrow.blocks.results import updown
+    from windrow.files import file
+    from windrow.pipeline.keeping import load, merge
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.result import Result
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Pipeline", "Result", "__version__", "data", "errors", "random", "updown"]
+__all__ = [
+    "Pipeline",
+    "Result",
+    "__version__",
+    "data",
+    "errors",
+    "file",
+    "hep",
+    "load",
+    "merge",
+    "random",
+    "updown",
+]
 
 _HOMES = {
     "Pipeline": "windrow.pipeline.pipeline",
     "Result": "windrow.pipeline.result",
+    "file": "windrow.files",
+    "load": "windrow.pipeline.keeping",
+    "merge": "windrow.pipeline.keeping",
     "updown": "windrow.blocks.results",
 }
-_MODULES = ("data", "errors", "random")
+_MODULES = ("data", "errors", "hep", "random")
 
 
 def __getattr__(name: str) -> Any:

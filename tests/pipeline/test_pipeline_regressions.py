@@ -18,6 +18,7 @@ import uproot
 
 import windrow as wr
 from windrow import errors
+from windrow.pipeline import running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -307,7 +308,9 @@ def test_a_default_is_one_value() -> None:
             return x > 0
 
 
-def test_a_run_that_ends_does_not_wait_for_long_chunks() -> None:
+def test_a_run_that_ends_does_not_wait_for_long_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """After a moment of patience, chunks end before their next step; their rows are missing, nothing else."""
     analysis = wr.Pipeline("patience")
     stopped = threading.Event()
@@ -318,7 +321,8 @@ def test_a_run_that_ends_does_not_wait_for_long_chunks() -> None:
         seen.append("first")
         if len(seen) == 1:
             os.kill(os.getpid(), signal.SIGINT)  # to the main thread, as from a keyboard
-        # Longer than anybody is patient, but bounded.
+            # Longer than anybody is patient here, whatever else the machine does.
+            done.start()
         stopped.wait(10)
         return x
 
@@ -333,7 +337,7 @@ def test_a_run_that_ends_does_not_wait_for_long_chunks() -> None:
         return len(second)
 
     done = threading.Timer(3.0, stopped.set)
-    done.start()
+    monkeypatch.setattr(running, "PATIENCE_S", 0.1)
     try:
         result = analysis.run(source(), engine="threads", workers=1, chunk=500, progress=False)
     finally:
@@ -341,3 +345,47 @@ def test_a_run_that_ends_does_not_wait_for_long_chunks() -> None:
     assert set(seen) == {"first"}
     assert result.interrupted
     assert (result.ledger.done, result.ledger.missing) == (0, ROWS)
+
+
+def test_a_limited_run_says_so_and_counts_only_its_rows() -> None:
+    analysis = wr.Pipeline("limited")
+
+    @analysis.cut
+    def positive(x: Any, y: Any = 1.0) -> Any:
+        return (x > -1) & (y > 0)
+
+    @analysis.output
+    def count(x: Any) -> int:
+        return len(x)
+
+    result = analysis.run({"x": np.arange(1000)}, max_rows=200, progress=False)
+    assert result["count"] == 200
+    assert "only the first 200 rows" in result.notes[0]
+    assert any("default used for 200 rows" in note for note in result.notes)
+
+
+def test_a_step_region_or_save_can_be_taken_away() -> None:
+    analysis = wr.Pipeline("renamed")
+
+    @analysis.cut
+    def old(x: Any) -> Any:
+        return x > 5
+
+    @analysis.cut
+    def kept(x: Any) -> Any:
+        return x > 1
+
+    @analysis.output
+    def count(x: Any) -> int:
+        return len(x)
+
+    analysis.region("SR", "old", "kept")
+    analysis.save("nowhere/{dataset}.parquet")
+    analysis.remove("old")
+    analysis.remove("nowhere/{dataset}.parquet")
+    result = analysis.run({"x": np.arange(10)}, progress=False)
+    assert result["count"] == 8
+    assert list(result.regions["SR"]) == ["kept"]
+    assert result.saved == ()
+    with pytest.raises(errors.UnknownNameError, match="'kep' to remove; did you mean 'kept'"):
+        analysis.remove("kep")

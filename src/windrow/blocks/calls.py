@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import awkward as ak
 import numpy as np
 
-from windrow.blocks.collections import collection, length_columns
+from windrow.blocks.collections import collection
 from windrow.blocks.kernels import Jagged
+from windrow.blocks.lookahead import Lookahead, needed_columns
 from windrow.errors import StepError
 from windrow.random import Rng, entry_identity, identity_hash
 
@@ -52,11 +53,19 @@ class Caller:
     """Gathers arguments for the steps of one chunk and calls them."""
 
     def __init__(
-        self, program: Program, store: ColumnStore, alive: Callable[[tuple[int, ...]], Selection]
+        self,
+        program: Program,
+        store: ColumnStore,
+        alive: Callable[[tuple[int, ...]], Selection],
+        order: Sequence[str] | None = None,
     ) -> None:
         self.program = program
         self.store = store
         self._alive = alive  #: rows that any of the given lanes still wants
+        self._ahead: Lookahead | None = None  #: only over a slow link
+        if store.link is not None:
+            steps = program.written if order is None else order
+            self._ahead = Lookahead(program, store, store.link, alive, steps)
         self._current = ""
         self._records: dict[str, tuple[Selection, tuple[int, ...], Any]] = {}
         self._identity: tuple[Selection, NDArray[np.uint64]] | None = None
@@ -65,20 +74,15 @@ class Caller:
         """Forget what was gathered."""
         self._records.clear()
         self._identity = None
+        if self._ahead is not None:
+            self._ahead.finish()
 
     def prepare(self, name: str, arguments: Sequence[Argument], selection: Selection) -> None:
         """Read everything a step is known to need, in one request for each range."""
         self._current = name
-        columns: list[str] = []
-        for argument in arguments:
-            if argument.kind == "file":
-                columns.append(argument.source)
-            elif argument.kind == "glob":
-                columns.extend(argument.members)
-            elif argument.kind == "collection":
-                columns.extend(length_columns(argument.members, self.program.columns))
-        touched = self.program.touched.get(name, frozenset())
-        columns.extend(sorted(touched & self.program.columns.keys()))
+        columns = needed_columns(self.program, name, arguments)
+        if self._ahead is not None:
+            self._ahead.need(name, columns, selection)
         if columns:
             self.store.load(columns, selection)
 
@@ -91,7 +95,7 @@ class Caller:
     def rng(self, selection: Selection, pick: Pick = None) -> Rng:
         """Return the random numbers of some rows; identity columns are read only if numbers are drawn."""
         count = selection.count if pick is None else len(np.arange(selection.count)[pick])
-        return Rng(self.program.seed, lambda: _pick(self._identities(selection), pick), count)
+        return Rng(self.program.seed, lambda: _pick(self.identities(selection), pick), count)
 
     def call(
         self,
@@ -163,7 +167,10 @@ class Caller:
             # made column. Both belong to lanes that need this step, so no other row will ever be looked at.
             known = self.program.touched.get(self._current, frozenset())
             self.program.touched[self._current] = known | {column}
-            return self.store.ranges(self._alive(lanes))
+            ranges = self.store.ranges(self._alive(lanes))
+            if self._ahead is not None:
+                self._ahead.touch(self._current, column, argument.members, ranges)
+            return ranges
 
         records = collection(
             self.store, argument.source, argument.members, self.program.columns, selection, touch
@@ -171,12 +178,15 @@ class Caller:
         self._records[argument.source] = (selection, lanes, records)
         return records
 
-    def _identities(self, selection: Selection) -> NDArray[np.uint64]:
+    def identities(self, selection: Selection) -> NDArray[np.uint64]:
+        """Return one number per row that is the same wherever the row is stored."""
         if self._identity is None or self._identity[0] is not selection:
             names = self.program.identity
             if names:
                 self.store.load(names, selection)
                 values = identity_hash([self.store.file(name, selection) for name in names])
+            elif (column := self.store.reader.info.identity_column) is not None:
+                values = np.asarray(self.store.file(column, selection), dtype=np.uint64)
             else:
                 entries = self.store.start + selection.positions()
                 values = entry_identity(self.store.reader.info.identity, entries)

@@ -57,7 +57,7 @@ class LineCounts:
 def layout(program: Program, order: tuple[str, ...]) -> Layout:
     """Lay out the lines for one order of a pipeline's steps; cuts that do not apply keep their line."""
     cuts = [name for name in order if name in program.cuts]
-    lanes = [lane for lane in program.lanes if lane.region is not None]
+    lanes = [lane for lane in program.lanes if lane.region is not None and not lane.hidden]
     lines = tuple(tuple(name for name in cuts if name in lane.declared) for lane in lanes)
     sizes = [len(names) + 1 for names in lines]
     first = tuple(sum(sizes[:number]) for number in range(len(sizes)))

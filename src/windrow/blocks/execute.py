@@ -8,6 +8,7 @@ are evaluated unit by unit and merged in the fixed tree.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +17,15 @@ from windrow.blocks.calls import Caller, is_flat
 from windrow.blocks.columns import ColumnStore, concatenate
 from windrow.blocks.counts import Lines, layout
 from windrow.blocks.failures import named_error
+from windrow.blocks.kept import RowSet, row_set
 from windrow.blocks.meter import Meter
 from windrow.blocks.outputs import Leaf, evaluate_outputs, merge_leaves
 from windrow.blocks.purity import first_difference
 from windrow.blocks.results import UpDown, Verdict, check_column, check_cut, check_weight
+from windrow.blocks.saves import SavedPart, write_down
 from windrow.blocks.selection import Selection, everything, keep, union
 from windrow.blocks.tree import Nodes, grow
-from windrow.errors import RowPurityError
+from windrow.errors import RowPurityError, StepError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +48,8 @@ class Partial:
 
     input: int
     nodes: Nodes[Leaf] = field(default_factory=Nodes)
+    fragments: tuple[SavedPart, ...] = ()  #: rows written down for files
+    kept: tuple[tuple[str, RowSet], ...] = ()  #: (region, rows of it)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class ChunkRun:
         self.borders = np.asarray(chunk.borders, dtype=np.int64) - self.start
         clusters = np.asarray(chunk.clusters, dtype=np.int64) - self.start
         self.store = ColumnStore(reader, self.start, length, clusters)
-        self.caller = Caller(program, self.store, self._alive)
+        self.caller = Caller(program, self.store, self._alive, order)
         self.selections: list[Selection] = [everything(length)] * len(program.lanes)
         self.meters: dict[str, Meter] = {}
         self.lines = Lines(layout(program, order), self.borders)
@@ -89,6 +94,7 @@ class ChunkRun:
         self._force_rows = force_rows
         self.forced = forced  #: call everything, even on no rows, to learn what an empty lane gives
         self.notes: list[str] = []
+        self.given_up: dict[int, str] = {}  #: optional lanes, and why
         self._stopping = stopping
         self._reader = reader
 
@@ -130,7 +136,15 @@ class ChunkRun:
     def _step(self, step: BoundStep) -> None:
         rows = self._alive(step.lanes)
         meter = self.meters.setdefault(step.name, Meter())
-        value = self._evaluate(step, rows, meter) if rows.count or self.forced else None
+        try:
+            value = self._evaluate(step, rows, meter) if rows.count or self.forced else None
+        except StepError as error:
+            # In a moved order the step may just be too early: the chunk is done again in the written one.
+            moved = self.program.needed(self.order) != self.program.written
+            if moved or isinstance(error, RowPurityError) or not self._give_up(step, rows):
+                raise
+            rows = self._alive(step.lanes)
+            value = self._evaluate(step, rows, meter) if rows.count else None
         if step.kind == "cut":
             assert value is None or isinstance(value, Verdict)
             meter.rows_out += int(value.passed.sum()) if value is not None else 0
@@ -146,6 +160,25 @@ class ChunkRun:
         else:
             meter.rows_out += rows.count
             self.store.put(step.name, rows, np.empty(0) if value is None else value)
+
+    def _give_up(self, step: BoundStep, rows: Selection) -> bool:
+        """Empty the optional lanes on whose own rows a step fails; say whether there were any."""
+        lanes = self.program.lanes
+        optional = [n for n in step.lanes if lanes[n].optional]
+        others = [self.selections[n] for n in step.lanes if not lanes[n].optional]
+        if not optional or (others and union(others).count == rows.count):
+            return False
+        nothing = Selection(rows.length, np.empty(0, dtype=np.int64))
+        for number in optional:
+            mine = self.selections[number]
+            try:
+                if mine.count:
+                    self._evaluate(step, mine, Meter())
+            except StepError as error:
+                self.selections[number] = nothing
+                cause = str(error.__cause__ or error).split(" (in compiled code")[0]
+                self.given_up[number] = f"{step.kind} {step.name!r} fails without it ({cause})"
+        return bool(self.given_up)
 
     def _evaluate(self, step: BoundStep, rows: Selection, meter: Meter) -> Any:
         before = self._reader.bytes_read
@@ -220,6 +253,8 @@ class ChunkRun:
                     before if verdict is None else keep(before, verdict.side(inverted), rows)
                 )
             passed = self.selections[lane_number] = after[key]
+            if lane.hidden:
+                continue  # only its end counts
             line = self.lines.layout.line(lane.region, step.name)
             undefined = None
             if verdict is not None and verdict.undefined is not None:
@@ -232,7 +267,7 @@ class ChunkRun:
     def _pass_all(self, cut: str) -> None:
         """Fill the lines of a cut that does not apply to this dataset: it passes every row."""
         for lane_number, lane in enumerate(self.program.lanes):
-            if cut in lane.declared:
+            if cut in lane.declared and not lane.hidden:
                 rows = self.selections[lane_number]
                 line = self.lines.layout.line(lane.region, cut)
                 self.lines.record(line, rows, rows, None, None, self._line_weights(rows))
@@ -271,12 +306,39 @@ class ChunkRun:
     def _finish(self) -> Partial:
         units = len(self.borders) - 1
         outputs = evaluate_outputs(self)
-        partial = Partial(self.chunk.input)
+        partial = Partial(self.chunk.input, fragments=() if self.forced else write_down(self))
+        lanes = self.program.lanes
+        if self.program.keep_rows:
+            partial.kept = tuple(
+                (lane.region, row_set(self.selections[number], self.start))
+                for number, lane in enumerate(lanes)
+                if lane.region is not None and not lane.hidden
+            )
         key = self.lines.layout
+        given_up = {str(lanes[number].region): why for number, why in self.given_up.items()}
+        totals = self._totals() if any(lane.optional for lane in lanes) else {}
         for unit in range(units):
-            leaf = Leaf(outputs[unit], {key: self.lines.unit(unit)})
+            ends = {region: tuple(rows[unit].tolist()) for region, rows in totals.items()}
+            leaf = Leaf(outputs[unit], {key: self.lines.unit(unit)}, given_up, ends)
             grow(partial.nodes, (0, self.chunk.first_unit + unit), leaf, merge_leaves)
         return partial
+
+    def _totals(self) -> dict[str, NDArray[np.float64]]:
+        """For each lane and unit: the rows in the end, their weights and squared weights, all weights applied."""
+        totals = {}
+        for number, lane in enumerate(self.program.lanes):
+            if lane.region is None or (lane.hidden and not lane.optional):
+                continue
+            rows = self.selections[number]
+            weights = self.product(self.program.weights, rows) if rows.count else None
+            ends = rows.cut_at(self.borders)
+            sums = np.repeat(np.diff(ends)[:, np.newaxis].astype(np.float64), 3, axis=1)
+            if weights is not None:
+                for unit, (start, stop) in enumerate(pairwise(ends.tolist())):
+                    part = weights[start:stop]
+                    sums[unit, 1:] = part.sum(), (part * part).sum()
+            totals[lane.region] = sums
+        return totals
 
 
 def _check(step: BoundStep, value: Any, rows: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -66,21 +66,32 @@ class Leaf:
 
     outputs: dict[OutputKey, Value]
     tables: dict[Layout, LineCounts]  #: by the order that ran
+    given_up: dict[str, str] = field(default_factory=dict)  #: optional lane -> why it has no count
+    #: lane -> rows in the end, their weights and squared weights; where N-1 is asked for
+    ends: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def merge_leaves(left: Leaf, right: Leaf) -> Leaf:
     """Add two leaves; what only one has is taken over, a variation that only one has meets the other's nominal."""
     outputs = dict(left.outputs)
     for key, value in right.outputs.items():
-        mine = left.outputs.get(key) or _nominal(left, key)
-        outputs[key] = value if mine is None else mine.plus(value, key)
+        other = left.outputs.get(key) or _nominal(left, key)
+        outputs[key] = value if other is None else other.plus(value, key)
     for key, value in left.outputs.items():
-        if key not in right.outputs and (other := _nominal(right, key)) is not None:
-            outputs[key] = value.plus(other, key)
+        if key not in right.outputs and (nominal := _nominal(right, key)) is not None:
+            outputs[key] = value.plus(nominal, key)
     tables = dict(left.tables)
     for where, lines in right.tables.items():
         tables[where] = tables[where] + lines if where in tables else lines
-    return Leaf(outputs, tables)
+    ends = dict(left.ends)
+    for region, numbers in right.ends.items():
+        mine = ends.get(region)
+        ends[region] = numbers if mine is None else _sum(mine, numbers)
+    return Leaf(outputs, tables, {**right.given_up, **left.given_up}, ends)
+
+
+def _sum(left: tuple[float, ...], right: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(a + b for a, b in zip(left, right, strict=True))
 
 
 def _nominal(leaf: Leaf, key: OutputKey) -> Value | None:

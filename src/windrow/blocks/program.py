@@ -10,13 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from windrow.blocks.waves import AccessLog
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from windrow.blocks.kernels import EachKernel
     from windrow.data.base import ColumnInfo
 
-__all__ = ["NOMINAL", "Argument", "BoundOutput", "BoundStep", "Lane", "Program"]
+__all__ = ["NOMINAL", "Argument", "BoundOutput", "BoundSave", "BoundStep", "Lane", "Program"]
 
 #: The name of the variation in which no weight is shifted.
 NOMINAL = "nominal"
@@ -68,12 +70,26 @@ class BoundOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundSave:
+    """Rows and columns of a chunk that go to a file, for one kind of input file."""
+
+    key: str  #: the file they go to; the same for all inputs of a dataset
+    lanes: tuple[int, ...]  #: rows that any of these wants
+    columns: tuple[str, ...]  #: of the file, to be read
+    made: tuple[str, ...]  #: of steps
+    identity: bool  #: whether the rows' identity goes along, as a column of its own
+    staging: str  #: directory for fragments
+
+
+@dataclass(frozen=True, slots=True)
 class Lane:
     """One region's selection: its cuts, some of them inverted. ``region`` None is all rows before any cut."""
 
     region: str | None
     cuts: Mapping[str, bool]  #: cut -> inverted; those that exist for this dataset
     declared: Mapping[str, bool]  #: those of the region everywhere; the others pass every row here
+    hidden: bool = False  #: no region of the user's: part of one, for an N-1 table or a file
+    optional: bool = False  #: given up where a step fails on rows that no other lane has
 
 
 @dataclass(slots=True)
@@ -93,9 +109,14 @@ class Program:
     defaults_used: tuple[str, ...] = ()  #: optional columns this file lacks
     #: step -> file columns it was seen to touch inside collections (shared, values replaced as a whole)
     touched: dict[str, frozenset[str]] = field(default_factory=dict)
+    access: AccessLog = field(
+        default_factory=AccessLog
+    )  #: what chunks need over slow links (shared)
     #: steps that still have to be shown to be row-pure (shared by all programs of a pipeline)
     unchecked: set[str] = field(default_factory=set)
     sample_rows: int = 256  #: how many rows the check for row-purity asks about again
+    saves: tuple[BoundSave, ...] = ()
+    keep_rows: bool = False  #: whether a chunk tells which rows its regions have
 
     def needed(self, order: tuple[str, ...]) -> tuple[str, ...]:
         """Restrict an order of all steps of a pipeline to those that exist and are needed here."""

@@ -6,6 +6,7 @@ packages are imported when a command runs, so that help and mistakes answer at o
 
 from __future__ import annotations
 
+import importlib
 import sys
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
@@ -23,9 +24,27 @@ __all__ = ["main"]
 
 ERROR = 1
 
+#: Commands in modules of their own, imported when they are asked for.
+LATER = {
+    "new": "windrow.cli.new",
+    "report": "windrow.cli.report",
+    "show": "windrow.cli.show",
+}
+
 
 class _Windrow(click.Group):
     """A group with Windrow's exit codes instead of click's, which has 2 for usage errors."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted({*super().list_commands(ctx), *LATER})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, from its module where it has one."""
+        if cmd_name in LATER:
+            command: click.Command = importlib.import_module(LATER[cmd_name]).command
+            return command
+        return super().get_command(ctx, cmd_name)
 
     def main(
         self,
@@ -100,10 +119,25 @@ def main(context: click.Context) -> int:
     metavar="[DATASET=]estimated|exact",
     help="For all datasets, or for those that match; may be repeated.",
 )
+@click.option("--nminus1", is_flag=True, help="Also count the rows that pass all cuts but one.")
 @click.option(
     "--rundir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory for the event log and summary.json.",
+    help="Directory to keep the log and the result in.",
+)
+@click.option(
+    "--out",
+    "outs",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the outputs to FILE.root, .coffea, .json or .npz; may be repeated.",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write an HTML page about the run.",
 )
 @click.option(
     "--json",
@@ -123,6 +157,8 @@ def run(
     analysis: str,
     data: tuple[str, ...],
     json_to: str | None,
+    outs: tuple[Path, ...],
+    report: Path | None,
     quiet: bool,
     explain: bool,
     debug: bool,
@@ -142,6 +178,7 @@ def run(
         options = _pipeline_options(options, quiet=quiet)
         if json_to not in (None, "-"):
             printing.check_json(Path(str(json_to)))
+        _check_outs(outs, report)
         file, pick = loading.split_target(analysis)
         with ExitStack() as stack:
             if json_to == "-":
@@ -154,6 +191,10 @@ def run(
         code = _ended(result, quiet=quiet or json_to == "-", explain=explain)
         if json_to is not None:
             _write_json(json_to, result)
+        for out in outs:
+            result.save(out)
+        if report is not None:
+            result.report(report)
     except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
         _fail(error, file, debug=debug)
     return code
@@ -214,6 +255,17 @@ def _pipeline_options(given: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
     if quiet and options["progress"] is None:
         options["progress"] = False
     return options
+
+
+def _check_outs(outs: tuple[Path, ...], report: Path | None) -> None:
+    from windrow.cli.printing import check_writable
+    from windrow.pipeline.saving import check_suffix
+
+    for out in outs:
+        check_suffix(out)
+        check_writable("--out", out)
+    if report is not None:
+        check_writable("--report", report)
 
 
 def _cutflow(text: str) -> tuple[str, str]:

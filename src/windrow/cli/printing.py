@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.result import Result
 
-__all__ = ["check_json", "incomplete_text", "result_text"]
+__all__ = ["check_json", "check_writable", "incomplete_text", "result_text"]
 
 #: As many as one reads; the JSON summary has them all.
 SHOWN_PROBLEMS = 10
@@ -22,10 +22,14 @@ SHOWN_PROBLEMS = 10
 
 def result_text(result: Result, *, explain: bool = False) -> str:
     """Write the cutflow of every region, the notes, the ledger and the speed."""
-    parts = [str(result.cutflow)] if len(result.cutflow) else []
+    parts = [str(tables) for tables in (result.cutflow, result.nminus1) if len(tables)]
     if explain:
         return "\n\n".join([*parts, result.explain()])
     lines = [f"note: {note}" for note in result.notes]
+    lines += [
+        f"saved {file['path']}: {file['rows']:,} of {file['of']:,} rows, {format_bytes(file['bytes'])}"
+        for file in result.saved
+    ]
     lines.append(result.ledger.summary())
     lines.append(
         f"{format_count(result.ledger.done)} rows in {format_seconds(result.seconds)}: "
@@ -45,12 +49,17 @@ def incomplete_text(result: Result) -> str:
     return "\n".join(lines)
 
 
+def check_writable(option: str, path: Path) -> None:
+    """Refuse to write where it would fail, before the run and not after it."""
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {path}: there is no directory {path.parent}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{option} {path}: cannot be written")
+
+
 def check_json(path: Path) -> None:
     """Refuse to write where it would fail or destroy something, before the run and not after it."""
-    if not path.parent.is_dir():
-        raise UsageError(f"--json {path}: there is no directory {path.parent}")
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"--json {path}: cannot be written")
+    check_writable("--json", path)
     # "--json analysis.py" is an easy slip where the file name may be left out.
     if path.is_file() and path.stat().st_size and not _is_summary(path):
         raise UsageError(

@@ -10,13 +10,17 @@ from windrow.blocks.outputs import Leaf, merge_leaves
 from windrow.blocks.tree import Nodes, collapse, join
 from windrow.errors import WindrowError
 from windrow.pipeline.cutflow import Cutflow, Table
+from windrow.pipeline.kept import KeptFile, KeptRows
+from windrow.pipeline.lanes import without_region
 from windrow.pipeline.ledger import Entry, Ledger
+from windrow.pipeline.nminus1 import Count, NMinusOne, NMinusOneTables
 from windrow.pipeline.result import Result, StepSummary
 from windrow.shape.costs import fit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from windrow.blocks.kept import RowSet
     from windrow.core.ledger import Ledger as CoreLedger
     from windrow.core.scheduler import Scheduler
     from windrow.data.base import Source
@@ -49,7 +53,10 @@ def assemble(
     absent: dict[str, str] = {}
     for dataset, leaf in leaves.items():
         _fill_empty_lanes(dataset, leaf, definition, source, workload, absent)
-    notes = [*scheduler.notes, *_default_notes(source, workload)]
+    planned = {dataset: order for dataset, order, _ in issued}
+    cutflow = _cutflow(definition, source, leaves, planned)
+    kept, notes = _kept(definition, source, workload, outcome)
+    notes = [*scheduler.notes, *_default_notes(source, workload, scheduler.ledger), *notes]
     return Result(
         name=definition.name,
         outputs={
@@ -57,7 +64,8 @@ def assemble(
             for dataset, leaf in leaves.items()
         },
         output_names=tuple(n for n, s in definition.steps.items() if s.kind == "output"),
-        cutflow=_cutflow(definition, source, leaves, {d: order for d, order, _ in issued}),
+        cutflow=cutflow,
+        nminus1=_nminus1(definition, cutflow, leaves),
         ledger=_ledger(source, scheduler.ledger),
         steps=_steps(definition, outcome),
         order=tuple(issued),
@@ -76,6 +84,12 @@ def assemble(
         seed=definition.seed,
         interrupted=outcome.cancelled,
         reasons_absent=absent,
+        datasets={name: dict(metadata) for name, metadata in source.datasets.items()},
+        identity=definition.identity,
+        regions={region: dict(cuts) for region, cuts in definition.regions.items()},
+        source=source,
+        kept=kept,
+        merges={n: s.merge for n, s in definition.steps.items() if s.merge is not None},
     )
 
 
@@ -171,6 +185,29 @@ def _cutflow(
     return Cutflow(tables)
 
 
+def _nminus1(definition: Definition, cutflow: Cutflow, leaves: dict[str, Leaf]) -> NMinusOneTables:
+    """Gather what the hidden lanes of all cuts but one counted."""
+    tables = {}
+    for region in definition.nminus1:
+        for dataset, leaf in leaves.items():
+            names = {cut: without_region(region, cut) for cut in definition.regions[region]}
+            initial = cutflow[region, dataset].executed[0]
+            tables[region, dataset] = NMinusOne(
+                region,
+                dataset,
+                Count(initial.passed, initial.sumw, initial.sumw2),
+                {cut: _end(leaf, name) for cut, name in names.items()},
+                _end(leaf, region),
+                {c: leaf.given_up[name] for c, name in names.items() if name in leaf.given_up},
+            )
+    return NMinusOneTables(tables)
+
+
+def _end(leaf: Leaf, region: str) -> Count:
+    rows, sumw, sumw2 = leaf.ends.get(region, (0, 0.0, 0.0))
+    return Count(int(rows), sumw, sumw2)
+
+
 def _ledger(source: Source, book: CoreLedger) -> Ledger:
     """Say of every row what became of it; rows still held when a run ended are missing from the result."""
     return Ledger(
@@ -202,13 +239,36 @@ def _steps(definition: Definition, outcome: RunOutcome) -> dict[str, StepSummary
     return summaries
 
 
-def _default_notes(source: Source, workload: PipelineWorkload) -> list[str]:
+def _kept(
+    definition: Definition, source: Source, workload: PipelineWorkload, outcome: RunOutcome
+) -> tuple[KeptRows | None, list[str]]:
+    """Gather which rows each region has."""
+    if not definition.keep_rows:
+        return None, []
+    if not workload.keeping:
+        return None, ["which rows each region has was not kept: there are too many"]
+    parts: dict[tuple[str, int], list[RowSet]] = {}
+    files: list[KeptFile] = []
+    for item in source.inputs:
+        if item.index not in workload.identities:
+            continue
+        identity = workload.identities[item.index]
+        for partial in outcome.partials.get(item.index, ()):
+            for region, rows in partial.kept:
+                parts.setdefault((region, len(files)), []).append(rows)
+        files.append(KeptFile(item.index, item.label, item.dataset, identity))
+    ordered = {key: tuple(sorted(sets, key=lambda s: s.start)) for key, sets in parts.items()}
+    return KeptRows(tuple(files), tuple(definition.regions), ordered), []
+
+
+def _default_notes(source: Source, workload: PipelineWorkload, book: CoreLedger) -> list[str]:
     """Say which optional columns were missing where, counted."""
     files: dict[str, int] = {}
     rows: dict[str, int] = {}
-    for (_, column), count in workload.defaults.items():
+    for index, column in workload.defaults:
+        asked = sum(stop - start for start, stop, _, _ in book.account(index) if stop is not None)
         files[column] = files.get(column, 0) + 1
-        rows[column] = rows.get(column, 0) + count
+        rows[column] = rows.get(column, 0) + asked
     total = len(source.inputs)
     return [
         f"optional column {column!r}: default used for {rows[column]:,} rows, in {files[column]} of {total} files"

@@ -5,21 +5,26 @@ Every question that needs the file's columns or the dataset's metadata is answer
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import filter as matching
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.kernels import EachKernel
-from windrow.blocks.program import Argument, BoundOutput, BoundStep, Lane, Program
+from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
+from windrow.blocks.waves import AccessLog
 from windrow.errors import DefinitionError, MissingColumnError, nearest
 from windrow.pipeline.frozen import frozen_names
 from windrow.pipeline.graph import dependencies, matching_regions
+from windrow.pipeline.lanes import lanes_for
+from windrow.pipeline.saves import bind_saves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from windrow.blocks.program import BoundSave, Lane
     from windrow.data.base import FileInfo
+    from windrow.pipeline.saves import SaveDefinition
     from windrow.pipeline.steps import Read, StepDefinition
 
 __all__ = ["Definition", "bind"]
@@ -37,8 +42,13 @@ class Definition:
     seed: int
     unchecked: set[str]  #: steps not yet shown to be row-pure; shrinks
     touched: dict[str, frozenset[str]]  #: fields of collections each step was seen to touch; grows
+    access: AccessLog = field(default_factory=AccessLog)  #: what chunks need over slow links
     sample_rows: int = 256
     kernels: dict[Any, EachKernel]  #: compiled once for all programs of a pipeline
+    saves: tuple[SaveDefinition, ...] = ()
+    nminus1: tuple[str, ...] = ()  #: regions to count with one cut left out
+    staging: str = ""  #: directory for what is saved, until it is complete
+    keep_rows: bool = False  #: whether the result says which rows each region has
 
 
 def bind(
@@ -75,7 +85,8 @@ class _Binder:
     def program(self) -> Program:
         lanes = self._lanes()
         outputs = self._outputs(lanes)
-        needed = self._needed(lanes, outputs)
+        saves = bind_saves(self.definition, self.dataset, self.info, self.active, lanes)
+        needed = self._needed(lanes, outputs, saves)
         steps = {
             name: self._step(self.active[name], tuple(sorted(needed[name])))
             for name in self.definition.written
@@ -101,20 +112,26 @@ class _Binder:
             seed=self.definition.seed,
             defaults_used=tuple(self.defaults),
             touched=self.definition.touched,
+            access=self.definition.access,
             unchecked=self.definition.unchecked,
             sample_rows=self.definition.sample_rows,
+            saves=saves,
+            keep_rows=self.definition.keep_rows,
         )
 
     # -- lanes and needs ---------------------------------------------------------------------
 
     def _lanes(self) -> list[Lane]:
-        lanes = [
-            Lane(region, {cut: cuts[cut] for cut in cuts if cut in self.active}, cuts)
-            for region, cuts in self.definition.regions.items()
-        ]
-        if any(s.kind == "output" and s.regions is None for s in self.active.values()):
-            lanes.append(Lane(None, {}, {}))
-        return lanes
+        definition = self.definition
+        return lanes_for(
+            definition.regions,
+            self.active,
+            written=definition.written,
+            nminus1=definition.nminus1,
+            saves=definition.saves,
+            all_rows=any(s.kind == "output" and s.regions is None for s in self.active.values())
+            or any(save.region is None for save in definition.saves),
+        )
 
     def _outputs(self, lanes: Sequence[Lane]) -> list[BoundOutput]:
         names = [lane.region for lane in lanes]
@@ -124,7 +141,7 @@ class _Binder:
                 continue
             regions: tuple[str | None, ...] = (None,)
             if step.regions is not None:
-                regions = matching_regions(step, [name for name in names if name is not None])
+                regions = matching_regions(step, self.definition.regions)
             arguments = tuple(self._argument(step, read) for read in step.reads)
             outputs += [self._output(step, arguments, r, names.index(r)) for r in regions]
         return outputs
@@ -161,7 +178,9 @@ class _Binder:
                 names.append(name)
         return tuple(names)
 
-    def _needed(self, lanes: Sequence[Lane], outputs: Sequence[BoundOutput]) -> dict[str, set[int]]:
+    def _needed(
+        self, lanes: Sequence[Lane], outputs: Sequence[BoundOutput], saves: Sequence[BoundSave]
+    ) -> dict[str, set[int]]:
         """For each step that is needed at all: the lanes that need it."""
         needs = dependencies(self.definition.steps)
         needed: dict[str, set[int]] = {}
@@ -177,7 +196,9 @@ class _Binder:
 
         for number, lane in enumerate(lanes):
             if lane.region is not None:
-                for name in (*lane.cuts, *self.weights):
+                # What has passed so far is only written down, not weighted.
+                weights = () if lane.hidden and not lane.optional else self.weights
+                for name in (*lane.cuts, *weights):
                     need(name, number)
         for output in outputs:
             for argument in output.arguments:
@@ -185,6 +206,10 @@ class _Binder:
                     need(argument.source, output.lane)
             for name in output.weights:
                 need(name, output.lane)
+        for save in saves:
+            for name in save.made:
+                for number in save.lanes:
+                    need(name, number)
         return {name: lanes_of for name, lanes_of in needed.items() if lanes_of}
 
     # -- one step ----------------------------------------------------------------------------

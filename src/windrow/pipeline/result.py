@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from windrow import __version__
 from windrow.blocks.program import NOMINAL
 from windrow.errors import IncompleteError, UnknownNameError, nearest
+from windrow.pipeline.nminus1 import NMinusOneTables
 from windrow.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -65,6 +66,18 @@ class Result(Mapping[str, Any]):
     seed: int
     interrupted: bool = False
     reasons_absent: dict[str, str] = field(default_factory=dict)
+    datasets: dict[str, dict[str, Any]] = field(default_factory=dict)  #: metadata of the fileset
+    identity: tuple[str, ...] = ()  #: columns that identify a row; empty: file and number
+    regions: dict[str, dict[str, bool]] = field(default_factory=dict)  #: region -> cut -> inverted
+    source: Any = field(default=None, repr=False)  #: what was read; None where it cannot be kept
+    environment: dict[str, Any] = field(default_factory=dict, repr=False)
+    log: str | None = field(default=None, repr=False)  #: lines of the event log
+    rundir: str | None = None
+    kept: Any = field(default=None, repr=False)  #: which rows each region has; None where not kept
+    saved: tuple[dict[str, Any], ...] = ()  #: files written by ``analysis.save``
+    #: output -> how to add two of its values, where the user said so
+    merges: dict[str, Any] = field(default_factory=dict, repr=False)
+    nminus1: NMinusOneTables = field(default_factory=lambda: NMinusOneTables({}))
 
     @property
     def complete(self) -> bool:
@@ -152,6 +165,50 @@ class Result(Mapping[str, Any]):
             f"(variations: {', '.join(variations)}; datasets: {', '.join(by_dataset)})"
         )
 
+    # -- keeping it --------------------------------------------------------------------------
+
+    def group(self, groups: Mapping[str, Any]) -> Result:
+        """Add up datasets: ``result.group({"top": ["tt*", "single_top"]})``; others stay as they are."""
+        from windrow.pipeline.regroup import group
+
+        return group(self, groups)
+
+    def scale(self, factor: Any) -> Result:
+        """Scale every output by dataset: a number, a mapping by dataset, or ``function(metadata, outputs)``."""
+        from windrow.pipeline.regroup import scale
+
+        return scale(self, factor)
+
+    def save(self, path: Any) -> list[str]:
+        """Write the outputs to a ``.root``, ``.coffea``, ``.json`` or ``.npz`` file; return what it cannot hold."""
+        from windrow.pipeline.saving import save
+
+        return save(self, path)
+
+    def compare(self, other: Result, *, rows: int = 20) -> Any:
+        """Say what differs from another run: outputs, cutflows, and which rows changed side."""
+        from windrow.pipeline.comparing import compare
+
+        return compare(self, other, rows=rows)
+
+    @property
+    def lumis(self) -> dict[str, list[list[int]]]:
+        """The run and luminosity section ranges that were processed, as certification files have them."""
+        from windrow.pipeline.lumis import lumis
+
+        return lumis(self)
+
+    def report(self, path: Any = None) -> Any:
+        """Write one HTML page about the run, by default ``report.html`` in the run directory; returns its path."""
+        from windrow.pipeline.reporting import write_report
+
+        return write_report(self, path)
+
+    def _repr_html_(self) -> str:
+        from windrow.pipeline.html import result_html
+
+        return result_html(self)
+
     # -- words -------------------------------------------------------------------------------
 
     def explain(self) -> str:
@@ -195,6 +252,8 @@ class Result(Mapping[str, Any]):
             "bytes_read": self.bytes_read,
             "outputs": list(self.output_names),
             "cutflow": self.cutflow.as_dict(),
+            "nminus1": self.nminus1.as_dict(),
+            "saved": [dict(file) for file in self.saved],
             "decisions": list(self.decisions),
             "notes": list(self.notes),
             "guards": [list(guard) for guard in self.guards],

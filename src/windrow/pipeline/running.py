@@ -1,11 +1,8 @@
-"""Running a pipeline: options checked, decisions taken and said, the loop started, the result put together."""
+"""Running a pipeline: decisions taken and said, the loop started, the result put together."""
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from time import perf_counter
@@ -18,16 +15,21 @@ from windrow.core.scheduler import Options as SchedulerOptions
 from windrow.core.scheduler import Scheduler
 from windrow.engines.inline import InlineEngine
 from windrow.engines.threads import ThreadsEngine
-from windrow.errors import NotYetError, UnknownNameError, UsageError, nearest
+from windrow.errors import UnknownNameError, nearest
 from windrow.order.constraints import complete, repair
 from windrow.pipeline.assemble import assemble
 from windrow.pipeline.graph import dependencies
+from windrow.pipeline.keeping import keep
+from windrow.pipeline.options import Options
+from windrow.pipeline.rundirs import running_in
+from windrow.pipeline.skims import publish, saving
 from windrow.pipeline.workload import PipelineWorkload
 from windrow.run.loop import run as run_loop
 from windrow.shape.blocks import block_rows
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
-from windrow.watch.files import write_whole
+from windrow.watch.environment import environment
+from windrow.watch.log import EventLog
 from windrow.watch.progress import watching
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.result import Result
+    from windrow.run.loop import Observer
 
 __all__ = ["Options", "check_pipeline", "run_pipeline"]
 
@@ -48,87 +51,25 @@ TINY_ROWS = 20_000
 #: As long as a chunk of known cost takes at most: after Ctrl-C most of what is at work still counts.
 PATIENCE_S = 2.0
 
-ENGINES = ("auto", "inline", "threads")
-LATER_ENGINES = ("processes", "dask", "simulated")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What a user asked for, checked."""
-
-    order: str | tuple[str, ...]
-    chunk: int | None
-    engine: str
-    workers: int
-    cutflow: Mapping[str, str]
-    max_rows: int | None
-    on_error: str
-    seed: int
-    rundir: Any
-    progress: Any
-    block_rows: int | None
-
-    @classmethod
-    def checked(
-        cls,
-        *,
-        order: Any = "adaptive",
-        chunk: Any = "auto",
-        engine: Any = "auto",
-        workers: Any = None,
-        memory: Any = None,
-        cutflow: Any = "estimated",
-        nminus1: Any = False,
-        max_rows: Any = None,
-        on_error: Any = "stop",
-        seed: Any = 0,
-        rundir: Any = None,
-        resume: Any = False,
-        progress: Any = None,
-        block_rows: Any = None,
-    ) -> Options:
-        """Check every option, refusing what does not exist rather than ignoring it."""
-        for name, value, what in (
-            ("memory", memory, "limits need monitored processes"),
-            ("nminus1", nminus1, "tables with one cut left out"),
-            ("resume", resume, "continuing needs the journal"),
-        ):
-            if value:
-                raise NotYetError(f"{name}= does not exist yet ({what}); leave it out")
-        if engine in LATER_ENGINES:
-            raise NotYetError(
-                f"engine={engine!r} does not exist yet; there are {', '.join(ENGINES)}"
-            )
-        _one_of("engine", engine, ENGINES)
-        _one_of("on_error", on_error, ("stop", "skip"))
-        if isinstance(order, str):
-            _one_of("order", order, ("adaptive", "written"))
-        elif isinstance(order, Sequence) and all(isinstance(name, str) for name in order):
-            order = tuple(order)
-        else:
-            raise UsageError(
-                f'order= is "adaptive", "written" or a list of step names, got {order!r}'
-            )
-        return cls(
-            order=order,
-            chunk=None if chunk == "auto" else _count("chunk", chunk, '"auto" or '),
-            engine=engine,
-            workers=_granted_cores() if workers is None else _count("workers", workers),
-            cutflow=_cutflow(cutflow),
-            max_rows=None if max_rows is None else _count("max_rows", max_rows, least=0),
-            on_error=on_error,
-            seed=_seed(seed),
-            rundir=rundir,
-            progress=progress,
-            block_rows=None if block_rows is None else _count("_block_rows", block_rows),
-        )
-
 
 def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options: Options) -> Result:
     """Run a pipeline over data and return its result."""
-    began = perf_counter()
     source = windrow_data.open(data)
     check_conditions(definition, source)
+    with (
+        running_in(options, definition, source) as directory,
+        saving(definition, source) as complete,
+    ):
+        result = _run(pipeline, complete, source, options)
+        if directory is not None:
+            result.rundir = str(directory.path)
+            result.environment = environment()
+            result.notes = (*result.notes, *keep(result, directory))
+        return result
+
+
+def _run(pipeline: Pipeline, definition: Definition, source: Source, options: Options) -> Result:
+    began = perf_counter()
     decisions: list[str] = []
     plans = make_plans(definition, source, options, pipeline, decisions)
     issued = [(dataset, plan.order, plan.reason) for dataset, plan in plans.items()]
@@ -149,12 +90,16 @@ def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options:
         ),
         plans,
     )
+    log = EventLog.remembered() if options.rundir is None else None
     with watching(
         scheduler, progress=options.progress, name=pipeline.name, rundir=options.rundir
     ) as observers:
         patience = _Patience(scheduler, workload)
+        watchers: list[Observer] = [*observers, patience]
+        if log is not None:
+            watchers.append(log)
         try:
-            outcome = run_loop(scheduler, engine, workload, observers=(*observers, patience))
+            outcome = run_loop(scheduler, engine, workload, observers=watchers)
         finally:
             patience.end()
     pipeline.guards.update(order.guards)
@@ -174,8 +119,14 @@ def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options:
         workers=options.workers,
         seconds=perf_counter() - began,
     )
-    if options.rundir is not None:
-        write_whole(Path(options.rundir) / "summary.json", result.to_json())
+    if options.max_rows is not None:
+        limit = f"max_rows: only the first {options.max_rows:,} rows of each dataset were asked for"
+        result.notes = (limit, *result.notes)
+    publish(definition, source, workload, outcome, result, options.workers)
+    result.seconds = perf_counter() - began
+    if log is not None:
+        log.close()
+        result.log = log.text
     return result
 
 
@@ -323,42 +274,3 @@ def _is_tiny(source: Source) -> bool:
         if total > TINY_BYTES:
             return False
     return True
-
-
-def _granted_cores() -> int:
-    # What this process may use, not what the machine has.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _one_of(option: str, value: Any, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        hint = nearest(value, allowed) if isinstance(value, str) else ""
-        choices = ", ".join(map(repr, allowed))
-        raise UsageError(f"{option}= must be one of {choices}, got {value!r}{hint}")
-
-
-def _count(option: str, value: Any, or_else: str = "", least: int = 1) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < least:
-        raise UsageError(
-            f"{option}= must be {or_else}a whole number of at least {least}, got {value!r}"
-        )
-    return int(value.__index__())
-
-
-def _seed(value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise UsageError(f"seed= must be a whole number, got {value!r}")
-    return int(value.__index__())
-
-
-def _cutflow(value: Any) -> Mapping[str, str]:
-    kinds = ("estimated", "exact")
-    if isinstance(value, str):
-        value = {"*": value}
-    if not isinstance(value, Mapping):
-        raise UsageError(
-            f"cutflow= is one of {kinds} or a mapping of datasets to them, got {value!r}"
-        )
-    for kind in value.values():
-        _one_of("cutflow", kind, kinds)
-    return dict(value)

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PipelineWorkload"]
 
+#: Bytes that the rows of all regions may take, so that comparing two runs is possible; a bit for each row and region.
+KEPT_BYTES = 64_000_000
+
 #: Files a worker keeps open: the one being read, the next one inspected, and a little room for retries.
 OPEN_FILES = 4
 
@@ -53,9 +56,12 @@ class PipelineWorkload:
         self.reads: dict[tuple[int, str], list[tuple[int, int]]] = {}
         self.stop = threading.Event()  #: set when the run ends and waits for no chunk any more
         self.borders: dict[int, tuple[int, ...]] = {}
-        self.defaults: dict[tuple[int, str], int] = {}  #: (input, optional column it lacks) -> rows
+        self.defaults: dict[tuple[int, str], None] = {}  #: (input, optional column it lacks)
         self._programs: dict[Any, Program] = {}
-        self._identities: dict[int, Any] = {}
+        self.identities: dict[int, str] = {}  #: of the inputs opened so far
+        self.keeping = definition.keep_rows
+        self._kept_bytes = 0
+        self._found: dict[int, Any] = {}
         self._lock = threading.Lock()
 
     def open_worker(self, worker: int) -> _Worker:  # noqa: ARG002 - all workers are alike
@@ -106,20 +112,33 @@ class PipelineWorkload:
         with self._lock:
             self.borders[source.index] = borders
             for column in program.defaults_used:
-                self.defaults[source.index, column] = info.rows
+                self.defaults[source.index, column] = None
         return borders
 
     def check_same(self, index: int, info: FileInfo) -> None:
         """Refuse an input that is another file than when it was first opened in this run."""
         found = (info.identity, info.rows, info.borders)
         with self._lock:
-            known = self._identities.setdefault(index, found)
+            known = self._found.setdefault(index, found)
+            self.identities.setdefault(index, info.identity)
         if known != found:
             label = self.source.inputs[index].label
             raise CorruptFileError(
                 f"{label} was replaced while it was being read: run again, on files that stay as they are",
                 file=label,
             )
+
+    def note_kept(self, partial: Partial) -> None:
+        """Stop telling which rows the regions have where that becomes too much."""
+        if not self.keeping:
+            partial.kept = ()
+            return
+        with self._lock:
+            self._kept_bytes += sum(rows.data.nbytes for _, rows in partial.kept)
+            if self._kept_bytes > KEPT_BYTES:
+                self.keeping = False
+                for program in self._programs.values():
+                    program.keep_rows = False
 
     def note_reads(self, source: int, reads: list[tuple[str, int, int]]) -> None:
         """Keep which rows of which columns were read, adjoining ranges joined."""
@@ -171,6 +190,7 @@ class _Worker:
             run.release()
             self.workload.note_reads(part.input, reader.reads)
             reader.reads.clear()
+        self.workload.note_kept(partial)
         steps = tuple((name, meter.cost()) for name, meter in run.meters.items())
         measurement = Measurement(bytes_read=reader.bytes_read - before)
         return Outcome(partial, measurement, Evidence(steps, guards))
@@ -178,7 +198,9 @@ class _Worker:
     def merge(self, partials: Sequence[Any]) -> Any:
         """Unite partials of one input; only complete aligned subtrees are added up."""
         nodes = join([partial.nodes for partial in partials], merge_leaves)
-        return Partial(partials[0].input, nodes)
+        fragments = tuple(part for partial in partials for part in partial.fragments)
+        kept = tuple(rows for partial in partials for rows in partial.kept)
+        return Partial(partials[0].input, nodes, fragments, kept)
 
     def close(self) -> None:
         """Close every file."""

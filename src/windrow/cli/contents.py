@@ -1,0 +1,278 @@
+"""What files hold, as ``windrow show`` tells it and ``windrow new`` builds on it.
+
+Files are opened by ``windrow.data``; nothing here reads a column of numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windrow.errors import DataError, MissingTreeError, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from windrow.data.base import FileInfo, Input, Reader
+
+__all__ = ["Column", "Contents", "Group", "Table", "Together", "grouped", "look", "together"]
+
+#: A prefix that several columns share is worth a line of its own.
+GROUP_SIZE = 2
+#: What ROOT calls the things that have rows, and what a user calls them.
+TREES = {"TTree": "TTree", "TNtuple": "TTree", "TNtupleD": "TTree", "ROOT::RNTuple": "RNTuple"}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A tree of a ROOT file, or the rows of a Parquet file."""
+
+    name: str
+    kind: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column and its type in words: ``float32``, ``float32[]`` for one list per row."""
+
+    name: str
+    type: str
+    kind: str
+    counter: str | None
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What one file holds."""
+
+    label: str
+    format: str
+    bytes: int | None  #: None for files on other machines
+    tables: tuple[Table, ...]
+    used: Table | None  #: what a run would read; None where it would ask which one
+    info: FileInfo | None
+    columns: Mapping[str, Column]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Columns of one prefix: the fields of objects, or flags and numbers that belong together."""
+
+    prefix: str
+    members: tuple[Column, ...]
+    counter: str | None  #: the column that says how many objects a row has
+    lists: bool  #: whether they are lists of objects
+
+    @property
+    def stored_bytes(self) -> int:
+        """Compressed size of all members."""
+        return sum(member.stored_bytes for member in self.members)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The members without the prefix."""
+        return tuple(member.name[len(self.prefix) + 1 :] for member in self.members)
+
+
+def look(spec: Any) -> list[Contents]:
+    """Open every file that ``spec`` names, one after the other."""
+    from windrow import data
+
+    source = data.open(spec)
+    if not source.inputs:
+        raise SpecError(f"{spec} names no file")
+    return [_look(source, one) for one in source.inputs]
+
+
+def _look(source: Any, one: Input) -> Contents:
+    trees = _trees(one) if one.format == "root" else {}
+    label = one.label if one.tree is None else f"{one.label}:{one.tree}"
+    size = _size(one)
+    try:
+        reader = source.open(one.index)
+    except MissingTreeError:
+        if one.tree is not None or not trees:
+            raise
+        return Contents(
+            label=label, format=one.format, bytes=size, tables=_tables(one, trees), used=None,
+            info=None, columns={},
+        )  # fmt: skip
+    try:
+        info = reader.info
+        columns = _columns(reader)
+        # Looked at after opening: a skim brings the metadata of its dataset along.
+        metadata = {k: v for k, v in source.datasets[one.dataset].items() if k != "dataset"}
+    finally:
+        reader.close()
+    name = _used(one, trees)
+    tables = _tables(one, trees, known={name: info.rows})
+    used = next(table for table in tables if table.name == name)
+    return Contents(
+        label=label, format=one.format, bytes=size, tables=tables, used=used, info=info,
+        columns=columns, metadata=metadata,
+    )  # fmt: skip
+
+
+def _size(one: Input) -> int | None:
+    path = Path(str(one.location))
+    return path.stat().st_size if path.is_file() else None
+
+
+def _trees(one: Input) -> dict[str, str]:
+    """Return the kind of each tree of a ROOT file."""
+    from windrow.data.root_files import open_file, translated
+
+    with translated(one.label), open_file(str(one.location)) as handle:
+        names = handle.classnames(recursive=True, cycle=False)
+    return {name: TREES[kind] for name, kind in names.items() if kind in TREES}
+
+
+def _tables(
+    one: Input, trees: Mapping[str, str], known: Mapping[str, int] | None = None
+) -> tuple[Table, ...]:
+    """Count the rows of every tree; understanding a large one takes a while, so not twice."""
+    from windrow.data.root_files import open_file, translated
+
+    rows = dict(known or {})
+    if not trees:
+        return tuple(Table(name, one.format, count) for name, count in rows.items())
+    unknown = [name for name in trees if name not in rows]
+    if unknown:
+        with translated(one.label), open_file(str(one.location)) as handle:
+            rows.update({name: int(handle[name].num_entries) for name in unknown})
+    return tuple(Table(name, kind, rows[name]) for name, kind in trees.items())
+
+
+def _used(one: Input, trees: Mapping[str, str]) -> str:
+    """Return the tree that was opened: the one asked for, the only one, or the one called Events."""
+    if one.tree is not None:
+        return one.tree.partition(";")[0].strip("/")
+    if len(trees) < 2:
+        return next(iter(trees), "")
+    return next(name for name in trees if name.rpartition("/")[2].lower() == "events")
+
+
+def _columns(reader: Reader) -> dict[str, Column]:
+    info = reader.info
+    others = [name for name, column in info.columns.items() if column.kind == "other"]
+    types = _other_types(reader, others)
+    return {
+        name: Column(
+            name=name,
+            type=types.get(name) or f"{column.dtype}{'[]' if column.kind == 'jagged' else ''}",
+            kind=column.kind,
+            counter=column.counter,
+            stored_bytes=column.stored_bytes,
+        )
+        for name, column in info.columns.items()
+    }
+
+
+def _other_types(reader: Reader, names: Sequence[str]) -> dict[str, str]:
+    """Ask awkward what the columns are that are neither numbers nor lists of them."""
+    import awkward as ak
+
+    types: dict[str, str] = {}
+    for name in names:
+        try:
+            values = reader.read([name], 0, 0)[name]
+        except DataError:
+            types[name] = "unreadable"
+        else:
+            types[name] = str(ak.type(values).content)
+    return types
+
+
+# -- groups -----------------------------------------------------------------------------------------
+
+
+def grouped(columns: Mapping[str, Column], info: FileInfo) -> tuple[list[Group], list[Column]]:
+    """Return the collections, each column in the one with the longest prefix, and what is left."""
+    home: dict[str, str] = {}
+    for prefix in sorted(info.collections, key=len):
+        members = info.collections[prefix]
+        if len(members) >= GROUP_SIZE or columns[members[0]].kind == "jagged":
+            home.update(dict.fromkeys(members, prefix))
+    groups = []
+    for prefix in info.collections:
+        mine = tuple(columns[name] for name in info.collections[prefix] if home.get(name) == prefix)
+        if mine:
+            groups.append(_group(prefix, mine, columns))
+    counters = {group.counter for group in groups}
+    rest = [c for name, c in columns.items() if name not in home and name not in counters]
+    return groups, rest
+
+
+def _group(prefix: str, members: tuple[Column, ...], columns: Mapping[str, Column]) -> Group:
+    lists = members[0].kind == "jagged"
+    named = [one.counter for one in members if one.counter in columns]
+    # One counter for all members is the collection's; one for each is no news.
+    counter = named[0] if named and len(set(named)) == 1 else None
+    return Group(prefix=prefix, members=members, counter=counter, lists=lists)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """Several files seen as one: all their columns, and where they differ."""
+
+    columns: Mapping[str, Column]  #: of any file; stored sizes are added up
+    info: FileInfo  #: of all columns together; rows are added up
+    missing: Mapping[str, tuple[str, ...]]  #: file -> columns that others have
+    types: Mapping[
+        str, Mapping[str, tuple[str, ...]]
+    ]  #: column -> type -> files, where they differ
+
+    @property
+    def common(self) -> tuple[str, ...]:
+        """The columns that every file has with the same type."""
+        gone = {name for names in self.missing.values() for name in names}
+        return tuple(n for n in self.columns if n not in gone and n not in self.types)
+
+
+def together(files: Sequence[Contents]) -> Together:
+    """Compare files by their columns."""
+    from windrow.data.base import FileInfo
+    from windrow.data.columns import find_collections
+
+    opened = [(one, one.info) for one in files if one.info is not None]
+    if not opened:
+        labels = ", ".join(one.label for one in files)
+        raise MissingTreeError(f"{labels}: several trees, none called Events; write FILE:TREE")
+    infos: dict[str, Any] = {}
+    sizes: dict[str, int] = {}
+    types: dict[str, dict[str, list[str]]] = {}
+    for one, info in opened:
+        for name, column in one.columns.items():
+            infos.setdefault(name, info.columns[name])
+            sizes[name] = sizes.get(name, 0) + column.stored_bytes
+            types.setdefault(name, {}).setdefault(column.type, []).append(one.label)
+    columns = {
+        name: Column(
+            name=name, type=" or ".join(types[name]), kind=info.kind, counter=info.counter,
+            stored_bytes=sizes[name],
+        )
+        for name, info in infos.items()
+    }  # fmt: skip
+    rows = sum(info.rows for _, info in opened)
+    info = FileInfo(
+        rows=rows, borders=(0, rows) if rows else (0,), columns=infos, identity="",
+        collections=find_collections(infos),
+    )  # fmt: skip
+    return Together(
+        columns=columns,
+        info=info,
+        missing={one.label: _absent(columns, one.columns) for one, _ in opened},
+        types={
+            name: {kind: tuple(labels) for kind, labels in kinds.items()}
+            for name, kinds in types.items()
+            if len(kinds) > 1
+        },
+    )
+
+
+def _absent(everything: Iterable[str], mine: Mapping[str, Column]) -> tuple[str, ...]:
+    return tuple(name for name in everything if name not in mine)

@@ -1,0 +1,46 @@
+"""``windrow report``: the page and the trace of a run directory, ended or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("report")
+@click.argument("rundir", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where the page goes. [default: RUNDIR/report.html]",
+)
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where the trace for Perfetto goes. [default: beside the page]",
+)
+@click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
+def command(rundir: Path, out: Path | None, trace: Path | None, debug: bool) -> int:
+    """Write one HTML page about the run in RUNDIR, and a trace of its tasks.
+
+    The page needs no network and can be passed on: it has no paths. A run that was killed has a
+    page too, from what its log says.
+    """
+    from windrow.cli.failures import describe
+
+    try:
+        from windrow.pipeline.reporting import report_rundir
+
+        page, traced, words = report_rundir(rundir, out, trace)
+    except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
+        click.echo(describe(error, debug=debug), err=True)
+        raise SystemExit(1) from None
+    click.echo(words)
+    click.echo(f"report: {page}")
+    if traced is not None:
+        click.echo(f"trace:  {traced} (opens in ui.perfetto.dev)")
+    return 0

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import windrow as wr
 import windrow.data
 from windrow.data.parquet import ParquetReader
 from windrow.errors import CorruptFileError, MissingColumnError, MissingFileError
@@ -198,3 +199,28 @@ def test_another_format(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_text("run,event\n" * 10)
     with pytest.raises(CorruptFileError, match="of another format"):
         open_one(tmp_path / "x.parquet")
+
+
+def test_awkwards_own_types_are_read_as_what_is_stored(tmp_path: Path) -> None:
+    rows = ak.Array(
+        [
+            {"x": 1, "pt": [1.0, 2.0], "Muon": [{"pt": 1.0, "q": 1}], "word": "a", "maybe": None},
+            {"x": 2, "pt": [], "Muon": [], "word": "bc", "maybe": [1.5]},
+        ]
+    )
+    ours = tmp_path / "extension.parquet"
+    pq.write_table(ak.to_arrow_table(rows, extensionarray=True), ours)
+    reader = wr.data.open(str(ours)).open(0)
+    plain = {name: info.kind for name, info in reader.info.columns.items()}
+    assert plain["x"] == "flat"
+    assert plain["pt"] == "jagged"
+    read = reader.read(list(plain), 0, 2)
+    reader.close()
+    assert {name: ak.to_list(values) for name, values in read.items()} == {
+        "x": [1, 2],
+        "pt": [[1.0, 2.0], []],
+        "Muon.pt": [[1.0], []],
+        "Muon.q": [[1], []],
+        "word": ["a", "bc"],
+        "maybe": [None, [1.5]],
+    }

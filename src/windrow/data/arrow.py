@@ -28,19 +28,21 @@ class Leaf:
     indices: tuple[int, ...]  #: numbers of the stored columns
     paths: tuple[str, ...]  #: and their names, as pyarrow wants them
     nullable: bool
+    whole: Any = None  #: Arrow's type of ``top``
 
 
 def find_leaves(schema: Any, stored: Any) -> dict[str, Leaf]:
     """Return the columns by the names a user writes, in file order."""
     found: dict[str, Leaf] = {}
     first = 0
-    for field in schema:
+    for written in schema:
+        field = written.with_type(_plain_type(written.type))
         if not _readable(field.type):
             first += _width(field.type)
             continue
         for leaf in _expand(field, field.name, field.name, (), False, False, first):
             paths = tuple(stored.column(index).path for index in leaf.indices)
-            found.setdefault(leaf.name, replace(leaf, paths=paths))
+            found.setdefault(leaf.name, replace(leaf, paths=paths, whole=field.type))
         first += _width(field.type)
     return found
 
@@ -80,6 +82,20 @@ def _expand(
         paths=(),
         nullable=nullable,
     )
+
+
+def _plain_type(kind: Any) -> Any:
+    """Return the type as it is stored: extension types, such as awkward's own, only say more about it."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain_type(kind.storage_type)
+    if pa.types.is_struct(kind):
+        fields = [kind.field(number) for number in range(kind.num_fields)]
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in fields])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_plain_type(kind.value_type)))
+    return kind
 
 
 @lru_cache(maxsize=256)  # files have thousands of columns of a few types
@@ -122,6 +138,8 @@ def convert(leaf: Leaf, table: Any) -> Any:
     array = table.column(leaf.top).combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    if array.type != leaf.whole:
+        array = _plain_array(array)
     offsets: np.ndarray[Any, Any] | None = None
     if leaf.kind != "other":
         inner, offsets, complete = _descend(leaf, array)
@@ -135,6 +153,28 @@ def convert(leaf: Leaf, table: Any) -> Any:
     for field in leaf.fields:
         whole = whole[field]
     return whole
+
+
+def _plain_array(array: Any) -> Any:
+    """Take extension types off an array, all the way down."""
+    if isinstance(array, pa.ExtensionArray):
+        return _plain_array(array.storage)
+    kind = array.type
+    if pa.types.is_struct(kind):
+        parts = [_plain_array(array.field(number)) for number in range(kind.num_fields)]
+        missing = array.is_null() if array.null_count else None
+        fields = [kind.field(n).with_type(part.type) for n, part in enumerate(parts)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=missing)
+    if _is_list(kind):
+        values = _plain_array(array.values)
+        whole = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return type(array).from_arrays(
+            array.offsets,
+            values,
+            type=whole(kind.value_field.with_type(values.type)),
+            mask=array.is_null() if array.null_count else None,
+        )
+    return array
 
 
 def _descend(leaf: Leaf, array: Any) -> tuple[Any, np.ndarray[Any, Any] | None, bool]:
@@ -176,9 +216,12 @@ def _packed(array: ak.Array) -> ak.Array:
 
 
 def empty(leaf: Leaf) -> Any:
-    """Return no rows, of the right type where that is a number."""
+    """Return no rows, of the right type."""
     if leaf.dtype is None:
-        return ak.Array([])
+        nothing = ak.from_arrow(pa.array([], leaf.whole))
+        for field in leaf.fields:
+            nothing = nothing[field]
+        return nothing
     numbers = np.empty(0, leaf.dtype)
     if leaf.kind == "flat":
         return numbers

@@ -14,11 +14,22 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["MAX_UNIT_ROWS", "ColumnInfo", "FileInfo", "Input", "Reader", "Source"]
+__all__ = [
+    "IDENTITY_COLUMN",
+    "MAX_UNIT_ROWS",
+    "ColumnInfo",
+    "FileInfo",
+    "Input",
+    "Reader",
+    "Source",
+]
 
 #: Units larger than this are cut on a fixed grid, so that one unit never decides the memory of a
 #: run.
 MAX_UNIT_ROWS = 262_144
+
+#: Hidden column of a skim: the identity its rows had where they come from.
+IDENTITY_COLUMN = "windrow_identity"
 
 Kind = Literal["flat", "jagged", "other"]
 
@@ -66,6 +77,8 @@ class FileInfo:
     )
     collections: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: prefix -> columns "prefix_field" (or "prefix.field") that together are records
+    identity_column: str | None = None  #: hidden column with the identity of each row (skims)
+    made: frozenset[str] = frozenset()  #: columns that steps made when the file was written (skims)
 
 
 class Reader(Protocol):

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from windrow.data.paths import is_remote
+from windrow.data.skim_record import recall
 from windrow.data.spec import parse
 from windrow.errors import CorruptFileError, SpecError, nearest
 
@@ -181,6 +182,7 @@ def open(  # noqa: A001 - reads as windrow.data.open
     if grid is not None and grid < 1:
         raise SpecError(f"grid is the number of rows of a unit and at least 1, not {grid}")
     parsed = parse(spec, tree)
+    recall(parsed)
     for name, extra in _by_dataset(metadata or {}, parsed.datasets).items():
         parsed.datasets[name].update(extra)
     return FileSource(inputs=tuple(parsed.inputs), datasets=_read_only(parsed.datasets), grid=grid)

@@ -47,6 +47,7 @@ class Parsed:
 
     inputs: list[Input] = field(default_factory=list)
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    named: bool = False  #: the user gave the datasets their names
 
 
 def parse(spec: Any, tree: str | None = None) -> Parsed:
@@ -54,6 +55,7 @@ def parse(spec: Any, tree: str | None = None) -> Parsed:
     parsed = Parsed()
     spec = _loaded(spec)
     if _is_fileset(spec):
+        parsed.named = True
         for name, dataset in spec.items():
             if not isinstance(name, str):
                 raise SpecError(f"a dataset is named by a string, not by {name!r}")

@@ -2,11 +2,12 @@
 
 A file column is read when a step first needs it, and only for the units that still hold a wanted row. All columns a
 step needs are asked for together, in one request for each contiguous range of units. What was gathered for a selection
-is kept until another selection asks.
+is kept until another selection asks. Over a slow link bytes may be fetched earlier, in one request, than they are read.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,12 @@ import awkward as ak
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from windrow.blocks.selection import Selection
+    from windrow.blocks.waves import Link
     from windrow.data.base import Reader
 
 __all__ = ["ColumnStore", "Ranges", "Stored", "concatenate", "take"]
@@ -59,6 +61,9 @@ class ColumnStore:
         self.start = start
         self.length = length
         self.borders = borders  #: of what is read or left out, within the chunk: 0 ... length
+        #: what fetching costs, if the file is remote; None: nothing is fetched ahead
+        self.link: Link | None = getattr(reader, "link", None)
+        self._fetched: dict[str, Ranges] = {}  #: rows of columns whose bytes are here
         self._stored: dict[str, Stored] = {}
         self._made: dict[str, tuple[Selection, Any]] = {}
         # Apart, because a glob may read a file column that has the name of a weight.
@@ -70,6 +75,9 @@ class ColumnStore:
     def clear(self) -> None:
         """Forget all columns."""
         self._stored.clear()
+        if self.link is not None:
+            self._fetched.clear()
+            self.reader.forget()  # type: ignore[attr-defined]  # what has a link has it
         self._made.clear()
         self._gathered.clear()
         self._ranges = None
@@ -114,10 +122,40 @@ class ColumnStore:
             lacking = wanted if stored is None else _subtract(wanted, stored.ranges, self.borders)
             if lacking:
                 missing.setdefault(lacking, []).append(column)
+        if self.link is not None and missing:
+            self.fetch(self.lacking([name for names in missing.values() for name in names], wanted))
         for ranges, names in missing.items():
             parts = [self._read(names, first, last) for first, last in ranges]
             for name in names:
                 self._store(name, ranges, [part[name] for part in parts])
+
+    def lacking(self, columns: Iterable[str], wanted: Ranges) -> dict[Ranges, list[str]]:
+        """Say which rows of which columns are neither read nor fetched, of those that are wanted."""
+        lacking: dict[Ranges, list[str]] = {}
+        for column in dict.fromkeys(columns):
+            rest = wanted
+            stored = self._stored.get(column)
+            for had in (stored.ranges if stored else (), self._fetched.get(column, ())):
+                rest = _subtract(rest, had, self.borders) if had else rest
+            if rest:
+                lacking.setdefault(rest, []).append(column)
+        return lacking
+
+    def fetch(self, wanted: Mapping[Ranges, Sequence[str]]) -> None:
+        """Fetch bytes ahead, all in one request; only for what ``lacking`` said."""
+        if not wanted:
+            return
+        requests = [
+            (names, self.start + first, self.start + last)
+            for ranges, names in wanted.items()
+            for first, last in ranges
+        ]
+        with self._timed():
+            self.reader.prefetch(requests)  # type: ignore[attr-defined]  # what has a link has it
+        for ranges, names in wanted.items():
+            for name in names:
+                had = self._fetched.get(name, ())
+                self._fetched[name] = _joined(sorted((*had, *ranges)))
 
     def file(self, column: str, selection: Selection) -> Any:
         """Return a file column for the rows of ``selection``, reading it if need be."""
@@ -171,9 +209,14 @@ class ColumnStore:
     # -- inside ------------------------------------------------------------------------------
 
     def _read(self, names: list[str], first: int, last: int) -> dict[str, Any]:
+        with self._timed():
+            return self.reader.read(names, self.start + first, self.start + last)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
         began = perf_counter()
         try:
-            return self.reader.read(names, self.start + first, self.start + last)
+            yield
         except Exception as error:
             # Fields are read inside the user's function, where awkward rewrites exceptions.
             self.read_error = error

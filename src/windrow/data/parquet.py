@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,14 @@ from windrow.data.arrow import Leaf, convert, empty, find_leaves, joined
 from windrow.data.base import ColumnInfo, FileInfo
 from windrow.data.columns import check_request, find_collections
 from windrow.data.paths import is_remote
+from windrow.data.remote import Ahead, FetchesAhead, RemoteFile, RemoteHandle
+from windrow.data.skim_record import counters_in, hidden_in, made_in, public, record_of_parquet
 from windrow.data.units import read_borders, unit_borders
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from windrow.data.base import Input
 
@@ -42,22 +45,28 @@ class ParquetLayout:
     leaves: Mapping[str, Leaf]
     groups: tuple[int, ...]  #: first row of each row group, and the end
     metadata: Any  #: pyarrow's own, so that a second reader need not parse it
+    size: int  #: bytes in the file
 
 
-class ParquetReader:
+class ParquetReader(FetchesAhead):
     """One open Parquet file; ``ranges`` are the (offset, size) of the chunks fetched so far."""
 
     def __init__(
         self, source: Input, grid: int | None = None, layout: ParquetLayout | None = None
     ) -> None:
         self._label = source.label
-        self.bytes_read = 0
+        self._bytes = 0
         self.reads: list[tuple[str, int, int]] = []
         self.ranges: list[tuple[int, int]] = []
         #: column -> (row group, values) of a row group that the last read used in part
         self._kept: dict[str, tuple[int, Any]] = {}
-        with _translated(self._label):
-            self._file = _open(str(source.location))
+        self._remote: RemoteFile | None = None
+        location = str(source.location)
+        if is_remote(location):
+            self._remote = RemoteFile(location, layout.size if layout else None)
+            self._ahead = Ahead(self._remote, self.reads, self._locate, self._errors)
+        with self._errors():
+            self._file = RemoteHandle(self._remote) if self._remote else pa.OSFile(location, "rb")
             try:
                 known = layout.metadata if layout else None
                 self._parquet = pq.ParquetFile(self._file, metadata=known, pre_buffer=False)
@@ -67,26 +76,56 @@ class ParquetReader:
                 raise
         self.info = self.layout.info
 
+    @property
+    def bytes_read(self) -> int:
+        """Stored bytes fetched so far."""
+        return self._remote.bytes_read if self._remote else self._bytes
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return _translated(self._label)
+
     def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
         """Read ``columns`` of rows [start, stop)."""
-        check_request(self.info, self._label, columns, start, stop)
+        check_request(self.info, self._label, public(columns, self.info), start, stop)
         names = list(dict.fromkeys(columns))
         parts: dict[str, list[Any]] = {name: [] for name in names}
         groups = self.layout.groups
         if start == stop and self.info.rows:
             return self._nothing(names)
-        with _translated(self._label):
-            number = max(bisect_right(groups, start) - 1, 0)
-            while number < len(groups) - 1 and groups[number] < stop:
+        ahead = self._ahead.reading(names, start, stop) if self._ahead else nullcontext()
+        with self._errors(), ahead:
+            for number in self._groups(start, stop):
                 low = max(start - groups[number], 0)
                 high = min(stop, groups[number + 1]) - groups[number]
                 group = self._read_group(number, names, keep=stop < groups[number + 1])
                 for name in names:
                     parts[name].append(group[name][low:high])
-                number += 1
             out = {name: joined(self.layout.leaves[name], parts[name]) for name in names}
-        self.reads.extend((name, start, stop) for name in names)
+        if self._ahead is None:
+            self.reads.extend((name, start, stop) for name in names)
         return out
+
+    def _groups(self, start: int, stop: int) -> Iterator[int]:
+        groups = self.layout.groups
+        number = max(bisect_right(groups, start) - 1, 0)
+        while number < len(groups) - 1 and groups[number] < stop:
+            yield number
+            number += 1
+
+    def _locate(self, name: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the bytes of the column chunks that reading these rows would fetch."""
+        kept = self._kept.get(name)
+        for number in self._groups(start, stop):
+            if kept is None or kept[0] != number:
+                for offset, size in self._chunks(number, name):
+                    yield offset, offset + size
+
+    def _chunks(self, number: int, name: str) -> Iterator[tuple[int, int]]:
+        group = self.layout.metadata.row_group(number)
+        for index in self.layout.leaves[name].indices:
+            chunk = group.column(index)
+            first = chunk.dictionary_page_offset or chunk.data_page_offset
+            yield first, chunk.total_compressed_size
 
     def _read_group(self, number: int, names: Sequence[str], *, keep: bool) -> dict[str, Any]:
         """Read a whole row group, the smallest thing Parquet decodes, in one request."""
@@ -117,27 +156,16 @@ class ParquetReader:
         return {name: first[name][:0] if name in first else empty(leaves[name]) for name in names}
 
     def _count(self, number: int, names: Sequence[str]) -> None:
-        group = self.layout.metadata.row_group(number)
         for name in names:
-            for index in self.layout.leaves[name].indices:
-                chunk = group.column(index)
-                first = chunk.dictionary_page_offset or chunk.data_page_offset
-                self.bytes_read += chunk.total_compressed_size
-                self.ranges.append((first, chunk.total_compressed_size))
+            for offset, size in self._chunks(number, name):
+                self._bytes += size
+                self.ranges.append((offset, size))
 
     def close(self) -> None:
         """Release the handle."""
         self._kept.clear()
         self._parquet.close()
         self._file.close()
-
-
-def _open(location: str) -> Any:
-    if is_remote(location):
-        import fsspec  # type: ignore[import-untyped]  # local files do not need it
-
-        return fsspec.open(location, "rb").open()
-    return pa.OSFile(location, "rb")
 
 
 def _layout(file: Any, parquet: Any, grid: int | None) -> ParquetLayout:
@@ -150,14 +178,18 @@ def _layout(file: Any, parquet: Any, grid: int | None) -> ParquetLayout:
     for name, leaf in leaves.items():
         if _has_nulls(leaf, metadata):
             leaves[name] = replace(leaf, kind="other", dtype=None)
+    record = record_of_parquet(metadata.metadata)
+    hidden, counters = hidden_in(record, leaves), counters_in(record)
     columns = {
         name: ColumnInfo(
             name=name,
             kind=leaf.kind,
             dtype=leaf.dtype,
+            counter=counters.get(name),
             stored_bytes=sum(sizes[index] for index in leaf.indices),
         )
         for name, leaf in leaves.items()
+        if name != hidden
     }
     info = FileInfo(
         rows=groups[-1],
@@ -166,8 +198,16 @@ def _layout(file: Any, parquet: Any, grid: int | None) -> ParquetLayout:
         columns=columns,
         identity=_footer_digest(file),
         collections=find_collections(columns),
+        identity_column=hidden,
+        made=made_in(record),
     )
-    return ParquetLayout(info=info, leaves=leaves, groups=tuple(groups), metadata=metadata)
+    return ParquetLayout(
+        info=info,
+        leaves=leaves,
+        groups=tuple(groups),
+        metadata=metadata,
+        size=file.seek(0, 2),
+    )
 
 
 def _has_nulls(leaf: Leaf, metadata: Any) -> bool:

@@ -19,6 +19,7 @@ __all__ = [
     "is_named_like_file",
     "is_remote",
     "looks_like_file",
+    "missing_package",
     "split_tree",
 ]
 
@@ -31,6 +32,19 @@ _SUFFIX_THEN_TREE = re.compile(r"(?i)^(.*\.(?:root|parquet|parq|pq)):([^:]*)$")
 def is_remote(path: str) -> bool:
     """Say whether the path names another machine (or a protocol) rather than a local file."""
     return bool(_SCHEME.match(path)) and not path.startswith("file://")
+
+
+#: Protocols that an extra of Windrow brings the packages for.
+_EXTRAS = {"root": "xrootd", "roots": "xrootd", "xroot": "xrootd", "xroots": "xrootd"}
+
+
+def missing_package(path: str, reason: object) -> str:
+    """Say what to install to read a remote file whose protocol nobody here speaks."""
+    protocol = path.partition("://")[0].lower()
+    extra = _EXTRAS.get(protocol)
+    if extra is not None:
+        return f"{path}: reading {protocol}:// needs more packages: pip install 'windrow[{extra}]'"
+    return f"{path} needs a package that is not there: {reason}"
 
 
 def split_tree(text: str) -> tuple[str, str | None]:

@@ -7,6 +7,7 @@ that are not plain numbers, or lists of them, are read by uproot.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,15 @@ import numpy as np
 
 from windrow.data.base import ColumnInfo, FileInfo
 from windrow.data.columns import check_request, find_collections
+from windrow.data.remote import Ahead, FetchesAhead
 from windrow.data.rntuple_fields import Field, find_fields
-from windrow.data.root_files import translated
+from windrow.data.root_files import remote_file, translated
+from windrow.data.skim_record import counters_in, hidden_in, made_in, public, record_of_root
 from windrow.data.units import read_borders, unit_borders
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from windrow.data.base import Input
 
@@ -36,7 +40,7 @@ class RNTupleLayout:
     clusters: tuple[int, ...]  #: first row of each cluster, and the end
 
 
-class RNTupleReader:
+class RNTupleReader(FetchesAhead):
     """One open RNTuple; ``ranges`` are the (offset, size) of the pages fetched so far."""
 
     def __init__(
@@ -52,34 +56,70 @@ class RNTupleReader:
         self._label = source.label
         self.layout = layout or rntuple_layout(handle, ntuple, grid)
         self.info = self.layout.info
-        self.bytes_read = 0
+        self._bytes = 0
         self.reads: list[tuple[str, int, int]] = []
         self.ranges: list[tuple[int, int]] = []
         #: column number -> (first cluster, last cluster + 1, numbers) of a read that used its last
         #: cluster in part
         self._kept: dict[int, tuple[int, int, np.ndarray[Any, Any]]] = {}
+        self._remote = remote_file(handle)
+        if self._remote is not None:
+            self._ahead = Ahead(self._remote, self.reads, self._locate, self._errors)
+
+    @property
+    def bytes_read(self) -> int:
+        """Stored bytes fetched so far."""
+        return self._remote.bytes_read if self._remote else self._bytes
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return translated(self._label)
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
         """Read ``columns`` of rows [start, stop)."""
-        check_request(self.info, self._label, columns, start, stop)
+        check_request(self.info, self._label, public(columns, self.info), start, stop)
         out: dict[str, Any] = dict.fromkeys(columns)
         clusters = self.layout.clusters
         if start == stop:
             return {name: self._nothing(name) for name in out}
-        first = max(int(np.searchsorted(clusters, start, side="right")) - 1, 0)
-        last = int(np.searchsorted(clusters, stop, side="left"))
+        first, last = self._clusters(start, stop)
         window = _Window(self, first, last, start - clusters[first], stop - clusters[first])
-        with translated(self._label):
+        ahead = self._ahead.reading(columns, start, stop) if self._ahead else nullcontext()
+        with self._errors(), ahead:
             for name in out:
                 out[name] = window.read(self.layout.fields[name], start, stop)
         window.keep(partial=stop < clusters[last])
-        self.reads.extend((name, start, stop) for name in out)
+        if self._ahead is None:
+            self.reads.extend((name, start, stop) for name in out)
         return out
+
+    def _clusters(self, start: int, stop: int) -> tuple[int, int]:
+        clusters = self.layout.clusters
+        first = max(int(np.searchsorted(clusters, start, side="right")) - 1, 0)
+        return first, int(np.searchsorted(clusters, stop, side="left"))
+
+    def _locate(self, name: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the bytes of the pages that reading these rows would fetch."""
+        first, last = self._clusters(start, stop)
+        field = self.layout.fields[name]
+        clusters = self.layout.clusters
+        if field.shape == "other" and stop == clusters[last] < clusters[-1]:
+            last += 1  # uproot reads the cluster that begins where the rows end, too
+        for number in field.all_columns or (field.numbers, field.offsets):
+            kept = self._kept.get(number)
+            if number >= 0 and (kept is None or kept[:2] != (first, last)):
+                for offset, size in self._pages(number, first, last):
+                    yield offset, offset + size
+
+    def _pages(self, number: int, first: int, last: int) -> Iterator[tuple[int, int]]:
+        for cluster in range(first, last):
+            pages = self._ntuple.page_link_list[cluster]
+            for page in pages[number].pages if number < len(pages) else ():
+                yield int(page.locator.offset), int(page.locator.num_bytes)
 
     def _nothing(self, name: str) -> Any:
         field = self.layout.fields[name]
         if field.shape == "other":
-            with translated(self._label):
+            with self._errors():
                 whole = self._ntuple.all_fields[field.identifier]
                 return whole.array(entry_start=0, entry_stop=0, array_cache=None)
         numbers = np.empty(0, field.dtype)
@@ -89,6 +129,8 @@ class RNTupleReader:
         """Release the handle."""
         self._kept.clear()
         self._handle.close()
+        if self._remote is not None:
+            self._remote.close()
 
 
 class _Window:
@@ -135,11 +177,9 @@ class _Window:
         return self._columns[number]
 
     def _count(self, number: int) -> None:
-        for cluster in range(self._first, self._last):
-            pages = self._reader._ntuple.page_link_list[cluster]
-            for page in pages[number].pages if number < len(pages) else ():
-                self._reader.bytes_read += page.locator.num_bytes
-                self._reader.ranges.append((page.locator.offset, page.locator.num_bytes))
+        for offset, size in self._reader._pages(number, self._first, self._last):
+            self._reader._bytes += size
+            self._reader.ranges.append((offset, size))
 
     def _through_uproot(self, field: Field, start: int, stop: int) -> Any:
         for number in field.all_columns:
@@ -158,18 +198,24 @@ def rntuple_layout(handle: Any, ntuple: Any, grid: int | None) -> RNTupleLayout:
     rows = int(ntuple.num_entries)
     summaries = ntuple.cluster_summaries
     clusters = tuple(sorted({0, rows, *(int(s.num_first_entry) for s in summaries)}))
-    fields = find_fields(ntuple)
+    record = record_of_root(handle)
+    fields = find_fields(ntuple, zipped=(record or {}).get("zipped") or ())
+    hidden, known_counters = hidden_in(record, fields), counters_in(record)
     sizes = _stored_bytes(ntuple)
     counters = {f.offsets: name for name, f in fields.items() if f.shape == "counts"}
     columns: dict[str, ColumnInfo] = {}
     for name, field in fields.items():
+        if name == hidden:
+            continue
         kinds: Mapping[str, Any] = {"flat": "flat", "counts": "flat", "jagged": "jagged"}
         own = field.all_columns if field.shape == "other" else (field.numbers, field.offsets)
         columns[name] = ColumnInfo(
             name=name,
             kind=kinds.get(field.shape, "other"),
             dtype=field.dtype,
-            counter=counters.get(field.offsets) if field.shape == "jagged" else None,
+            counter=known_counters.get(name) or counters.get(field.offsets)
+            if field.shape == "jagged"
+            else None,
             stored_bytes=sum(sizes.get(number, 0) for number in set(own)),
         )
     info = FileInfo(
@@ -179,6 +225,8 @@ def rntuple_layout(handle: Any, ntuple: Any, grid: int | None) -> RNTupleLayout:
         columns=columns,
         identity=str(handle.file.uuid),
         collections=find_collections(columns),
+        identity_column=hidden,
+        made=made_in(record),
     )
     return RNTupleLayout(info=info, fields=fields, clusters=clusters)
 

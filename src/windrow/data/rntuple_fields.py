@@ -14,7 +14,7 @@ import numpy as np
 import uproot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 __all__ = ["Field", "find_fields"]
 
@@ -40,14 +40,19 @@ class Field:
     all_columns: tuple[int, ...] = ()  #: for "other": all that uproot will read
 
 
-def find_fields(ntuple: Any) -> dict[str, Field]:
-    """Return the fields by the names a user writes, in file order."""
+def find_fields(ntuple: Any, zipped: Collection[str] = ()) -> dict[str, Field]:
+    """Return the fields by the names a user writes, in file order.
+
+    The members of ``zipped`` collections are columns ``Muon_pt`` of which a skim made records.
+    """
     finder = _Finder(ntuple)
     found: dict[str, Field] = {}
     for identifier, record in enumerate(finder.records):
         top = record.parent_field_id == identifier
         if top and not _HIDDEN.fullmatch(record.field_name):
             for name, field in finder.expand(record.field_name, identifier, _NONE):
+                if record.field_name in zipped:
+                    name = f"{record.field_name}_{name[len(record.field_name) + 1 :]}"
                 found.setdefault(name, field)
     return found
 

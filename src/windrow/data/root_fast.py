@@ -2,7 +2,7 @@
 
 uproot builds several Python objects per basket under the interpreter lock, which is what keeps two
 threads from being twice as fast. This module reads, decompresses and byte-swaps straight into the
-result, for local files and for the two layouts nearly all columns have; it says ``Unsupported`` to
+result, for the two layouts nearly all columns have; it says ``Unsupported`` to
 everything else and uproot reads that. It never guesses.
 """
 
@@ -22,6 +22,8 @@ import xxhash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from windrow.data.remote import RemoteFile
 
 __all__ = ["BasketFile", "Baskets", "Unsupported"]
 
@@ -94,10 +96,16 @@ class _Lists:
 
 
 class BasketFile:
-    """An open local file, read with ``pread``: a map would crash where a file shrinks or fails."""
+    """An open file, read with ``pread``: a map would crash where a local file shrinks or fails.
 
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    The bytes of a remote one were fetched ahead; closing it is its owner's.
+    """
+
+    def __init__(self, path: str, remote: RemoteFile | None = None) -> None:
+        self._remote = remote
+        self._descriptor = -1
+        if remote is None:
+            self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         self._scratch: _Array = np.empty(0, np.uint8)
         self._lists: dict[str, _Lists] = {}
         #: a basket that the last read of a column used in part: the next read usually begins in it
@@ -118,6 +126,14 @@ class BasketFile:
             self._descriptor = -1
         self._open_baskets.clear()
         self._lists.clear()
+
+    def locate(self, column: Baskets, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the bytes [first, end) of the baskets that reading these rows would fetch."""
+        kept = self._open_baskets.get(column.name)
+        for number in column.overlapping(start, stop):
+            offset = column.seeks[number]
+            if kept is None or (kept.number, kept.seek) != (number, offset):
+                yield offset, offset + column.sizes[number]
 
     def read(self, column: Baskets, start: int, stop: int) -> Any:
         """Read rows [start, stop): a NumPy array if flat, lists as an awkward array if jagged."""
@@ -206,7 +222,10 @@ class BasketFile:
             if kept is not None and (kept.number, kept.seek) == (number, offset):
                 yield kept
                 continue
-            packed = os.pread(self._descriptor, size, offset)
+            if self._remote is None:
+                packed = os.pread(self._descriptor, size, offset)
+            else:
+                packed = bytes(self._remote.read(offset, offset + size))
             if len(packed) != size:
                 raise ValueError(
                     f"{column.name}: basket {number} ends after {len(packed)} of {size} bytes"

@@ -11,18 +11,21 @@ import struct
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import cramjam
+import numpy as np
 import uproot
 
-from windrow.data.paths import is_remote
+from windrow.data.paths import is_remote, missing_package
+from windrow.data.remote import RemoteFile
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from queue import Queue
 
-__all__ = ["is_local", "open_file", "translated"]
+__all__ = ["RemoteSource", "is_local", "open_file", "remote_file", "translated"]
 
 
 def is_local(location: str) -> bool:
@@ -30,13 +33,74 @@ def is_local(location: str) -> bool:
     return not is_remote(location)
 
 
-def open_file(location: str) -> Any:
-    """Open a ROOT file with uproot; the caller closes it."""
+def open_file(location: str, remote: RemoteFile | None = None) -> Any:
+    """Open a ROOT file with uproot, perhaps through a connection that is there; the caller closes it."""
     if not is_local(location):
-        return uproot.open({location: None})
+        mine = RemoteFile(location) if remote is None else remote
+        try:
+            return uproot.open({location: None}, handler=RemoteSource, remote=mine)
+        except BaseException:
+            mine.close()
+            raise
     refuse_truncated(location)
     # For local files a memory map needs no thread and no copy per request.
     return uproot.open({location: None}, handler=uproot.MemmapSource)
+
+
+def remote_file(handle: Any) -> RemoteFile | None:
+    """Take over the remote file of an open ROOT file; None if it is local."""
+    source = handle.file.source
+    return source.hand_over() if isinstance(source, RemoteSource) else None
+
+
+class RemoteSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot has no types
+    """A remote file as uproot reads it: small reads from what was fetched, lists in one request."""
+
+    def __init__(self, file_path: str, **options: Any) -> None:
+        super().__init__()
+        self._file_path = file_path
+        self._executor = uproot.source.futures.TrivialExecutor()
+        self._remote: RemoteFile = options["remote"]
+        self._owns = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._owns:
+            self._remote.close()
+
+    def hand_over(self) -> RemoteFile:
+        """Give the remote file to a reader, which closes it: uproot closes what nobody refers to."""
+        self._owns = False
+        return self._remote
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes in the file."""
+        return self._remote.size
+
+    @property
+    def closed(self) -> bool:
+        """Never: connections open again when they are needed."""
+        return False
+
+    def chunk(self, start: int, stop: int) -> Any:
+        """Return a piece: held, or fetched with some more behind it."""
+        data = np.frombuffer(self._remote.read_metadata(start, stop), np.uint8)
+        future = uproot.source.futures.TrivialFuture(data)
+        return uproot.source.chunk.Chunk(self, start, start + len(data), future)
+
+    def chunks(self, ranges: list[tuple[int, int]], notifications: Queue[Any]) -> list[Any]:
+        """Return several pieces, fetched in one request."""
+        self._remote.prefetch(ranges)
+        pieces = []
+        for start, stop in ranges:
+            data = np.frombuffer(self._remote.read(start, stop), np.uint8)
+            future = uproot.source.futures.TrivialFuture(data)
+            pieces.append(uproot.source.chunk.Chunk(self, start, stop, future))
+            notifications.put(pieces[-1])
+        return pieces
 
 
 @contextmanager
@@ -47,7 +111,7 @@ def translated(label: str) -> Iterator[None]:
     except (DataError, UsageError):
         raise
     except ImportError as exc:
-        raise UsageError(f"{label} needs a package that is not there: {exc}", file=label) from exc
+        raise UsageError(missing_package(label, exc), file=label) from exc
     except FileNotFoundError as exc:
         raise MissingFileError(f"no such file: {label}", file=label) from exc
     except uproot.deserialization.DeserializationError as exc:

@@ -1,8 +1,8 @@
 """A TTree: what it says about itself, and a reader of it.
 
 The layout (columns, baskets, units) is found once per file and shared by the readers of that file;
-each reader has a handle of its own. Plain columns of local files go through ``root_fast``,
-everything else through uproot.
+each reader has a handle of its own. Plain columns go through ``root_fast``, everything else through
+uproot.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ import uproot
 from windrow.data.arrays import native, native_lists
 from windrow.data.base import ColumnInfo, FileInfo
 from windrow.data.columns import check_request, find_collections
+from windrow.data.remote import Ahead, FetchesAhead, RemoteFile
 from windrow.data.root_fast import BasketFile, Baskets, Unsupported
-from windrow.data.root_files import is_local, open_file, translated
+from windrow.data.root_files import is_local, open_file, remote_file, translated
+from windrow.data.skim_record import hidden_in, made_in, public, record_of_root
 from windrow.data.units import cluster_borders, common_borders, read_borders, unit_borders
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from windrow.data.base import Input
 
@@ -37,9 +40,10 @@ class TTreeLayout:
     info: FileInfo
     baskets: Mapping[str, Baskets]  #: the columns whose baskets are plain
     where: Mapping[str, str]  #: column -> what uproot finds its branch by
+    others: Mapping[str, Baskets]  #: where those of the other columns are, to fetch them ahead
 
 
-class TTreeReader:
+class TTreeReader(FetchesAhead):
     """One open TTree; ``ranges`` are the (offset, size) of the baskets fetched so far."""
 
     def __init__(self, source: Input, layout: TTreeLayout, handle: Any = None) -> None:
@@ -48,43 +52,60 @@ class TTreeReader:
         self.reads: list[tuple[str, int, int]] = []
         self._label = source.label
         self._location = str(source.location)
-        #: uproot's own handle: needed for remote files and for the columns that are not plain
+        #: uproot's own handle: needed for the columns that are not plain
         self._handle = handle
         self._bytes = 0
         self._ranges: list[tuple[int, int]] = []
-        self._file = BasketFile(self._location) if is_local(self._location) else None
-        if (
-            handle is not None
-            and self._file is not None
-            and len(layout.baskets) == len(layout.where)
-        ):
+        self._remote: RemoteFile | None = None
+        if handle is not None:
+            self._remote = remote_file(handle)
+        elif not is_local(self._location):
+            self._remote = RemoteFile(self._location)
+        self._file = BasketFile(self._location, self._remote)
+        if self._remote is not None:
+            self._ahead = Ahead(self._remote, self.reads, self._locate, self._errors)
+        if handle is not None and len(layout.baskets) == len(layout.where):
             handle.close()
             self._handle = None
 
     @property
     def bytes_read(self) -> int:
         """Stored bytes fetched so far."""
-        return self._bytes + (self._file.bytes_read if self._file else 0)
+        return self._remote.bytes_read if self._remote else self._bytes + self._file.bytes_read
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
         """(offset, size) of everything fetched so far."""
-        return self._ranges + (self._file.ranges if self._file else [])
+        return self._remote.ranges if self._remote else self._ranges + self._file.ranges
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return translated(self._label)
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
         """Read ``columns`` of rows [start, stop)."""
-        check_request(self.info, self._label, columns, start, stop)
+        check_request(self.info, self._label, public(columns, self.info), start, stop)
         out: dict[str, Any] = dict.fromkeys(columns)
-        with translated(self._label):
-            slow = [name for name in out if not self._read_plain(name, start, stop, out)]
-            if slow:
-                self._read_through_uproot(slow, start, stop, out)
-        self.reads.extend((name, start, stop) for name in out)
+        with self._errors():
+            if self._ahead is None:
+                self._read(start, stop, out)
+                self.reads.extend((name, start, stop) for name in out)
+            else:
+                with self._ahead.reading(columns, start, stop):
+                    self._read(start, stop, out)
         return out
+
+    def _read(self, start: int, stop: int, out: dict[str, Any]) -> None:
+        odd = [name for name in out if not self._read_plain(name, start, stop, out)]
+        if odd:
+            self._read_through_uproot(odd, start, stop, out)
+
+    def _locate(self, name: str, start: int, stop: int) -> Iterable[tuple[int, int]]:
+        baskets = self.layout.baskets.get(name) or self.layout.others[name]
+        return self._file.locate(baskets, start, stop)
 
     def _read_plain(self, name: str, start: int, stop: int, out: dict[str, Any]) -> bool:
         baskets = self.layout.baskets.get(name)
-        if self._file is None or baskets is None:
+        if baskets is None:
             return False
         with suppress(Unsupported):
             out[name] = self._file.read(baskets, start, stop)
@@ -95,7 +116,8 @@ class TTreeReader:
         self, names: Sequence[str], start: int, stop: int, out: dict[str, Any]
     ) -> None:
         if self._handle is None:
-            self._handle = open_file(self._location)
+            self._handle = open_file(self._location, self._remote)
+            remote_file(self._handle)
         tree = self._handle[self.layout.path]
         branches = {name: tree[self.layout.where[name]] for name in names}
         for branch in branches.values():
@@ -111,7 +133,8 @@ class TTreeReader:
         )
         for name in names:
             array = arrays[self.layout.where[name]]
-            kind = self.info.columns[name].kind
+            hidden = name == self.info.identity_column
+            kind = "flat" if hidden else self.info.columns[name].kind
             if kind == "flat":
                 out[name] = native(np.asarray(array))
             else:
@@ -128,10 +151,11 @@ class TTreeReader:
 
     def close(self) -> None:
         """Release the handles."""
-        if self._file is not None:
-            self._file.close()
+        self._file.close()
         if self._handle is not None:
             self._handle.close()
+        if self._remote is not None:
+            self._remote.close()
 
 
 # -- layout ---------------------------------------------------------------------------------------
@@ -144,6 +168,7 @@ def ttree_layout(handle: Any, path: str, tree: Any, grid: int | None) -> TTreeLa
     columns: dict[str, ColumnInfo] = {}
     baskets: dict[str, Baskets] = {}
     where: dict[str, str] = {}
+    others: dict[str, Baskets] = {}
     all_entries: list[Sequence[int]] = []
     for name, (place, branch) in branches.items():
         meaning = branch.interpretation
@@ -155,10 +180,15 @@ def ttree_layout(handle: Any, path: str, tree: Any, grid: int | None) -> TTreeLa
         columns[name] = _describe(name, branch, meaning)
         where[name] = place
         all_entries.append(entries)
-        plain = _plain(columns[name], branch, meaning, entries)
-        if plain is not None:
-            baskets[name] = plain
+        stored = _plain(columns[name], branch, meaning)
+        if stored is not None:
+            baskets[name] = _baskets(columns[name], branch, stored, entries)
+        else:
+            others[name] = _baskets(columns[name], branch, np.dtype(np.uint8), entries)
     own_borders = _file_borders(tree, rows, all_entries)
+    record = record_of_root(handle)
+    hidden = hidden_in(record, columns)
+    columns.pop(hidden or "", None)
     info = FileInfo(
         rows=rows,
         borders=unit_borders(rows, own_borders, grid=grid),
@@ -166,8 +196,10 @@ def ttree_layout(handle: Any, path: str, tree: Any, grid: int | None) -> TTreeLa
         columns=columns,
         identity=str(handle.file.uuid),
         collections=find_collections(columns),
+        identity_column=hidden,
+        made=made_in(record),
     )
-    return TTreeLayout(path=path, info=info, baskets=baskets, where=where)
+    return TTreeLayout(path=path, info=info, baskets=baskets, where=where, others=others)
 
 
 def leaves(tree: Any) -> dict[str, tuple[str, Any]]:
@@ -211,23 +243,25 @@ def _is_number(dtype: np.dtype[Any]) -> bool:
     return dtype.shape == () and dtype.kind in "biuf"
 
 
-def _plain(
-    column: ColumnInfo, branch: Any, meaning: Any, entries: tuple[int, ...]
-) -> Baskets | None:
-    """Return where the baskets are if the lean path may read them."""
+def _plain(column: ColumnInfo, branch: Any, meaning: Any) -> np.dtype[Any] | None:
+    """Return the type of a stored number if the lean path may read the baskets."""
     if column.kind == "other" or branch.embedded_baskets:
         return None
     jagged = column.kind == "jagged"
     if jagged and meaning.header_bytes:
         return None
-    stored = (meaning.content if jagged else meaning).from_dtype
-    if stored.newbyteorder("=") != column.dtype:
-        return None
-    count = branch.num_baskets
+    stored: np.dtype[Any] = (meaning.content if jagged else meaning).from_dtype
+    return stored if stored.newbyteorder("=") == column.dtype else None
+
+
+def _baskets(
+    column: ColumnInfo, branch: Any, stored: np.dtype[Any], entries: tuple[int, ...]
+) -> Baskets:
+    count = branch.num_baskets - len(branch.embedded_baskets)
     return Baskets(
         name=column.name,
         stored=stored,
-        jagged=jagged,
+        jagged=column.kind == "jagged",
         counter=column.counter,
         entries=entries,
         seeks=tuple(branch.member("fBasketSeek")[:count].tolist()),

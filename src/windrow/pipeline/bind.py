@@ -290,7 +290,8 @@ class _Binder:
         )  # fmt: skip
 
     def _made(self, step: StepDefinition, read: Read) -> Argument:
-        if read.column in self.info.columns:
+        # A column that a skim has from such a step gives way: the step may have changed since.
+        if read.column in self.info.columns and read.column not in self.info.made:
             raise DefinitionError(
                 f"column {read.column!r} has two makers: the step of that name, and {self.label} itself; rename the step"
             )

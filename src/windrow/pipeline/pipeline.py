@@ -11,7 +11,7 @@ from windrow.pipeline.bind import Definition
 from windrow.pipeline.graph import check_definitions, regions_of, written_order
 from windrow.pipeline.lanes import regions_without
 from windrow.pipeline.saves import check_save
-from windrow.pipeline.writing import RedefinitionNote, Writing, is_checked
+from windrow.pipeline.writing import Writing, is_checked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.options import Options
     from windrow.pipeline.result import Result
 
-__all__ = ["Pipeline", "RedefinitionNote"]
+__all__ = ["Pipeline"]
 
 
 class Pipeline(Writing):
@@ -55,6 +55,7 @@ class Pipeline(Writing):
         rundir: Any = None,
         resume: bool = False,
         progress: Any = None,
+        save: bool = True,
         _block_rows: int | None = None,
     ) -> Result:
         """Run the analysis over data, on all cores, and return its outputs.
@@ -64,26 +65,28 @@ class Pipeline(Writing):
         data
             A path, a glob, ``"file.root:Tree"``, a list, a fileset with metadata, a mapping of arrays, an awkward array,
             or what ``wr.data.open`` returns.
-        order
-            "adaptive", "written", or a list of step names.
+        order, seed
+            "adaptive", "written", or a list of step names; of the random numbers.
         chunk
             "auto", or the most rows to schedule at once (whole file units).
         engine, workers
-            "auto", "inline" or "threads", and how many workers; by default one for each core granted.
+            "auto", "inline" or "threads", and how many; by default one for each core granted.
         cutflow
             "estimated" or "exact", for all datasets or by dataset name or glob; "exact" runs the written order there.
         nminus1
-            Also count, for each cut, the rows that pass all the others: for all regions, or those named.
+            True, or regions: count for each cut the rows that pass all the others.
         max_rows
             Only the first rows of each dataset.
         on_error
             "stop" at the first failing row, or "skip" the file units that fail and list them.
-        seed
-            Of the random numbers.
         rundir
             A directory to keep the log and the result in; ``wr.load`` and ``windrow report`` read it.
         progress
             Whether to show progress; by default on a terminal.
+        save
+            False: write none of the files of ``save``, for instance to run on a skim that this analysis made.
+        memory, resume
+            Do not exist yet.
         """
         from windrow.pipeline.options import Options
         from windrow.pipeline.running import run_pipeline
@@ -91,7 +94,7 @@ class Pipeline(Writing):
         options = Options.checked(
             order=order, chunk=chunk, engine=engine, workers=workers, memory=memory,
             cutflow=cutflow, nminus1=nminus1, max_rows=max_rows, on_error=on_error, seed=seed,
-            rundir=rundir, resume=resume, progress=progress, block_rows=_block_rows,
+            rundir=rundir, resume=resume, progress=progress, save=save, block_rows=_block_rows,
         )  # fmt: skip
         return run_pipeline(self, self.definition(seed, options), data, options)
 
@@ -164,7 +167,9 @@ class Pipeline(Writing):
     ) -> Definition:
         """Freeze the steps for one run; raises if they cannot mean anything. Without options nothing is saved."""
         regions = regions_of(self._steps, self._regions)
-        check_definitions(self.name, self._steps, regions, saving=bool(self._saves))
+        check_definitions(
+            self.name, self._steps, regions, needs_output=not recheck and not self._saves
+        )
         for save in self._saves.values():
             check_save(save, regions, self._steps)
         unchecked = self._unchecked
@@ -180,9 +185,10 @@ class Pipeline(Writing):
             seed=seed,
             unchecked=unchecked,
             touched=self._touched,
+            access=self._access,
             kernels=self._kernels,
             sample_rows=sample_rows,
-            saves=() if options is None else tuple(self._saves.values()),
+            saves=self.saves if options is not None and options.save else (),
             nminus1=() if options is None else regions_without(options.nminus1, regions),
             keep_rows=options is not None,
         )

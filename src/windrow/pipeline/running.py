@@ -13,6 +13,7 @@ from windrow.core.policies import Policies
 from windrow.core.records import InputSpec, Plan
 from windrow.core.scheduler import Options as SchedulerOptions
 from windrow.core.scheduler import Scheduler
+from windrow.data.paths import is_remote
 from windrow.engines.inline import InlineEngine
 from windrow.engines.threads import ThreadsEngine
 from windrow.errors import UnknownNameError, nearest
@@ -95,13 +96,12 @@ def _run(pipeline: Pipeline, definition: Definition, source: Source, options: Op
         scheduler, progress=options.progress, name=pipeline.name, rundir=options.rundir
     ) as observers:
         patience = _Patience(scheduler, workload)
-        watchers: list[Observer] = [*observers, patience]
-        if log is not None:
-            watchers.append(log)
+        watchers: list[Observer] = [*observers, patience, *([] if log is None else [log])]
         try:
             outcome = run_loop(scheduler, engine, workload, observers=watchers)
         finally:
             patience.end()
+    decisions += _about_remote(source, workload)
     pipeline.guards.update(order.guards)
     pipeline.remember(scheduler.accounts)
     if outcome.failure is not None and outcome.failure.exception is not None:
@@ -119,15 +119,22 @@ def _run(pipeline: Pipeline, definition: Definition, source: Source, options: Op
         workers=options.workers,
         seconds=perf_counter() - began,
     )
+    publish(definition, source, workload, outcome, result, options.workers)
+    result.seconds = perf_counter() - began
     if options.max_rows is not None:
         limit = f"max_rows: only the first {options.max_rows:,} rows of each dataset were asked for"
         result.notes = (limit, *result.notes)
-    publish(definition, source, workload, outcome, result, options.workers)
-    result.seconds = perf_counter() - began
-    if log is not None:
-        log.close()
-        result.log = log.text
+    result.log = None if log is None else log.text
     return result
+
+
+def _about_remote(source: Source, workload: PipelineWorkload) -> list[str]:
+    remote = [i for i in source.inputs if i.format != "arrays" and is_remote(str(i.location))]
+    if not remote:
+        return []
+    said = f"reading: {len(remote)} of {len(source.inputs)} files are remote, so the columns a chunk will most likely "
+    said += "need are asked for together, as learned from earlier chunks"
+    return [f"{said}: {workload.requests:,} requests in all"]
 
 
 def check_pipeline(pipeline: Pipeline, data: Any, rows: int, seed: int) -> tuple[str, ...]:

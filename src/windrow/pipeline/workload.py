@@ -58,6 +58,7 @@ class PipelineWorkload:
         self.borders: dict[int, tuple[int, ...]] = {}
         self.defaults: dict[tuple[int, str], None] = {}  #: (input, optional column it lacks)
         self._programs: dict[Any, Program] = {}
+        self.requests = 0  #: to remote files
         self.identities: dict[int, str] = {}  #: of the inputs opened so far
         self.keeping = definition.keep_rows
         self._kept_bytes = 0
@@ -205,7 +206,7 @@ class _Worker:
     def close(self) -> None:
         """Close every file."""
         while self._readers:
-            self._readers.popitem()[1].close()
+            self._close(self._readers.popitem()[1])
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -245,9 +246,14 @@ class _Worker:
                 raise
             self._readers[input] = reader
             while len(self._readers) > OPEN_FILES:
-                self._readers.popitem(last=False)[1].close()
+                self._close(self._readers.popitem(last=False)[1])
         self._readers.move_to_end(input)
         return reader
+
+    def _close(self, reader: Reader) -> None:
+        with self.workload._lock:
+            self.workload.requests += getattr(reader, "requests", 0)
+        reader.close()
 
 
 def _chunk(source: Input, part: Rows, borders: tuple[int, ...], clusters: tuple[int, ...]) -> Chunk:

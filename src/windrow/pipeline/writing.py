@@ -10,7 +10,8 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from windrow.errors import DefinitionError, UnknownNameError, nearest
+from windrow.blocks.waves import AccessLog
+from windrow.errors import DefinitionError, RedefinitionNote, UnknownNameError, nearest
 from windrow.pipeline.saves import EVERY_REGION, SaveDefinition, define_save
 from windrow.pipeline.steps import StepDefinition, define
 from windrow.pipeline.when import When
@@ -22,15 +23,11 @@ if TYPE_CHECKING:
     from windrow.core.records import StepCost
     from windrow.pipeline.steps import Kind
 
-__all__ = ["RedefinitionNote", "Writing", "is_checked"]
+__all__ = ["Writing", "is_checked"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _UNSET: Any = object()
-
-
-class RedefinitionNote(UserWarning):
-    """A step or region was defined again and replaces the earlier one."""
 
 
 class Writing:
@@ -50,6 +47,7 @@ class Writing:
         self._saves: dict[str, SaveDefinition] = {}
         self._unchecked: set[str] = set()
         self._touched: dict[str, frozenset[str]] = {}
+        self._access = AccessLog()
         self._kernels: dict[Any, EachKernel] = {}
 
     def __repr__(self) -> str:
@@ -244,6 +242,7 @@ class Writing:
         """Drop all that was learnt about a step."""
         self._kernels = {key: k for key, k in self._kernels.items() if key[0] != name}
         self._touched.pop(name, None)
+        self._access = AccessLog()
         self.costs.clear()
         self.step_costs.pop(name, None)
         self.guards = {guard for guard in self.guards if name not in guard}

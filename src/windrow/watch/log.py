@@ -95,7 +95,10 @@ class EventLog:
     @property
     def text(self) -> str | None:
         """The lines so far, where they are kept in memory."""
-        return self._stream.text() if isinstance(self._stream, _Remembered) else None
+        if not isinstance(self._stream, _Remembered):
+            return None
+        self.flush()
+        return self._stream.text()
 
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
         """See a batch."""

@@ -19,6 +19,9 @@ WindrowError
 |-- EngineError (RuntimeError)         a worker or its machinery failed
 `-- InternalError (AssertionError)     a bug in Windrow
 
+and warnings: RedefinitionNote (a step, region or save replaces an earlier one) and LeftOutWarning (a file format could
+not hold some outputs).
+
 A message names the thing, what was expected, what came, and what to do. All of them pickle.
 """
 
@@ -37,11 +40,13 @@ __all__ = [
     "EngineError",
     "IncompleteError",
     "InternalError",
+    "LeftOutWarning",
     "MergeError",
     "MissingColumnError",
     "MissingFileError",
     "MissingTreeError",
     "NotYetError",
+    "RedefinitionNote",
     "RowPurityError",
     "SpecError",
     "StepError",
@@ -149,3 +154,11 @@ class EngineError(WindrowError, RuntimeError):
 
 class InternalError(WindrowError, AssertionError):
     """A bug in Windrow: please report it with the message."""
+
+
+class RedefinitionNote(UserWarning):
+    """A step, region or save was defined again and replaces the earlier one."""
+
+
+class LeftOutWarning(UserWarning):
+    """A file format could not hold some outputs."""

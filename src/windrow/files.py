@@ -26,9 +26,7 @@ __all__ = ["File", "file"]
 
 
 def file(path: str | os.PathLike[str], *, load: Callable[[str], Any] | None = None) -> File:
-    """Name a file that steps use; calling what is returned gives its loaded content.
-
-    ::
+    """Name a file that steps use; calling what is returned gives its loaded content::
 
         corrections = wr.file("muon_sf.json.gz")
 

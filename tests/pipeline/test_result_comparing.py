@@ -49,7 +49,7 @@ def test_the_same_run_twice_is_the_same(file: str) -> None:
     found = small.run(data=source(file)).compare(small.run(data=source(file)))
     assert found.same
     assert (found.outputs, found.cutflow, found.rows, found.changed) == ((), (), (), 0)
-    assert str(found) == "the results are the same\n0 rows changed side"
+    assert str(found) == "the results are the same\nno row changed side"
 
 
 @settings(max_examples=20)

@@ -20,8 +20,8 @@ import uhi.io.json
 import uproot
 
 import small_analysis as small
-from windrow.errors import MissingFileError, UsageError
-from windrow.pipeline.saving import LeftOutWarning, save
+from windrow.errors import LeftOutWarning, MissingFileError, UsageError
+from windrow.pipeline.saving import save
 
 if TYPE_CHECKING:
     import windrow as wr

@@ -400,3 +400,65 @@ def test_several_files_in_several_directories(tmp_path: Path) -> None:
     ]
     assert wr.data.open(str(tmp_path / "b" / "c" / "two.root")).open(0).info.rows == 40
     assert "save" in analysis.explain()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_analysis_runs_on_its_own_skim_with_its_made_columns(tmp_path: Path, kind: str) -> None:
+    data = columns(300)
+
+    def analysis(factor: int) -> wr.Pipeline:
+        made = skimming()
+
+        @made.column
+        def scaled(x: Any) -> Any:
+            return factor * x
+
+        @made.output
+        def total(scaled: Any) -> float:
+            return float(scaled.sum())
+
+        made.save(
+            tmp_path / f"{{dataset}}{FORMATS[kind]}",
+            columns=["*", "scaled", "generator"],
+            region="SR",
+            format=kind,
+        )
+        return made
+
+    whole = analysis(2).run({"tt": data}, progress=False)
+    skim = str(tmp_path / f"tt{FORMATS[kind]}")
+    before = Path(skim).read_bytes()
+    with pytest.raises(UsageError, match="save=False"):
+        analysis(2).run(skim, progress=False)
+    again = analysis(2).run(skim, save=False, progress=False)
+    assert again["total", "SR"] == pytest.approx(whole["total", "SR"], rel=1e-12)
+    # A step that changed since wins over the column it once made.
+    changed = analysis(3).run(skim, save=False, progress=False)
+    assert changed["total", "SR"] == pytest.approx(1.5 * whole["total", "SR"], rel=1e-12)
+    assert Path(skim).read_bytes() == before
+
+
+def test_another_analysis_reads_the_made_column(tmp_path: Path) -> None:
+    first = skimming()
+    first.save(tmp_path / "{dataset}.parquet", columns=["double"], region="SR")
+    data = columns(100)
+    first.run({"tt": data}, progress=False)
+    other = wr.Pipeline("other")
+
+    @other.output
+    def total(double: Any) -> float:
+        return float(double.sum())
+
+    mask = (data["x"] < 0.4) & (data["nMuon"] >= 2)
+    result = other.run(str(tmp_path / "tt.parquet"), progress=False)
+    assert result["total"] == pytest.approx((2 * data["x"][mask]).sum(), rel=1e-12)
+
+
+def test_checking_needs_no_output() -> None:
+    analysis = wr.Pipeline("checked")
+
+    @analysis.cut
+    def positive(x: Any) -> Any:
+        return x > 0
+
+    assert analysis.check({"x": np.arange(10)}) == ("positive",)

@@ -60,8 +60,10 @@ def write_down(run: ChunkRun) -> tuple[SavedPart, ...]:
             began = perf_counter()
             piece = _between(rows, first, last)
             columns = _columns(run, save, rows, piece, first, last)
-            name = f"{os.getpid()}-{threading.get_ident()}-{next(_numbers)}.part"
-            fragment = write_fragment(Path(save.staging) / name, columns, len(piece))
+            place = (
+                Path(save.staging) / f"{os.getpid()}-{threading.get_ident()}-{next(_numbers)}.part"
+            )
+            fragment = write_fragment(place, columns, len(piece), origin=run.chunk.label)
             meter.call(len(piece), perf_counter() - began)
             parts.append(SavedPart(save.key, run.chunk.input, run.start + first, fragment))
         meter.bytes_read += run.store.reader.bytes_read - before

@@ -147,6 +147,7 @@ def main(context: click.Context) -> int:
     metavar="[FILE]",
     help="Write a summary as JSON; without FILE to standard output, with nothing else there.",
 )
+@click.option("--save/--no-save", default=True, help="Write the files of analysis.save or not.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.option(
     "--progress/--no-progress", default=None, help="Show progress. [default: on a terminal]"

@@ -55,11 +55,19 @@ class Changes:
     shown: tuple[ChangedRow, ...]
     notes: tuple[str, ...]  #: what could not be compared, and why
 
+    @property
+    def headline(self) -> str:
+        """Say how much changed; a row that goes from one region to another leaves one and enters one."""
+        if not self.count:
+            return "no row changed side"
+        times = "once" if self.count == 1 else f"{self.count:,} times"
+        return f"rows changed side: one left or entered a region {times}"
+
     def text(self) -> list[str]:
         """Say it in lines."""
         lines: list[str] = []
         if self.count is not None:
-            lines.append(f"{self.count:,} rows changed side")
+            lines.append(self.headline)
             for region, (left, entered) in self.by_region.items():
                 if left or entered:
                     lines.append(f"  {region}: {left:,} left, {entered:,} entered")

@@ -45,10 +45,10 @@ def check_definitions(
     steps: Mapping[str, StepDefinition],
     regions: Mapping[str, Mapping[str, bool]],
     *,
-    saving: bool = False,
+    needs_output: bool = True,
 ) -> None:
     """Raise if the steps and regions of a pipeline cannot mean anything, whatever the data."""
-    if not saving and not any(step.kind == "output" for step in steps.values()):
+    if needs_output and not any(step.kind == "output" for step in steps.values()):
         raise DefinitionError(
             f"pipeline {pipeline!r} has no output, so running it would give nothing: add one with "
             "@analysis.output, for instance a histogram or a count"

@@ -217,7 +217,7 @@ def comparison_html(comparison: Comparison) -> str:
         hidden = changes.count - len(changes.shown)
         if hidden:
             text += f'<p style="{_FAINT}">and {hidden:,} more</p>'
-        parts.append(_folded(f"{changes.count:,} rows changed side", text, shown=True))
+        parts.append(_folded(changes.headline, text, shown=True))
     if changes.notes:
         parts.append(_folded("Notes", _list(changes.notes), shown=True))
     return _box(parts)

@@ -30,6 +30,7 @@ class Options:
     seed: int
     rundir: Any
     progress: Any
+    save: bool
     block_rows: int | None
 
     @classmethod
@@ -49,6 +50,7 @@ class Options:
         rundir: Any = None,
         resume: Any = False,
         progress: Any = None,
+        save: Any = True,
         block_rows: Any = None,
     ) -> Options:
         """Check every option, refusing what does not exist rather than ignoring it."""
@@ -84,6 +86,7 @@ class Options:
             seed=_seed(seed),
             rundir=rundir,
             progress=progress,
+            save=bool(save),
             block_rows=None if block_rows is None else _count("_block_rows", block_rows),
         )
 

@@ -168,19 +168,34 @@ class Result(Mapping[str, Any]):
     # -- keeping it --------------------------------------------------------------------------
 
     def group(self, groups: Mapping[str, Any]) -> Result:
-        """Add up datasets: ``result.group({"top": ["tt*", "single_top"]})``; others stay as they are."""
+        """Add up datasets: ``result.group({"top": ["tt*", "single_top"]})``.
+
+        Keys are the new names, values names or patterns of datasets. Datasets in no group stay as they are; one in two
+        groups is an error. Outputs, cutflows and N-1 tables are added up; this result is not changed.
+        """
         from windrow.pipeline.regroup import group
 
         return group(self, groups)
 
     def scale(self, factor: Any) -> Result:
-        """Scale every output by dataset: a number, a mapping by dataset, or ``function(metadata, outputs)``."""
+        """Scale histograms and weighted sums, by dataset.
+
+        ``factor`` is a number, a mapping from datasets to numbers, or a function of a dataset's metadata and outputs:
+        ``result.scale(lambda meta, out: meta["xsec"] * LUMI / out["sumw"]["sumw"])``. Variances scale with the square.
+        Counts of rows and outputs that are no histograms stay as they are; a note names those.
+        """
         from windrow.pipeline.regroup import scale
 
         return scale(self, factor)
 
     def save(self, path: Any) -> list[str]:
-        """Write the outputs to a ``.root``, ``.coffea``, ``.json`` or ``.npz`` file; return what it cannot hold."""
+        """Write the outputs to a file of the kind its name says; return what the format could not hold.
+
+        ``.root``: histograms called ``region/output/dataset`` and ``region/output/dataset_variationUp`` or ``Down``, as
+        datacards want them, everything else as JSON. ``.coffea``: ``{dataset: {output: {region: {variation: value}}}}``,
+        which ``coffea.util.load`` reads. ``.json``: the same nesting, histograms in the UHI schema. ``.npz``: arrays
+        called ``dataset/output/region/variation``. Outputs over all rows have the region "inclusive".
+        """
         from windrow.pipeline.saving import save
 
         return save(self, path)

@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windrow.errors import MissingFileError, UsageError, nearest
+from windrow.errors import LeftOutWarning, MissingFileError, UsageError, nearest
 
 if TYPE_CHECKING:
     import os
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INCLUSIVE",
-    "LeftOutWarning",
     "check_suffix",
     "entries",
     "safe_name",
@@ -32,10 +31,6 @@ __all__ = [
 
 #: What the place of the region is called for outputs over all rows, before any cut.
 INCLUSIVE = "inclusive"
-
-
-class LeftOutWarning(UserWarning):
-    """A file format could not hold some outputs."""
 
 
 def save(result: Result, path: str | os.PathLike[str]) -> list[str]:

@@ -132,7 +132,7 @@ def _targets(definition: Definition, source: Source) -> list[_Target]:
                     )
                 if target.path.resolve() in inputs:
                     raise UsageError(
-                        f"save: {target.key!r} is a file that is being read: choose another name"
+                        f"save: {target.key!r} is a file that is being read: choose another name, or run with save=False"
                     )
                 if is_remote(save.path):
                     raise UsageError(
@@ -166,6 +166,7 @@ def _record(
         "selected": rows,
         "sumw": initial.sumw,
         "sumw2": initial.sumw2,
+        "made": [n for n in target.save.columns if n in definition.steps],
         "identity": list(definition.identity),
         "hidden": None if definition.identity else IDENTITY_COLUMN,
     }

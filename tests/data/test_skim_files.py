@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -55,7 +57,10 @@ parts = [
     Fragment(path=str(directory / f"{n}.fragment"), rows=10, bytes=1, memory=1, shape="same")
     for n in range(8)
 ]
-skim.write_skim(directory / "skim.file", parts, format=form, record={"dataset": "d"})
+place = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
+skim.write_skim(
+    directory / "skim.file", parts, format=form, record={"dataset": "d"}, staging=place
+)
 """
 
 
@@ -74,6 +79,20 @@ def test_a_killed_writer_leaves_no_file(tmp_path: Path, form: Any) -> None:
     assert written.rows == 80
     found = windrow.data.open(target).open(0).read(["x"], 0, 80)
     assert found["x"].tolist() == list(range(80))
+
+
+def test_a_killed_writer_leaves_its_part_in_the_staging_directory(tmp_path: Path) -> None:
+    """Who gave it the directory can tell that the writer is dead, and clear it."""
+    place = tmp_path / "place"
+    place.mkdir()
+    fragments(tmp_path, 8)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), "parquet", str(place)],
+        check=False,
+    )
+    assert done.returncode == -9
+    assert [p.name for p in tmp_path.iterdir() if "fragment" not in p.name] == ["place"]
+    assert len(list(place.iterdir())) == 1
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -107,6 +126,85 @@ def test_the_file_is_on_the_disk_before_it_has_its_name(
     write_skim(target, fragments(tmp_path, 1), format="parquet", record={"dataset": "d"})
     assert [exists for _, exists in told] == [False, True]
     assert told[0][0].startswith(".skim.parquet.part-")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_writers_of_one_file_do_not_meet(
+    tmp_path: Path, form: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that save to one target each write a whole file; one of them stays."""
+    target = tmp_path / "out" / ("skim.parquet" if form == "parquet" else "skim.root")
+    parts = fragments(tmp_path, 4)
+    both = threading.Barrier(2, timeout=60)
+    original = skim._pieces
+
+    def together(*args: Any) -> Any:
+        for table in original(*args):
+            both.wait()
+            yield table
+        both.wait()
+
+    monkeypatch.setattr(skim, "PIECE_ROWS", 10)
+    monkeypatch.setattr(skim, "_pieces", together)
+    some = {"a": parts, "b": parts[::-1]}  # as many pieces, other rows
+
+    def write(name: str) -> int:
+        return write_skim(target, some[name], format=form, record={"dataset": name}).rows
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(write, some)) == [40, 40]
+    assert [path.name for path in target.parent.iterdir()] == [target.name]
+    source = windrow.data.open(target)
+    (name,) = source.datasets
+    numbers = [np.arange(10) + 10 * n for n in (range(4) if name == "a" else range(3, -1, -1))]
+    reader = source.open(0)
+    assert reader.read(["x"], 0, 40)["x"].tolist() == np.concatenate(numbers).tolist()
+    reader.close()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_file_grows_where_it_is_told_to(
+    tmp_path: Path, form: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    target = tmp_path / "out" / "skim.file"
+    seen: list[tuple[list[str], list[Path]]] = []
+    original = skim._pieces
+
+    def watched(*args: Any) -> Any:
+        for table in original(*args):
+            seen.append(([p.name for p in place.iterdir()], [*target.parent.iterdir()]))
+            yield table
+
+    monkeypatch.setattr(skim, "_pieces", watched)
+    parts = fragments(tmp_path, 1)
+    for _ in range(2):
+        write_skim(target, parts, format=form, record={"dataset": "d"}, staging=place)
+        assert list(place.iterdir()) == []
+        assert [path.name for path in target.parent.iterdir()] == ["skim.file"]
+        target.unlink()
+    assert [beside for _, beside in seen] == [[], []]
+    names = [name for (name,), _ in seen]
+    assert all(name.startswith(".skim.file.part-") for name in names)
+    assert names[0] != names[1]
+
+
+def test_a_part_of_another_writer_is_not_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda *_: "same")
+    others = tmp_path / ".skim.parquet.part-same"
+    others.write_bytes(b"half a file")
+    with pytest.raises(FileExistsError):
+        write_skim(
+            tmp_path / "skim.parquet",
+            fragments(tmp_path, 1),
+            format="parquet",
+            record={"dataset": "d"},
+        )
+    assert others.read_bytes() == b"half a file"
+    assert not (tmp_path / "skim.parquet").exists()
 
 
 def test_one_piece_is_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

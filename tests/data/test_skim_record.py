@@ -15,11 +15,10 @@ import pytest
 import uproot
 
 import windrow.data
-from windrow.data import skim_record
 from windrow.data.fragments import write_fragment
 from windrow.data.skim import write_skim
 from windrow.data.skim_record import read_record
-from windrow.errors import MissingColumnError, SpecError, UsageError
+from windrow.errors import MissingColumnError, UsageError
 
 FORMATS = ("parquet", "rntuple", "ttree")
 HIDDEN = "windrow_identity"
@@ -128,7 +127,10 @@ def test_datasets_come_back_with_the_files(tmp_path: Path, form: str) -> None:
         (0, "tt", "a"), (1, "tt", "c"), (2, "dy", "b"),
     ]  # fmt: skip
     assert list(source.datasets) == ["tt", "dy"]
-    skim = {"region": "SR", "rows": 20, "selected": 6, "sumw": 8.0, "sumw2": 10.0}
+    skim = {
+        "region": "SR", "cut": None, "rows": 20, "selected": 6, "failed": None,
+        "sumw": 8.0, "sumw2": 10.0, "keys": ["sumw"],
+    }  # fmt: skip
     assert source.datasets["tt"] == {"dataset": "tt", "xs": 2.5, "skim": skim, "sumw": 8.0}
     assert source.datasets["dy"]["skim"]["rows"] == 10
     again = pickle.loads(pickle.dumps(source))
@@ -152,15 +154,6 @@ def test_what_the_user_says_goes_first(tmp_path: Path) -> None:
     assert (source.datasets["tt"]["xs"], source.datasets["dy"]["xs"]) == (1, 8)
 
 
-def test_regions_do_not_add_up(tmp_path: Path) -> None:
-    save(tmp_path / "a.parquet", "parquet", "tt")
-    save(tmp_path / "b.parquet", "parquet", "tt", region="CR")
-    with pytest.raises(SpecError, match="'tt' has skims of the regions 'SR' and 'CR'"):
-        windrow.data.open(str(tmp_path / "*.parquet"))
-    files = {"tt_SR": str(tmp_path / "a.parquet"), "tt_CR": str(tmp_path / "b.parquet")}
-    assert set(windrow.data.open(files).datasets) == {"tt_SR", "tt_CR"}
-
-
 def test_unknown_sums_stay_unknown(tmp_path: Path) -> None:
     save(tmp_path / "a.parquet", "parquet", "tt")
     save(tmp_path / "b.parquet", "parquet", "tt", sumw=None)
@@ -176,29 +169,6 @@ def test_skims_among_other_files(tmp_path: Path) -> None:
     source = windrow.data.open(str(tmp_path / "*.parquet"))
     assert [i.dataset for i in source.inputs] == ["tt", "data"]
     assert dict(source.datasets["data"]) == {"dataset": "data"}
-
-
-def test_one_file_of_a_directory_is_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[str] = []
-    original = skim_record.read_record
-
-    def watched(path: str, form: str) -> Any:
-        looked.append(Path(path).name)
-        return original(path, form)
-
-    monkeypatch.setattr(skim_record, "read_record", watched)
-    for directory in ("one", "two"):
-        (tmp_path / directory).mkdir()
-        for name in ("a", "b", "c"):
-            pq.write_table(pa.table({"x": [1.0]}), tmp_path / directory / f"{name}.parquet")
-    windrow.data.open(str(tmp_path / "*" / "*.parquet"))
-    assert looked == ["a.parquet", "a.parquet"]
-    looked.clear()
-    save(tmp_path / "two" / "a.parquet", "parquet", "tt")
-    windrow.data.open([*sorted((tmp_path).glob("*/*.parquet")), "root://far//a.root"])
-    assert looked == ["a.parquet", "a.parquet", "b.parquet", "c.parquet"]
 
 
 def test_looking_is_cheap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,12 @@ class JoinedSource:
         return self.main.inputs
 
     @property
+    def files_read(self) -> tuple[Input, ...]:
+        """The inputs of both, and of what they are joined of."""
+        both = (self.main, self.friend)
+        return tuple(item for one in both for item in getattr(one, "files_read", one.inputs))
+
+    @property
     def datasets(self) -> Mapping[str, Mapping[str, Any]]:
         """The first source's."""
         return self.main.datasets

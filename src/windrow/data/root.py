@@ -13,12 +13,15 @@ from windrow.data.ttree import TTreeLayout, TTreeReader, ttree_layout
 from windrow.errors import MissingTreeError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from windrow.data.base import Input, Reader
 
-__all__ = ["open_root"]
+__all__ = ["RNTUPLE", "chosen_tree", "open_root", "trees_in"]
 
-_TREES = ("TTree", "TNtuple", "TNtupleD", "TChain")
-_RNTUPLE = "ROOT::RNTuple"
+#: What ROOT calls the things that have rows.
+RNTUPLE = "ROOT::RNTuple"
+_TREES = ("TTree", "TNtuple", "TNtupleD", "TChain", RNTUPLE)
 
 
 def open_root(source: Input, grid: int | None = None, layout: Any = None) -> Reader:
@@ -31,7 +34,7 @@ def open_root(source: Input, grid: int | None = None, layout: Any = None) -> Rea
         with translated(source.label):
             path, kind = _find_tree(handle, source)
             tree = handle[path]
-            if kind == _RNTUPLE:
+            if kind == RNTUPLE:
                 return RNTupleReader(source, handle, tree, grid, layout)
             return TTreeReader(source, ttree_layout(handle, path, tree, grid), handle)
     except BaseException:
@@ -39,22 +42,37 @@ def open_root(source: Input, grid: int | None = None, layout: Any = None) -> Rea
         raise
 
 
-def _find_tree(handle: Any, source: Input) -> tuple[str, str]:
-    """Return the path and class of the tree that is asked for, or the only one."""
+def trees_in(handle: Any) -> dict[str, str]:
+    """Return the class of everything in an open file that has rows, by its path."""
     names = handle.classnames(recursive=True, cycle=False)
-    trees = {n: kind for n, kind in names.items() if kind in _TREES or kind == _RNTUPLE}
+    return {name: kind for name, kind in names.items() if kind in _TREES}
+
+
+def chosen_tree(trees: Iterable[str], asked: str | None) -> str | None:
+    """Return the tree a run reads: the one asked for, the only one, or the only one called Events."""
+    known = list(trees)
+    if asked is not None:
+        return _plain(asked) if _plain(asked) in known else None
+    if len(known) > 1:
+        known = [name for name in known if name.rpartition("/")[2].lower() == "events"]
+    return known[0] if len(known) == 1 else None
+
+
+def _plain(tree: str) -> str:
+    return tree.partition(";")[0].strip("/")
+
+
+def _find_tree(handle: Any, source: Input) -> tuple[str, str]:
+    """Return the path and class of the tree to read; the path asked for may have a cycle."""
+    trees = trees_in(handle)
+    found = chosen_tree(trees, source.tree)
+    if found is not None:
+        return source.tree or found, trees[found]
     if source.tree is not None:
-        wanted = source.tree.partition(";")[0].strip("/")
-        if wanted in trees:
-            return source.tree, trees[wanted]
-        what = f"is a {names[wanted]}, not a tree" if wanted in names else "is not there"
+        kind = handle.classnames(recursive=True, cycle=False).get(_plain(source.tree))
+        what = f"is a {kind}, not a tree" if kind else "is not there"
         problem = f"tree {source.tree!r} {what}"
-    elif len(trees) == 1:
-        return next(iter(trees.items()))
     else:
-        events = [n for n in trees if n.rpartition("/")[2].lower() == "events"]
-        if len(events) == 1:
-            return events[0], trees[events[0]]
         problem = "which of its trees? write FILE:TREE or tree=" if trees else "no tree in it"
     listed = ", ".join(sorted(trees)) or "none"
     raise MissingTreeError(

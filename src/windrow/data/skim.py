@@ -1,13 +1,14 @@
 """A skim: fragments become one file, written by one writer, complete or not there at all.
 
 Rows are put together to large pieces (row groups, clusters, baskets), because files of 1,500
-columns pay for every piece. The file grows under a hidden name beside its target and is renamed
-when it is complete and on the disk.
+columns pay for every piece. The file grows under a hidden name of its own and is renamed when it is
+complete and on the disk, so that runs which save to one target at the same time do no harm.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -58,11 +59,14 @@ def write_skim(
     tree: str = "Events",
     record: Mapping[str, Any],
     empty: Mapping[str, Any] | None = None,
+    staging: Path | None = None,
 ) -> SkimFile:
     """Write the rows of the fragments, in their order, to one file.
 
     ``record`` is kept in the file, see ``skim_record``. ``empty`` has the columns of no rows: of a
-    skim that selected nothing they are all there is to see.
+    skim that selected nothing they are all there is to see. The file grows in ``staging``, which is
+    on the target's file system and cleared by the caller after a kill; without it beside the
+    target.
     """
     if format not in FORMATS:
         raise UsageError(
@@ -78,7 +82,7 @@ def write_skim(
         tree=tree,
     )
     writer = import_module(FORMATS[format])
-    with _appearing(target) as part:
+    with _appearing(target, staging or target.parent) as part:
         writer.write(part, plan, _pieces(filled, plan.schema, piece), record)
         size = part.stat().st_size
     return SkimFile(path=str(target), rows=rows, bytes=size, format=format)
@@ -145,10 +149,11 @@ def _fitted(batch: Any, schema: Any) -> Any:
 
 
 @contextmanager
-def _appearing(target: Path) -> Iterator[Path]:
-    """Give a hidden file beside ``target`` that takes its name once it is complete."""
+def _appearing(target: Path, place: Path) -> Iterator[Path]:
+    """Give a hidden file in ``place`` that becomes ``target`` once it is complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.part-{os.getpid()}")
+    part = place / f".{target.name}.part-{secrets.token_hex(8)}"
+    part.touch(exist_ok=False)
     try:
         yield part
         _reach_disk(part)

@@ -13,19 +13,16 @@ import os
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windrow.data.paths import is_remote
-from windrow.errors import SpecError, UsageError
+from windrow.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from windrow.data.base import FileInfo, Input
+    from windrow.data.base import FileInfo
     from windrow.data.skim_plan import Plan
-    from windrow.data.spec import Parsed
 
 __all__ = [
     "PARQUET_KEY",
@@ -35,18 +32,18 @@ __all__ = [
     "encoded",
     "hidden_in",
     "made_in",
+    "original_sums",
     "public",
     "read_record",
-    "recall",
     "record_of_parquet",
     "record_of_root",
+    "users_own",
 ]
 
 PARQUET_KEY = b"windrow"
 ROOT_KEY = "windrow_skim"
 
 _VERSION = 1
-_NOTHING = object()
 
 #: The record is at the end of a Parquet footer, which can be tens of megabytes before it.
 _FOOTER_END = 4 << 20
@@ -149,74 +146,33 @@ def public(columns: Sequence[str], info: FileInfo) -> list[str]:
     return [name for name in columns if name != info.identity_column]
 
 
-# -- what a source does with it -------------------------------------------------------------------
+# -- what a dataset says when its files are skims -------------------------------------------------
 
 
-def recall(parsed: Parsed) -> None:
-    """Give the skims among the inputs their datasets and metadata back.
+def users_own(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dataset's metadata without what opening its skims added.
 
-    Of each directory the first file is looked at, and the others only if that one is a skim.
-    Datasets that the user named keep their names; what the user says about one goes first.
+    A skim made from skims keeps this: sums that were put in with the last files must not be taken
+    for something that the user said.
     """
-    records = _records(parsed.inputs)
-    if not records:
-        return
-    datasets: dict[str, list[Input]] = {}
-    for one in parsed.inputs:
-        record = records.get(one.index)
-        name = one.dataset if parsed.named or record is None else str(record["dataset"])
-        datasets.setdefault(name, []).append(one)
-    said = parsed.datasets
-    parsed.inputs, parsed.datasets = [], {}
-    for name, inputs in datasets.items():
-        known = [records[one.index] for one in inputs if one.index in records]
-        own = {**said[inputs[0].dataset], "dataset": name}
-        parsed.datasets[name] = _merged(name, own, known) if known else own
-        for one in inputs:
-            parsed.inputs.append(replace(one, index=len(parsed.inputs), dataset=name))
+    skim = _added(metadata)
+    ours = () if skim is None else ("skim", *skim["keys"])
+    return {key: value for key, value in metadata.items() if key not in ours}
 
 
-def _records(inputs: Sequence[Input]) -> dict[int, dict[str, Any]]:
-    directories: dict[str, list[Input]] = {}
-    for one in inputs:
-        if one.format != "arrays" and not is_remote(one.location):
-            directories.setdefault(os.path.dirname(one.location), []).append(one)  # noqa: PTH120 - thousands of texts
-    found: dict[int, dict[str, Any]] = {}
-    for files in directories.values():
-        for one in files:
-            record = read_record(one.location, one.format)
-            if record is not None:
-                found[one.index] = record
-            elif one is files[0]:
-                break
-    return found
+def original_sums(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return rows, sumw and sumw2 of what the skims of a dataset were made from; None: no skims.
+
+    A sum is None where one of the files does not know it.
+    """
+    skim = _added(metadata)
+    return None if skim is None else {key: skim.get(key) for key in ("rows", "sumw", "sumw2")}
 
 
-def _merged(
-    name: str, said: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return what the files of a dataset agree on, under what the user says, and their sums."""
-    regions = dict.fromkeys(record.get("region") for record in records)
-    if len(regions) > 1:
-        raise SpecError(
-            f"dataset {name!r} has skims of the regions {' and '.join(map(repr, regions))}: rows "
-            "in both would count twice; open them under names of their own, as in "
-            f"{{'{name}_a': FILES, '{name}_b': FILES}}"
-        )
-    first: Mapping[str, Any] = records[0].get("metadata") or {}
-    agreed = {
-        key: value
-        for key, value in first.items()
-        if all((r.get("metadata") or {}).get(key, _NOTHING) == value for r in records[1:])
-    }
-    skim: dict[str, Any] = {"region": next(iter(regions))}
-    for key in ("rows", "selected", "sumw", "sumw2"):
-        values = [record.get(key) for record in records]
-        skim[key] = None if None in values else sum(values)
-    merged = {**agreed, **said, "skim": skim}
-    if skim["sumw"] is not None:
-        merged.setdefault("sumw", skim["sumw"])
-    return merged
+def _added(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what ``skim_recall`` added; ``skim`` may also be a word of the user's own."""
+    skim = metadata.get("skim")
+    return skim if isinstance(skim, Mapping) and {"keys", "rows"} <= skim.keys() else None
 
 
 # -- is it worth looking? -------------------------------------------------------------------------
@@ -230,7 +186,8 @@ def _is_named_in_footer(path: Path) -> bool:
         if magic != b"PAR1":
             return False
         file.seek(size - 8 - min(length, size - 8, _FOOTER_END))
-        return PARQUET_KEY in file.read()
+        # From the end: it is close to it, and the search is several times as fast that way.
+        return file.read().rfind(PARQUET_KEY) >= 0
 
 
 def _is_named_in_keys(path: Path) -> bool:

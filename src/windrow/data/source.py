@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from windrow.data.paths import is_remote
-from windrow.data.skim_record import recall
+from windrow.data.skim_recall import find_skims, merge_records
 from windrow.data.spec import parse
 from windrow.errors import CorruptFileError, SpecError, nearest
 
@@ -182,9 +182,11 @@ def open(  # noqa: A001 - reads as windrow.data.open
     if grid is not None and grid < 1:
         raise SpecError(f"grid is the number of rows of a unit and at least 1, not {grid}")
     parsed = parse(spec, tree)
-    recall(parsed)
+    skims = find_skims(parsed)
     for name, extra in _by_dataset(metadata or {}, parsed.datasets).items():
         parsed.datasets[name].update(extra)
+    for name, records in skims.items():
+        parsed.datasets[name] = merge_records(parsed.datasets[name], records)
     return FileSource(inputs=tuple(parsed.inputs), datasets=_read_only(parsed.datasets), grid=grid)
 
 

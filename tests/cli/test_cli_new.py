@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tomllib
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import numpy as np
@@ -25,6 +26,9 @@ from windrow.cli.main import main
 from windrow.cli.skeleton_plain import KINDS
 from windrow.cli.skeleton_sample import axis_of
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -40,16 +44,20 @@ def made(place: Path, *arguments: str | Path) -> Path:
 
 
 def complaints(directory: Path) -> str:
-    """What ruff says by default, with this project's rules for examples, and about the format."""
+    """What ruff says with this project's rules for examples, which have its own default ones among them.
+
+    And about the format, which has to be right for short lines and for long ones.
+    """
     rules = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
+    assert {"E", "F"} <= set(rules["select"])
     ignored = [*rules["ignore"], *rules["per-file-ignores"]["examples/**"]]
     ours = ["--select", ",".join(rules["select"]), "--ignore", ",".join(ignored)]
     width = ["--line-length", "100", "--target-version", "py311"]
     ruff = [sys.executable, "-m", "ruff"]
     said = ""
     for command in (
-        [*ruff, "check", "--isolated", "--no-cache", "-q", directory.name],
         [*ruff, "check", "--isolated", "--no-cache", "-q", *width, *ours, directory.name],
+        [*ruff, "format", "--isolated", "--no-cache", "-q", "--diff", directory.name],
         [*ruff, "format", "--isolated", "--no-cache", "-q", "--diff", *width[:2], directory.name],
     ):
         done = subprocess.run(
@@ -76,6 +84,22 @@ def run(analysis: Path) -> Any:
         return pipeline_in(module, analysis).run(module.fileset, progress=False)
 
 
+def check_program(analysis: Path) -> None:
+    """Do what ``python first.py`` does; it must report and draw."""
+    with loaded(analysis) as module:
+        assert module.main() == 0
+    assert (analysis.parent / "report.html").read_text(encoding="utf-8").rstrip().endswith(">")
+    assert (analysis.parent / "spectrum.png").read_bytes().startswith(b"\x89PNG")
+
+
+def run_on(analysis: Path, rundir: Path, *files: Path) -> Any:
+    """Run ``windrow run`` on other files; return the summary it leaves."""
+    words = ["run", str(analysis), *map(str, files), "--rundir", str(rundir), "--no-progress"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    return json.loads((rundir / "summary.json").read_text(encoding="utf-8"))
+
+
 def passed(result: Any) -> int:
     (region,) = result.cutflow
     return int(result.cutflow[region].passed)
@@ -90,21 +114,33 @@ SAMPLES = {
     "empty": ["nano_dy_empty.root"],
     "other_names": ["HZZ.root"],
 }
+#: Run as programs too; made files do that for two datasets, and the tutorial's test for "nanoaod".
+PROGRAMS = ("empty", "other_names")
+
+
+@pytest.fixture(scope="module")
+def skeleton(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return the analysis for some real samples; files of 1,500 branches are opened once for all tests."""
+    known: dict[str, Path] = {}
+
+    def write(which: str) -> Path:
+        if which not in known:
+            place = tmp_path_factory.mktemp(which)
+            options = [word for name in SAMPLES[which] for word in ("--from", samples / name)]
+            known[which] = made(place, *options)
+        return known[which]
+
+    return write
 
 
 @pytest.mark.samples
 @pytest.mark.parametrize("which", SAMPLES)
-def test_real_samples(samples: Path, tmp_path: Path, which: str) -> None:
-    options = [word for name in SAMPLES[which] for word in ("--from", samples / name)]
-    analysis = made(tmp_path, *options)
+def test_real_samples(skeleton: Callable[[str], Path], which: str) -> None:
+    analysis = skeleton(which)
     assert complaints(analysis.parent) == ""
     assert run_tests(analysis) >= 6
-    with loaded(analysis) as module:
-        assert module.main() == 0
-    assert (analysis.parent / "report.html").read_text(encoding="utf-8").rstrip().endswith(">")
-    assert (analysis.parent / "spectrum.png").read_bytes().startswith(b"\x89PNG")
-    done = CliRunner().invoke(main, ["run", str(analysis), "--no-progress"])
-    assert done.exit_code == 0, done.output
+    if which in PROGRAMS:
+        check_program(analysis)
 
 
 @pytest.mark.samples
@@ -126,7 +162,9 @@ def test_a_table_of_plain_numbers(samples: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.samples
-def test_the_dimuons_of_hzz_are_those_of_a_plain_program(samples: Path, tmp_path: Path) -> None:
+def test_the_dimuons_of_hzz_are_those_of_a_plain_program(
+    samples: Path, skeleton: Callable[[str], Path], tmp_path: Path
+) -> None:
     with uproot.open(samples / "HZZ.root")["events"] as tree:
         names = ["Muon_Px", "Muon_Py", "Muon_Pz", "Muon_E", "Muon_Charge", "triggerIsoMu24"]
         events = tree.arrays(names, library="np")
@@ -137,28 +175,40 @@ def test_the_dimuons_of_hzz_are_those_of_a_plain_program(samples: Path, tmp_path
         if fired and len(good) >= 2 and charge[good[0]] != charge[good[1]]:
             total = [float(part[good[:2]].astype(float).sum()) for part in (energy, px, py, pz)]
             masses.append(np.sqrt(total[0] ** 2 - total[1] ** 2 - total[2] ** 2 - total[3] ** 2))
-    analysis = made(tmp_path, "--from", samples / "HZZ.root")
+    analysis = skeleton("other_names")
     result = run(analysis)
     assert passed(result) == len(masses)
     edges = result["mass_spectrum"].axes[0].edges
     inside = np.mean((np.asarray(masses) > edges[0]) & (np.asarray(masses) < edges[-1]))
     assert inside > 0.95
+    # The same file named on the command line, where nothing says whether it is simulation.
+    summary = run_on(analysis, tmp_path / "run", samples / "HZZ.root")
+    assert summary["cutflow"]["dimuon"]["all"]["passed"] == len(masses)
 
 
 @pytest.mark.samples
-def test_what_the_files_hold_is_listed_and_missing_columns_too(
-    samples: Path, tmp_path: Path
-) -> None:
-    first, second = samples / "nano_dy.root", samples / "nano_dimuon.root"
-    result = new(tmp_path / "first", "--from", first, "--from", second)
-    assert "collections (lists of objects)" in result.stdout
-    assert f"missing in {second}" in result.stdout
-    assert f"pytest {tmp_path / 'first'}" in result.stdout
-    with loaded(tmp_path / "first" / "first.py") as module:
+def test_what_is_simulation_is_written_down(skeleton: Callable[[str], Path]) -> None:
+    with loaded(skeleton("two_datasets")) as module:
         assert {name: one["metadata"] for name, one in module.fileset.items()} == {
             "nano_dy": {"is_mc": True},
             "nano_dimuon": {"is_mc": False},
         }
+
+
+@pytest.mark.samples
+def test_files_with_nothing_in_common_are_refused(samples: Path, tmp_path: Path) -> None:
+    nano = {**muons(10), "genWeight": np.ones(10), "nMuon": np.zeros(10)}
+    paths = [samples / "HZZ.root", written(tmp_path / "nano.parquet", nano)]
+    with uproot.open(paths[0])["events"] as tree:
+        keys = [set(tree.keys()), set(nano)]
+    result = new(tmp_path / "first", "--from", paths[0], "--from", paths[1])
+    assert result.exit_code == 1
+    assert "too little in common" in result.stderr
+    for path, missing in zip(paths, (keys[1] - keys[0], keys[0] - keys[1]), strict=True):
+        assert f"{len(missing):,} are missing in {path}" in result.stderr
+        assert f"missing in {path} ({len(missing):,}):" in result.stdout
+    assert "EventWeight" in result.stdout.partition("missing in")[2]
+    assert not (tmp_path / "first").exists()
 
 
 # -- made files -------------------------------------------------------------------------------------
@@ -192,7 +242,7 @@ def test_leptons_without_mass_in_mev_and_in_any_order(tmp_path: Path) -> None:
     path = written(tmp_path / "atlas.parquet", columns)
     analysis = made(tmp_path, "--from", path)
     text = analysis.read_text()
-    assert "> 10000)" in text
+    assert "hard = vectors.pt > 10000\n" in text
     assert "[MeV]" in text
     assert "argsort" in text
     assert complaints(analysis.parent) == ""
@@ -208,9 +258,98 @@ def test_leptons_without_mass_in_mev_and_in_any_order(tmp_path: Path) -> None:
     assert passed(run(analysis)) == expected
 
 
+def muons(rows: int, seed: int = 1) -> dict[str, Any]:
+    return {name.replace("lep", "Muon"): v for name, v in leptons(rows, seed).items()}
+
+
+def pairs(columns: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """Which rows begin with two good muons of opposite charge, counted row by row."""
+    found = []
+    names = ("Muon_pt", "Muon_eta", "Muon_charge")
+    for pt, eta, charge in zip(*(ak.to_list(columns[name]) for name in names), strict=True):
+        good = [i for i in range(len(pt)) if pt[i] > 10 and abs(eta[i]) < 2.4]
+        good.sort(key=lambda i: -pt[i])
+        found.append(len(good) >= 2 and charge[good[0]] != charge[good[1]])
+    return np.array(found)
+
+
+def test_data_and_simulation_together_and_either_on_the_command_line(tmp_path: Path) -> None:
+    simulated, measured = muons(300, 1), muons(200, 2)
+    weights = np.random.default_rng(3).normal(1, 0.5, 300).astype(np.float32)
+    paths = [
+        written(tmp_path / "tt.parquet", {**simulated, "genWeight": weights}),
+        written(tmp_path / "data.parquet", measured),
+    ]
+    analysis = made(tmp_path, "--from", paths[0], "--from", paths[1])
+    assert complaints(analysis.parent) == ""
+    assert run_tests(analysis) == 6
+    check_program(analysis)
+    expected = [float(np.sum(weights[pairs(simulated)])), float(np.sum(pairs(measured)))]
+    result = run(analysis)
+    sums = [result["mass_spectrum", "dimuon", name].sum(flow=True).value for name in ("tt", "data")]
+    assert sums == pytest.approx(expected, rel=1e-5)
+    assert [note for note in result.notes if "'genWeight': default used for 200 rows" in note]
+    for number, path in enumerate(paths):
+        summary = run_on(analysis, tmp_path / f"run{number}", path)
+        last = summary["cutflow"]["dimuon"]["all"]["executed"][-1]
+        assert last["sumw"] == pytest.approx(expected[number], rel=1e-5)
+
+
+def test_an_analysis_of_simulation_alone_takes_data_too(tmp_path: Path) -> None:
+    weighted = {"x": np.arange(100.0), "mcWeight": np.full(100, 0.5)}
+    analysis = made(tmp_path, "--from", written(tmp_path / "tt.parquet", weighted))
+    data = written(tmp_path / "data.parquet", {"x": np.arange(100.0)})
+    summary = run_on(analysis, tmp_path / "run", data)
+    assert summary["cutflow"]["selected"]["all"]["passed"] == np.sum(np.arange(100) > 25)
+
+
+def test_objects_are_those_that_all_files_have(tmp_path: Path) -> None:
+    jets = {name.replace("lep", "Jet"): v for name, v in leptons(300, 4).items()}
+    cartesian = {"Muon_Px": jets["Jet_pt"], "Muon_Py": jets["Jet_pt"], "Muon_Pz": jets["Jet_eta"]}
+    first = written(tmp_path / "a.parquet", {**muons(300), **jets})
+    second = written(tmp_path / "b.parquet", {**cartesian, "Muon_E": jets["Jet_pt"], **jets})
+    analysis = made(tmp_path, "--from", first, "--from", second)
+    assert "def jets(Jet):" in analysis.read_text()
+    assert run_tests(analysis) == 4
+    assert run(analysis).complete
+
+
+def test_a_trigger_that_a_file_has_none_of_is_left_out(tmp_path: Path) -> None:
+    fired = {"HLT_IsoMu24": np.ones(300, dtype=bool)}
+    first = written(tmp_path / "a.parquet", {**muons(300), **fired})
+    second = written(tmp_path / "b.parquet", muons(300, 5))
+    analysis = made(tmp_path, "--from", first, "--from", second)
+    assert "HLT_IsoMu24" not in analysis.read_text()
+    assert run(analysis).cutflow["dimuon", "b"].passed == np.sum(pairs(muons(300, 5)))
+
+
+def test_a_weight_that_is_no_number_of_each_row_is_no_weight(tmp_path: Path) -> None:
+    columns = {"x": np.arange(100.0)}
+    first = written(tmp_path / "a.parquet", {**columns, "genWeight": np.ones(100)})
+    lists = ak.Array([[1.0, 2.0]] * 100)
+    second = written(tmp_path / "b.parquet", {**columns, "genWeight": lists})
+    analysis = made(tmp_path, "--from", first, "--from", second)
+    assert "analysis.weight" not in analysis.read_text()
+    assert run(analysis).complete
+
+
+@pytest.mark.parametrize("length", [38, 60, 90])
+def test_long_names_are_formatted_alike_for_lines_of_any_width(tmp_path: Path, length: int) -> None:
+    flags = {f"HLT_Mu{'_and_more' * 10}"[: length - 1] + end: np.ones(300, bool) for end in "xy"}
+    flags[next(iter(flags))][::2] = False
+    path = written(tmp_path / f"{'d' * length}.parquet", {**muons(300), **flags})
+    name = f"first{'_long' * 12}"[:length]
+    assert new(tmp_path / name, "--from", path).exit_code == 0
+    analysis = tmp_path / name / f"{name}.py"
+    assert "def trigger(" in analysis.read_text()
+    assert complaints(analysis.parent) == ""
+    assert run_tests(analysis) == 6
+    assert passed(run(analysis)) == np.sum(pairs(muons(300)))
+
+
 def test_a_trigger_that_one_file_lacks_is_optional(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
-    base = {name.replace("lep", "Muon"): v for name, v in leptons(300).items()}
+    base = muons(300)
     fired = {"HLT_IsoMu24": rng.random(300) < 0.5}
     both = {**fired, "HLT_IsoTkMu24": rng.random(300) < 0.5}
     first = written(tmp_path / "a.parquet", {**base, **both, "genWeight": np.ones(300)})
@@ -222,7 +361,10 @@ def test_a_trigger_that_one_file_lacks_is_optional(tmp_path: Path) -> None:
     assert run(analysis).complete
 
 
-AWKWARD_NAMES = ["my column", "class", "weight", "l", "id", "mass", "region", "9lives", "A.b", "é"]
+AWKWARD_NAMES = [
+    "my column", "class", "weight", "l", "id", "mass", "region", "9lives", "A.b", "é", "x²", "µ",
+    "a_name_of_just_some_forty_characters_or_so", "a_name" + "_that_goes_on" * 8,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", AWKWARD_NAMES)
@@ -238,7 +380,7 @@ def test_names_that_python_or_windrow_cannot_write(tmp_path: Path, name: str) ->
 
 
 def test_columns_called_like_the_steps(tmp_path: Path) -> None:
-    columns = {name.replace("lep", "Muon"): v for name, v in leptons(300).items()}
+    columns = muons(300)
     taken = dict.fromkeys(["mass", "muons", "trigger", "leading_pt"], np.zeros(300))
     analysis = made(tmp_path, "--from", written(tmp_path / "skim.parquet", {**columns, **taken}))
     assert "def my_mass(my_muons):" in analysis.read_text()
@@ -300,12 +442,34 @@ def test_tasks_and_studies_are_plain_programs_and_say_so(
 # -- refusals ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["two words", "1st", "class", "json", "numpy", "a-b", ""])
-def test_names_that_cannot_be_imported_are_refused(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "better"),
+    [
+        ("two words", "two_words"), ("1st", "my_1st"), ("class", "my_class"), ("json", "my_json"),
+        ("numpy", "my_numpy"), ("a-b", "a_b"), ("x²", "x2"), ("if-", "my_if"), ("-", "analysis"),
+        ("µ", "\N{GREEK SMALL LETTER MU}"), ("taken!", "my_taken"),
+    ],
+)  # fmt: skip
+def test_names_that_cannot_be_imported_are_refused_and_a_better_one_is_named(
+    tmp_path: Path, name: str, better: str
+) -> None:
+    (tmp_path / "taken").touch()
     result = new(f"{tmp_path}/{name}", "--kind", "task")
     assert result.exit_code == 1
     assert result.stderr.startswith("windrow: error: ")
-    assert list(tmp_path.iterdir()) == []
+    assert f"such as {better!r}" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+    assert new(f"{tmp_path}/{better}", "--kind", "task").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["", "..", "/"])
+def test_no_name_at_all_is_refused(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = new(name, "--kind", "task")
+    assert result.exit_code == 1
+    assert "such as 'analysis'" in result.stderr
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

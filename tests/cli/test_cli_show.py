@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from windrow.cli.contents import Column, grouped
 from windrow.cli.main import main
 from windrow.data.base import ColumnInfo, FileInfo
 from windrow.data.columns import find_collections
+from windrow.errors import MissingTreeError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -208,6 +210,34 @@ def test_several_trees_and_none_called_events(tmp_path: Path) -> None:
     assert "write FILE:TREE" in result.stdout
     assert shown(path)["files"][0]["tree"] is None
     assert "4 rows" in show(f"{path}:b").stdout
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "read"),
+    [
+        (["a"], "", "a"),
+        (["a", "deep/Events"], "", "deep/Events"),
+        (["a", "events", "Events"], "", None),
+        (["a", "b"], "", None),
+        (["a", "deep/b"], ":deep/b", "deep/b"),
+        (["a", "b"], ":b;1", "b"),
+    ],
+)
+def test_the_tree_that_is_shown_is_the_one_that_is_read(
+    tmp_path: Path, names: list[str], asked: str, read: str | None
+) -> None:
+    path = tmp_path / "trees.root"
+    with uproot.recreate(path) as file:
+        for number, name in enumerate(names, start=1):
+            file.mktree(name, {"x": np.zeros(number)})
+    (told,) = shown(f"{path}{asked}")["files"]
+    assert told["tree"] == read
+    if read is None:
+        with pytest.raises(MissingTreeError):
+            wr.data.open(f"{path}{asked}").open(0)
+    else:
+        with closing(wr.data.open(f"{path}{asked}").open(0)) as reader:
+            assert reader.info.rows == told["rows"] == names.index(read) + 1
 
 
 def test_what_is_missing_in_json(tmp_path: Path) -> None:

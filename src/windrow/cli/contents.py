@@ -20,8 +20,6 @@ __all__ = ["Column", "Contents", "Group", "Table", "Together", "grouped", "look"
 
 #: A prefix that several columns share is worth a line of its own.
 GROUP_SIZE = 2
-#: What ROOT calls the things that have rows, and what a user calls them.
-TREES = {"TTree": "TTree", "TNtuple": "TTree", "TNtupleD": "TTree", "ROOT::RNTuple": "RNTuple"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +87,16 @@ def look(spec: Any) -> list[Contents]:
 
 
 def _look(source: Any, one: Input) -> Contents:
-    trees = _trees(one) if one.format == "root" else {}
+    trees, name = _trees(one) if one.format == "root" else ({}, "")
     label = one.label if one.tree is None else f"{one.label}:{one.tree}"
     size = _size(one)
-    try:
-        reader = source.open(one.index)
-    except MissingTreeError:
-        if one.tree is not None or not trees:
-            raise
+    if trees and name is None and one.tree is None:
         return Contents(
             label=label, format=one.format, bytes=size, tables=_tables(one, trees), used=None,
             info=None, columns={},
         )  # fmt: skip
+    # A file without the tree asked for, or without any, is an error here.
+    reader = source.open(one.index)
     try:
         info = reader.info
         columns = _columns(reader)
@@ -108,7 +104,7 @@ def _look(source: Any, one: Input) -> Contents:
         metadata = {k: v for k, v in source.datasets[one.dataset].items() if k != "dataset"}
     finally:
         reader.close()
-    name = _used(one, trees)
+    assert name is not None
     tables = _tables(one, trees, known={name: info.rows})
     used = next(table for table in tables if table.name == name)
     return Contents(
@@ -122,13 +118,15 @@ def _size(one: Input) -> int | None:
     return path.stat().st_size if path.is_file() else None
 
 
-def _trees(one: Input) -> dict[str, str]:
-    """Return the kind of each tree of a ROOT file."""
+def _trees(one: Input) -> tuple[dict[str, str], str | None]:
+    """Return what a user calls each tree, a TTree or an RNTuple, and the tree a run would read."""
+    from windrow.data.root import RNTUPLE, chosen_tree, trees_in
     from windrow.data.root_files import open_file, translated
 
     with translated(one.label), open_file(str(one.location)) as handle:
-        names = handle.classnames(recursive=True, cycle=False)
-    return {name: TREES[kind] for name, kind in names.items() if kind in TREES}
+        classes = trees_in(handle)
+    kinds = {name: "RNTuple" if kind == RNTUPLE else "TTree" for name, kind in classes.items()}
+    return kinds, chosen_tree(kinds, one.tree)
 
 
 def _tables(
@@ -145,15 +143,6 @@ def _tables(
         with translated(one.label), open_file(str(one.location)) as handle:
             rows.update({name: int(handle[name].num_entries) for name in unknown})
     return tuple(Table(name, kind, rows[name]) for name, kind in trees.items())
-
-
-def _used(one: Input, trees: Mapping[str, str]) -> str:
-    """Return the tree that was opened: the one asked for, the only one, or the one called Events."""
-    if one.tree is not None:
-        return one.tree.partition(";")[0].strip("/")
-    if len(trees) < 2:
-        return next(iter(trees), "")
-    return next(name for name in trees if name.rpartition("/")[2].lower() == "events")
 
 
 def _columns(reader: Reader) -> dict[str, Column]:

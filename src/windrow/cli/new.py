@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import keyword
 import os
 import re
 import sys
@@ -17,6 +16,7 @@ from windrow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from windrow.cli.contents import Together
     from windrow.cli.skeleton import Dataset
 
 __all__ = ["command"]
@@ -66,22 +66,37 @@ def command(name: str, sources: tuple[str, ...], kind: str, debug: bool) -> int:
 
 def _directory(name: str) -> Path:
     """Refuse names that Python could not import, and directories that are there."""
+    from windrow.cli.skeleton_layout import is_name
+
     directory = Path(name)
     plain = directory.name
-    if not plain.isidentifier() or keyword.iskeyword(plain):
-        better = re.sub(r"\W+", "_", plain).strip("_")
-        hint = f", such as {better!r}" if better.isidentifier() else ""
+    if not is_name(plain):
         raise UsageError(
-            f"the name of an analysis is one that Python can import{hint}; got {plain!r}"
+            f"the name of an analysis is one that Python can import, such as {_better(directory)!r}; "
+            f"got {plain!r}"
         )
-    if plain in sys.stdlib_module_names or importlib.util.find_spec(plain) is not None:
+    if _installed(plain):
         raise UsageError(
             f"{plain!r} is the name of an installed module, which {plain}.py would hide; "
-            f"call it something else, such as 'my_{plain}'"
+            f"call it something else, such as {_better(directory)!r}"
         )
     if directory.exists() or directory.is_symlink():
         raise UsageError(f"{directory} exists and is left alone; choose another name or move it")
     return directory
+
+
+def _installed(name: str) -> bool:
+    return name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None
+
+
+def _better(directory: Path) -> str:
+    """Return a name that is as near to the wanted one as can be and would be taken."""
+    from windrow.cli.skeleton_layout import as_name, is_name
+
+    name = as_name(directory.name) or "analysis"
+    while not is_name(name) or _installed(name) or (directory.parent / name).exists():
+        name = f"my_{name}"
+    return name
 
 
 def _write(directory: Path, texts: Mapping[str, str]) -> None:
@@ -138,11 +153,26 @@ def _pipeline(name: str, sources: Sequence[str]) -> dict[str, str]:
     click.echo("\n\n".join(parts) + "\n")
     datasets = _datasets(sources, files, source, found)
     plan = design(name, sources, datasets, merged, Sample(source, range(len(source.inputs))))
+    if not plan.spectra and len(merged.common) < len(merged.columns):
+        raise UsageError(_strangers(merged))
     return {
         f"{name}.py": analysis_text(plan),
         f"test_{name}.py": checks_text(plan),
         "README.md": readme_text(plan),
     }
+
+
+def _strangers(merged: Together) -> str:
+    """Say how files differ that one analysis can do nothing with but count rows."""
+    differ = [f"{len(names):,} are missing in {label}" for label, names in merged.missing.items()]
+    if merged.types:
+        differ.append(f"{len(merged.types):,} differ in type")
+    return (
+        "the files have too little in common for one analysis: no number of each row and no collection "
+        f"with momenta is in all of them with the same type. Of {len(merged.columns):,} columns "
+        f"{', '.join(differ)}; they are listed above. Write an analysis for each: "
+        "windrow new NAME --from FILE"
+    )
 
 
 def _files(sources: Sequence[str]) -> dict[str, list[str]]:

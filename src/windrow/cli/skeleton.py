@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import builtins
 import keyword
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from windrow.cli.skeleton_layout import as_name, is_name
 from windrow.cli.skeleton_objects import find_objects
 from windrow.cli.skeleton_sample import Axis, axis_of
 
@@ -33,6 +33,8 @@ IDENTITIES = (
 )
 #: Columns that only simulation has and that weigh its rows.
 WEIGHTS = ("genWeight", "mcWeight", "mc_weight", "EventWeight", "eventWeight", "event_weight")
+#: Types of a weight: files may differ in its precision.
+REAL = {"float32", "float64"}
 #: Names that an argument cannot have, or that linters rightly dislike.
 AWKWARD = {*keyword.kwlist, *dir(builtins), "l", "O", "I"}
 #: Names the skeleton uses itself, and those that steps and axes get from elsewhere.
@@ -41,6 +43,9 @@ USED = {
     "dataset", "region", "variation", "rng", "weight", "sample", "threads", "low", "high",
     "HERE", "REGION", "SPECTRA",
 }  # fmt: skip
+#: Characters of a column's name that fit into an expression, and of a name made from it.
+LONGEST = 60
+LONGEST_WORD = 40
 #: As many plain columns as one looks at first.
 FLAT_SPECTRA = 3
 
@@ -50,13 +55,15 @@ class Argument:
     """A column as an argument of a step: under its own name where Python can write it."""
 
     column: str
-    optional: bool = False
+    default: str = ""  #: in Python's words; what has one may be missing in a file
+    called: str = ""  #: another name, where its own would not do
 
     @property
     def name(self) -> str:
         """The name in the signature."""
-        plain = self.column.isidentifier() and self.column not in AWKWARD | USED
-        return self.column if plain else word(self.column)
+        plain = is_name(self.column) and self.column not in AWKWARD | USED
+        own = self.column if plain and len(self.column) <= LONGEST else word(self.column)
+        return self.called or own
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +128,7 @@ class Design:
 
 def word(text: str) -> str:
     """Return a lower-case Python name that reads like ``text`` and is nobody else's."""
-    plain = re.sub(r"\W+", "_", text.lower()).strip("_") or "column"
+    plain = as_name(text.lower())[:LONGEST_WORD].strip("_") or "column"
     plain = f"x_{plain}" if plain[0].isdigit() else plain
     return f"{plain}_column" if plain in {name.lower() for name in AWKWARD | USED} else plain
 
@@ -136,7 +143,7 @@ def design(
     """Decide what an analysis of these files should do."""
     common = set(files.common)
     objects = find_objects(files, sample)
-    weight = next((c for c in WEIGHTS if _is_flat(files, c, "f")), None)
+    weight = next((c for c in WEIGHTS if _is_weight(files, c)), None)
     steps = _names(files, objects)
     identity = next((ids for ids in IDENTITIES if common.issuperset(ids)), ())
     whole = all(_is_flat(files, column, "iu") for column in identity)
@@ -154,7 +161,8 @@ def design(
         sources=tuple(sources),
         datasets=tuple(datasets),
         identity=identity,
-        weight=None if weight is None else Argument(weight),
+        # Data have none, and files named on a command line carry no metadata that could tell.
+        weight=None if weight is None else Argument(weight, default="1.0"),
         trigger=_trigger(files, objects, common),
         objects=objects,
         flat_cut=flat_cut,
@@ -168,12 +176,16 @@ def design(
 
 def _trigger(files: Together, objects: Objects | None, common: set[str]) -> tuple[Argument, ...]:
     chosen = () if objects is None else objects.triggers
+    if any(set(chosen) <= set(missing) for missing in files.missing.values()):
+        return ()  # a cut that no row of some file can pass
     # Required ones first: Python wants arguments with defaults at the end.
-    return tuple(
-        Argument(name, optional=name not in common)
+    flags = [
+        Argument(name, default="" if name in common else "False")
         for name in sorted(chosen, key=lambda name: name not in common)
-        if name in files.columns
-    )
+    ]
+    if len({flag.name for flag in flags if len(flag.column) <= LONGEST}) < len(flags):
+        flags = [replace(flag, called=f"flag_{n}") for n, flag in enumerate(flags, start=1)]
+    return tuple(flags)
 
 
 def _is_flat(files: Together, column: str, kinds: str) -> bool:
@@ -181,6 +193,11 @@ def _is_flat(files: Together, column: str, kinds: str) -> bool:
     return bool(
         info and info.kind == "flat" and info.dtype is not None and info.dtype.kind in kinds
     )
+
+
+def _is_weight(files: Together, column: str) -> bool:
+    """Say whether it is a real number wherever it is; some files may lack it, precisions may differ."""
+    return _is_flat(files, column, "f") and REAL.issuperset(files.types.get(column, ()))
 
 
 def _flat_columns(files: Together) -> list[str]:

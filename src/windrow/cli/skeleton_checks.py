@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windrow.cli.skeleton_pipeline import quoted
+from windrow.cli.skeleton_layout import import_lines, quoted
 
 if TYPE_CHECKING:
     from windrow.cli.skeleton import Design
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["checks_text"]
 
-#: Of an import on one line: import sorters break longer ones, and this is the shortest default.
-IMPORT_WIDTH = 88
 #: Rows of each dataset that the test runs on: a moment, whatever the files.
 ROWS = 200
 
@@ -33,21 +31,13 @@ def _head(design: Design, body: str) -> str:
     ]
     if "ak." in body:
         third.insert(0, "import awkward as ak")
-    names = sorted({"analysis", "fileset", "REGION", *_steps_in(design)}, key=_isort)
-    line = f"from {design.name} import {', '.join(names)}"
-    if len(line) > IMPORT_WIDTH:
-        line = "\n".join([f"from {design.name} import (", *(f"    {n}," for n in names), ")"])
+    line = import_lines(design.name, ["analysis", "fileset", "REGION", *_steps_in(design)])
     imports = "".join(f"{one}\n" for one in third) + ("\n" if third else "")
-    return f'''"""Tests of {design.name}: each step on small arrays, the whole on the first rows of the files."""
+    return f'''"""Tests of {design.name}: each step on small arrays, the whole on a few rows."""
 
 from __future__ import annotations
 
 {imports}{line}'''
-
-
-def _isort(name: str) -> tuple[int, str]:
-    """Constants, classes, functions: how import sorters order names."""
-    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
 
 
 def _steps_in(design: Design) -> list[str]:
@@ -184,7 +174,8 @@ def _flat(design: Design) -> list[str]:
         f"""
 def test_{cut.name}():
     values = np.array([0.0, 2.0, 1.0])
-    assert {cut.name}(values, low=1.0).tolist() == [False, True, False]
+    passed = {cut.name}(values, low=1.0)
+    assert passed.tolist() == [False, True, False]
 """
     ]
 
@@ -206,7 +197,7 @@ def test_the_spectrum_of_the_first_rows_holds_what_passes():
     assert result.complete
     for dataset in fileset:
         passing = result.cutflow[REGION, dataset].executed[-1]
-        spectrum = result[{name}, REGION, dataset]
-        inside = spectrum.sum(flow=True).value
+        name = {name}
+        inside = result[name, REGION, dataset].sum(flow=True).value
         assert inside == pytest.approx(passing.sumw, rel=1e-5, abs=1e-9)
 """

@@ -249,11 +249,17 @@ def _triggers(species: Species, files: Together, sample: Sample) -> tuple[str, .
     flags = [
         name
         for name, info in files.info.columns.items()
-        if info.kind == "flat" and info.dtype is not None and info.dtype.kind == "b"
+        if info.kind == "flat"
+        and info.dtype is not None
+        and info.dtype.kind == "b"
+        and name not in files.types
     ]
     typical = [name for name in species.triggers if name in flags]
     known = typical or [n for n in flags if re.match(species.trigger_words, n)][:SIMILAR]
-    fired = {name: _fired(name, sample) for name in known}
+    fired: dict[str, dict[int, Any]] = {name: {} for name in known}  # by file: in which rows
+    for file, part in sample.parts_by_file(known):
+        for name, rows in part.items():
+            fired[name][file] = np.asarray(rows)
     chosen: list[str] = []
     seen: dict[int, Any] = {}  # file -> rows that fired already
     while len(chosen) < TRIGGERS:
@@ -266,11 +272,6 @@ def _triggers(species: Species, files: Together, sample: Sample) -> tuple[str, .
         for file, rows in fired[best].items():
             seen[file] = seen.get(file, False) | rows
     return tuple(chosen)
-
-
-def _fired(name: str, sample: Sample) -> dict[int, Any]:
-    """By file: in which rows."""
-    return {file: np.asarray(part[name]) for file, part in sample.parts_by_file([name])}
 
 
 def _gain(fired: Mapping[int, Any], seen: Mapping[int, Any]) -> tuple[int, int]:

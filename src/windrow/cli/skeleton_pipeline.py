@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
+from windrow.cli.skeleton_layout import WIDTH, bracketed, quoted
 from windrow.cli.skeleton_objects import ISOLATED
 
 if TYPE_CHECKING:
@@ -12,9 +14,7 @@ if TYPE_CHECKING:
     from windrow.cli.skeleton import Argument, Design, Spectrum
     from windrow.cli.skeleton_objects import Objects
 
-__all__ = ["analysis_text", "quoted", "readme_text"]
-
-WIDTH = 100
+__all__ = ["analysis_text", "readme_text"]
 
 
 def analysis_text(design: Design) -> str:
@@ -34,14 +34,6 @@ def analysis_text(design: Design) -> str:
     return "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
-def quoted(text: str) -> str:
-    """Write a string as the formatter would: in double quotes."""
-    inner = repr(text)[1:-1]
-    if repr(text)[0] == "'":
-        inner = inner.replace('"', '\\"')
-    return f'"{inner}"'
-
-
 # -- top ------------------------------------------------------------------------------------------
 
 
@@ -56,14 +48,19 @@ def _head(design: Design) -> str:
         *(["from hist import Hist"] if design.spectra else []),
     ]
     imported = "\n".join(imports)
+    commands = {
+        f"python {name}/{name}.py": "writes report.html and spectrum.png beside this file",
+        f"windrow run {name}/{name}.py": "takes options (windrow run --help) and other files",
+        f"pytest {name}": "tests each step, and the whole on a few rows",
+    }
+    wide = max(map(len, commands))
+    listed = "\n".join(f"    {command:<{wide}}   {does}" for command, does in commands.items())
     return f'''
 """The analysis {name}, begun by "windrow new" and yours to change.
 
 Run it, from the directory above this one, with
 
-    python {name}/{name}.py        writes report.html and spectrum.png beside this file
-    windrow run {name}/{name}.py   takes options (windrow run --help) and other files
-    pytest {name}                  tests each step, and the whole on a few rows
+{listed}
 """
 
 from __future__ import annotations
@@ -82,18 +79,14 @@ def _direct(design: Design) -> bool:
 
 def _fileset(design: Design) -> str:
     lines = [
-        "#: What to run on, by dataset; steps can ask for the metadata.",
+        "#: What to run on, by dataset. Steps can ask for the metadata; files that are",
+        "#: named on a command line have none.",
         "fileset = {",
     ]
     for dataset in design.datasets:
         lines.append(f"    {quoted(dataset.name)}: {{")
-        names = ", ".join(map(quoted, dataset.files))
-        one = f'        "files": [{names}],'
-        if len(one) <= WIDTH:
-            lines.append(one)
-        else:
-            files = [f"            {quoted(file)}," for file in dataset.files]
-            lines += ['        "files": [', *files, "        ],"]
+        files = bracketed('"files": [', [quoted(file) for file in dataset.files], "],", indent=8)
+        lines.append(textwrap.indent(files, "        "))
         facts = "" if dataset.is_mc is None else f'"is_mc": {dataset.is_mc}'
         lines.append(f'        "metadata": {{{facts}}},')
         lines.append("    },")
@@ -101,10 +94,10 @@ def _fileset(design: Design) -> str:
 
 
 def _pipeline(design: Design) -> str:
-    identity = ""
+    parts = [quoted(design.name)]
     if design.identity:
-        identity = f", identity=({', '.join(map(quoted, design.identity))})"
-    return f"analysis = wr.Pipeline({quoted(design.name)}{identity})"
+        parts.append(f"identity=({', '.join(map(quoted, design.identity))})")
+    return bracketed("analysis = wr.Pipeline(", parts, ")")
 
 
 # -- steps ----------------------------------------------------------------------------------------
@@ -114,12 +107,13 @@ def _steps(design: Design) -> list[str]:
     steps = []
     if design.weight is not None:
         name = design.steps["generator"]
-        value = design.weight.name
-        options = ['when="is_mc"']
-        steps.append(_step("weight", name, [design.weight], [f"return {value}"], options))
+        lines = [
+            "# Rows without it, such as those of data, count once; the result's notes tell.",
+            f"return {design.weight.name}",
+        ]
+        steps.append(_step("weight", name, [design.weight], lines))
     if design.trigger:
-        flags = " | ".join(flag.name for flag in design.trigger)
-        lines = _wrapped_return(flags)
+        lines = _any_of([flag.name for flag in design.trigger])
         steps.append(_step("cut", design.steps["trigger"], design.trigger, lines))
     if design.objects is not None:
         steps += _object_steps(design, design.objects)
@@ -131,12 +125,12 @@ def _steps(design: Design) -> list[str]:
     return steps
 
 
-def _wrapped_return(expression: str, indent: int = 4) -> list[str]:
-    if len(expression) + indent + len("return ") <= WIDTH:
-        return [f"return {expression}"]
-    parts = expression.split(" | ")
-    body = [f"    {parts[0]}", *(f"    | {part}" for part in parts[1:])]
-    return ["return (", *body, ")"]
+def _any_of(flags: Sequence[str]) -> list[str]:
+    line = f"return {' | '.join(flags)}"
+    if len(line) + 4 <= WIDTH:
+        return [line]
+    first, *others = flags
+    return [f"fired = {first}", *(f"fired = fired | {flag}" for flag in others), "return fired"]
 
 
 def _step(
@@ -153,15 +147,14 @@ def _step(
     aliases = [
         f"{quoted(one.name)}: {quoted(one.column)}" for one in reads if one.name != one.column
     ]
-    given = [*options, *([f"reads={{{', '.join(aliases)}}}"] if aliases else [])]
-    decorator = f"@analysis.{kind}" + (f"({', '.join(given)})" if given else "")
-    arguments = [f"{one.name}=False" if one.optional else one.name for one in reads]
+    given = [*options, *([bracketed("reads={", aliases, "}", indent=5)] if aliases else [])]
+    decorator = f"@analysis.{kind}"
+    if given:
+        decorator = bracketed(f"{decorator}(", given, ")")
+    arguments = [f"{one.name}={one.default}" if one.default else one.name for one in reads]
     arguments += [*more, *(["*", *keywords] if keywords else [])]
-    one_line = f"def {name}({', '.join(arguments)}):"
-    signature = [one_line]
-    if len(one_line) > WIDTH:
-        signature = [f"def {name}(", *(f"    {argument}," for argument in arguments), "):"]
-    return "\n".join([decorator, *signature, *(f"    {line}" for line in lines)])
+    signature = bracketed(f"def {name}(", arguments, "):")
+    return "\n".join([decorator, signature, *(textwrap.indent(line, "    ") for line in lines)])
 
 
 def _object_steps(design: Design, objects: Objects) -> list[str]:
@@ -207,12 +200,13 @@ def _selection(objects: Objects) -> list[str]:
         lines += [f"        {quoted(name)}: {value}," for name, value in parts.items()]
         lines += ["    }", ")"]
         raw = "vectors"
-    conditions = [
-        f"({raw}.pt > {objects.pt_above:g})",
-        f"(abs({raw}.eta) < {objects.eta_below:g})",
-    ]
+    conditions = {
+        "hard": f"{raw}.pt > {objects.pt_above:g}",
+        "central": f"abs({raw}.eta) < {objects.eta_below:g}",
+    }
     if objects.isolation is not None:
-        conditions.append(f"({raw}.{objects.isolation} < {ISOLATED:g})")
+        conditions["isolated"] = f"{raw}.{objects.isolation} < {ISOLATED:g}"
+    lines += [f"{name} = {condition}" for name, condition in conditions.items()]
     good = f"{raw}[{' & '.join(conditions)}]"
     if objects.ordered:
         return [*lines, f"return {good}"]
@@ -224,12 +218,7 @@ def _selection(objects: Objects) -> list[str]:
 
 
 def _region(design: Design) -> str:
-    cuts = [quoted(cut) for cut in design.cuts]
-    line = f"analysis.region(REGION, {', '.join(cuts)})"
-    if len(line) > WIDTH:
-        line = "\n".join(["analysis.region(", "    REGION,", *(f"    {c}," for c in cuts), ")"])
-    if not cuts:
-        line = "analysis.region(REGION)"
+    line = bracketed("analysis.region(", ["REGION", *map(quoted, design.cuts)], ")")
     skim = ", ".join(map(quoted, design.skim))
     return f'''
 #: The rows that pass all of these; "!cut" inverts one. Add a region for every selection.
@@ -244,11 +233,12 @@ REGION = {quoted(design.region)}
 def _spectrum(spectrum: Spectrum) -> str:
     axis = spectrum.axis
     about = "# No rows to look at: the range is a guess." if axis.guessed else ""
-    label = quoted(spectrum.label)
+    names = [f"name={quoted(spectrum.quantity)}", f"label={quoted(spectrum.label)}"]
+    filled = [spectrum.expression, "weight=weight"]
     lines = [
         *([about] if about else []),
-        f"axis = Hist.new.Reg({axis.code}, name={quoted(spectrum.quantity)}, label={label})",
-        f"return axis.Weight().fill({spectrum.expression}, weight=weight)",
+        bracketed("axis = Hist.new.Reg(", [*axis.code.split(", "), *names], ")", indent=4),
+        bracketed("return axis.Weight().fill(", filled, ")", indent=4),
     ]
     options = ['regions="*"']
     return _step("output", spectrum.name, [spectrum.reads], lines, options, more=["weight"])
@@ -264,16 +254,16 @@ def _counted(design: Design) -> str:
 def _drawing(design: Design) -> str:
     if not design.spectra:
         return ""
-    names = ", ".join(quoted(spectrum.name) for spectrum in design.spectra)
-    comma = "," if len(design.spectra) == 1 else ""
-    heights, why, what = "spectrum.values()", "", "weighted rows" if design.weight else "rows"
+    names = [quoted(spectrum.name) for spectrum in design.spectra]
+    spectra = bracketed("SPECTRA = (", names, ",)" if len(names) == 1 else ")")
+    shape, what = "", "weighted rows" if design.weight else "rows"
     if len(design.datasets) > 1:
-        heights, what = "heights / (heights.sum() or 1)", "part of the rows"
-        why = """
+        what = "part of the rows"
+        shape = """
             # Datasets are of different sizes: compare their shapes.
-            heights = spectrum.values()"""
+            heights = heights / (heights.sum() or 1)"""
     return f'''
-SPECTRA = ({names}{comma})
+{spectra}
 
 
 def draw(result, path):
@@ -286,12 +276,13 @@ def draw(result, path):
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(SPECTRA), figsize=(5 * len(SPECTRA), 4), squeeze=False)
+    size = (5 * len(SPECTRA), 4)
+    figure, axes = plt.subplots(1, len(SPECTRA), figsize=size, squeeze=False)
     for name, panel in zip(SPECTRA, axes[0], strict=True):
         for dataset in fileset:
             spectrum = result[name, REGION, dataset]
-            edges = spectrum.axes[0].edges{why}
-            panel.stairs({heights}, edges, label=dataset, linewidth=1.5)
+            heights, edges = spectrum.to_numpy(){shape}
+            panel.stairs(heights, edges, label=dataset, linewidth=1.5)
         panel.set(xlabel=spectrum.axes[0].label, ylabel="{what}")
         panel.legend()
     figure.tight_layout()

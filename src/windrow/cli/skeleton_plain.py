@@ -51,7 +51,8 @@ import numpy as np
 BLOCKS = 4
 
 
-def measure(path: Path, size: int = 40_000) -> Path:  # a task; path is an output file
+# a task; path is an output file
+def measure(path: Path, size: int = 40_000) -> Path:
     """Write a signal with noise: put your own input here."""
     times = np.linspace(0, 1, size)
     noise = np.random.default_rng(1).normal(0, 0.5, size)
@@ -59,23 +60,27 @@ def measure(path: Path, size: int = 40_000) -> Path:  # a task; path is an outpu
     return path
 
 
-def split(path: Path, blocks: int = BLOCKS) -> list[np.ndarray]:  # a task; path is an input file
+# a task; path is an input file
+def split(path: Path, blocks: int = BLOCKS) -> list[np.ndarray]:
     """Cut the input into parts that can be worked on apart."""
     return np.array_split(np.load(path), blocks)
 
 
-def smooth(block: np.ndarray, width: int = 101) -> np.ndarray:  # a task, one for each block
+# a task, one for each block
+def smooth(block: np.ndarray, width: int = 101) -> np.ndarray:
     """Average over neighbours: the step that takes long."""
     return np.convolve(block, np.ones(width) / width, mode="same")
 
 
-def write(block: np.ndarray, path: Path) -> Path:  # a task; path is an output file
+# a task; path is an output file
+def write(block: np.ndarray, path: Path) -> Path:
     """Keep a part that is done."""
     np.save(path, block)
     return path
 
 
-def combine(parts: list[Path]) -> float:  # a task; parts are input files
+# a task; parts are input files
+def combine(parts: list[Path]) -> float:
     """Return the one number this is about: the size of the signal without its noise."""
     return float(np.std(np.concatenate([np.load(part) for part in parts])))
 
@@ -83,11 +88,9 @@ def combine(parts: list[Path]) -> float:  # a task; parts are input files
 def run(directory: Path) -> float:
     """Do all steps in order."""
     directory.mkdir(parents=True, exist_ok=True)
-    blocks = split(measure(directory / "signal.npy"))
-    parts = [
-        write(smooth(block), directory / f"part-{number}.npy")
-        for number, block in enumerate(blocks)
-    ]
+    blocks = [smooth(block) for block in split(measure(directory / "signal.npy"))]
+    paths = [directory / f"part-{number}.npy" for number in range(len(blocks))]
+    parts = [write(block, path) for block, path in zip(blocks, paths, strict=True)]
     return combine(parts)
 
 
@@ -113,7 +116,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from NAME import BLOCKS, combine, run, smooth, split, write
+from NAME import (
+    BLOCKS,
+    combine,
+    run,
+    smooth,
+    split,
+    write,
+)
 
 
 def test_blocks_are_the_whole_input(tmp_path):
@@ -130,8 +140,9 @@ def test_smoothing_leaves_a_constant_alone():
 
 
 def test_parts_are_put_together(tmp_path):
-    parts = [write(np.full(4, value), tmp_path / f"{value}.npy") for value in (-1.0, 1.0)]
-    assert combine(parts) == pytest.approx(1.0)
+    low = write(np.full(4, -1.0), tmp_path / "low.npy")
+    high = write(np.full(4, 1.0), tmp_path / "high.npy")
+    assert combine([low, high]) == pytest.approx(1.0)
 
 
 def test_the_whole(tmp_path):
@@ -181,7 +192,8 @@ def foreground(image: np.ndarray, level: float) -> np.ndarray:
     return image > level
 
 
-def workflow(image: np.ndarray, *, width: int, level: float) -> np.ndarray:  # a stage
+# a stage
+def workflow(image: np.ndarray, *, width: int, level: float) -> np.ndarray:
     """Find the disc."""
     return foreground(smooth(image, width), level)
 
@@ -222,7 +234,13 @@ from math import prod
 import numpy as np
 import pytest
 
-from NAME import SPACE, foreground, overlap, run, smooth
+from NAME import (
+    SPACE,
+    foreground,
+    overlap,
+    run,
+    smooth,
+)
 
 
 def test_smoothing_leaves_a_constant_alone():

@@ -48,16 +48,18 @@ class Sample:
     def parts(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield the columns of each file that has them all and has rows."""
         for _, part in self.parts_by_file(columns):
-            yield part
+            if len(part) == len(columns):
+                yield part
 
     def parts_by_file(self, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the same with the number of the file."""
+        """Yield the number of each file with rows, and those of the columns that it has."""
         for index in self._indices:
             reader = self._source.open(index)
             try:
                 info = reader.info
-                if info.rows and all(name in info.columns for name in columns):
-                    yield index, reader.read(columns, 0, min(info.borders[1], SAMPLE_ROWS))
+                there = [name for name in columns if name in info.columns]
+                if info.rows and there:
+                    yield index, dict(reader.read(there, 0, min(info.borders[1], SAMPLE_ROWS)))
             finally:
                 reader.close()
 

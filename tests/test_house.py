@@ -26,7 +26,7 @@ BOTTOM = {"errors", "units", "random", "_portable", "files"}
 DECISIONS = {"order", "reuse", "shape", "place"}
 WORKERS = {"engines", "blocks", "data", "store"}
 FRONT_DOORS = {"pipeline", "tasks", "study"}
-BELOW_RUN = BOTTOM | DECISIONS | WORKERS | {"core"}
+BELOW_RUN = BOTTOM | DECISIONS | WORKERS | {"core", "hep"}
 
 #: What each room may import besides itself; imports point one way. Imports of types count too.
 MAY_IMPORT: dict[str, set[str]] = {

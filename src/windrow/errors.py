@@ -16,6 +16,7 @@ WindrowError
 |   |-- RowPurityError                 its answer for a row depends on other rows
 |   `-- MergeError (TypeError)         its outputs cannot be added up
 |-- IncompleteError                    the run ended and rows are missing
+|-- SaveError (OSError)                the run ended and a file could not be written; carries the result
 |-- EngineError (RuntimeError)         a worker or its machinery failed
 `-- InternalError (AssertionError)     a bug in Windrow
 
@@ -48,6 +49,7 @@ __all__ = [
     "NotYetError",
     "RedefinitionNote",
     "RowPurityError",
+    "SaveError",
     "SpecError",
     "StepError",
     "StepResultError",
@@ -146,6 +148,10 @@ class MergeError(StepError, TypeError):
 
 class IncompleteError(WindrowError):
     """The run ended and rows are missing."""
+
+
+class SaveError(WindrowError, OSError):
+    """A file could not be written at the end of a run; ``facts["result"]`` has the result, which is complete."""
 
 
 class EngineError(WindrowError, RuntimeError):

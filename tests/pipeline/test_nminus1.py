@@ -155,6 +155,19 @@ def test_datasets_apart_and_together() -> None:
     assert result.summary()["nminus1"]["all"]["all"]["nev"] == [12, None, 4, 6, 2]
 
 
+def test_tables_that_are_not_there_are_named() -> None:
+    result = muon_analysis().run({"a": DATA, "b": DATA}, nminus1=True, progress=False)
+    with pytest.raises(KeyError) as raised:
+        result.nminus1["all", "bb"]
+    assert isinstance(raised.value, UnknownNameError)
+    assert "no N-1 table of region 'all' for dataset 'bb'; did you mean 'b'?" in str(raised.value)
+    assert "(datasets: a, b)" in str(raised.value)
+    with pytest.raises(UnknownNameError, match=r"region 'al'; did you mean 'all'.*regions: all"):
+        result.nminus1["al", "a"]
+    with pytest.raises(UnknownNameError, match="none: run with nminus1=True"):
+        muon_analysis().run(DATA, progress=False).nminus1["all"]
+
+
 def test_an_unknown_region_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="'SR', which is not defined"):
         muon_analysis().run(DATA, nminus1=["SR"], progress=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -166,9 +167,10 @@ class TestSameAnswer:
         try:
             answer = oracle(analysis, datasets)
         except StepRaisedError:
-            # It raises as written: the user's error, however it is run.
+            # It raises as written: the user's error. In another order other cuts may remove those rows first.
             for way in ran:
-                with pytest.raises(StepError):
+                raises = pytest.raises(StepError) if way.order is None else suppress(StepError)
+                with raises:
                     run(build(analysis), MemorySource(datasets), way)
             return
         for way in ran:

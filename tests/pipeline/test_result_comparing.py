@@ -131,15 +131,83 @@ def test_a_skim_is_compared_by_identity(file: str, tmp_path: Path) -> None:
     data = small.columns(5, ROWS)
     mask = data["y"] > 0.3  # drops rows that the analysis selects
     skim = small.write_root(tmp_path / "skim.root", {n: v[mask] for n, v in data.items()})
-    first, second = small.run(data=source(file)), small.run(data=source(skim))
+    first = small.run(data=source(file))
+    second = small.run(small.analysis(high=0.6), source(skim))
     found = first.compare(second, rows=1000)
-    gone = (data["y"] > 0.2) & ~mask
-    for region, side in (("SR", data["x"] > 0.5), ("CR", data["x"] <= 0.5)):
-        events = {row.identity["event"] for row in found.rows if row.region == region}
-        assert events == set(data["event"][gone & side].tolist())
-        assert found.changes.by_region[region] == (len(events), 0)
-    assert all(row.left for row in found.rows)
-    assert second.compare(first).changes.by_region["SR"][0] == 0
+    moved = mask & (data["y"] > 0.2) & (data["x"] > 0.5) & (data["x"] <= 0.6)
+    for region, gone in (("SR", True), ("CR", False)):
+        rows = [row for row in found.rows if row.region == region]
+        events = {row.identity["event"] for row in rows}
+        assert events == set(data["event"][moved].tolist())
+        assert {row.left for row in rows} == {gone}
+        assert {row.file for row in rows} == {(file if gone else skim).rpartition(":")[0]}
+    assert found.changes.by_region == {"SR": (moved.sum(), 0), "CR": (0, moved.sum())}
+    assert second.compare(first).changes.by_region == {
+        "SR": (0, moved.sum()),
+        "CR": (moved.sum(), 0),
+    }
+
+
+def test_rows_that_another_file_does_not_have_have_not_changed(file: str, tmp_path: Path) -> None:
+    data = small.columns(5, ROWS)
+    mask = data["y"] > 0.3  # drops rows that the analysis selects
+    skim = small.write_root(tmp_path / "skim.root", {n: v[mask] for n, v in data.items()})
+    first, second = small.run(data=source(file)), small.run(data=source(skim))
+    absent = int(((data["y"] > 0.2) & ~mask).sum())
+    assert absent
+    for one, two, which in ((first, second, "first"), (second, first, "second")):
+        found = one.compare(two)
+        assert found.changed == 0
+        (note,) = found.changes.notes
+        assert note.startswith(f"{absent} rows of regions of the {which} run are not compared")
+
+
+@settings(max_examples=20)
+@given(st.floats(0.1, 0.9), st.floats(0.1, 0.9), st.integers(0, 60), st.integers(0, 60))
+def test_rows_of_other_files_are_compared_where_both_runs_saw_them(
+    one: float, two: float, limit: int, other: int
+) -> None:
+    """Arrays of other names are other files; the second has the rows in another order."""
+    data = small.columns(5, 60)
+    turned = {name: values[::-1].copy() for name, values in data.items()}
+    sources = [wr.data.open({"d": v}, metadata={"is_mc": False}) for v in (data, turned)]
+    first, second = (
+        small.run(small.analysis(high=high), opened, max_rows=rows or None)
+        for high, opened, rows in zip((one, two), sources, (limit, other), strict=True)
+    )
+    second.kept = replace(
+        second.kept, files=tuple(replace(f, identity="turned") for f in second.kept.files)
+    )
+    found = first.compare(second, rows=1000)
+    events = data["event"].tolist()
+    seen = set(events[: limit or 60]) & set(events[::-1][: other or 60])
+
+    def side(high: float) -> dict[str, set[int]]:
+        chosen = data["y"] > 0.2
+        return {
+            "SR": set(data["event"][chosen & (data["x"] > high)].tolist()) & seen,
+            "CR": set(data["event"][chosen & (data["x"] <= high)].tolist()) & seen,
+        }
+
+    for region in ("SR", "CR"):
+        mine, theirs = side(one)[region], side(two)[region]
+        assert found.changes.by_region[region] == (len(mine - theirs), len(theirs - mine))
+        for left, expected in ((True, mine - theirs), (False, theirs - mine)):
+            rows = [row for row in found.rows if row.region == region and row.left is left]
+            assert {row.identity["event"] for row in rows} == expected
+
+
+def test_a_skim_of_one_region_has_not_changed_the_others(tmp_path: Path) -> None:
+    file = small.write_root(tmp_path / "a.root", small.columns(5, 100))
+    made = small.analysis()
+    made.save(str(tmp_path / "skim.parquet"), region="SR")
+    first = small.run(made, source(file))
+    second = small.run(small.analysis(), str(tmp_path / "skim.parquet"))
+    found = first.compare(second)
+    assert found.changed == 0
+    control = len(first.kept.rows("CR", 0))
+    assert f"{control} rows of regions of the first run" in found.changes.notes[0]
+    assert "reads a skim of" in found.changes.notes[0]
 
 
 def test_other_files_without_identity_cannot_be_compared(file: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import pytest
 import small_analysis as small
 import windrow as wr
 from comparing import bits
-from windrow.errors import CorruptFileError, DataError, MissingFileError
+from windrow.errors import CorruptFileError, DataError, MergeError, MissingFileError, UsageError
 from windrow.pipeline.keeping import keep, load
 from windrow.store.rundir import RunDirectory
 
@@ -227,5 +228,165 @@ def test_a_run_that_failed_has_no_result(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="no"):
         small.run(broken, rundir=tmp_path / "run")
-    with pytest.raises(MissingFileError, match="the run failed"):
+    with pytest.raises(MissingFileError, match=r"the run failed.*run before it is in .*/previous"):
         wr.load(tmp_path / "run")
+
+
+def test_a_run_that_failed_costs_no_earlier_result(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    first = small.run(rundir=place)
+    broken = small.analysis()
+
+    @broken.output
+    def bad(x: Any) -> Any:
+        raise RuntimeError("no")
+
+    for _ in range(2):  # what failed does not take its place either
+        with pytest.raises(RuntimeError, match="no"):
+            small.run(broken, rundir=place)
+        check_same(first, wr.load(place / "previous"))
+    second = small.run(rundir=place)
+    check_same(second, wr.load(place))
+    assert not (place / "previous").exists()
+
+
+def test_two_live_runs_in_one_directory_are_refused(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    refused = []
+    made = small.analysis()
+
+    @made.output
+    def nested(x: Any) -> int:
+        try:
+            small.run(rundir=place)
+        except UsageError as error:
+            refused.append(str(error))
+        return len(x)
+
+    result = small.run(made, rundir=place)
+    assert refused
+    assert all("another run is going on" in words for words in refused)
+    check_same(result, wr.load(place))
+
+
+# --- what was not kept ----------------------------------------------------------------------------
+
+
+def half_lost(tmp_path: Path, *keys: tuple[str, str | None, str]) -> wr.Result:
+    result = small.run()
+    for key in keys:
+        result.outputs["tt"][key] = Strange()
+    keep(result, tmp_path / "run")
+    return load(tmp_path / "run")
+
+
+def test_a_lost_output_says_why_it_is_not_there(tmp_path: Path) -> None:
+    result = small.run()
+    again = half_lost(tmp_path, ("count", "SR", "nominal"))
+    with pytest.raises(KeyError, match="it was not kept: it cannot be pickled"):
+        again["count", "SR", "tt"]
+    # Others are there, but not as if they were all.
+    assert again["count", "SR", "st"] == result["count", "SR", "st"]
+    assert again["count", "CR"] == result["count", "CR"]
+    for key in ("count", ("count", "SR")):
+        with pytest.raises(KeyError, match="ask for the others by region and dataset"):
+            again[key]
+    keep(again, tmp_path / "twice")
+    with pytest.raises(KeyError, match="cannot be pickled"):
+        load(tmp_path / "twice")["count", "SR", "tt"]
+
+
+def test_a_lost_variation_is_not_the_nominal(tmp_path: Path) -> None:
+    again = half_lost(tmp_path, ("spectrum", "SR", "pileup_up"))
+    assert again["spectrum", "SR", "tt"] == small.run()["spectrum", "SR", "tt"]
+    with pytest.raises(KeyError, match="was not kept"):
+        again["spectrum", "SR", "pileup_up", "tt"]
+
+
+def test_a_lost_output_is_in_no_sum(tmp_path: Path) -> None:
+    again = half_lost(tmp_path, ("count", "SR", "nominal"))
+    grouped = again.group({"top": ["tt", "st"]})
+    with pytest.raises(KeyError, match="was not kept"):
+        grouped["count", "SR", "top"]
+    assert grouped["count", "SR", "data"] == small.run()["count", "SR", "data"]
+    other = small.arrays(30)
+    for dataset in other:
+        other[dataset] = {**other[dataset], "event": other[dataset]["event"] + 10**6}
+    files = {
+        name: small.write_root(tmp_path / f"{name}.root", values) for name, values in other.items()
+    }
+    more = small.run(data=wr.data.open(files, metadata=small.METADATA))
+    for merged in (wr.merge(again, more), wr.merge(more, again)):
+        with pytest.raises(KeyError, match="was not kept"):
+            merged["count", "SR", "tt"]
+        expected = small.run()["count", "CR", "tt"] + more["count", "CR", "tt"]
+        assert merged["count", "CR", "tt"] == expected
+        assert any("'count' (region 'SR', nominal, dataset 'tt')" in note for note in merged.notes)
+
+
+def test_a_variation_does_not_meet_a_nominal_that_was_lost(tmp_path: Path) -> None:
+    again = half_lost(tmp_path, ("spectrum", "SR", "nominal"), ("spectrum", "SR", "pileup_up"))
+    grouped = again.group({"all": ["tt", "data"]})  # data has no pileup
+    assert ("spectrum", "SR", "pileup_down") in grouped.outputs["all"]
+    swapped = again.group({"all": ["st", "tt"]})
+    assert ("spectrum", "SR", "pileup_up") not in swapped.outputs["all"]
+    del again.outputs["tt"]["spectrum", "SR", "pileup_down"]
+    swapped = again.group({"all": ["st", "tt"]})
+    assert ("spectrum", "SR", "pileup_down") not in swapped.outputs["all"]
+
+
+MODULE = """
+import numpy as np
+import windrow as wr
+analysis = wr.Pipeline("biggest")
+def biggest(one, two):
+    return max(one, two)
+@analysis.output(merge=biggest)
+def top(x):
+    return float(np.max(x))
+"""
+
+
+def test_a_merge_that_cannot_be_imported_is_not_taken_for_adding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone_tomorrow.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    import gone_tomorrow  # type: ignore[import-not-found]
+
+    for name, rows in (("a", 101), ("b", 100)):
+        data = {name: {"x": np.arange(float(rows))}}
+        gone_tomorrow.analysis.run(data, rundir=tmp_path / name, progress=False)
+    known = wr.merge(*(load(tmp_path / name) for name in ("a", "b")))
+    assert known.group({"all": ["a", "b"]})["top"] == 100.0
+    monkeypatch.undo()
+    monkeypatch.delitem(sys.modules, "gone_tomorrow")
+    lost = [load(tmp_path / name) for name in ("a", "b")]
+    assert [result["top"] for result in lost] == [100.0, 99.0]
+    with pytest.raises(MergeError, match="cannot be imported here"):
+        wr.merge(*lost).group({"all": ["a", "b"]})
+
+
+def test_files_are_found_from_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    small.write_root(tmp_path / "there" / "a.root", small.columns(3, 100))
+    data = wr.data.open("a.root:Events", metadata={"is_mc": False})
+    first = small.run(data=data, rundir="run")
+    second = small.run(small.analysis(high=0.6), data, rundir="other")
+    expected = first.lumis
+    rows = first.compare(second).rows
+    assert rows
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again, other = wr.load("../there/run"), wr.load("../there/other")
+    assert again.lumis == expected
+    assert again.ledger == first.ledger
+    assert again.compare(other).rows == rows
+    joined = wr.data.join(data, data, prefix="other_")
+    monkeypatch.chdir(tmp_path / "there")
+    small.run(data=joined, rundir="joined")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert wr.load("../there/joined").lumis == expected

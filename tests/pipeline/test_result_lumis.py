@@ -117,6 +117,87 @@ def test_files_without_the_columns_say_so() -> None:
         _ = result.lumis
 
 
+# --- skims ------------------------------------------------------------------------------------------
+
+
+def skimming(path: str, least: float = 0.9) -> wr.Pipeline:
+    made = wr.Pipeline("skimming", identity=small.IDENTITY)
+
+    @made.cut
+    def few(x: Any) -> Any:
+        return x > least
+
+    made.save(path)
+    return made
+
+
+def counting() -> wr.Pipeline:
+    made = wr.Pipeline("counting")
+
+    @made.output
+    def count(x: Any) -> int:
+        return len(x)
+
+    return made
+
+
+def of_skim(tmp_path: Path, **changes: Any) -> wr.Result:
+    """The result of a run on a skim whose record says what is given."""
+    result = small.run(counting(), {"d": small.columns(4, 40)})
+    result.datasets = {"d": {"skim": {"selected": 40, "lumis": {"7": [[1, 3]]}, **changes}}}
+    return result
+
+
+def test_a_skim_stands_for_all_sections_it_was_made_from(tmp_path: Path) -> None:
+    data = small.columns(4, 300)
+    first = small.run(skimming(str(tmp_path / "{dataset}.parquet")), {"d": data})
+    again = small.run(counting(), str(tmp_path / "d.parquet"))
+    selected = sections({name: values[data["x"] > 0.9] for name, values in data.items()})
+    assert selected < sections(data)  # sections without a row of the skim
+    assert spread(again.lumis) == sections(data)
+    assert again.lumis == first.lumis
+    assert again.group({"all": "d"}).lumis == first.lumis
+
+
+def test_what_a_skim_says_is_used_with_other_datasets(tmp_path: Path) -> None:
+    result = of_skim(tmp_path)
+    assert result.lumis == {"7": [[1, 3]]}
+    other = small.columns(5, 30)
+    merged = wr.merge(result, small.run(counting(), {"e": other}))
+    assert spread(merged.lumis) == {(7, 1), (7, 2), (7, 3)} | sections(other)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"lumis": None}, "does not say which sections it was made from"),
+        ({"selected": 41}, "only 40 of 41 rows were processed"),
+        ({"selected": None}, "only 40 of None rows"),
+    ],
+)
+def test_sections_that_cannot_be_known_are_not_guessed(
+    tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(DataError, match=words):
+        _ = of_skim(tmp_path, **changes).lumis
+
+
+def test_part_of_a_skim_has_no_sections(tmp_path: Path) -> None:
+    small.run(skimming(str(tmp_path / "{dataset}.parquet")), {"d": small.columns(4, 300)})
+    part = small.run(counting(), str(tmp_path / "d.parquet"), max_rows=5)
+    with pytest.raises(DataError, match=r"only 5 of .* rows were processed"):
+        _ = part.lumis
+
+
+def test_simulated_skims_and_metadata_called_skim_do_not_matter(tmp_path: Path) -> None:
+    result = of_skim(tmp_path, lumis=None)
+    result.datasets["d"]["is_mc"] = True
+    assert result.lumis == {}
+    data = small.columns(4, 40)
+    plain = small.run(counting(), wr.data.open({"d": data}, metadata={"skim": "v2"}))
+    assert spread(plain.lumis) == sections(data)
+
+
 @pytest.mark.samples
 def test_a_real_file(samples: Path) -> None:
     made = wr.Pipeline("plain")

@@ -287,6 +287,57 @@ def test_a_file_another_result_opened_is_not_unopened() -> None:
     assert not twice.complete
 
 
+# --- other scales ---------------------------------------------------------------------------------
+
+
+def test_a_scaled_and_an_unscaled_result_do_not_add_up(parts: list[wr.Result]) -> None:
+    words = (
+        r"'tt' was scaled by 2 in result number 1 and by 1 in number 2.*then scale the merged one"
+    )
+    with pytest.raises(UsageError, match=words):
+        wr.merge(parts[0].scale(2.0), parts[2])
+    with pytest.raises(UsageError, match=r"by 1 in result number 1 and by 0\.5 in number 3"):
+        wr.merge(parts[0], parts[2], parts[4].scale({"tt": 0.5}))
+    with pytest.raises(UsageError, match="by 2 in result number 1 and by 4 in number 2"):
+        wr.merge(parts[0].scale(2.0), parts[2].scale(2.0).scale(2.0))
+
+
+def test_the_scale_is_kept_on_disk_and_in_groups(parts: list[wr.Result], tmp_path: Path) -> None:
+    keep(parts[0].scale(3.0), tmp_path / "run")
+    with pytest.raises(UsageError, match="by 3 in result number 1"):
+        wr.merge(load(tmp_path / "run"), parts[2])
+    one, two = (part.group({"top": "tt"}) for part in (parts[0].scale(3.0), parts[2]))
+    with pytest.raises(UsageError, match="'tt' was scaled by 3"):
+        wr.merge(one, two)
+    # A group that is scaled, and a group of what was scaled, are the same.
+    same = wr.merge(one, two.scale(3.0))
+    whole = wr.merge(parts[0], parts[2]).scale(3.0)
+    np.testing.assert_allclose(
+        same["spectrum", "SR"].values(), whole["spectrum", "SR"].values(), rtol=1e-12
+    )
+
+
+def test_equal_scales_and_other_datasets_add_up(parts: list[wr.Result]) -> None:
+    assert parts[0].scale(2.0).scaled == {"tt": {"tt": 2.0}}
+    simulated = wr.merge(parts[0].scale(2.0), parts[2].scale(2.0))
+    both = wr.merge(simulated, parts[1])
+    assert both.scaled == {"tt": {"tt": 2.0}}
+    expected = parts[1]["spectrum", "SR"].values()
+    np.testing.assert_array_equal(both["spectrum", "SR", "data"].values(), expected)
+
+
+def test_what_all_rows_weigh_adds_up_where_it_is_known(files: list[str]) -> None:
+    one, two, whole = (
+        small.run(data=fileset(files, numbers), nminus1=True) for numbers in ([0], [2], [0, 2])
+    )
+    merged = wr.merge(one, two)
+    assert merged.initial["tt"].rows == whole.initial["tt"].rows == 197
+    assert merged.initial["tt"].sumw == pytest.approx(whole.initial["tt"].sumw, rel=1e-12)
+    assert merged.scale(2.0).initial["tt"].sumw == 2 * merged.initial["tt"].sumw
+    assert merged.group({"top": "tt"}).initial["top"] == merged.initial["tt"]
+    assert wr.merge(one, replace(two, initial={})).initial == {}
+
+
 # --- other analyses -------------------------------------------------------------------------------
 
 

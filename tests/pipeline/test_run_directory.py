@@ -127,3 +127,27 @@ def test_a_killed_run_leaves_a_log_and_no_result(tmp_path: Path) -> None:
         wr.load(place)
     lines = (place / "events.jsonl").read_text().splitlines()
     assert any(json.loads(line)["event"] == "finished" for line in lines[:-1])
+
+
+def test_the_content_of_files_that_steps_use_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "scale.json").write_text("2.5")
+    scale = wr.file(tmp_path / "scale.json")
+    analysis = counting()
+
+    @analysis.column
+    def scaled(x: Any) -> Any:
+        return scale() * x
+
+    @analysis.output
+    def total(scaled: Any, *, factor: Any = scale) -> float:
+        return float(factor() * scaled.sum())
+
+    analysis.cut(wr.hep.lumi_mask({"1": [[1, 5]]}), name="golden", reads=["run", "lumi"])
+    columns = {"x": np.arange(5), "run": np.ones(5, int), "lumi": np.arange(5)}
+    result = analysis.run(columns, rundir=tmp_path / "run", progress=False)
+    assert result["total"] == 2.5 * 2.5 * 10
+    contents = manifest(tmp_path / "run")["contents"]
+    assert list(contents["scaled"].values()) == [scale.fingerprint]
+    assert contents["total"]["factor"] == scale.fingerprint
+    assert "golden" in contents
+    assert "positive" not in contents

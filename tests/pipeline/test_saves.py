@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.errors import DefinitionError, StepError, UnknownNameError, UsageError
+from windrow.errors import DefinitionError, SaveError, StepError, UnknownNameError, UsageError
 
 FORMATS = {"parquet": ".parquet", "rntuple": ".root", "ttree": ".root"}
 
@@ -462,3 +462,219 @@ def test_checking_needs_no_output() -> None:
         return x > 0
 
     assert analysis.check({"x": np.arange(10)}) == ("positive",)
+
+
+# --- what a review found ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["written", ["low", "two", "generator"]])
+def test_the_sums_do_not_depend_on_the_order(tmp_path: Path, order: Any) -> None:
+    data = columns(200)
+    analysis = skimming()
+    analysis.save(tmp_path / "{dataset}.parquet", region="SR")
+    result = analysis.run({"tt": data}, order=order, nminus1=True, progress=False)
+    skim = wr.data.open(str(tmp_path / "tt.parquet"))
+    assert skim.datasets["tt"]["skim"]["sumw"] == data["genWeight"].sum()
+    assert skim.datasets["tt"]["skim"]["sumw2"] == (data["genWeight"] ** 2).sum()
+    assert result.nminus1["SR"].wgtev[0] == data["genWeight"].sum()
+    assert not any("sumw" in note for note in result.notes)
+
+
+def test_a_weight_below_the_first_cut_is_not_in_the_sums_and_that_is_said(tmp_path: Path) -> None:
+    analysis = skimming()
+
+    @analysis.weight
+    def late(x: Any) -> Any:
+        return x
+
+    analysis.save(tmp_path / "{dataset}.parquet", region="SR")
+    result = analysis.run({"tt": columns(50)}, progress=False)
+    assert any("not late" in note for note in result.notes)
+
+
+def test_a_friend_that_is_joined_is_not_written_over(tmp_path: Path) -> None:
+    data = columns(50)
+    ak.to_parquet(ak.Array({"score": data["x"]}), tmp_path / "mva.parquet")
+    main = {name: data[name] for name in ("x", "nMuon", "genWeight")}
+    ak.to_parquet(ak.Array(main), tmp_path / "main.parquet")
+    before = (tmp_path / "mva.parquet").read_bytes()
+    analysis = skimming()
+    analysis.save(tmp_path / "mva.parquet")
+    joined = wr.data.join(str(tmp_path / "main.parquet"), str(tmp_path / "mva.parquet"))
+    with pytest.raises(UsageError, match="is being read"):
+        analysis.run(joined, progress=False)
+    assert (tmp_path / "mva.parquet").read_bytes() == before
+
+
+def test_runs_in_threads_may_save_to_one_file(tmp_path: Path) -> None:
+    import threading
+
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        analysis = skimming()
+        analysis.save(tmp_path / "skim.parquet", region=None, columns=["event"])
+        try:
+            analysis.run(columns(500), progress=False)
+        except BaseException as error:  # noqa: BLE001 - told below
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert pq.read_table(tmp_path / "skim.parquet")["event"].to_pylist() == list(range(500))
+
+
+def test_one_file_under_two_names_is_written_by_nobody(tmp_path: Path) -> None:
+    analysis = skimming()
+    (tmp_path / "o").mkdir()
+    analysis.save(tmp_path / "o" / "skim.parquet")
+    analysis.save(f"{tmp_path}/o/../o/skim.parquet")
+    with pytest.raises(UsageError, match="would be written twice"):
+        analysis.run(columns(50), progress=False)
+
+
+def test_a_file_that_cannot_be_written_costs_no_result(tmp_path: Path, monkeypatch: Any) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("windrow.data.skim.write_skim", full)
+    analysis = skimming()
+    analysis.save(tmp_path / "skims" / "{dataset}.parquet")
+    with pytest.raises(
+        SaveError, match=r"skims/tt.parquet \(dataset 'tt'\).*No space left"
+    ) as caught:
+        analysis.run({"tt": columns(50)}, rundir=tmp_path / "run", progress=False)
+    kept = wr.load(tmp_path / "run")
+    assert kept["summary"].keys() == caught.value.facts["result"]["summary"].keys()
+    assert any("could not be saved" in note for note in kept.notes)
+
+
+def test_what_will_not_work_is_said_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "taken.parquet").mkdir()
+    analysis = skimming()
+    analysis.save(tmp_path / "taken.parquet")
+    with pytest.raises(UsageError, match="is a directory"):
+        analysis.run(columns(50), progress=False)
+    analysis = skimming()
+    analysis.save(tmp_path / "{dataset}.parquet")
+    source = wr.data.open({"tt": columns(50)}, metadata={"tt": {"odd": object()}})
+    with pytest.raises(UsageError, match="metadata of dataset 'tt'"):
+        analysis.run(source, progress=False)
+
+
+def test_files_with_different_columns_are_refused_when_the_second_is_opened(tmp_path: Path) -> None:
+    data = columns(50)
+    for number, extra in enumerate(({"HLT_X": data["flag"], "HLT_Y": data["flag"]}, {})):
+        part = {n: data[n] for n in ("x", "nMuon", "genWeight")}
+        ak.to_parquet(ak.Array({**part, **extra}), tmp_path / f"in{number}.parquet")
+    analysis = skimming()
+    analysis.save(tmp_path / "out" / "{dataset}.parquet")
+    with pytest.raises(DefinitionError, match=r"'HLT_X'.*1 more.*leave it out with '-HLT_X'"):
+        analysis.run({"tt": [str(tmp_path / f"in{n}.parquet") for n in (0, 1)]}, progress=False)
+
+
+def test_a_step_that_does_not_apply_is_left_out_of_the_file(tmp_path: Path) -> None:
+    analysis = skimming()
+
+    @analysis.weight(when="is_mc")
+    def simulated(x: Any) -> Any:
+        return wr.updown(x, 2 * x, x / 2)
+
+    analysis.save(tmp_path / "{dataset}.parquet", columns=["event", "simulated"], region=None)
+    data = columns(20)
+    analysis.run(
+        wr.data.open(
+            {"mc": data, "real": data}, metadata={"mc": {"is_mc": True}, "real": {"is_mc": False}}
+        ),
+        progress=False,
+    )
+    mc = pq.read_table(tmp_path / "mc.parquet")
+    assert mc["simulated"].to_pylist() == data["x"].tolist()
+    assert mc["simulated_up"].to_pylist() == (2 * data["x"]).tolist()
+    assert mc["simulated_down"].to_pylist() == (data["x"] / 2).tolist()
+    assert "simulated" not in pq.read_table(tmp_path / "real.parquet").column_names
+
+
+def test_a_step_named_like_a_column_of_the_file_is_refused(tmp_path: Path) -> None:
+    analysis = wr.Pipeline("clash")
+
+    @analysis.column
+    def x(flag: Any) -> Any:
+        return 1.0 * flag
+
+    analysis.save(tmp_path / "skim.parquet", columns=["*", "x"], region=None)
+    with pytest.raises(DefinitionError, match="'x' has two makers"):
+        analysis.run(columns(20), progress=False)
+
+
+def test_a_dataset_with_no_row_done_leaves_the_earlier_file(tmp_path: Path) -> None:
+    data = columns(30)
+    good = wr.Pipeline("good")
+    good.save(tmp_path / "skim.parquet", region=None)
+    good.run(data, progress=False)
+    before = (tmp_path / "skim.parquet").read_bytes()
+    bad = wr.Pipeline("bad")
+
+    @bad.column
+    def broken(x: Any) -> Any:
+        raise ValueError("no")
+
+    bad.save(tmp_path / "skim.parquet", columns=["broken"], region=None)
+    result = bad.run(data, on_error="skip", progress=False)
+    assert result.saved == ()
+    assert any("none of its rows is done" in note for note in result.notes)
+    assert (tmp_path / "skim.parquet").read_bytes() == before
+
+
+def test_a_region_without_cuts_has_no_file_for_each_cut(tmp_path: Path) -> None:
+    analysis = wr.Pipeline("none")
+    analysis.save(tmp_path / "{cut}.parquet")
+    with pytest.raises(DefinitionError, match="has no cuts"):
+        analysis.run(columns(20), progress=False)
+
+
+def test_lists_of_texts_can_be_made_and_saved(tmp_path: Path) -> None:
+    analysis = wr.Pipeline("texts")
+
+    @analysis.column
+    def words(nMuon: Any) -> Any:
+        return ak.Array([["mu"] * int(n) for n in nMuon])
+
+    analysis.save(tmp_path / "skim.parquet", columns=["words"], region=None)
+    data = columns(40)
+    analysis.run(data, progress=False)
+    got = pq.read_table(tmp_path / "skim.parquet")["words"].to_pylist()
+    assert got == [["mu"] * int(n) for n in data["nMuon"]]
+
+
+def test_a_skim_of_data_stands_for_all_sections(tmp_path: Path) -> None:
+    data = columns(200)
+    data["run"] = np.full(200, 7)
+    data["luminosityBlock"] = np.arange(200) // 10 + 1
+    analysis = wr.Pipeline("sections")
+
+    @analysis.cut
+    def rare(event: Any) -> Any:
+        return event < 5
+
+    analysis.save(tmp_path / "{dataset}.parquet")
+    whole = analysis.run({"muons": data}, progress=False)
+    assert whole.lumis == {"7": [[1, 20]]}
+    skim = analysis.run(str(tmp_path / "muons.parquet"), save=False, progress=False)
+    assert skim.lumis == {"7": [[1, 20]]}
+
+
+def test_a_result_is_short_when_it_is_shown() -> None:
+    analysis = wr.Pipeline("long")
+
+    @analysis.output
+    def every(x: Any) -> list[float]:
+        return [float(value) for value in x]
+
+    shown = repr(analysis.run(columns(3000), progress=False))
+    assert len(shown) < 200
+    assert "3,000 of 3,000 rows done" in shown

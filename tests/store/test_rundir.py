@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
+from windrow.store.lock import take_lock
 from windrow.store.rundir import NAMES, RunDirectory, read_result_file, write_whole_bytes
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ def filled(path: Path) -> RunDirectory:
     directory.write_summary('{"rows": 3}')
     directory.write_result(b"content")
     directory.write_log("{}\n")
+    directory.close()
     return directory
 
 
@@ -73,8 +78,137 @@ def test_a_new_run_clears_the_old_one_and_nothing_else(tmp_path: Path) -> None:
     (place / "notes.txt").write_text("mine")
     (place / "skim").mkdir()
     (place / "result.pickle.part").write_text("half")
-    RunDirectory.create(place)
-    assert sorted(file.name for file in place.iterdir()) == ["notes.txt", "skim"]
+    with RunDirectory.create(place):
+        assert sorted(file.name for file in place.iterdir()) == [
+            ".windrow-lock", "notes.txt", "previous", "skim",
+        ]  # fmt: skip
+    assert not (place / ".windrow-lock").exists()
+
+
+# --- an earlier run, another run --------------------------------------------------------------------
+
+
+def result_of(place: Path) -> bytes:
+    return RunDirectory.open(place).read_result()
+
+
+def test_an_earlier_result_is_set_aside_until_there_is_a_new_one(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    filled(place)
+    (place / "report.html").write_text("old")
+    with RunDirectory.create(place) as directory:
+        directory.write_manifest({"state": "running", "started": "then"})
+        assert mode(place / "previous") == 0o700
+        assert (place / "previous" / "report.html").read_text() == "old"
+        with pytest.raises(MissingFileError, match=r"is in .*run/previous"):
+            directory.read_result()
+        assert result_of(place / "previous") == b"content"
+        directory.write_result(b"new")
+        directory.write_manifest({"state": "complete"})
+        directory.forget_previous()
+    assert result_of(place) == b"new"
+    assert not (place / "previous").exists()
+
+
+def ended(place: Path, state: str, content: bytes | None) -> None:
+    with RunDirectory.create(place) as directory:
+        directory.write_manifest({"state": state})
+        if content is not None:
+            directory.write_result(content)
+            directory.forget_previous()
+
+
+@settings(max_examples=60)
+@given(
+    runs=st.lists(st.sampled_from(["complete", "incomplete", "failed", "running"]), max_size=6),
+)
+def test_a_complete_result_is_there_until_another_one_is(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[str]
+) -> None:
+    """The last complete result is never lost, and of the others the last one is there."""
+    place = tmp_path_factory.mktemp("runs") / "run"
+    for number, state in enumerate(runs):
+        ended(place, state, b"%d" % number if state in ("complete", "incomplete") else None)
+    there = [
+        where.joinpath("result.pickle").exists() and result_of(where)
+        for where in (place, place / "previous")
+    ]
+    results = [number for number, state in enumerate(runs) if state in ("complete", "incomplete")]
+    complete = [number for number in results if runs[number] == "complete"]
+    wanted = {*complete[-1:], *(results[-1:] if runs and results[-1:] == [len(runs) - 1] else ())}
+    if results and not complete:
+        wanted.add(results[-1])
+    assert {b"%d" % number for number in wanted} == set(there) - {False}
+
+
+def test_a_second_live_run_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    with RunDirectory.create(place) as first:
+        first.write_manifest({"state": "running"})
+        first.write_log("mine")
+        with pytest.raises(UsageError, match="another run is going on"):
+            RunDirectory.create(place)
+        assert first.log.read_text() == "mine"
+    RunDirectory.create(place).close()
+
+
+def test_the_lock_of_a_killed_run_is_no_lock(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from windrow.store.rundir import RunDirectory; "
+        "d = RunDirectory.create(sys.argv[1]); d.write_manifest({'state': 'running'}); os._exit(9)"
+    )
+    place = tmp_path / "run"
+    done = subprocess.run([sys.executable, "-c", code, str(place)], check=False)
+    assert done.returncode == 9
+    assert (place / ".windrow-lock").exists()
+    RunDirectory.create(place).close()
+
+
+def test_only_one_of_many_takes_the_lock(tmp_path: Path) -> None:
+    """Threads take and release it as fast as they can: never two at a time."""
+    inside, most, finished = [0], [0], [0]
+    guard = threading.Lock()
+
+    def work() -> None:
+        for _ in range(200):
+            lock = take_lock(tmp_path)
+            if lock is None:
+                continue
+            with guard:
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+            with guard:
+                inside[0] -= 1
+            lock.release()
+        with guard:
+            finished[0] += 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert finished[0] == 4
+    assert most[0] == 1
+
+
+def test_others_things_called_previous_are_left_alone(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    filled(place)
+    (place / "previous").write_text("mine")
+    with pytest.raises(UsageError, match="previous is a file"):
+        RunDirectory.create(place)
+    assert (place / "previous").read_text() == "mine"
+    assert result_of(place) == b"content"
+    (place / "previous").unlink()
+    (place / "previous").mkdir()
+    (place / "previous" / "summary.json").write_text("theirs")
+    with pytest.raises(UsageError, match=r"would replace: summary\.json"):
+        RunDirectory.create(place)
+    (place / "previous" / "summary.json").rename(place / "previous" / "thesis.txt")
+    ended(place, "complete", b"new")
+    assert result_of(place) == b"new"
+    assert (place / "previous" / "thesis.txt").read_text() == "theirs"
 
 
 def test_a_directory_with_other_files_is_accepted(tmp_path: Path) -> None:
@@ -113,7 +247,7 @@ def test_an_empty_directory_is_closed_to_others(tmp_path: Path, others: int) -> 
     place = tmp_path / "run"
     place.mkdir()
     place.chmod(others)
-    RunDirectory.create(place)
+    RunDirectory.create(place).close()
     assert mode(place) & 0o022 == 0
 
 

@@ -19,7 +19,7 @@ from windrow.blocks.counts import Lines, layout
 from windrow.blocks.failures import named_error
 from windrow.blocks.kept import RowSet, row_set
 from windrow.blocks.meter import Meter
-from windrow.blocks.outputs import Leaf, evaluate_outputs, merge_leaves
+from windrow.blocks.outputs import ALL_ROWS, Leaf, evaluate_outputs, merge_leaves
 from windrow.blocks.purity import first_difference
 from windrow.blocks.results import UpDown, Verdict, check_column, check_cut, check_weight
 from windrow.blocks.saves import SavedPart, write_down
@@ -316,7 +316,7 @@ class ChunkRun:
             )
         key = self.lines.layout
         given_up = {str(lanes[number].region): why for number, why in self.given_up.items()}
-        totals = self._totals() if any(lane.optional for lane in lanes) else {}
+        totals = {} if self.program.initial_weights is None else self._totals()
         for unit in range(units):
             ends = {region: tuple(rows[unit].tolist()) for region, rows in totals.items()}
             leaf = Leaf(outputs[unit], {key: self.lines.unit(unit)}, given_up, ends)
@@ -324,21 +324,28 @@ class ChunkRun:
         return partial
 
     def _totals(self) -> dict[str, NDArray[np.float64]]:
-        """For each lane and unit: the rows in the end, their weights and squared weights, all weights applied."""
+        """For each lane and unit: the rows in the end, their weights and squared weights, all weights applied.
+
+        And the same for all rows, with the weights that are known before any cut.
+        """
         totals = {}
         for number, lane in enumerate(self.program.lanes):
-            if lane.region is None or (lane.hidden and not lane.optional):
-                continue
-            rows = self.selections[number]
-            weights = self.product(self.program.weights, rows) if rows.count else None
-            ends = rows.cut_at(self.borders)
-            sums = np.repeat(np.diff(ends)[:, np.newaxis].astype(np.float64), 3, axis=1)
-            if weights is not None:
-                for unit, (start, stop) in enumerate(pairwise(ends.tolist())):
-                    part = weights[start:stop]
-                    sums[unit, 1:] = part.sum(), (part * part).sum()
-            totals[lane.region] = sums
+            if lane.region is not None and (lane.optional or not lane.hidden):
+                rows = self.selections[number]
+                totals[lane.region] = self._sums(self.program.weights, rows)
+        initial = self.program.initial_weights or ()
+        totals[ALL_ROWS] = self._sums(initial, everything(self.store.length))
         return totals
+
+    def _sums(self, names: Sequence[str], rows: Selection) -> NDArray[np.float64]:
+        weights = self.product(names, rows) if rows.count else None
+        ends = rows.cut_at(self.borders)
+        sums = np.repeat(np.diff(ends)[:, np.newaxis].astype(np.float64), 3, axis=1)
+        if weights is not None:
+            for unit, (start, stop) in enumerate(pairwise(ends.tolist())):
+                part = weights[start:stop]
+                sums[unit, 1:] = part.sum(), (part * part).sum()
+        return sums
 
 
 def _check(step: BoundStep, value: Any, rows: int) -> Any:

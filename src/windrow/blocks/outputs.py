@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from windrow.blocks.program import BoundOutput
     from windrow.blocks.selection import Selection
 
-__all__ = ["Leaf", "OutputKey", "evaluate_outputs", "merge_leaves"]
+__all__ = ["ALL_ROWS", "Leaf", "OutputKey", "evaluate_outputs", "merge_leaves"]
 
 #: (output, region or None, variation)
 OutputKey = tuple[str, str | None, str]
 
+
+#: What all rows are called among the ends of lanes; no region is.
+ALL_ROWS = "\x1fall"
 
 #: Kinds of which Python may give the same object for equal values.
 _CONSTANTS = (int, float, complex, frozenset, np.generic)
@@ -67,7 +70,7 @@ class Leaf:
     outputs: dict[OutputKey, Value]
     tables: dict[Layout, LineCounts]  #: by the order that ran
     given_up: dict[str, str] = field(default_factory=dict)  #: optional lane -> why it has no count
-    #: lane -> rows in the end, their weights and squared weights; where N-1 is asked for
+    #: lane -> rows in the end, their weights and squared weights; where somebody asks for it
     ends: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 

@@ -116,6 +116,8 @@ class Program:
     unchecked: set[str] = field(default_factory=set)
     sample_rows: int = 256  #: how many rows the check for row-purity asks about again
     saves: tuple[BoundSave, ...] = ()
+    #: weights of the rows before any cut, where these are to be added up; None: nobody asks
+    initial_weights: tuple[str, ...] | None = None
     keep_rows: bool = False  #: whether a chunk tells which rows its regions have
 
     def needed(self, order: tuple[str, ...]) -> tuple[str, ...]:

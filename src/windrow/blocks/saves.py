@@ -121,6 +121,9 @@ def _columns(
         chosen = Selection(rows.length, piece)
         for name in save.made:
             columns[name] = run.store.made(name, chosen)
+            if run.varied.get(name):
+                for side in ("up", "down"):
+                    columns[f"{name}_{side}"] = run.store.made(f"{name} {side}", chosen)
         if save.identity:
             columns[IDENTITY_COLUMN] = run.caller.identities(chosen)
     return columns

@@ -6,10 +6,11 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.execute import Chunk, ChunkRun
-from windrow.blocks.outputs import Leaf, merge_leaves
+from windrow.blocks.outputs import ALL_ROWS, Leaf, merge_leaves
 from windrow.blocks.tree import Nodes, collapse, join
 from windrow.errors import WindrowError
 from windrow.pipeline.cutflow import Cutflow, Table
+from windrow.pipeline.fingerprints import fingerprint, parameters_said
 from windrow.pipeline.kept import KeptFile, KeptRows
 from windrow.pipeline.lanes import without_region
 from windrow.pipeline.ledger import Entry, Ledger
@@ -58,14 +59,13 @@ def assemble(
     kept, notes = _kept(definition, source, workload, outcome)
     notes = [*scheduler.notes, *_default_notes(source, workload, scheduler.ledger), *notes]
     return Result(
-        name=definition.name,
+        **_asked_for(definition, source),
         outputs={
             dataset: {key: value.value for key, value in leaf.outputs.items()}
             for dataset, leaf in leaves.items()
         },
-        output_names=tuple(n for n, s in definition.steps.items() if s.kind == "output"),
         cutflow=cutflow,
-        nminus1=_nminus1(definition, cutflow, leaves),
+        nminus1=_nminus1(definition, leaves),
         ledger=_ledger(source, scheduler.ledger),
         steps=_steps(definition, outcome),
         order=tuple(issued),
@@ -81,16 +81,28 @@ def assemble(
         seconds=seconds,
         engine=engine,
         workers=workers,
-        seed=definition.seed,
         interrupted=outcome.cancelled,
         reasons_absent=absent,
-        datasets={name: dict(metadata) for name, metadata in source.datasets.items()},
-        identity=definition.identity,
-        regions={region: dict(cuts) for region, cuts in definition.regions.items()},
-        source=source,
         kept=kept,
-        merges={n: s.merge for n, s in definition.steps.items() if s.merge is not None},
+        initial={name: _end(leaf, ALL_ROWS) for name, leaf in leaves.items() if leaf.ends},
     )
+
+
+def _asked_for(definition: Definition, source: Source) -> dict[str, Any]:
+    """What a result says of the analysis and the data, whatever came out."""
+    steps = definition.steps.items()
+    return {
+        "name": definition.name,
+        "seed": definition.seed,
+        "identity": definition.identity,
+        "regions": {region: dict(cuts) for region, cuts in definition.regions.items()},
+        "output_names": tuple(name for name, step in steps if step.kind == "output"),
+        "merges": {name: step.merge for name, step in steps if step.merge is not None},
+        "fingerprints": {name: fingerprint(step) for name, step in steps},
+        "parameters": {name: parameters_said(step) for name, step in steps},
+        "source": source,
+        "datasets": {name: dict(metadata) for name, metadata in source.datasets.items()},
+    }
 
 
 def _dataset_leaf(
@@ -185,17 +197,16 @@ def _cutflow(
     return Cutflow(tables)
 
 
-def _nminus1(definition: Definition, cutflow: Cutflow, leaves: dict[str, Leaf]) -> NMinusOneTables:
+def _nminus1(definition: Definition, leaves: dict[str, Leaf]) -> NMinusOneTables:
     """Gather what the hidden lanes of all cuts but one counted."""
     tables = {}
     for region in definition.nminus1:
         for dataset, leaf in leaves.items():
             names = {cut: without_region(region, cut) for cut in definition.regions[region]}
-            initial = cutflow[region, dataset].executed[0]
             tables[region, dataset] = NMinusOne(
                 region,
                 dataset,
-                Count(initial.passed, initial.sumw, initial.sumw2),
+                _end(leaf, ALL_ROWS),
                 {cut: _end(leaf, name) for cut, name in names.items()},
                 _end(leaf, region),
                 {c: leaf.given_up[name] for c, name in names.items() if name in leaf.given_up},

@@ -47,7 +47,8 @@ class Definition:
     kernels: dict[Any, EachKernel]  #: compiled once for all programs of a pipeline
     saves: tuple[SaveDefinition, ...] = ()
     nminus1: tuple[str, ...] = ()  #: regions to count with one cut left out
-    staging: str = ""  #: directory for what is saved, until it is complete
+    #: directory of saved files -> where they are until they are complete
+    staging: Mapping[str, str] = field(default_factory=dict)
     keep_rows: bool = False  #: whether the result says which rows each region has
 
 
@@ -116,6 +117,7 @@ class _Binder:
             unchecked=self.definition.unchecked,
             sample_rows=self.definition.sample_rows,
             saves=saves,
+            initial_weights=self._before_first_cut() if self._adds_up_all_rows else None,
             keep_rows=self.definition.keep_rows,
         )
 
@@ -129,9 +131,14 @@ class _Binder:
             written=definition.written,
             nminus1=definition.nminus1,
             saves=definition.saves,
-            all_rows=any(s.kind == "output" and s.regions is None for s in self.active.values())
-            or any(save.region is None for save in definition.saves),
+            all_rows=self._adds_up_all_rows
+            or any(s.kind == "output" and s.regions is None for s in self.active.values()),
         )
+
+    @property
+    def _adds_up_all_rows(self) -> bool:
+        """Whether somebody asks what the rows weigh before any cut."""
+        return bool(self.definition.saves or self.definition.nminus1)
 
     def _outputs(self, lanes: Sequence[Lane]) -> list[BoundOutput]:
         names = [lane.region for lane in lanes]
@@ -206,6 +213,9 @@ class _Binder:
                     need(argument.source, output.lane)
             for name in output.weights:
                 need(name, output.lane)
+        if self._adds_up_all_rows:
+            for name in self._before_first_cut():
+                need(name, next(n for n, lane in enumerate(lanes) if lane.region is None))
         for save in saves:
             for name in save.made:
                 for number in save.lanes:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ChangedRow", "Changes", "changed_rows"]
 
+#: Rows whose identity is read at once.
+PIECE = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class ChangedRow:
@@ -188,27 +191,85 @@ def _by_identity(
             'wr.Pipeline(name, identity=("run", "luminosityBlock", "event"))'
         )
         return False
+    sides = ((first, alone[0]), (second, alone[1]))
     try:
-        for region in regions:
-            mine = _identities(first, alone[0], region, columns, notes)
-            theirs = _identities(second, alone[1], region, columns, notes)
-            left = [row for key, row in mine.items() if key not in theirs]
-            entered = [row for key, row in theirs.items() if key not in mine]
-            counts[region] = (counts[region][0] + len(left), counts[region][1] + len(entered))
-            for rows, gone in ((left, True), (entered, False)):
-                room = max(limit - len(found), 0)
-                found += [replace(row, left=gone) for row in rows[:room]]
+        moved = {
+            region: _moved(*(_identities(*side, region, columns, notes) for side in sides))
+            for region in regions
+        }
+        # A row that the other run never looked at has not changed side.
+        unseen = [
+            _unseen({key for rows in moved.values() for key in rows[number]}, *other, columns)
+            for number, other in enumerate((sides[1], sides[0]))
+        ]
     except (WindrowError, OSError) as error:
         notes.append(f"{what}, and their identity columns cannot be read: {error}")
         return False
+    for region, rows in moved.items():
+        known = [[row for k, row in rows[n].items() if k not in unseen[n]] for n in (0, 1)]
+        counts[region] = (counts[region][0] + len(known[0]), counts[region][1] + len(known[1]))
+        for moving, gone in zip(known, (True, False), strict=True):
+            room = max(limit - len(found), 0)
+            found += [replace(row, left=gone) for row in moving[:room]]
+    for keys, which, other, result in (
+        (unseen[0], "first", "second", second),
+        (unseen[1], "second", "first", first),
+    ):
+        if keys:
+            notes.append(_about_unseen(keys, which, other, result))
     return True
+
+
+Identities = dict[tuple[Any, ...], ChangedRow]
+
+
+def _moved(mine: Identities, theirs: Identities) -> tuple[Identities, Identities]:
+    """Return the rows that only the first has in a region, and those that only the second has."""
+    return (
+        {key: row for key, row in mine.items() if key not in theirs},
+        {key: row for key, row in theirs.items() if key not in mine},
+    )
+
+
+def _unseen(
+    keys: set[tuple[Any, ...]], result: Result, files: list[int], columns: tuple[str, ...]
+) -> set[tuple[Any, ...]]:
+    """Return those of the rows that a run has not processed, or that its files do not have."""
+    unseen = set(keys)
+    for position in files:
+        file = result.kept.files[position]
+        wanted = [key[1:] for key in unseen if key[0] == file.dataset]
+        if not wanted:
+            continue
+        values_wanted = [np.array(values) for values in zip(*wanted, strict=True)]
+        for entry in result.ledger.entries:
+            if entry.state != "done" or (entry.dataset, entry.file) != (file.dataset, file.label):
+                continue
+            for start in range(entry.start, entry.stop or 0, PIECE):
+                rows = np.arange(start, min(start + PIECE, entry.stop or 0))
+                read = read_rows(result.source, file.index, columns, rows)
+                likely = np.ones(len(rows), dtype=bool)
+                for column, values in zip(columns, values_wanted, strict=True):
+                    likely &= np.isin(read[column], values)
+                found = zip(*(read[column][likely].tolist() for column in columns), strict=True)
+                unseen.difference_update((file.dataset, *key) for key in found)
+    return unseen
+
+
+def _about_unseen(keys: set[tuple[Any, ...]], which: str, other: str, result: Result) -> str:
+    datasets = dict.fromkeys(key[0] for key in keys)
+    skims = [name for name in datasets if "skim" in result.datasets.get(name, {})]
+    why = "has not processed them, or its files do not have them"
+    if len(skims) == len(datasets):
+        why = f"reads a skim of {', '.join(map(repr, skims))} that does not have them, or has not processed them"
+    return f"{len(keys):,} rows of regions of the {which} run are not compared: the {other} {why}"
 
 
 def _identities(
     result: Result, files: list[int], region: str, columns: tuple[str, ...], notes: list[str]
-) -> dict[tuple[Any, ...], ChangedRow]:
+) -> Identities:
     """Read who the rows of a region are; the dataset is part of it, as simulated samples repeat their numbers."""
-    found: dict[tuple[Any, ...], ChangedRow] = {}
+    found: Identities = {}
     for position in files:
         file = result.kept.files[position]
         rows = result.kept.rows(region, position)

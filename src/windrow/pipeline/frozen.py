@@ -6,11 +6,12 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["frozen_names"]
+__all__ = ["contents_used", "frozen_names"]
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
+_PLAIN_NAMES = frozenset(kind.__name__ for kind in _PLAIN)
 
 
 def frozen_names(function: Callable[..., Any]) -> tuple[Any, ...]:
@@ -19,6 +20,19 @@ def frozen_names(function: Callable[..., Any]) -> tuple[Any, ...]:
     Plain values count by value, files by their content, everything else by identity: an array changed in place is not noticed.
     """
     return tuple(_names(function, set()))
+
+
+def contents_used(function: Any, parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digests of the things a step uses that know their content: files, luminosity masks."""
+    found = {
+        entry[0] or entry[1]: entry[2]
+        for entry in _names(function, set())
+        if len(entry) == 3 and entry[1] not in _PLAIN_NAMES
+    }
+    for name, value in {type(function).__name__: function, **parameters}.items():
+        if isinstance(getattr(type(value), "fingerprint", None), property):
+            found[name] = value.fingerprint
+    return found
 
 
 class _Same:

@@ -1,38 +1,49 @@
 """Keeping a result on disk, and having it back: ``keep(result, rundir)``, ``load(rundir)``, ``merge(a, b)``.
 
 Every output is pickled by itself, so that one that cannot be kept, or cannot be read back where its class is missing,
-costs nothing but itself.
+costs nothing but itself. The result remembers that there was one: half of a sum must not look like all of it.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import pickle
 from dataclasses import MISSING, fields, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
+from windrow.data.base import Input
+from windrow.data.paths import is_remote
 from windrow.errors import CorruptFileError, DataError, MissingFileError, WindrowError
 from windrow.pipeline.merging import merge
 from windrow.pipeline.result import Result
 from windrow.store.rundir import RESULT, RunDirectory, is_run_directory, read_result_file
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping
 
 __all__ = ["ArraysNotKept", "keep", "load", "merge"]
 
 #: Fields that say where a result is, not what it is.
 _PLACE = ("log", "rundir")
+#: Fields whose entries are kept one by one.
+_ONE_BY_ONE = ("outputs", "merges", "not_kept")
 
 
 def keep(result: Result, rundir: str | os.PathLike[str] | RunDirectory) -> tuple[str, ...]:
     """Write the result, its summary and the end of the manifest; returns notes on what could not be kept."""
-    directory = rundir if isinstance(rundir, RunDirectory) else _directory(result, rundir)
+    if isinstance(rundir, RunDirectory):
+        return _keep(result, rundir)
+    with _directory(result, rundir) as directory:
+        return _keep(result, directory)
+
+
+def _keep(result: Result, directory: RunDirectory) -> tuple[str, ...]:
     state, notes = _pack(result)
     content = pickle.dumps({**state, "notes kept": notes}, protocol=5)
     directory.write_result(content)
@@ -50,6 +61,7 @@ def keep(result: Result, rundir: str | os.PathLike[str] | RunDirectory) -> tuple
             "environment": result.environment,
         }
     )
+    directory.forget_previous()
     return notes
 
 
@@ -101,7 +113,17 @@ class _Pickler(pickle.Pickler):
         # Read-only views of metadata do not pickle; the dictionaries behind them do.
         if isinstance(value, MappingProxyType):
             return MappingProxyType, (dict(value),)
+        if isinstance(value, Input):
+            return _absolute(value)
         return NotImplemented
+
+
+def _absolute(item: Input) -> Any:
+    """Say where a local file is from anywhere: a result may be loaded by somebody who stands in another directory."""
+    facts = {field.name: getattr(item, field.name) for field in fields(item)}
+    if item.format != "arrays" and not is_remote(str(item.location)):
+        facts["location"] = os.path.abspath(item.location)  # noqa: PTH100 - keeps what ".." means
+    return partial(Input, **facts), ()
 
 
 class _Unpickler(pickle.Unpickler):
@@ -114,37 +136,39 @@ def _pack(result: Result) -> tuple[dict[str, Any], tuple[str, ...]]:
     notes: list[str] = []
     packed: dict[str, bytes] = {}
     for field in fields(result):
-        if field.name not in (*_PLACE, "outputs"):
+        if field.name not in (*_PLACE, *_ONE_BY_ONE):
             value = getattr(result, field.name)
-            if field.name == "merges":
-                value = _merges_to_keep(value)
             _add(packed, field.name, value, f"{field.name!r} of the result", notes)
     outputs: dict[str, dict[Any, bytes]] = {}
+    not_kept = {dataset: dict(keys) for dataset, keys in result.not_kept.items()}
     for dataset, values in result.outputs.items():
         outputs[dataset] = {}
         for key, value in values.items():
-            _add(outputs[dataset], key, value, _called(dataset, key), notes)
-    return {"fields": packed, "outputs": outputs}, tuple(notes)
+            why = _add(outputs[dataset], key, value, _called(dataset, key), notes)
+            if why:
+                not_kept.setdefault(dataset, {})[key] = why
+    merges = {name: _merge_to_keep(function) for name, function in result.merges.items()}
+    state = {"fields": packed, "outputs": outputs, "merges": merges, "not kept": not_kept}
+    return state, tuple(notes)
 
 
-def _merges_to_keep(merges: Mapping[str, Callable[[Any, Any], Any]]) -> dict[str, Any]:
-    """Functions by name; one that has none (a lambda) cannot be kept, but that there was one is."""
-    kept: dict[str, Any] = {}
-    for name, function in merges.items():
-        try:
-            _dump(function)
-        except Exception:  # noqa: BLE001 - whatever a user's object raises
-            kept[name] = None
-        else:
-            kept[name] = function
-    return kept
+def _merge_to_keep(function: Callable[[Any, Any], Any] | None) -> bytes | None:
+    """A function goes by its name; one that has none (a lambda) cannot be kept, but that there was one is."""
+    try:
+        return _dump(function)
+    except Exception:  # noqa: BLE001 - whatever a user's object raises
+        return None
 
 
-def _add(into: dict[Any, bytes], key: Any, value: Any, called: str, notes: list[str]) -> None:
+def _add(into: dict[Any, bytes], key: Any, value: Any, called: str, notes: list[str]) -> str:
+    """Pickle a value; return why it was not kept, nothing if it was."""
     try:
         into[key] = _dump(value)
     except Exception as error:  # noqa: BLE001 - whatever a user's object raises
-        notes.append(f"{called} was not kept: it cannot be pickled ({_said(error)})")
+        why = f"was not kept: it cannot be pickled ({_said(error)})"
+        notes.append(f"{called} {why}")
+        return f"it {why}"
+    return ""
 
 
 def _dump(value: Any) -> bytes:
@@ -168,7 +192,8 @@ def _said(error: BaseException) -> str:
 def _unpack(content: bytes, path: str, rundir: str | None) -> Result:
     try:
         state = pickle.loads(content)  # noqa: S301 - the file was found to be ours alone
-        packed, outputs, notes = state["fields"], state["outputs"], list(state["notes kept"])
+        packed, notes = state["fields"], list(state["notes kept"])
+        outputs, merges, not_kept = state["outputs"], state["merges"], state["not kept"]
     except (pickle.UnpicklingError, KeyError, TypeError, EOFError) as error:
         raise CorruptFileError(f"{path} holds no result ({_said(error)})") from error
     values: dict[str, Any] = {}
@@ -182,20 +207,43 @@ def _unpack(content: bytes, path: str, rundir: str | None) -> Result:
                         f"{path}: {field.name!r} cannot be read back ({_said(error)})"
                     ) from error
                 notes.append(f"{field.name!r} of the result cannot be read back ({_said(error)})")
-    values["outputs"] = {}
-    for dataset, kept in outputs.items():
-        values["outputs"][dataset] = {}
-        for key, value in kept.items():
-            try:
-                values["outputs"][dataset][key] = _read(value)
-            except Exception as error:  # noqa: BLE001 - whatever a user's class raises
-                notes.append(f"{_called(dataset, key)} cannot be read back ({_said(error)})")
+    values["outputs"] = _outputs(outputs, not_kept, notes)
+    values["not_kept"] = not_kept
+    values["merges"] = {name: _merge_kept(function) for name, function in merges.items()}
     values["notes"] = (*values.get("notes", ()), *notes)
     values["rundir"] = rundir
     try:
         return Result(**values)
     except TypeError as error:
         raise CorruptFileError(f"{path} holds only part of a result ({error})") from error
+
+
+def _outputs(
+    packed: Mapping[str, Mapping[Any, bytes]], not_kept: dict[str, Any], notes: list[str]
+) -> dict[str, dict[Any, Any]]:
+    """Read the outputs; those that cannot be read are noted, and join those that were not kept."""
+    found: dict[str, dict[Any, Any]] = {}
+    for dataset, values in packed.items():
+        found[dataset] = {}
+        for key, value in values.items():
+            try:
+                found[dataset][key] = _read(value)
+            except Exception as error:  # noqa: BLE001 - whatever a user's class raises
+                why = f"cannot be read back ({_said(error)})"
+                notes.append(f"{_called(dataset, key)} {why}")
+                not_kept.setdefault(dataset, {})[key] = f"it {why}"
+    return found
+
+
+def _merge_kept(packed: bytes | None) -> Callable[[Any, Any], Any] | None:
+    """Return the function; None, which is refused where values are to be added, if it cannot be had here."""
+    if packed is None:
+        return None
+    try:
+        function: Callable[[Any, Any], Any] | None = _read(packed)
+    except Exception:  # noqa: BLE001 - whatever importing a user's module raises
+        return None
+    return function
 
 
 def _read(content: bytes) -> Any:

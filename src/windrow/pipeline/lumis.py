@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from windrow.pipeline.reading_rows import read_rows
 from windrow.pipeline.regroup import MEMBERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
+    from windrow.pipeline.ledger import Ledger
     from windrow.pipeline.result import Result
 
 __all__ = ["compact", "lumis"]
@@ -27,7 +29,7 @@ def lumis(result: Result) -> dict[str, list[list[int]]]:
     """Read which (run, luminosityBlock) the processed rows have: ``{"1": [[1, 33], [40, 41]]}``, ready for ``json.dump``.
 
     Of recorded data only: where datasets say ``is_mc`` in their metadata, simulated ones are left out; where none says
-    anything, all count.
+    anything, all count. A skim says itself which sections it was made from: its rows are only those that were selected.
     """
     if result.source is None:
         raise DataError(
@@ -38,10 +40,18 @@ def lumis(result: Result) -> dict[str, list[list[int]]]:
     for item in result.source.inputs:
         places.setdefault((item.dataset, item.label), []).append(item.index)
     found: set[tuple[int, int]] = set()
+    skims = {
+        name: about["skim"]
+        for name, about in _members(result.datasets)
+        if isinstance(about.get("skim"), Mapping)
+    }
+    for name, skim in skims.items():
+        if wanted.get(name, True):
+            found |= _of_skim(name, skim, result.ledger)
     for entry in result.ledger.entries:
         if entry.state != "done" or entry.stop is None or not entry.rows:
             continue
-        if not wanted.get(entry.dataset, True):
+        if entry.dataset in skims or not wanted.get(entry.dataset, True):
             continue
         index = places[entry.dataset, entry.file][0]
         for start in range(entry.start, entry.stop, PIECE):
@@ -55,6 +65,31 @@ def lumis(result: Result) -> dict[str, list[list[int]]]:
             pairs = np.stack([np.asarray(columns[c]).astype(np.int64) for c in COLUMNS], axis=1)
             found.update(map(tuple, np.unique(pairs, axis=0).tolist()))
     return compact(found)
+
+
+def _of_skim(dataset: str, skim: Mapping[str, Any], ledger: Ledger) -> set[tuple[int, int]]:
+    """Return the sections that a skim says it was made from, if all of it was processed."""
+    what = f"the luminosity sections of dataset {dataset!r} cannot be told: it was read from a skim"
+    hint = "the result of the run that wrote the skim has them"
+    sections = skim.get("lumis")
+    if sections is None:
+        raise DataError(
+            f"{what}, which does not say which sections it was made from, and those without a selected row are not in "
+            f"it; {hint}"
+        )
+    entries = [entry for entry in ledger.entries if entry.dataset == dataset]
+    done = sum(entry.rows for entry in entries if entry.state == "done")
+    if any(entry.state != "done" for entry in entries) or done != skim.get("selected"):
+        raise DataError(
+            f"{what}, of which only {done:,} of {skim.get('selected')} rows were processed, and nobody knows which "
+            f"sections belong to those; {hint}"
+        )
+    return {
+        (int(run), section)
+        for run, ranges in sections.items()
+        for first, last in ranges
+        for section in range(first, last + 1)
+    }
 
 
 def _recorded(metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:

@@ -1,32 +1,42 @@
-"""Adding up results of the same analysis over different rows: ``merge(a, b, ...)``.
-
-Nothing may be counted twice, and nothing that means something else may be added: both are refused, saying what it is.
-"""
+"""Adding up results of the same analysis over different rows: ``merge(a, b, ...)``."""
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
+from windrow.blocks.program import NOMINAL
 from windrow.core.intervals import Intervals
 from windrow.errors import MergeError, UsageError
 from windrow.pipeline.kept import KeptRows
 from windrow.pipeline.ledger import Entry, Ledger
+from windrow.pipeline.mergeable import (
+    FileNames,
+    check_no_row_twice,
+    check_same_analysis,
+    check_same_scale,
+    check_same_steps,
+)
 from windrow.pipeline.result import Result, StepSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.data.base import Input, Reader
+    from windrow.pipeline.nminus1 import Count
 
 __all__ = ["SeveralSources", "add_outputs", "merge"]
 
-Outputs = Mapping[tuple[str, str | None, str], Any]
+Key = tuple[str, str | None, str]
+Outputs = Mapping[Key, Any]
+#: Outputs that were not kept, and why.
+Lost = Mapping[Key, str]
 
 
 def merge(*results: Result) -> Result:
@@ -41,8 +51,10 @@ def merge(*results: Result) -> Result:
         raise UsageError("merge takes results, got none")
     first = results[0]
     for other in results[1:]:
-        _check_same_analysis(first, other)
-    _check_no_row_twice(results)
+        check_same_analysis(first, other)
+    check_same_steps(results)
+    check_same_scale(results)
+    check_no_row_twice(results)
     if len(results) == 1:
         return replace(first)
     merges = _merges(results)
@@ -51,10 +63,16 @@ def merge(*results: Result) -> Result:
         cutflow, nminus1 = cutflow + other.cutflow, nminus1 + other.nminus1
     environments = [result.environment for result in results]
     same = all(environment == environments[0] for environment in environments)
+    outputs, not_kept = _outputs(results, merges)
     return replace(
         first,
-        outputs=_outputs(results, merges),
+        outputs=outputs,
+        not_kept=not_kept,
         merges=merges,
+        initial=_initial(results),
+        scaled=_scaled(results),
+        fingerprints={n: digest for result in results for n, digest in result.fingerprints.items()},
+        parameters={n: said for result in results for n, said in result.parameters.items()},
         cutflow=cutflow,
         nminus1=nminus1,
         ledger=_ledger(results),
@@ -80,115 +98,36 @@ def merge(*results: Result) -> Result:
     )
 
 
-# -- what may be added -------------------------------------------------------------------------
-
-
-def _check_same_analysis(first: Result, other: Result) -> None:
-    pairs: list[tuple[str, Any, Any]] = [
-        ("names", first.name, other.name),
-        ("seeds", first.seed, other.seed),
-        ("identity columns", first.identity, other.identity),
-        ("outputs", first.output_names, other.output_names),
-        ("regions with N-1 tables", tuple(first.nminus1), tuple(other.nminus1)),
-    ]
-    mine, theirs = _regions(first), _regions(other)
-    pairs.append(("regions", tuple(mine), tuple(theirs)))
-    pairs += [
-        (f"cuts of region {name!r}", mine[name], theirs[name]) for name in mine if name in theirs
-    ]
-    ours, yours = _steps_written(first), _steps_written(other)
-    if ours is not None and yours is not None:
-        pairs.append(("steps", *ours[:1], *yours[:1]))
-        pairs.append(("weights", *ours[1:], *yours[1:]))
-    for dataset in first.datasets:
-        if dataset in other.datasets:
-            left, right = first.datasets[dataset], other.datasets[dataset]
-            pairs.append((f"metadata of dataset {dataset!r}", dict(left), dict(right)))
-    for what, one, two in pairs:
-        if one != two:
-            raise UsageError(
-                f"results of different analyses do not add up: these have different {what}, {_shown(one)} and {_shown(two)}"
-            )
-
-
-def _regions(result: Result) -> dict[str, list[str]]:
-    # In the order they are written: cuts in another order are another cutflow.
-    return {
-        region: [f"!{cut}" if inverted else cut for cut, inverted in table.cuts.items()]
-        for region, table in result.cutflow.items()
-    }
-
-
-def _steps_written(result: Result) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    for table in result.cutflow.values():
-        return table.written_order, tuple(sorted(table.weights))
-    return None
-
-
-def _shown(value: Any) -> str:
-    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else repr(value)
-    return text or "none"
-
-
-def _check_no_row_twice(results: Sequence[Result]) -> None:
-    """Compare by every name a file goes by: its label, its place and, where known, what it says it is."""
-    taken: dict[tuple[str, str], list[tuple[int, int, int, str]]] = defaultdict(list)
-    for number, result in enumerate(results):
-        names = _FileNames(result)
-        for entry in result.ledger.entries:
-            if entry.state == "done" and entry.stop is not None and entry.rows:
-                for name in names.of(entry):
-                    taken[entry.dataset, name].append((entry.start, entry.stop, number, entry.file))
-    for (dataset, _), ranges in taken.items():
-        ranges.sort()
-        ends: dict[int, int] = {}  # result -> where its rows end so far
-        for start, stop, number, file in ranges:
-            for other, end in ends.items():
-                if other != number and end > start:
-                    raise UsageError(
-                        f"rows {start}-{min(end, stop)} of {file} (dataset {dataset!r}) are in results number "
-                        f"{other + 1} and {number + 1}, so they would be counted twice; merge results of different rows"
-                        + _about_arrays(file, dataset)
-                    )
-            ends[number] = max(ends.get(number, 0), stop)
-
-
-def _about_arrays(file: str, dataset: str) -> str:
-    if file != dataset:
-        return ""
-    return ". Arrays are known by the name of their dataset: give other arrays another one"
-
-
-class _FileNames:
-    """The names a result's files go by."""
-
-    def __init__(self, result: Result) -> None:
-        files = result.kept.files if result.kept is not None else ()
-        self._identities = {(file.dataset, file.label): file.identity for file in files}
-
-    def of(self, entry: Entry) -> set[str]:
-        names = {entry.file}
-        identity = self._identities.get((entry.dataset, entry.file))
-        if identity is not None:
-            names.add(identity)
-        if os.path.exists(entry.file):  # noqa: PTH110 - a label may be anything, also a URL
-            names.add(os.path.realpath(entry.file))
-        return names
-
-
 # -- adding ------------------------------------------------------------------------------------
 
 
-def add_outputs(parts: Sequence[Outputs], merges: Mapping[str, Any]) -> dict[Any, Any]:
+def add_outputs(
+    parts: Sequence[Outputs], merges: Mapping[str, Any], not_kept: Sequence[Lost] = ()
+) -> tuple[dict[Any, Any], dict[Key, str]]:
     """Add the outputs of datasets or results as the parts of a run are added; none of them is changed.
 
-    ``merges`` has the functions of outputs that were given ``merge=``, None for one that was lost on disk.
+    ``merges`` has the functions of outputs that were given ``merge=``, None for one that was lost on disk. What one part
+    has ``not_kept`` is in no sum; it is returned apart, with the reason.
     """
+    gone = _gone(parts, not_kept)
+    parts = [{key: v for key, v in part.items() if key not in gone} for part in parts]
     leaves = [Leaf({key: _value(key, v, merges) for key, v in part.items()}, {}) for part in parts]
     total = leaves[0]
     for leaf in leaves[1:]:
         total = merge_leaves(total, leaf)
-    return {key: value.value for key, value in total.outputs.items()}
+    return {key: value.value for key, value in total.outputs.items()}, gone
+
+
+def _gone(parts: Sequence[Outputs], not_kept: Sequence[Lost]) -> dict[Key, str]:
+    """Return the outputs that one of the parts has lost."""
+    gone = {key: why for lost in not_kept for key, why in lost.items()}
+    for part, lost in zip(parts, not_kept, strict=False):
+        for key in {key for other in parts for key in other}:
+            nominal = (key[0], key[1], NOMINAL)
+            # A part without this variation would add its nominal.
+            if key not in part and nominal in lost:
+                gone.setdefault(key, lost[nominal])
+    return gone
 
 
 def _value(key: tuple[str, str | None, str], value: Any, merges: Mapping[str, Any]) -> Value:
@@ -200,7 +139,8 @@ def _value(key: tuple[str, str | None, str], value: Any, merges: Mapping[str, An
 
         def function(_left: Any, _right: Any) -> Any:
             raise MergeError(
-                f"its merge= function has no name and was not kept on disk; write it as a function of a module ({name!r})"
+                f"its merge= function was not kept on disk, or cannot be imported here; write it as a function "
+                f"of a module, and import that module before the result is loaded ({name!r})"
             )
 
     # A user's function may change what it is given.
@@ -216,19 +156,47 @@ def _merges(results: Sequence[Result]) -> dict[str, Any]:
     return found
 
 
-def _outputs(results: Sequence[Result], merges: Mapping[str, Any]) -> dict[str, dict[Any, Any]]:
-    by_dataset: dict[str, list[Outputs]] = defaultdict(list)
+def _outputs(
+    results: Sequence[Result], merges: Mapping[str, Any]
+) -> tuple[dict[str, dict[Any, Any]], dict[str, dict[Key, str]]]:
+    outputs: dict[str, dict[Any, Any]] = {}
+    not_kept: dict[str, dict[Key, str]] = {}
+    for dataset in dict.fromkeys(name for result in results for name in result.outputs):
+        parts = [result for result in results if dataset in result.outputs]
+        outputs[dataset], gone = add_outputs(
+            [part.outputs[dataset] for part in parts],
+            merges,
+            [part.not_kept.get(dataset, {}) for part in parts],
+        )
+        if gone:
+            not_kept[dataset] = gone
+    return outputs, not_kept
+
+
+def _scaled(results: Sequence[Result]) -> dict[str, dict[str, float]]:
+    """The factors of all; a group may have other members in another result."""
+    found: dict[str, dict[str, float]] = {}
     for result in results:
-        for dataset, values in result.outputs.items():
-            by_dataset[dataset].append(values)
-    return {dataset: add_outputs(parts, merges) for dataset, parts in by_dataset.items()}
+        for name, factors in result.scaled.items():
+            found.setdefault(name, {}).update(factors)
+    return found
+
+
+def _initial(results: Sequence[Result]) -> dict[str, Count]:
+    """What all rows weigh, of datasets of which every result knows it."""
+    found: dict[str, Count] = {}
+    for dataset in dict.fromkeys(name for result in results for name in result.initial):
+        parts = [result for result in results if dataset in result.outputs]
+        if all(dataset in part.initial for part in parts):
+            found[dataset] = reduce(add, (part.initial[dataset] for part in parts))
+    return found
 
 
 def _ledger(results: Sequence[Result]) -> Ledger:
     """What one result failed at or never got to is settled where another one did it."""
     told: dict[tuple[str, str], Intervals] = defaultdict(Intervals)  # rows accounted for
     opened: set[tuple[str, str]] = set()
-    names = [_FileNames(result) for result in results]
+    names = [FileNames(result) for result in results]
     done: list[Entry] = []
     problems: list[tuple[Entry, list[tuple[str, str]]]] = []
     for number, result in enumerate(results):

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Count", "NMinusOne", "NMinusOneTables"]
+from windrow.errors import UnknownNameError, nearest
+
+__all__ = ["Count", "NMinusOne", "NMinusOneTables", "UnknownTable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +121,21 @@ class NMinusOneTables(Mapping[str, NMinusOne]):
         self.tables = dict(tables)
 
     def __getitem__(self, key: Any) -> NMinusOne:
-        if isinstance(key, tuple):
-            return self.tables[key]
-        mine = [table for (region, _), table in self.tables.items() if region == key]
+        region, dataset = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
+        mine = [table for (name, _), table in self.tables.items() if name == region]
         if not mine:
             asked = ", ".join(self) or "none: run with nminus1=True"
-            raise KeyError(f"no N-1 table for region {key!r}; there are {asked}")
+            raise UnknownTable(
+                f"no N-1 table for region {region!r}{nearest(str(region), self)} (regions: {asked})"
+            )
+        if dataset is not None:
+            if (region, dataset) not in self.tables:
+                known = [other for name, other in self.tables if name == region]
+                raise UnknownTable(
+                    f"no N-1 table of region {region!r} for dataset {dataset!r}{nearest(str(dataset), known)} "
+                    f"(datasets: {', '.join(known)})"
+                )
+            return self.tables[region, dataset]
         total = mine[0]
         for table in mine[1:]:
             total = total + table
@@ -154,3 +165,7 @@ class NMinusOneTables(Mapping[str, NMinusOne]):
 
     def __str__(self) -> str:
         return "\n\n".join(str(self[region]) for region in self)
+
+
+class UnknownTable(UnknownNameError, KeyError):
+    """A region or dataset that no table is of."""

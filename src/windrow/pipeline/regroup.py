@@ -9,12 +9,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.counts import LineCounts
 from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.pipeline.cutflow import Cutflow
 from windrow.pipeline.histograms import has_variances, histograms_in, map_histograms, scaled
+from windrow.pipeline.mergeable import factors_of
 from windrow.pipeline.merging import add_outputs
 from windrow.pipeline.nminus1 import NMinusOneTables
 
@@ -35,21 +38,44 @@ def group(result: Result, groups: Mapping[str, str | Sequence[str]]) -> Result:
     is the group's; each member's own is under ``"members"``. The ledger still tells files by dataset.
     """
     members = _members(groups, tuple(result.outputs))
+    outputs, not_kept = _group_outputs(result, members)
     return replace(
         result,
-        outputs={
-            name: add_outputs([result.outputs[dataset] for dataset in datasets], result.merges)
-            if len(datasets) > 1
-            else dict(result.outputs[datasets[0]])
-            for name, datasets in members.items()
-        },
+        outputs=outputs,
+        not_kept=not_kept,
         cutflow=Cutflow(_group_tables(_tables(result.cutflow), members)),
         nminus1=NMinusOneTables(_group_tables(result.nminus1.tables, members)),
+        initial={
+            name: reduce(add, (result.initial[dataset] for dataset in datasets))
+            for name, datasets in members.items()
+            if all(dataset in result.initial for dataset in datasets)
+        },
+        scaled={
+            name: {d: by for dataset in datasets for d, by in factors_of(result, dataset).items()}
+            for name, datasets in members.items()
+        },
         datasets={
             name: _group_metadata(name, datasets, result.datasets)
             for name, datasets in members.items()
         },
     )
+
+
+def _group_outputs(
+    result: Result, members: Mapping[str, tuple[str, ...]]
+) -> tuple[dict[str, dict[Any, Any]], dict[str, dict[Any, str]]]:
+    outputs: dict[str, dict[Any, Any]] = {}
+    not_kept: dict[str, dict[Any, str]] = {}
+    for name, datasets in members.items():
+        parts = [result.outputs[dataset] for dataset in datasets]
+        lost = [result.not_kept.get(dataset, {}) for dataset in datasets]
+        if len(datasets) > 1:
+            outputs[name], gone = add_outputs(parts, result.merges, lost)
+        else:
+            outputs[name], gone = dict(parts[0]), dict(lost[0])
+        if gone:
+            not_kept[name] = gone
+    return outputs, not_kept
 
 
 def _members(
@@ -181,6 +207,11 @@ def scale(
         nminus1=NMinusOneTables(
             {key: table.scaled(factors[key[1]]) for key, table in result.nminus1.tables.items()}
         ),
+        initial={name: count.scaled(factors[name]) for name, count in result.initial.items()},
+        scaled={
+            name: {d: before * by for d, before in factors_of(result, name).items()}
+            for name, by in factors.items()
+        },
         notes=(*result.notes, *notes),
     )
 
@@ -247,6 +278,7 @@ def only(result: Result, dataset: str) -> Result:
     return replace(
         result,
         outputs={dataset: result.outputs[dataset]},
+        not_kept={dataset: result.not_kept.get(dataset, {})},
         cutflow=Cutflow(tables),
         nminus1=NMinusOneTables(extra),
         datasets={dataset: result.datasets.get(dataset, {})},

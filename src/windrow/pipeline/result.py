@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from windrow import __version__
 from windrow.blocks.program import NOMINAL
 from windrow.errors import IncompleteError, UnknownNameError, nearest
-from windrow.pipeline.nminus1 import NMinusOneTables
+from windrow.pipeline.nminus1 import Count, NMinusOneTables
 from windrow.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class StepSummary:
     bytes_read: int  #: first read for this step
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class Result(Mapping[str, Any]):
     """The outputs of a run, and everything that is known about how it went.
 
@@ -77,7 +77,20 @@ class Result(Mapping[str, Any]):
     saved: tuple[dict[str, Any], ...] = ()  #: files written by ``analysis.save``
     #: output -> how to add two of its values, where the user said so
     merges: dict[str, Any] = field(default_factory=dict, repr=False)
+    #: dataset -> all rows, and what they weigh before any cut; where rows are saved or N-1 is asked for
+    initial: dict[str, Count] = field(default_factory=dict, repr=False)
     nminus1: NMinusOneTables = field(default_factory=lambda: NMinusOneTables({}))
+    #: outputs that there were, and that could not be kept on disk or read back: as ``outputs``, but why
+    not_kept: dict[str, dict[tuple[str, str | None, str], str]] = field(default_factory=dict)
+    #: dataset or group -> dataset -> what it was scaled by; without an entry it is as it was counted
+    scaled: dict[str, dict[str, float]] = field(default_factory=dict)
+    #: step -> digest of what it is, and its parameters in words: only results of the same steps add up
+    fingerprints: dict[str, str] = field(default_factory=dict)
+    parameters: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        state = "complete" if self.complete else "incomplete"
+        return f"<Result of {self.name!r}: {state}, {self.ledger.summary()}, outputs {', '.join(self.output_names)}>"
 
     @property
     def complete(self) -> bool:
@@ -118,10 +131,16 @@ class Result(Mapping[str, Any]):
             for (output, region, variation), value in values.items()
             if output == name
         }
+        for dataset, lost in self.not_kept.items():
+            for (output, region, variation), why in lost.items():
+                if output == name:
+                    found[region, variation, dataset] = _NotKept(why)
         if not found:
             why = self.reasons_absent.get(name, "no rows were processed for it")
             raise UnknownKey(f"output {name!r} has no value: {why}")
-        return self._by_region(name, found, rest)
+        chosen = self._by_region(name, found, rest)
+        _refuse_not_kept(name, chosen)
+        return chosen
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.output_names)
@@ -287,6 +306,22 @@ def _strict(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class _NotKept:
+    """Stands for a value that there was, while one is looked for."""
+
+    why: str
+
+
+def _refuse_not_kept(name: str, chosen: Any) -> None:
+    """Raise if a value was asked for that was lost, also among others: they would look like all there is."""
+    inner = chosen.values() if type(chosen) is dict else ()
+    for value in (chosen, *inner, *(v for one in inner if type(one) is dict for v in one.values())):
+        if isinstance(value, _NotKept):
+            others = "" if value is chosen else "; ask for the others by region and dataset"
+            raise UnknownKey(f"output {name!r} has no value here: {value.why}{others}")
 
 
 class UnknownKey(UnknownNameError, KeyError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow.errors import UsageError, WindrowError
+from windrow.pipeline.frozen import contents_used
 from windrow.store.rundir import RunDirectory
 from windrow.watch.environment import commit_of, environment, installed_packages
 
@@ -29,23 +30,33 @@ _ASIDE = ("rundir", "progress", "block_rows")
 def running_in(
     options: Options, definition: Definition, source: Source
 ) -> Iterator[RunDirectory | None]:
-    """Make the run directory, if one was asked for; note in it if the body fails."""
+    """Make the run directory, if one was asked for, for this run alone; note in it if the body fails."""
     if options.rundir is None:
         yield None
         return
     try:
         directory = RunDirectory.create(options.rundir)
-        directory.write_manifest(_facts(options, definition, source))
     except OSError as error:
-        raise UsageError(f"rundir= {options.rundir} cannot be written to: {error}") from error
-    try:
-        yield directory
-    except BaseException as error:
-        words = (
-            str(error) if isinstance(error, WindrowError) else f"{type(error).__name__}: {error}"
-        )
-        directory.write_manifest({"state": "failed", "error": words, "ended": _now()})
-        raise
+        raise _unusable(options, error) from error
+    with directory:
+        try:
+            directory.write_manifest(_facts(options, definition, source))
+        except OSError as error:
+            raise _unusable(options, error) from error
+        try:
+            yield directory
+        except BaseException as error:
+            words = (
+                str(error)
+                if isinstance(error, WindrowError)
+                else f"{type(error).__name__}: {error}"
+            )
+            directory.write_manifest({"state": "failed", "error": words, "ended": _now()})
+            raise
+
+
+def _unusable(options: Options, error: OSError) -> UsageError:
+    return UsageError(f"rundir= {options.rundir} cannot be written to: {error}")
 
 
 def _facts(options: Options, definition: Definition, source: Source) -> dict[str, Any]:
@@ -58,6 +69,11 @@ def _facts(options: Options, definition: Definition, source: Source) -> dict[str
         "options": chosen,
         "regions": {region: dict(cuts) for region, cuts in definition.regions.items()},
         "steps": {name: step.kind for name, step in definition.steps.items()},
+        "contents": {
+            name: used
+            for name, step in definition.steps.items()
+            if (used := contents_used(step.function, step.parameters))
+        },
         "datasets": {name: dict(metadata) for name, metadata in source.datasets.items()},
         "inputs": [{"dataset": item.dataset, "file": item.label} for item in source.inputs],
         "commit": commit_of(),

@@ -61,15 +61,20 @@ def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options:
         running_in(options, definition, source) as directory,
         saving(definition, source) as complete,
     ):
-        result = _run(pipeline, complete, source, options)
+        result, failure = _run(pipeline, complete, source, options)
         if directory is not None:
             result.rundir = str(directory.path)
             result.environment = environment()
             result.notes = (*result.notes, *keep(result, directory))
+        if failure is not None:
+            raise failure
         return result
 
 
-def _run(pipeline: Pipeline, definition: Definition, source: Source, options: Options) -> Result:
+def _run(
+    pipeline: Pipeline, definition: Definition, source: Source, options: Options
+) -> tuple[Result, BaseException | None]:
+    """Run; return the result, and what kept it from being saved where it should be."""
     began = perf_counter()
     decisions: list[str] = []
     plans = make_plans(definition, source, options, pipeline, decisions)
@@ -119,13 +124,13 @@ def _run(pipeline: Pipeline, definition: Definition, source: Source, options: Op
         workers=options.workers,
         seconds=perf_counter() - began,
     )
-    publish(definition, source, workload, outcome, result, options.workers)
+    failure = publish(definition, source, workload, outcome, result, options.workers)
     result.seconds = perf_counter() - began
     if options.max_rows is not None:
         limit = f"max_rows: only the first {options.max_rows:,} rows of each dataset were asked for"
         result.notes = (limit, *result.notes)
     result.log = None if log is None else log.text
-    return result
+    return result, failure
 
 
 def _about_remote(source: Source, workload: PipelineWorkload) -> list[str]:

@@ -124,6 +124,10 @@ def check_save(
         raise DefinitionError(
             f"save {save.path!r} has a file for each cut, so region= must name one region, not {save.region!r}"
         )
+    if save.by_cut and not regions[named[0]]:
+        raise DefinitionError(
+            f"save {save.path!r} has a file for each cut, and region {named[0]!r} has no cuts"
+        )
     for pattern in save.columns:
         step = steps.get(pattern)
         if step is not None and step.kind in ("cut", "output"):
@@ -143,7 +147,13 @@ def bind_saves(
     places = {lane.region: number for number, lane in enumerate(lanes)}
     bound: list[BoundSave] = []
     for save in definition.saves:
-        columns, made = _chosen(save, info, active)
+        columns, made = _chosen(save, info, active, definition)
+        clash = [name for name in made if name in info.columns and name not in info.made]
+        if clash:
+            raise DefinitionError(
+                f"column {clash[0]!r} has two makers: the step of that name, and the files of dataset {dataset!r}; "
+                f"save {save.path!r} cannot mean both; rename the step"
+            )
         if definition.identity:
             named = [name for name in definition.identity if name in info.columns]
             columns = tuple(dict.fromkeys([*named, *columns]))
@@ -161,10 +171,9 @@ def bind_saves(
         else:
             rows = tuple(places[name] for name in regions) if regions else (places[None],)
             targets = [(str(save.target(dataset)), rows, made)]
-        bound += [
-            BoundSave(key, rows, columns, mine, not definition.identity, definition.staging)
-            for key, rows, mine in targets
-        ]
+        for key, rows, mine in targets:
+            place = definition.staging.get(str(Path(key).parent), "")
+            bound.append(BoundSave(key, rows, columns, mine, not definition.identity, place))
     return tuple(bound)
 
 
@@ -179,15 +188,23 @@ def known_after_cuts(definition: Definition, region: str) -> dict[str, frozenset
 
 
 def _chosen(
-    save: SaveDefinition, info: FileInfo, active: Mapping[str, StepDefinition]
+    save: SaveDefinition,
+    info: FileInfo,
+    active: Mapping[str, StepDefinition],
+    definition: Definition,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split what is to be saved into columns of the file and those that steps make."""
-    steps = {name for name, step in active.items() if step.kind in ("column", "weight")}
+    """Split what is to be saved into columns of the file and those that steps make.
+
+    A step that does not exist for this dataset has no column in its file.
+    """
+    every = definition.steps.items()
+    steps = {name for name, step in every if step.kind in ("column", "weight")}
     made: dict[str, None] = {}
     patterns = []
     for pattern in save.columns:
         if pattern in steps:
-            made[pattern] = None
+            if pattern in active:
+                made[pattern] = None
         elif pattern.startswith("-") and pattern[1:] in steps:
             made.pop(pattern[1:], None)
         else:

@@ -29,17 +29,28 @@ def staging(parent: Path) -> Iterator[Path]:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         _clear(parent)
-        place = parent / f"{PREFIX}{secrets.token_hex(4)}"
-        place.mkdir(mode=0o700)
-        lock = os.open(place / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        place, lock = _made(parent)
     except OSError as error:
         raise UsageError(f"save: nothing can be written to {parent}: {error}") from error
     try:
-        _locked(lock)
         yield place
     finally:
         os.close(lock)
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _made(parent: Path) -> tuple[Path, int]:
+    for _ in range(100):
+        place = parent / f"{PREFIX}{secrets.token_hex(4)}"
+        place.mkdir(mode=0o700)
+        try:
+            lock = os.open(place / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        except FileNotFoundError:
+            continue  # taken for one of a dead run before it had a lock
+        if _locked(lock) and (place / LOCK).exists():
+            return place, lock
+        os.close(lock)
+    raise OSError("its staging directories disappear")
 
 
 def _clear(parent: Path) -> None:

@@ -19,6 +19,7 @@ from windrow.engines.base import Outcome
 from windrow.errors import (
     CorruptFileError,
     DataError,
+    DefinitionError,
     InternalError,
     RowPurityError,
     StepError,
@@ -63,6 +64,7 @@ class PipelineWorkload:
         self.keeping = definition.keep_rows
         self._kept_bytes = 0
         self._found: dict[int, Any] = {}
+        self._saved: dict[str, tuple[tuple[str, ...], str]] = {}  #: file -> columns, first input
         self._lock = threading.Lock()
 
     def open_worker(self, worker: int) -> _Worker:  # noqa: ARG002 - all workers are alike
@@ -101,8 +103,26 @@ class PipelineWorkload:
             if program is None:
                 metadata = self.source.datasets[source.dataset]
                 program = bind(self.definition, source.dataset, metadata, info, source.label)
+                self._check_saved(program, source.label)
                 self._programs[key] = program
             return program
+
+    def _check_saved(self, program: Program, label: str) -> None:
+        """Refuse files of a dataset that cannot go to one file, as soon as the second of them is opened."""
+        for save in program.saves:
+            known, first = self._saved.setdefault(save.key, (save.columns, label))
+            differing = sorted(set(known) ^ set(save.columns))
+            if differing:
+                name = differing[0]
+                has, lacks = (first, label) if name in known else (label, first)
+                more = (
+                    f" (and {len(differing) - 1} more columns differ)" if len(differing) > 1 else ""
+                )
+                raise DefinitionError(
+                    f"save {save.key!r}: {has} has the column {name!r} and {lacks} has not{more}: a file has the same columns "
+                    f"for all rows; leave it out with '-{name}', or give the files to different datasets",
+                    column=name, file=label,
+                )  # fmt: skip
 
     def opened(self, source: Input, info: FileInfo, program: Program) -> tuple[int, ...]:
         """Keep what is known of an input; return its unit borders."""

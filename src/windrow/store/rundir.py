@@ -1,7 +1,8 @@
 """The directory of a run: manifest, event log, summary and result, for its owner alone.
 
 Every file is written beside its place and moved there when it is whole. Nothing that is not ours is removed or
-replaced. A result is a pickle, and reading a pickle runs code: it is read only from where nobody else can write.
+replaced. A new run puts what an earlier one left into ``previous/`` and removes it when it has a result itself. A result
+is a pickle, and reading a pickle runs code: it is read only from where nobody else can write.
 """
 
 from __future__ import annotations
@@ -12,20 +13,25 @@ import os
 import stat
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import cramjam
 import xxhash
 
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
+from windrow.store.lock import LOCK, take_lock
+
+if TYPE_CHECKING:
+    from windrow.store.lock import DirectoryLock
 
 __all__ = [
     "EVENTS",
     "FORMAT",
     "MANIFEST",
     "NAMES",
+    "PREVIOUS",
     "REPORT",
     "RESULT",
     "SUMMARY",
@@ -49,6 +55,9 @@ TRACE = "trace.json"
 #: Every file of a run directory. What belongs to an earlier run goes first result, last manifest.
 NAMES = (RESULT, SUMMARY, REPORT, TRACE, EVENTS, MANIFEST)
 
+#: Directory for what an earlier run left, while a new one has no result yet.
+PREVIOUS = "previous"
+
 _KIND = "windrow run"
 _MAGIC = b"windrow result\n\0"
 _HEADER = struct.Struct("<16sIQ16s")  # magic, format, length of what follows, its xxh3 digest
@@ -56,15 +65,17 @@ _HEADER = struct.Struct("<16sIQ16s")  # magic, format, length of what follows, i
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """A directory that holds one run."""
+    """A directory that holds one run; the one who made it holds its lock until ``close``."""
 
     path: Path
+    _lock: DirectoryLock | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Self:
-        """Make a run directory, or clear one of an earlier run for a new one.
+        """Make a run directory; what an earlier run left in it is moved to ``previous/``.
 
-        A directory with other files in it is accepted as long as none has a name of ours.
+        A directory with other files in it is accepted as long as none has a name of ours, and no other run is going on
+        in it.
         """
         place = Path(path)
         if not place.exists():
@@ -72,18 +83,32 @@ class RunDirectory:
         if not place.is_dir():
             raise UsageError(f"a run directory is a directory, and {place} is a file")
         names = {entry.name for entry in place.iterdir()}
-        ours = is_run_directory(place)
-        _keep_others_out(place, ours=ours or not names)
-        taken = sorted(names & set(NAMES))
-        if taken and not ours:
+        _keep_others_out(place, ours=is_run_directory(place) or names <= {LOCK})
+        lock = take_lock(place)
+        if lock is None:
             raise UsageError(
-                f"{place} is not the directory of a run, and has files a run would replace: {', '.join(taken)}; "
-                "name a new directory"
+                f"another run is going on in {place}: wait until it has ended, or name another directory"
             )
-        for name in NAMES:
-            (place / name).unlink(missing_ok=True)
-            _part(place / name).unlink(missing_ok=True)
-        return cls(place)
+        try:
+            _refuse_files_of_others(place)
+            if (place / PREVIOUS).exists():
+                _refuse_files_of_others(place / PREVIOUS)
+            _set_aside(place)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(place, lock)
+
+    def close(self) -> None:
+        """Let other runs have the directory."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
@@ -159,6 +184,12 @@ class RunDirectory:
             raise self._no(RESULT)
         return read_result_file(self.path / RESULT)
 
+    def forget_previous(self) -> None:
+        """Remove what an earlier run left, unless that was complete and this one is not."""
+        previous = self.path / PREVIOUS
+        if not (_is_complete(previous) and not _is_complete(self.path)):
+            _clear(previous)
+
     def _write(self, name: str, content: bytes) -> None:
         write_whole_bytes(self.path / name, content, mode=0o600)
 
@@ -169,10 +200,64 @@ class RunDirectory:
             "running": "the run is still going on, or was killed",
             "failed": "the run failed",
         }.get(state, f"its state is {state!r}")
+        todo = "run the analysis again"
+        if (self.path / PREVIOUS / RESULT).exists():
+            todo += f"; the result of the run before it is in {self.path / PREVIOUS}"
         return MissingFileError(
-            f"{self.path} has no {name}: {why} (started {started}); run the analysis again",
+            f"{self.path} has no {name}: {why} (started {started}); {todo}",
             file=str(self.path / name),
         )
+
+
+# -- what an earlier run left ------------------------------------------------------------------
+
+
+def _refuse_files_of_others(place: Path) -> None:
+    if not place.is_dir():
+        raise UsageError(f"{place} is a file, and a run needs a directory of that name")
+    taken = [name for name in sorted(NAMES) if os.path.lexists(place / name)]
+    if taken and not is_run_directory(place):
+        raise UsageError(
+            f"{place} is not the directory of a run, and has files a run would replace: {', '.join(taken)}; "
+            "name a new directory"
+        )
+
+
+def _set_aside(place: Path) -> None:
+    """Move a result and what belongs to it to ``previous/``; a run that has none is removed.
+
+    Whenever this is interrupted, the result is in a directory that has a manifest.
+    """
+    previous = place / PREVIOUS
+    better = _is_complete(previous) and not _is_complete(place)
+    if (place / RESULT).exists() and not better:
+        _clear(previous)
+        previous.mkdir(mode=0o700, exist_ok=True)
+        _keep_others_out(previous, ours=True)
+        write_whole_bytes(previous / MANIFEST, (place / MANIFEST).read_bytes(), mode=0o600)
+        for name in NAMES:
+            if os.path.lexists(place / name):
+                (place / name).replace(previous / name)
+    _clear(place, and_itself=False)
+
+
+def _is_complete(place: Path) -> bool:
+    """Whether the result of a run is there and has all rows."""
+    if not (place / RESULT).exists() or not is_run_directory(place):
+        return False
+    return RunDirectory(place).read_manifest().get("state") == "complete"
+
+
+def _clear(place: Path, *, and_itself: bool = True) -> None:
+    for name in NAMES:
+        (place / name).unlink(missing_ok=True)
+        _part(place / name).unlink(missing_ok=True)
+    if and_itself:
+        with contextlib.suppress(OSError):  # not there, or with files that are not ours
+            place.rmdir()
+
+
+# -- files -------------------------------------------------------------------------------------
 
 
 def _named_by_text(value: Any) -> Any:

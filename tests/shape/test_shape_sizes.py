@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from windrow.core.policies import ShapeRequest
@@ -120,6 +120,7 @@ def test_rows_that_are_expected_count_as_left() -> None:
     st.floats(0, 1.0),
     st.floats(0, 1e-4),
 )
+@example(2, [1, 2, 1], 5e-324, 5e-324)
 def test_guided_tasks_cover_all_work_and_feed_every_worker(
     workers: int, units: list[int], fixed: float, per_row: float
 ) -> None:

@@ -42,6 +42,5 @@ def enough_rows(cost: StepCost) -> float:
     fixed, per_row = fit(cost)
     if not fixed:
         return 0.0
-    if not per_row:
-        return float("inf")
-    return fixed / (FIXED_SHARE * per_row)
+    share = FIXED_SHARE * per_row  # 0 also where the cost per row is next to nothing
+    return fixed / share if share else float("inf")

@@ -129,12 +129,15 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._file(owner.folder / self.path.lstrip("/"), wanted)
 
+    _version = ""
+
     def _file(self, path: Path, wanted: str) -> None:
         owner = self.owner
         if not path.is_file():
             self._say(404, b"not here")
             return
         size = path.stat().st_size
+        self._version = f'"{size}-{path.stat().st_mtime_ns}"'
         ranges = _parsed(wanted, size)
         if not owner.ranges or not wanted or (owner.lists == "whole" and len(ranges) > 1):
             self._say(200, path.read_bytes())
@@ -164,6 +167,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
+        if self._version and status in (200, 206):
+            self.send_header("ETag", self._version)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.owner.short and status == 206:

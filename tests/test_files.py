@@ -351,3 +351,13 @@ def test_a_file_is_no_column(corrections_path: Path) -> None:
         @analysis.weight
         def sf(Muon_pt: Any, corr: Any = wr.file(corrections_path)) -> Any:  # noqa: B008
             return Muon_pt
+
+
+def test_a_damaged_compressed_file_is_named(tmp_path: Path) -> None:
+    import gzip
+
+    packed = bytearray(gzip.compress(b'{"a": 1}' * 50))
+    packed[15:30] = bytes(15)
+    (tmp_path / "bad.json.gz").write_bytes(bytes(packed))
+    with pytest.raises(CorruptFileError, match=r"bad\.json\.gz is not JSON"):
+        wr.file(tmp_path / "bad.json.gz")()

@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import threading
+import zlib
 from collections import OrderedDict
 from pathlib import Path
 from stat import S_ISREG
@@ -188,7 +189,7 @@ def _load_by_suffix(path: str) -> Any:
     try:
         text = (gzip.decompress(raw) if path.lower().endswith(".gz") else raw).decode()
         content = json.loads(text)
-    except (ValueError, EOFError, gzip.BadGzipFile) as error:
+    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CorruptFileError(f"{path} is not JSON: {error}", file=path) from error
     if isinstance(content, dict) and {"schema_version", "corrections"} <= content.keys():
         return _corrections(path, text)

@@ -469,3 +469,26 @@ def test_a_local_file_has_no_link(files: Path) -> None:
         assert reader.bytes_read == 0
         assert reader.reads == []
         reader.close()
+
+
+@pytest.mark.parametrize("grown", [0, 3])
+def test_a_file_that_is_replaced_is_not_mixed_with_the_old_one(
+    server: RangeServer, grown: int
+) -> None:
+    place = server.folder / "changing.bin"
+    place.write_bytes(bytes(2_000_000))
+    file = HttpFile(f"{server.url}/changing.bin")
+    file.ends(100, 100)
+    assert file.fetch([(500_000, 500_010)]).find(500_000, 500_010) is not None
+    other = server.folder / "other.bin"
+    other.write_bytes(b"x" * (2_000_000 + grown))
+    other.replace(place)
+    with pytest.raises(CorruptFileError, match="was replaced while it was being read"):
+        file.fetch([(500_000, 500_010), (900_000, 900_010)])
+    file.close()
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.root"])
+def test_an_error_of_the_link_names_the_file(name: str) -> None:
+    with pytest.raises(OSError, match=f"127.0.0.1:9/{name}"):
+        windrow.data.open(f"http://127.0.0.1:9/{name}").open(0)

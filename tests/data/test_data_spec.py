@@ -310,3 +310,9 @@ def test_all_fileset_forms_mean_the_same(filesets: dict[str, list[int]], form: s
     tree = "T" if form == "tree argument" else None
     found = told(forms[form], tree=tree)
     assert found == [(ds, f, "T") for ds, fs in files.items() for f in fs]
+
+
+def test_a_very_long_dataset_name_is_no_file() -> None:
+    name = "a" * 300
+    source = windrow.data.open({name: {"x": np.arange(3)}})
+    assert list(source.datasets) == [name]

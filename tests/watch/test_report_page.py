@@ -309,3 +309,14 @@ def test_a_run_that_failed_says_why() -> None:
     assert "Not known, as the run left no result." in Reader(build_page(nothing, None)).text
     told = unfinished_data({"state": "failed", "error": "step 'x' raised"}, None)
     assert "it failed: step 'x' raised" in told["verdict"]
+
+
+def test_files_that_were_never_opened_are_told() -> None:
+    manifest = {
+        "pipeline": "x",
+        "state": "running",
+        "inputs": [{"file": f"f{n}.root", "dataset": "d"} for n in range(3)],
+    }
+    data = unfinished_data(manifest, None)
+    assert "3 of 3 files were not opened" in data["verdict"]
+    assert [line["file"] for line in data["files"]] == ["f0.root", "f1.root", "f2.root"]

@@ -19,6 +19,7 @@ from windrow.blocks.counts import Lines, layout
 from windrow.blocks.failures import named_error
 from windrow.blocks.kept import RowSet, row_set
 from windrow.blocks.meter import Meter
+from windrow.blocks.nan import rows_with_nan
 from windrow.blocks.outputs import ALL_ROWS, Leaf, evaluate_outputs, merge_leaves
 from windrow.blocks.purity import first_difference
 from windrow.blocks.results import UpDown, Verdict, check_column, check_cut, check_weight
@@ -285,21 +286,16 @@ class ChunkRun:
             self.lines.record(first, rows, rows, None, None, weights)
 
     def _nan_rows(self, step: BoundStep, rows: Selection) -> NDArray[np.bool_] | None:
-        """Rows with NaN in a plain number the cut reads; None if there are none."""
+        """Rows with NaN in a number, or in a list of numbers, that the cut reads; None if there are none."""
         found: NDArray[np.bool_] | None = None
         for argument in step.arguments:
             if argument.kind not in ("file", "made"):
                 continue
             read = self.store.file if argument.kind == "file" else self.store.made
-            values = read(argument.source, rows)
-            if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind != "f":
-                continue
-            with np.errstate(invalid="ignore", over="ignore"):
-                if not np.isnan(values.sum()):
-                    continue
-            mask = np.isnan(values)
-            found = mask if found is None else found | mask
-        return found if found is not None and found.any() else None
+            mask = rows_with_nan(read(argument.source, rows))
+            if mask is not None:
+                found = mask if found is None else found | mask
+        return found
 
     # -- outputs -----------------------------------------------------------------------------
 

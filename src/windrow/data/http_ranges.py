@@ -20,6 +20,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin, urlsplit
 
+from windrow.errors import CorruptFileError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -146,6 +148,8 @@ class HttpFile:
         self._idle: list[Any] = []
         self._in_parts = True  #: until the server shows that it cannot
         self._arrived = False  #: the place the server sent us to has given something
+        self._size: int | None = None  #: what the first answer said
+        self._tags: dict[str, str] = {}  #: place -> what the server calls this version of the file
         self.requests = 0
         self.first_byte_s: float | None = (
             None  #: from sending the last request to the beginning of its answer
@@ -251,6 +255,7 @@ class HttpFile:
                 moved = self._moved(answer)
                 if not moved:
                     self._keep(answer, wanted, into)
+                    self._refuse_change(answer, into.size)
             except BaseException:
                 connection.close()
                 raise
@@ -305,6 +310,21 @@ class HttpFile:
             raise PermissionError(errno.EACCES, f"the server says {status}", self._original)
         else:
             raise _broken(f"{self._original}: the server says {status} {answer.reason}")
+
+    def _refuse_change(self, answer: Any, size: int | None) -> None:
+        """Raise if the file is not the one that was opened: rows of two files must not be mixed."""
+        tag = answer.getheader("ETag") or ""
+        if not tag or tag.startswith("W/"):
+            tag = answer.getheader("Last-Modified") or ""
+        same = not tag or self._tags.setdefault(self._url, tag) == tag
+        if size is not None:
+            self._size = size if self._size is None else self._size
+            same = same and size == self._size
+        if not same:
+            raise CorruptFileError(
+                f"{self._original} was replaced while it was being read: run again, on files that stay as they are",
+                file=self._original,
+            )
 
     def _keep_whole(self, answer: Any, wanted: str, into: Blocks) -> None:
         length = int(answer.getheader("Content-Length") or -1)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from windrow.data.arrow import Leaf, convert, empty, find_leaves, joined
 from windrow.data.base import ColumnInfo, FileInfo
 from windrow.data.columns import check_request, find_collections
-from windrow.data.paths import is_remote
+from windrow.data.paths import is_remote, named_error
 from windrow.data.remote import Ahead, FetchesAhead, RemoteFile, RemoteHandle
 from windrow.data.skim_record import counters_in, hidden_in, made_in, public, record_of_parquet
 from windrow.data.units import read_borders, unit_borders
@@ -256,10 +256,10 @@ def _translated(label: str) -> Iterator[None]:
     except FileNotFoundError as exc:
         raise MissingFileError(f"no such file: {label}", file=label) from exc
     except OSError as exc:
-        # Arrow reports damaged data as OSError too, but without an error number.
-        if exc.errno is None and not is_remote(label):
+        # Arrow reports damaged data as OSError too, but without an error number; links have one.
+        if exc.errno is None and (not is_remote(label) or label.startswith("http")):
             raise _corrupt(label, exc) from exc
-        raise
+        raise named_error(label, exc) from exc
     except (pa.ArrowException, ValueError, KeyError, IndexError, EOFError) as exc:
         raise _corrupt(label, exc) from exc
 

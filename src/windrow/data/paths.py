@@ -5,6 +5,7 @@ Looks at the file system to expand globs and to find missing files; opens nothin
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
@@ -20,6 +21,7 @@ __all__ = [
     "is_remote",
     "looks_like_file",
     "missing_package",
+    "named_error",
     "split_tree",
 ]
 
@@ -77,7 +79,18 @@ def looks_like_file(text: str) -> bool:
     path, _ = split_tree(text)
     if is_named_like_file(text):
         return True
-    return Path(path).is_file() or (glob.has_magic(path) and bool(_matches(path)))
+    try:
+        there = Path(path).is_file()
+    except OSError:  # too long for a file's name
+        return False
+    return there or (glob.has_magic(path) and bool(_matches(path)))
+
+
+def named_error(label: str, error: OSError) -> OSError:
+    """Return an error of a link or file system that says which file it concerns; it may pass the next time."""
+    if label in str(error):
+        return error
+    return OSError(error.errno or errno.EIO, f"{label}: {error.strerror or error}")
 
 
 def file_format(path: str) -> Literal["root", "parquet"]:

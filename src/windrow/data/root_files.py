@@ -17,7 +17,7 @@ import cramjam
 import numpy as np
 import uproot
 
-from windrow.data.paths import is_remote, missing_package
+from windrow.data.paths import is_remote, missing_package, named_error
 from windrow.data.remote import RemoteFile
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
 
@@ -121,7 +121,7 @@ def translated(label: str) -> Iterator[None]:
         # complaint of uproot's own about a local file has no error number.
         if exc.errno is None and is_local(label):
             raise _corrupt(label, exc) from exc
-        raise
+        raise named_error(label, exc) from exc
     except (
         ValueError, TypeError, KeyError, IndexError, AssertionError, NotImplementedError,
         AttributeError, struct.error, zlib.error, MemoryError, RuntimeError, EOFError,

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -182,7 +183,7 @@ def _read(path: Path) -> Mapping[Any, Any]:
     raw = path.read_bytes()
     try:
         content = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-    except (ValueError, EOFError, gzip.BadGzipFile) as error:
+    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise SpecError(f"{path} is not JSON ({error}); {_EXPECTED}") from error
     if not isinstance(content, Mapping):
         raise SpecError(f"{path} holds a JSON {type(content).__name__}; {_EXPECTED}")

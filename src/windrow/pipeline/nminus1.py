@@ -102,7 +102,9 @@ class NMinusOne:
 
     def __str__(self) -> str:
         width = max(len(label) for label in self.labels)
-        lines = [f"{self.region} ({self.dataset or 'all datasets'}): N-1, exact"]
+        lines = [
+            f"{self.region} ({self.dataset or 'all datasets'}): N-1, exact, weighted by all weights"
+        ]
         lines.append(f"  {'':<{width}}  {'rows':>12}  {'weighted':>14}  {'+-':>10}")
         for label, count in zip(self.labels, self.counts, strict=True):
             text = f"  {label:<{width}}  "

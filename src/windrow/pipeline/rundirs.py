@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
@@ -76,10 +77,19 @@ def _facts(options: Options, definition: Definition, source: Source) -> dict[str
         },
         "datasets": {name: dict(metadata) for name, metadata in source.datasets.items()},
         "inputs": [{"dataset": item.dataset, "file": item.label} for item in source.inputs],
-        "commit": commit_of(),
+        "commit": commit_of(_home(definition)),
         "environment": environment(),
         "packages": installed_packages(),
     }
+
+
+def _home(definition: Definition) -> Path | None:
+    """Where the analysis is written down; None where it is in no file, as in a notebook."""
+    for step in definition.steps.values():
+        code = getattr(step.function, "__code__", None)
+        if code is not None and Path(code.co_filename).is_file():
+            return Path(code.co_filename).parent
+    return None
 
 
 def _now() -> str:

@@ -80,9 +80,8 @@ def _run(
     plans = make_plans(definition, source, options, pipeline, decisions)
     issued = [(dataset, plan.order, plan.reason) for dataset, plan in plans.items()]
     kind = choose_engine(source, options, decisions)
-    engine: Engine = (
-        InlineEngine(options.workers) if kind == "inline" else ThreadsEngine(options.workers)
-    )
+    workers = 1 if kind == "inline" and options.engine == "auto" else options.workers
+    engine: Engine = InlineEngine(workers) if kind == "inline" else ThreadsEngine(workers)
     workload = PipelineWorkload(definition, source, options.block_rows)
     shape = Guided(pipeline.costs) if options.chunk is None else Fixed(options.chunk)
     order = _Repair(definition, issued)
@@ -121,7 +120,7 @@ def _run(
         issued=issued,
         guards=tuple(sorted(pipeline.guards)),
         engine=kind,
-        workers=options.workers,
+        workers=workers,
         seconds=perf_counter() - began,
     )
     failure = publish(definition, source, workload, outcome, result, options.workers)

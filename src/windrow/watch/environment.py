@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
@@ -48,23 +47,34 @@ def installed_packages() -> list[str]:
 
 def commit_of(directory: Path | None = None) -> str | None:
     """Return the commit checked out where the analysis is; None outside a git repository."""
-    start = Path(sys.argv[0]).parent if directory is None and sys.argv[0] else directory
-    here = (start or Path()).resolve()
+    here = (directory or Path()).resolve()
     for folder in (here, *here.parents):
-        if (folder / ".git").is_dir():
-            return _head(folder / ".git")
+        git = folder / ".git"
+        if git.is_dir():
+            return _head(git, git)
+        if git.is_file():  # a further checkout of a repository, or one inside another
+            return _elsewhere(folder, git)
     return None
 
 
-def _head(git: Path) -> str | None:
+def _elsewhere(folder: Path, pointer: Path) -> str | None:
+    try:
+        git = folder / pointer.read_text().removeprefix("gitdir:").strip()
+        common = git / "commondir"
+        return _head(git, git / common.read_text().strip() if common.is_file() else git)
+    except OSError:
+        return None
+
+
+def _head(git: Path, common: Path) -> str | None:
     try:
         head = (git / "HEAD").read_text().strip()
         if not head.startswith("ref: "):
             return head
         name = head.removeprefix("ref: ")
-        if (git / name).is_file():
-            return (git / name).read_text().strip()
-        for line in (git / "packed-refs").read_text().splitlines():
+        if (common / name).is_file():
+            return (common / name).read_text().strip()
+        for line in (common / "packed-refs").read_text().splitlines():
             commit, _, packed = line.partition(" ")
             if packed == name:
                 return commit

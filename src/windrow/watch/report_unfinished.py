@@ -42,6 +42,9 @@ def unfinished_data(manifest: Mapping[str, Any], log: Log | None) -> dict[str, A
         )
         lines.append((label, dataset, "done", finished))
         lines.append((label, dataset, "missing", known - finished))
+    unopened = [one for number, one in enumerate(inputs) if number not in found]
+    lines += [(one["label"], one["dataset"], "missing", 0) for one in unopened]
+    never = f"{len(unopened):,} of {len(inputs):,} files were not opened; " if unopened else ""
     data = {
         "windrow": manifest.get("windrow", "of unknown version"),
         "when": "",
@@ -49,7 +52,7 @@ def unfinished_data(manifest: Mapping[str, Any], log: Log | None) -> dict[str, A
         "state": "unfinished",
         "headline": headline,
         "verdict": f"{verdict} In the log, {done:,} rows are finished of {total:,} in the files "
-        "that were opened; there are no outputs and no cutflow.",
+        f"that were opened; {never}there are no outputs and no cutflow.",
         "rows": {"total": total, "done": done, "failed": 0, "missing": total - done},
         "seconds": 0.0 if log is None else log.span,
         "bytes_read": 0 if log is None else int(log.tasks.read.sum()),

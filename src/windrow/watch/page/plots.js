@@ -69,7 +69,7 @@ function panel(list, edges, panelNumber, floor, bars) {
     } else {
       series.push({ ...named, type: "line", step: "end", symbol: "none", data: bars ? separate(row.values.map(above), floor || 0) : outline(row.values.map(above), edges, panelNumber ? null : floor || 0),
         lineStyle: { color: row.colour, width: row.style === "fill" ? 0.8 : 1.7 },
-        areaStyle: row.style === "fill" || (bars && row.style === "line") ? { color: row.colour, opacity: row.style === "fill" ? 1 : 0.18, origin: "start" } : undefined });
+        areaStyle: row.style === "fill" || (bars && row.style === "line") ? { color: row.colour, opacity: row.style === "fill" ? 1 : 0.18, origin: floor === null ? "auto" : "start" } : undefined });
     }
     if (row.errors && row.values.length <= MOST_ERRORS) series.push(errorBars(row, bars ? null : edges, base, floor, order));
   });
@@ -163,7 +163,7 @@ function histogramOption(view) {
   if (narrow) Object.assign(grids[0], { left: 62, right: 14, top: 64 });
   const xAxes = [{ ...binAxis(axis, 32), gridIndex: 0 }];
   const yAxes = [axisLook({ type: floor === null ? "value" : "log", name: yName(view.curves.map((curve) => curve.item), shown.area && shown.compare !== "stack"), nameLocation: "middle", nameGap: narrow ? 44 : 56,
-    min: floor === null ? (low >= 0 ? 0 : undefined) : floor, max: floor === null ? (high > 0 ? 1.1 * high : undefined) : 10 ** Math.ceil(Math.log10(high * 1.4)),
+    min: floor === null ? (low >= 0 ? 0 : 1.1 * low) : floor, max: floor === null ? (high > 0 ? 1.1 * high : undefined) : 10 ** Math.ceil(Math.log10(high * 1.4)),
     splitLine: faintLines(), axisLabel: { showMaxLabel: floor !== null, formatter: (value) => high >= 1e4 ? amount(value) : number(value, 3) } })];
   if (shown.ratio !== NONE) {
     const { others, band } = divided(list, shown.ratio);

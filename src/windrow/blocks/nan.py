@@ -1,0 +1,40 @@
+"""Which rows hold NaN: in a number, or anywhere in a list of numbers. Records are not looked into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import awkward as ak
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["rows_with_nan"]
+
+
+def rows_with_nan(values: Any) -> NDArray[np.bool_] | None:
+    """Return a mask of the rows with NaN; None if there are none, which is nearly always and found by one sum."""
+    if isinstance(values, ak.Array):
+        # A field of records may not have been read, and looking at it would read it for nothing.
+        if values.fields or not values.layout.is_all_materialized:
+            return None
+        numbers = ak.to_numpy(ak.flatten(values, axis=None))
+        if not _any_nan(numbers):
+            return None
+        bad = np.isnan(values)
+        while bad.ndim > 1:
+            bad = ak.any(bad, axis=-1)
+        mask: NDArray[np.bool_] = ak.to_numpy(ak.fill_none(bad, False))
+        return mask
+    if not isinstance(values, np.ndarray) or values.ndim != 1 or not _any_nan(values):
+        return None
+    return np.isnan(values)
+
+
+def _any_nan(numbers: Any) -> bool:
+    if numbers.dtype.kind != "f":
+        return False
+    with np.errstate(invalid="ignore", over="ignore"):
+        # Infinities of both signs add up to NaN as well.
+        return bool(np.isnan(numbers.sum())) and bool(np.isnan(numbers).any())

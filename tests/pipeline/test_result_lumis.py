@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import small_analysis as small
 import windrow as wr
 from windrow.errors import DataError
+from windrow.hep import lumi_ranges
 from windrow.pipeline.ledger import Ledger
-from windrow.pipeline.lumis import compact
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,8 @@ def sections(data: dict[str, Any], rows: slice = slice(None)) -> set[tuple[int, 
 
 @given(pairs)
 def test_ranges_are_compact_and_complete(found: set[tuple[int, int]]) -> None:
-    ranges = compact(found)
+    pairs = np.array(sorted(found), dtype=np.int64).reshape(-1, 2)
+    ranges = lumi_ranges(pairs[:, 0], pairs[:, 1])
     assert spread(ranges) == found
     assert list(ranges) == [str(run) for run in sorted({run for run, _ in found})]
     for spans in ranges.values():

@@ -678,3 +678,20 @@ def test_a_result_is_short_when_it_is_shown() -> None:
     shown = repr(analysis.run(columns(3000), progress=False))
     assert len(shown) < 200
     assert "3,000 of 3,000 rows done" in shown
+
+
+def test_where_there_are_no_locks_rows_are_saved_and_nobody_is_cleared_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    other = tmp_path / ".windrow-staging-other"
+    other.mkdir()
+    (other / "1.part").touch()
+    analysis = skimming()
+    analysis.save(tmp_path / "skim.parquet", region=None, columns=["event"])
+    analysis.run(columns(20), progress=False)
+    assert pq.read_table(tmp_path / "skim.parquet").num_rows == 20
+    assert (other / "1.part").exists()

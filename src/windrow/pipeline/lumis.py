@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.errors import DataError, WindrowError
-from windrow.pipeline.reading_rows import read_rows
+from windrow.hep.lumi import lumi_ranges
 from windrow.pipeline.regroup import MEMBERS
+from windrow.pipeline.sections import read_sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,12 +18,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.ledger import Ledger
     from windrow.pipeline.result import Result
 
-__all__ = ["compact", "lumis"]
-
-COLUMNS = ("run", "luminosityBlock")
-
-#: Rows read at once: two numbers each.
-PIECE = 1_000_000
+__all__ = ["lumis"]
 
 
 def lumis(result: Result) -> dict[str, list[list[int]]]:
@@ -54,17 +50,15 @@ def lumis(result: Result) -> dict[str, list[list[int]]]:
         if entry.dataset in skims or not wanted.get(entry.dataset, True):
             continue
         index = places[entry.dataset, entry.file][0]
-        for start in range(entry.start, entry.stop, PIECE):
-            rows = np.arange(start, min(start + PIECE, entry.stop))
-            try:
-                columns = read_rows(result.source, index, COLUMNS, rows)
-            except WindrowError as error:
-                raise DataError(
-                    f"the luminosity sections of {entry.file} (dataset {entry.dataset!r}) cannot be read: {error}"
-                ) from error
-            pairs = np.stack([np.asarray(columns[c]).astype(np.int64) for c in COLUMNS], axis=1)
-            found.update(map(tuple, np.unique(pairs, axis=0).tolist()))
-    return compact(found)
+        try:
+            pairs = read_sections(result.source, index, entry.start, entry.stop)
+        except WindrowError as error:
+            raise DataError(
+                f"the luminosity sections of {entry.file} (dataset {entry.dataset!r}) cannot be read: {error}"
+            ) from error
+        found.update(map(tuple, pairs.tolist()))
+    every = np.array(sorted(found), dtype=np.int64).reshape(-1, 2)
+    return lumi_ranges(every[:, 0], every[:, 1])
 
 
 def _of_skim(dataset: str, skim: Mapping[str, Any], ledger: Ledger) -> set[tuple[int, int]]:
@@ -108,15 +102,3 @@ def _members(metadata: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, M
             yield from _members(members)
         else:
             yield name, about
-
-
-def compact(pairs: set[tuple[int, int]]) -> dict[str, list[list[int]]]:
-    """Return (run, section) pairs as ranges of consecutive sections by run, all in ascending order."""
-    ranges: dict[str, list[list[int]]] = {}
-    for run, section in sorted(pairs):
-        known = ranges.setdefault(str(run), [])
-        if known and known[-1][1] == section - 1:
-            known[-1][1] = section
-        else:
-            known.append([section, section])
-    return ranges

@@ -7,17 +7,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.data.skim_record import original_sums
+from windrow.errors import MissingColumnError
+from windrow.pipeline.reading_rows import read_rows
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from windrow.data.base import Source
     from windrow.pipeline.result import Result
 
-__all__ = ["sections"]
+__all__ = ["read_sections", "sections"]
 
 COLUMNS = ("run", "luminosityBlock")
 
 #: Rows read at once: two numbers each.
 PIECE = 1_000_000
+
+
+def read_sections(source: Source, index: int, start: int, stop: int) -> NDArray[np.int64]:
+    """Return the distinct (run, section) of some rows of an input."""
+    found = [np.empty((0, 2), dtype=np.int64)]
+    for first in range(start, stop, PIECE):
+        read = read_rows(source, index, COLUMNS, np.arange(first, min(first + PIECE, stop)))
+        pairs = np.stack([np.asarray(read[name], np.int64) for name in COLUMNS], axis=1)
+        found.append(np.unique(pairs, axis=0))
+    return np.unique(np.concatenate(found), axis=0)
 
 
 def sections(dataset: str, source: Source, result: Result) -> dict[str, Any] | None:
@@ -32,24 +46,13 @@ def sections(dataset: str, source: Source, result: Result) -> dict[str, Any] | N
         return None
     from windrow.hep import lumi_ranges
 
-    done = [e for e in result.ledger.entries if e.dataset == dataset and e.state == "done"]
     places = {item.label: item.index for item in source.inputs if item.dataset == dataset}
-    seen: list[Any] = []
-    for label, index in places.items():
-        reader = source.open(index)
-        try:
-            if any(name not in reader.info.columns for name in COLUMNS):
+    seen = [np.empty((0, 2), dtype=np.int64)]
+    for entry in result.ledger.entries:
+        if entry.dataset == dataset and entry.state == "done" and entry.stop is not None:
+            try:
+                seen.append(read_sections(source, places[entry.file], entry.start, entry.stop))
+            except MissingColumnError:
                 return None
-            for entry in done:
-                if entry.file == label and entry.stop is not None:
-                    for start in range(entry.start, entry.stop, PIECE):
-                        stop = min(start + PIECE, entry.stop)
-                        read = reader.read(COLUMNS, start, stop)
-                        pairs = np.stack([np.asarray(read[n], np.int64) for n in COLUMNS], axis=1)
-                        seen.append(np.unique(pairs, axis=0))
-        finally:
-            reader.close()
-    if not seen:
-        return {}
-    every = np.unique(np.concatenate(seen), axis=0)
+    every = np.concatenate(seen)
     return dict(lumi_ranges(every[:, 0], every[:, 1]))

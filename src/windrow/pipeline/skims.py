@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["publish", "saving"]
 
-RECORD_VERSION = 1
-
 
 @dataclass(frozen=True, slots=True)
 class _Target:
@@ -243,7 +241,6 @@ def _record(
     initial = result.initial.get(dataset, Count(0, 0.0, 0.0))
     sums = {"rows": initial.rows, "sumw": initial.sumw, "sumw2": initial.sumw2}
     return {
-        "version": RECORD_VERSION,
         "pipeline": definition.name,
         "dataset": dataset,
         "metadata": skim_record.users_own(metadata),

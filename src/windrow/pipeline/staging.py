@@ -6,21 +6,25 @@ It is locked while its run lives, so that the next run can tell what a killed on
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import shutil
 from typing import TYPE_CHECKING
 
 from windrow.errors import UsageError
+from windrow.store.lock import take_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from windrow.store.lock import DirectoryLock
+
 __all__ = ["staging"]
 
 PREFIX = ".windrow-staging-"
-LOCK = "lock"
+
+#: Another run may take a new directory for one of a dead run, but hardly this often.
+TRIES = 100
 
 
 @contextlib.contextmanager
@@ -35,41 +39,27 @@ def staging(parent: Path) -> Iterator[Path]:
     try:
         yield place
     finally:
-        os.close(lock)
         shutil.rmtree(place, ignore_errors=True)
+        lock.release()
 
 
-def _made(parent: Path) -> tuple[Path, int]:
-    for _ in range(100):
+def _made(parent: Path) -> tuple[Path, DirectoryLock]:
+    for _ in range(TRIES):
         place = parent / f"{PREFIX}{secrets.token_hex(4)}"
         place.mkdir(mode=0o700)
-        try:
-            lock = os.open(place / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-        except FileNotFoundError:
-            continue  # taken for one of a dead run before it had a lock
-        if _locked(lock) and (place / LOCK).exists():
-            return place, lock
-        os.close(lock)
+        with contextlib.suppress(FileNotFoundError):
+            lock = take_lock(place)
+            if lock is not None:
+                return place, lock
     raise OSError("its staging directories disappear")
 
 
 def _clear(parent: Path) -> None:
     for place in parent.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
-            lock = os.open(place / LOCK, os.O_RDWR)
-            try:
-                if _locked(lock):
+            lock = take_lock(place)
+            if lock is not None:
+                # Where there are no locks nobody knows whether its run is dead.
+                if lock.real:
                     shutil.rmtree(place, ignore_errors=True)
-            finally:
-                os.close(lock)
-
-
-def _locked(lock: int) -> bool:
-    """Take the lock if nobody has it."""
-    import fcntl
-
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+                lock.release()

@@ -20,6 +20,7 @@ class DirectoryLock:
     """A lock that was taken."""
 
     path: Path
+    real: bool  #: False where the file system has no locks: then nobody knows who else has it
     _handle: int | None
 
     def release(self) -> None:
@@ -36,25 +37,27 @@ def take_lock(directory: Path) -> DirectoryLock | None:
     path = directory / LOCK
     while True:
         handle = os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        if not _is_free(handle):
+        locked = _locked(handle)
+        if locked is False:
             os.close(handle)
             return None
         if _is_in_place(handle, path):
-            return DirectoryLock(path, handle)
+            return DirectoryLock(path, bool(locked), handle)
         os.close(handle)
 
 
-def _is_free(handle: int) -> bool:
+def _locked(handle: int) -> bool | None:
+    """Lock a file; False if somebody else has, None where there are no locks."""
     try:
         import fcntl
     except ImportError:
-        return True  # no such locks on this system
+        return None  # not on this system
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        return True  # nor on this file system
+        return None  # nor on this file system
     return True
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from windrow.core.records import Needs
+
 if TYPE_CHECKING:
     from windrow.core.records import Failure, Handle, Plan, PlanJob, Task
 
@@ -21,11 +23,16 @@ __all__ = [
     "Merge",
     "Replan",
     "Resolve",
+    "Shrink",
+    "StartWorker",
     "Status",
     "StopWorker",
     "Take",
     "WakeAt",
 ]
+
+
+NO_LIMITS = Needs()
 
 #: complete: every row done; incomplete: some rows failed and were skipped;
 #: cancelled: ended on request; failed: stopped by a failure
@@ -40,6 +47,17 @@ class Launch(NamedTuple):
     worker: int
     incarnation: int
     plan: Plan
+    limits: Needs = NO_LIMITS  #: "memory" in bytes and "seconds": more than that ends the attempt
+    inputs: tuple[Handle, ...] = ()  #: what the task reads, in the order of ``task.reads``
+
+
+class Shrink(NamedTuple):
+    """Do rows only up to ``stop`` if that is still possible; answered by Shrunk, or not at all."""
+
+    attempt: int
+    worker: int
+    incarnation: int
+    stop: int
 
 
 class Cancel(NamedTuple):
@@ -79,6 +97,13 @@ class Fetch(NamedTuple):
     handle: Handle
 
 
+class StartWorker(NamedTuple):
+    """Begin this life of a worker; answered by WorkerJoined, or WorkerLost if it cannot."""
+
+    worker: int
+    incarnation: int
+
+
 class StopWorker(NamedTuple):
     """End a worker when it has done what it was told; answered by WorkerLost."""
 
@@ -112,5 +137,7 @@ class Resolve(NamedTuple):
     reason: str
 
 
-EngineCommand: TypeAlias = Launch | Cancel | Inspect | Merge | Discard | Fetch | StopWorker
+EngineCommand: TypeAlias = (
+    Launch | Shrink | Cancel | Inspect | Merge | Discard | Fetch | StartWorker | StopWorker
+)
 Command: TypeAlias = EngineCommand | Take | Replan | WakeAt | Resolve

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         Measurement,
         Needs,
         Plan,
+        Rows,
+        Task,
         Worker,
     )
 
@@ -25,8 +27,11 @@ __all__ = [
     "CancelRequested",
     "Cancelled",
     "Discovered",
+    "DrainRequested",
     "Event",
+    "Exhausted",
     "Failed",
+    "FetchFailed",
     "Fetched",
     "Finished",
     "InspectFailed",
@@ -34,8 +39,11 @@ __all__ = [
     "Merged",
     "OffersChanged",
     "OutputLost",
+    "OutputReady",
     "Planned",
+    "PoolChanged",
     "Progress",
+    "Shrunk",
     "Started",
     "Submitted",
     "Tick",
@@ -45,9 +53,10 @@ __all__ = [
 
 
 class Submitted(NamedTuple):
-    """More inputs belong to the run."""
+    """More inputs, or tasks of a graph, belong to the run."""
 
     inputs: tuple[InputSpec, ...]
+    tasks: tuple[Task, ...] = ()
 
 
 class Discovered(NamedTuple):
@@ -80,6 +89,23 @@ class WorkerLost(NamedTuple):
 
     worker: int
     incarnation: int
+    failure: Failure | None = None  #: how it ended; held against the attempt that ran, if CRASHED
+
+
+class DrainRequested(NamedTuple):
+    """A worker is to get no more work, hand over what it keeps, and end."""
+
+    worker: int
+    incarnation: int
+    reason: str
+    replace: bool = False  #: start a new life of it afterwards
+
+
+class PoolChanged(NamedTuple):
+    """A shared offerer (a machine, a device) has this to offer from now on."""
+
+    pool: str
+    offers: Needs
 
 
 class OffersChanged(NamedTuple):
@@ -116,6 +142,7 @@ class Finished(NamedTuple):
     handle: Handle
     measurement: Measurement
     evidence: Evidence | None = None
+    skipped: tuple[tuple[Rows, Failure], ...] = ()  #: rows of the task the handle does not cover
 
 
 class Failed(NamedTuple):
@@ -125,6 +152,35 @@ class Failed(NamedTuple):
     worker: int
     incarnation: int
     failure: Failure
+
+
+class Exhausted(NamedTuple):
+    """An attempt was ended because it used more of a resource than it was allowed."""
+
+    attempt: int
+    worker: int
+    incarnation: int
+    resource: str  #: "memory" or "seconds"
+    limit: float
+    used: float  #: at least
+
+
+class Shrunk(NamedTuple):
+    """An attempt will do its rows only up to ``stop``; the others are no longer its own."""
+
+    attempt: int
+    worker: int
+    incarnation: int
+    stop: int
+
+
+class OutputReady(NamedTuple):
+    """An output of a task is there although the task still runs; its worker keeps it."""
+
+    attempt: int
+    worker: int
+    incarnation: int
+    handle: Handle
 
 
 class Cancelled(NamedTuple):
@@ -158,6 +214,15 @@ class Fetched(NamedTuple):
     """The partial has left the worker; the engine holds it until it is taken or discarded."""
 
     handle: Handle
+    seconds: float = 0.0  #: what packing and sending took
+    bytes: int = 0
+
+
+class FetchFailed(NamedTuple):
+    """A partial cannot leave its worker (it cannot be pickled); it is lost."""
+
+    handle: Handle
+    failure: Failure
 
 
 class OutputLost(NamedTuple):
@@ -167,9 +232,10 @@ class OutputLost(NamedTuple):
 
 
 class CancelRequested(NamedTuple):
-    """Somebody wishes the whole run to end (Ctrl-C)."""
+    """Somebody wishes the whole run (Ctrl-C), or one group of tasks, to end."""
 
     reason: str
+    group: int | None = None
 
 
 class Planned(NamedTuple):
@@ -183,7 +249,9 @@ class Tick(NamedTuple):
 
 
 #: What is told of an attempt; all of them name it and the life of the worker it runs in.
-AttemptEvent: TypeAlias = Started | Progress | Finished | Failed | Cancelled
+AttemptEvent: TypeAlias = (
+    Started | Progress | OutputReady | Finished | Failed | Exhausted | Shrunk | Cancelled
+)
 
 Event: TypeAlias = (
     Submitted
@@ -191,15 +259,21 @@ Event: TypeAlias = (
     | InspectFailed
     | WorkerJoined
     | WorkerLost
+    | DrainRequested
     | OffersChanged
+    | PoolChanged
     | Started
     | Progress
+    | OutputReady
     | Finished
     | Failed
+    | Exhausted
+    | Shrunk
     | Cancelled
     | Merged
     | MergeFailed
     | Fetched
+    | FetchFailed
     | OutputLost
     | CancelRequested
     | Planned

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from windrow.core.commands import NO_LIMITS
 from windrow.core.records import ONE_CORE, Needs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["Options"]
 
@@ -19,3 +23,8 @@ class Options:
     retries: int = 2  #: of a read that may succeed the next time
     chunk: int | None = None  #: upper bound of a task's rows, snapped down to units
     needs: Needs = ONE_CORE  #: of every task
+    limits: Needs = NO_LIMITS  #: "memory" in bytes and "seconds" of every attempt at rows
+    row_limits: Mapping[str, int] | None = None  #: by category, in place of ``row_limit``
+    crashes: int = 2  #: times that rows may end their worker before they are at fault
+    restart: bool = False  #: start a worker again when it is lost
+    speculate: bool = False  #: run a straggler twice near the end; needs an engine that can kill

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from windrow.core.records import Plan, PlanJob, StepCost
 
-__all__ = ["KeepOrder", "OrderPolicy", "Policies", "ShapePolicy", "ShapeRequest"]
+__all__ = [
+    "AtTheEnd",
+    "KeepOrder",
+    "OrderPolicy",
+    "Policies",
+    "SafetyPolicy",
+    "ShapePolicy",
+    "ShapeRequest",
+]
 
 
 class ShapeRequest(NamedTuple):
@@ -56,9 +64,30 @@ class KeepOrder:
         return replace(job.plan, id=job.plan.id + 1, guards=job.guards, reason="new guards")
 
 
+class SafetyPolicy(Protocol):
+    """How much work may be lost with a worker."""
+
+    def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:
+        """Say whether what a worker keeps, ``held_s`` seconds of work, is to be brought to safety.
+
+        ``cost_s`` is what that took the last time (None: never done), ``life_s`` how long workers
+        live on average as far as was seen (None: none was lost).
+        """
+        ...
+
+
+class AtTheEnd:
+    """The safety of engines whose workers are not lost: partials are fetched when they are whole."""
+
+    def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:  # noqa: ARG002 - a Protocol's
+        """Never early."""
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Policies:
     """The decisions a scheduler is made with."""
 
     shape: ShapePolicy
     order: OrderPolicy = field(default_factory=KeepOrder)
+    safety: SafetyPolicy = field(default_factory=AtTheEnd)

@@ -94,6 +94,7 @@ class Task(NamedTuple):
     deadline: float | None = None
     budget: int = 0  #: retries left when it was cut
     restartable: bool = True
+    reads: tuple[str, ...] = ()  #: outputs of other tasks that it needs
 
 
 class Worker(NamedTuple):
@@ -102,6 +103,7 @@ class Worker(NamedTuple):
     id: WorkerId
     incarnation: int
     offers: Needs = ONE_CORE
+    pools: tuple[str, ...] = ()  #: shared offerers (a machine, a device) its tasks also draw from
 
 
 class Handle(NamedTuple):
@@ -128,6 +130,7 @@ class Measurement(NamedTuple):
     bytes_read: int = 0
     bytes_written: int = 0
     load: float = 0.0
+    baseline: int = 0  #: memory of the worker after the task, with nothing running
 
 
 class StepCost(NamedTuple):
@@ -197,6 +200,7 @@ class FailureKind(enum.Enum):
     TRANSIENT_IO = "transient_io"  #: reading failed and may not fail again: retry, then stop or leave out the input
     BAD_FILE = "bad_file"  #: a part of the input cannot be read: stop, or leave out its units
     EXHAUSTED = "exhausted"  #: too large for a resource: cut smaller, then as USER
+    CRASHED = "crashed"  #: the task ended its worker: again, then smaller, then as USER
     LOST = "lost"  #: the worker went away: again elsewhere, free
     INTERNAL = "internal"  #: a bug in Windrow: always stop
 

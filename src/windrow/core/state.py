@@ -93,11 +93,12 @@ class WorkerState:
         "inspecting",
         "known",
         "offers",
+        "pools",
         "usable",
     )
 
     def __init__(self, worker: Worker) -> None:
-        self.id, self.incarnation, self.offers = worker
+        self.id, self.incarnation, self.offers, self.pools = worker
         self.usable = False  #: its offers cover what tasks need
         self.busy = 0  #: attempts and inspections it was given
         self.inspecting: dict[int, Feed] = {}

@@ -15,7 +15,15 @@ from collections import deque
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import Cancel, Discard, Fetch, Launch, StopWorker
+from windrow.core.commands import (
+    Cancel,
+    Discard,
+    Fetch,
+    Launch,
+    Shrink,
+    StartWorker,
+    StopWorker,
+)
 from windrow.core.events import Cancelled, Event, Fetched, Started, WorkerJoined, WorkerLost
 from windrow.core.records import Handle, Worker
 from windrow.engines.base import Capabilities
@@ -168,8 +176,8 @@ class _WorkerThread(threading.Thread):
             return None
         elif isinstance(command, StopWorker):
             return WorkerLost(self.number, 0)
-        elif isinstance(command, Cancel):
-            return None  # never comes this way: it must overtake what waits in the inbox
+        elif isinstance(command, (Cancel, Shrink, StartWorker)):
+            return None  # a cancel overtakes what waits here; threads cannot do the others
         try:
             return shelf.do(command)
         except KeyboardInterrupt as error:

@@ -120,24 +120,29 @@ class World:
             )
         elif isinstance(command, orders.Resolve):
             self.resolved.append(command)
+        elif isinstance(command, orders.StartWorker):
+            answers.append(self.begin(command.worker, command.incarnation))
         elif isinstance(command, orders.Fetch | orders.Discard):
             handle = command.handle
             if isinstance(command, orders.Discard):
                 self.fetched.pop(handle.id, None)
             self.inbox.get((handle.worker, handle.incarnation), deque()).append(command)
-        elif not isinstance(command, orders.WakeAt):
+        elif not isinstance(command, orders.WakeAt | orders.TaskEnded):
             self.inbox.get((command.worker, command.incarnation), deque()).append(command)
 
     # -- what may happen
 
     def join(self, worker: int) -> None:
-        if worker in self.lives:
-            return
-        life = (worker, self.born[worker])
-        self.born[worker] += 1
-        self.lives[worker] = life[1]
+        if worker not in self.lives:
+            self.feed([self.begin(worker, self.born[worker])])
+
+    def begin(self, worker: int, incarnation: int) -> happened.WorkerJoined:
+        life = (worker, incarnation)
+        assert incarnation >= self.born[worker], "a life is begun twice"
+        self.born[worker] = incarnation + 1
+        self.lives[worker] = incarnation
         self.inbox[life], self.shelf[life], self.mail[life] = deque(), {}, deque()
-        self.feed([happened.WorkerJoined(Worker(*life))])
+        return happened.WorkerJoined(Worker(*life))
 
     def lose(self, worker: int, told: bool) -> None:
         """A worker dies; its mail may still arrive, and the driver may hear of it late."""
@@ -283,7 +288,7 @@ class World:
                 self.work(worker)
             while any(self.mail.values()):
                 self.post(0, 4)
-            if self.scheduler.delays.heap:
+            if self.scheduler.delays.heap or self.scheduler.delays.pauses:
                 self.sleep(0.5)
         assert self.scheduler.finished, "the run does not end"
         assert len(self.resolved) == 1
@@ -387,6 +392,7 @@ def make_config(rng: random.Random) -> Config:
         on_error=rng.choice(["stop", "skip", "skip"]),
         row_limit=rng.choice([None, None, None, 0, 7, 25]),
         chunk=rng.choice([None, 5, 16]),
+        restart=True,
     )
     return config
 

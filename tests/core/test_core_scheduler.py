@@ -222,9 +222,9 @@ def test_a_second_report_changes_nothing_and_kills_nothing() -> None:
 
 
 def test_a_report_of_a_former_life_is_answered_with_discard() -> None:
-    scheduler, commands = make()
+    scheduler, commands = make(restart=True)
     (launch,) = launches(commands)
-    send(scheduler, happened.WorkerLost(0, 0))
+    assert send(scheduler, happened.WorkerLost(0, 0)) == [orders.StartWorker(0, 1)]
     assert scheduler.standing().waiting == 100
     event = finished(launch)
     assert send(scheduler, event) == [orders.Discard(event.handle)]

@@ -28,6 +28,8 @@ __all__ = [
     "Status",
     "StopWorker",
     "Take",
+    "TaskEnd",
+    "TaskEnded",
     "WakeAt",
 ]
 
@@ -37,6 +39,10 @@ NO_LIMITS = Needs()
 #: complete: every row done; incomplete: some rows failed and were skipped;
 #: cancelled: ended on request; failed: stopped by a failure
 Status = Literal["complete", "incomplete", "cancelled", "failed"]
+
+
+#: done: every output was made; failed: given up; cancelled: on request, or because of one that was
+TaskEnd = Literal["done", "failed", "cancelled"]
 
 
 class Launch(NamedTuple):
@@ -86,13 +92,19 @@ class Merge(NamedTuple):
 
 
 class Discard(NamedTuple):
-    """Forget a partial, wherever it is by now; no answer."""
+    """Forget a partial, wherever it is by now; no answer.
+
+    A handle without rows and output stands for everything that its attempt made.
+    """
 
     handle: Handle
 
 
 class Fetch(NamedTuple):
-    """Bring a partial from its worker; answered by Fetched."""
+    """Bring a partial from its worker; answered by Fetched.
+
+    An output of a graph is copied: tasks may still read it where it was made, until its Discard.
+    """
 
     handle: Handle
 
@@ -112,9 +124,20 @@ class StopWorker(NamedTuple):
 
 
 class Take(NamedTuple):
-    """The fetched partial counts: take it from the engine into the result."""
+    """The fetched partial counts: take it from the engine into the result.
+
+    An output of a graph is the answer to Wanted; the engine keeps it until its Discard.
+    """
 
     handle: Handle
+
+
+class TaskEnded(NamedTuple):
+    """A task of a graph has ended; told once, and again only if one that was done fails later."""
+
+    task: int
+    state: TaskEnd
+    failure: Failure | None = None
 
 
 class Replan(NamedTuple):
@@ -140,4 +163,4 @@ class Resolve(NamedTuple):
 EngineCommand: TypeAlias = (
     Launch | Shrink | Cancel | Inspect | Merge | Discard | Fetch | StartWorker | StopWorker
 )
-Command: TypeAlias = EngineCommand | Take | Replan | WakeAt | Resolve
+Command: TypeAlias = EngineCommand | Take | TaskEnded | Replan | WakeAt | Resolve

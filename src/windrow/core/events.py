@@ -26,6 +26,7 @@ __all__ = [
     "AttemptEvent",
     "CancelRequested",
     "Cancelled",
+    "Closed",
     "Discovered",
     "DrainRequested",
     "Event",
@@ -43,10 +44,12 @@ __all__ = [
     "Planned",
     "PoolChanged",
     "Progress",
+    "Released",
     "Shrunk",
     "Started",
     "Submitted",
     "Tick",
+    "Wanted",
     "WorkerJoined",
     "WorkerLost",
 ]
@@ -57,6 +60,22 @@ class Submitted(NamedTuple):
 
     inputs: tuple[InputSpec, ...]
     tasks: tuple[Task, ...] = ()
+
+
+class Closed(NamedTuple):
+    """Nothing more will be submitted to an open run (``Options.open``): it may end."""
+
+
+class Wanted(NamedTuple):
+    """The user asks for an output of a graph; answered by Take once it exists and is here."""
+
+    output: str
+
+
+class Released(NamedTuple):
+    """The user will not ask for an output any more: it goes when no task needs it."""
+
+    output: str
 
 
 class Discovered(NamedTuple):
@@ -134,7 +153,11 @@ class Progress(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """An attempt is done; its worker keeps the partial under the handle."""
+    """An attempt is done; its worker keeps the partial under the handle.
+
+    The handle of a task of a graph has no rows and no output: it stands for all outputs of the
+    attempt that were not reported by OutputReady.
+    """
 
     attempt: int
     worker: int
@@ -255,6 +278,9 @@ AttemptEvent: TypeAlias = (
 
 Event: TypeAlias = (
     Submitted
+    | Closed
+    | Wanted
+    | Released
     | Discovered
     | InspectFailed
     | WorkerJoined

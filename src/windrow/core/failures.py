@@ -10,7 +10,12 @@ from windrow.core.records import FailureKind
 if TYPE_CHECKING:
     from windrow.core.options import Options
 
-__all__ = ["Answer", "answer"]
+__all__ = ["MOST_LOSSES", "Answer", "answer"]
+
+#: Losses of the same running task that are nobody's fault. A killer that ends one of four workers
+#: every 100 ms hits the same task of a second ten times at most; a task that attracts more, by
+#: filling the machine's memory say, would be tried for ever.
+MOST_LOSSES = 50
 
 
 class Answer(enum.Enum):
@@ -26,10 +31,13 @@ class Answer(enum.Enum):
 
 def answer(kind: FailureKind, options: Options, *, tries: int, units: int = 1) -> Answer:
     """Say what to do; ``tries`` failed before this one, and ``units`` were tried together."""
-    if kind is FailureKind.LOST:
-        return Answer.AGAIN
     if kind is FailureKind.INTERNAL:
         return Answer.STOP
+    if kind is FailureKind.LOST or kind is FailureKind.CRASHED:
+        if tries + 1 < (MOST_LOSSES if kind is FailureKind.LOST else options.crashes):
+            return Answer.AGAIN
+        if units > 1:
+            return Answer.SMALLER
     skip = options.on_error == "skip"
     if kind is FailureKind.TRANSIENT_IO:
         if tries < options.retries:

@@ -11,12 +11,12 @@ from operator import lt
 from typing import TYPE_CHECKING
 
 from windrow.core.source import Cutter
-from windrow.core.state import Feed, WorkerState
+from windrow.core.state import NO_TRIES, Feed, WorkerState
 from windrow.core.transitions import INPUT_MOVES, InputState, move
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from windrow.core.ledger import Ledger
     from windrow.core.records import Failure, InputSpec, Rows
@@ -38,13 +38,16 @@ class _Order:
 class Intake:
     """All inputs of a run."""
 
-    def __init__(self, ledger: Ledger, limit: int | None) -> None:
+    def __init__(
+        self, ledger: Ledger, limit: int | None, limits: Mapping[str, int] | None = None
+    ) -> None:
         self.feeds: dict[int, Feed] = {}
         self.uncut = 0  #: rows that can be cut now
         self.unopened = 0  #: inputs whose rows are not known or not released yet
         self.inspecting = 0
         self._ledger = ledger
         self._limit = limit
+        self._limits = limits  #: by category; nothing of ``limit`` counts then
         self._orders: dict[str, _Order] = {}
         self._waiting: deque[Feed] = deque()  #: to be opened; may hold ones that no longer need it
         self._fresh: deque[Feed] = deque()  #: released, and nothing was cut from them yet
@@ -59,16 +62,20 @@ class Intake:
             feed = self.feeds[spec.id] = Feed(spec)
             order = self._orders.get(spec.category)
             if order is None:
-                order = self._orders[spec.category] = _Order(self._limit)
-            order.feeds.append(feed)
+                order = self._orders[spec.category] = _Order(self._limit_of(spec.category))
+            if spec.limited:
+                order.feeds.append(feed)
             self.unopened += 1
             self._ledger.unopened[spec.id] = None
             if spec.rows is not None and spec.borders is not None:
                 self.known(feed, spec.rows, spec.borders)
-            elif order.left == 0 and len(order.feeds) > 1:
+            elif spec.limited and order.left == 0 and len(order.feeds) > 1:
                 self._release(order)
             else:
                 self._waiting.append(feed)
+
+    def _limit_of(self, category: str) -> int | None:
+        return self._limit if self._limits is None else self._limits.get(category)
 
     def known(self, feed: Feed, rows: int, borders: tuple[int, ...]) -> None:
         """An input's rows and borders are known: release what is wanted of it."""
@@ -79,11 +86,11 @@ class Intake:
                 f"must grow from 0 to {rows}; they are {borders[:3]} ... {borders[-1:]}"
             )
         self._move(feed, InputState.KNOWN)
-        feed.rows, feed.borders = rows, borders
+        feed.rows, feed.borders, feed.tries = rows, borders, NO_TRIES
         self._seen += 1
         self._seen_rows += rows
         order = self._orders[feed.spec.category]
-        if order.left is None:
+        if order.left is None or not feed.spec.limited:
             self._open_feed(feed, None)
         else:
             self._release(order)
@@ -157,7 +164,6 @@ class Intake:
 
     def delay(self, feed: Feed) -> None:
         """An input will be opened again later."""
-        feed.tries += 1
         self._move(feed, InputState.DELAYED)
         self._release(self._orders[feed.spec.category])
 
@@ -213,7 +219,7 @@ class Intake:
 
     def expected(self) -> int:
         """Estimate the rows of unopened inputs; nothing under a row limit, which may end it all."""
-        if not self._seen or self._limit is not None:
+        if not self._seen or self._limit is not None or self._limits:
             return 0
         return self.unopened * self._seen_rows // self._seen
 

@@ -16,7 +16,7 @@ from windrow.errors import InternalError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Book", "Entry", "FailedRows", "Ledger", "RowState"]
+__all__ = ["Book", "Entry", "FailedRows", "Ledger", "RowState", "covers"]
 
 RowState = Literal["done", "failed", "held", "missing"]
 
@@ -35,6 +35,23 @@ class Entry(NamedTuple):
     stop: int | None
     state: RowState
     reason: str
+
+
+def covers(rows: Iterable[Rows], parts: Iterable[Rows]) -> bool:
+    """Say whether parts are just these rows, each once; none of them may be empty."""
+    parts = list(parts)
+    return all(part.start < part.stop for part in parts) and _joined(parts) == _joined(rows)
+
+
+def _joined(rows: Iterable[Rows]) -> list[Rows]:
+    """Sort rows and join neighbours; rows that are there twice stay apart."""
+    joined: list[Rows] = []
+    for part in sorted(rows):
+        if joined and joined[-1].input == part.input and joined[-1].stop == part.start:
+            joined[-1] = joined[-1]._replace(stop=part.stop)
+        else:
+            joined.append(part)
+    return joined
 
 
 class Book:
@@ -72,10 +89,12 @@ class Ledger:
             self.known_rows += book.everything.total
             self.closed_inputs += not book.everything.total
 
-    def accept(self, handle: Handle) -> bool:
-        """Let a handle hold its rows, all or nothing; False if one of them has an owner."""
+    def accept(self, handle: Handle, skipped: tuple[tuple[Rows, Failure], ...] = ()) -> bool:
+        """Let a handle hold its rows, and give up ``skipped`` ones; False if one has an owner."""
         rows = handle.rows
         taken = self._book(handle).taken
+        if skipped and not all(taken.free(part.start, part.stop) for part, _ in skipped):
+            return False
         if len(rows) > 1 and not all(taken.free(part.start, part.stop) for part in rows):
             return False
         for _, start, stop in rows:
@@ -85,6 +104,8 @@ class Ledger:
                 raise InternalError(f"{handle} names a row twice")
             self.held_rows += stop - start
         self.held[handle.id] = handle
+        for part, failure in skipped:
+            self.fail(part, failure)
         return True
 
     def _book(self, handle: Handle) -> Book:

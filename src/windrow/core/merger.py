@@ -2,13 +2,14 @@
 
 Handles of one worker and one input form a bundle. Eight leaves are merged into one, eight of
 those into the next, so that the cost of a handle's row set grows with the logarithm of their
-number; when nothing more is to come the rest is merged, and the last handle is fetched. Inputs of
-a merge own their rows until it is reported.
+number; when nothing more is to come the rest is merged, and the last handle is fetched. Where
+workers can be lost, what a bundle has is also fetched in between, when the safety decision says so.
+Inputs of a merge own their rows until it is reported.
 """
 
 from __future__ import annotations
 
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from windrow.core.commands import Command, Discard, Fetch, Merge, Take
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.core.ledger import Ledger
+    from windrow.core.safekeeping import Safekeeping
 
 __all__ = ["FAN_IN", "Merger"]
 
@@ -26,18 +28,24 @@ __all__ = ["FAN_IN", "Merger"]
 #: driver; but the partials wait in memory until then.
 FAN_IN = 8
 
+#: In place of the number of merges that a merged handle went through: it is fetched at once.
+TO_FETCH = -1
+
 _rows = attrgetter("rows")
 
 
 class Merger:
     """All bundles of a run."""
 
-    def __init__(self, ledger: Ledger, next_id: Callable[[], int]) -> None:
+    def __init__(
+        self, ledger: Ledger, next_id: Callable[[], int], safe: Safekeeping | None = None
+    ) -> None:
         self.no_more = False  #: the run is ending: nothing is to come for any bundle
         self.merging: dict[int, Bundle] = {}  #: id of the merged handle -> its bundle
         self.fetching: dict[int, Bundle] = {}
         self._ledger = ledger
         self._next_id = next_id
+        self._safe = safe  #: None: never fetch early
 
     def bundle(self, worker: WorkerState, feed: Feed) -> Bundle:
         """Find or make the bundle of a worker and an input."""
@@ -56,25 +64,37 @@ class Merger:
 
     def review(self, bundle: Bundle, out: list[Command], level: int = 0) -> None:
         """Do what is due for a bundle after a level of it, or the rows left to cut, changed."""
-        if bundle.running or (bundle.feed.cutter.rows and not self.no_more):
+        if bundle.running or (
+            bundle.feed.cutter.rows and not self.no_more and bundle.worker.drain is None
+        ):
             if len(bundle.kept[level]) >= FAN_IN:
                 handles, bundle.kept[level] = bundle.kept[level], []
                 self._merge(bundle, handles, level + 1, out)
-            return
-        if bundle.merging:
-            return  # its end leads here again
+            elif self._safe is not None and not bundle.merging and self._safe.due(bundle):
+                self._gather(bundle, out)
+        elif bundle.merging:
+            pass  # its end leads here again
+        elif not self._gather(bundle, out) and not bundle.fetching:
+            worker, feed = bundle.worker, bundle.feed
+            if worker.bundles.get(feed.spec.id) is bundle:
+                del worker.bundles[feed.spec.id]
+                del feed.bundles[worker.id]
+
+    def _gather(self, bundle: Bundle, out: list[Command]) -> bool:
+        """Fetch all that is kept, as one; False if there is nothing."""
         handles = [handle for kept in bundle.kept for handle in kept]
         bundle.kept = [[] for _ in bundle.kept]
+        bundle.unsafe_s = 0.0
         if len(handles) > 1:
-            self._merge(bundle, handles, len(bundle.kept) - 1, out)
+            self._merge(bundle, handles, TO_FETCH, out)
         elif handles:
-            (handle,) = handles
-            bundle.fetching[handle.id] = handle
-            self.fetching[handle.id] = bundle
-            out.append(Fetch(handle))
-        elif not bundle.fetching:
-            bundle.worker.bundles.pop(bundle.feed.spec.id, None)
-            bundle.feed.bundles.pop(bundle.worker.id, None)
+            self._fetch(bundle, handles[0], out)
+        return bool(handles)
+
+    def _fetch(self, bundle: Bundle, handle: Handle, out: list[Command]) -> None:
+        bundle.fetching[handle.id] = handle
+        self.fetching[handle.id] = bundle
+        out.append(Fetch(handle))
 
     def review_all(self, owner: WorkerState | Feed, out: list[Command]) -> None:
         """Review all bundles of a worker or of an input."""
@@ -99,7 +119,11 @@ class Merger:
             return False
         level, into, inputs = bundle.merging.pop(handle.id)
         self._ledger.replace([one.id for one in inputs], into)
-        self.keep(bundle, into, level, out)
+        if level == TO_FETCH:
+            self._fetch(bundle, into, out)
+            self.review(bundle, out)
+        else:
+            self.keep(bundle, into, level, out)
         return True
 
     def merge_failed(self, handle: Handle, out: list[Command]) -> tuple[Bundle, list[Rows]] | None:
@@ -113,7 +137,7 @@ class Merger:
             out.append(Discard(one))
         return bundle, lost
 
-    def fetched(self, handle: Handle, out: list[Command]) -> bool:
+    def fetched(self, handle: Handle, seconds: float, out: list[Command]) -> bool:
         """A partial is here: its rows are done; False if nobody waits for it."""
         bundle = self.fetching.pop(handle.id, None)
         if bundle is None:
@@ -121,8 +145,35 @@ class Merger:
         del bundle.fetching[handle.id]
         self._ledger.settle(handle.id)
         out.append(Take(handle))
+        if self._safe is not None:
+            self._safe.fetched(bundle.feed.spec.category, seconds)
         self.review(bundle, out)
         return True
+
+    def fetch_failed(self, handle: Handle, out: list[Command]) -> tuple[Bundle, list[Rows]] | None:
+        """A partial is lost on its way; return its rows, which have no owner now."""
+        bundle = self.fetching.pop(handle.id, None)
+        if bundle is None:
+            return None
+        del bundle.fetching[handle.id]
+        out.append(Discard(handle))
+        return bundle, list(self._ledger.release(handle.id))
+
+    def at_work(self, worker: WorkerState, before: int | None) -> tuple[Handle, Feed] | None:
+        """Give the merge a worker was told of first, unless the attempt ``before`` was; or a fetch.
+
+        Attempts and merges are numbered in one sequence, fetches are not.
+        """
+        bundles = worker.bundles.values()
+        merges = [(number, bundle) for bundle in bundles for number in bundle.merging]
+        if merges:
+            number, bundle = min(merges, key=itemgetter(0))
+            if before is None or number < before:
+                return bundle.merging[number][1], bundle.feed
+        for bundle in bundles:
+            for handle in bundle.fetching.values():
+                return handle, bundle.feed
+        return None
 
     def output_lost(self, handle: Handle, worker: WorkerState) -> tuple[Rows, ...]:
         """A kept partial is gone; return its rows, none if a merge has it, whose end will tell."""

@@ -27,4 +27,5 @@ class Options:
     row_limits: Mapping[str, int] | None = None  #: by category, in place of ``row_limit``
     crashes: int = 2  #: times that rows may end their worker before they are at fault
     restart: bool = False  #: start a worker again when it is lost
+    open: bool = False  #: more may be submitted; the run does not end before ``Closed``
     speculate: bool = False  #: run a straggler twice near the end; needs an engine that can kill

@@ -15,14 +15,18 @@ from windrow.core.commands import Command, Inspect, Launch
 from windrow.core.crew import MAX_WINDOW
 from windrow.core.policies import ShapeRequest
 from windrow.core.records import Task
+from windrow.core.state import NO_TRIES, Feed, Tries
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from windrow.core.crew import Crew
+    from windrow.core.delays import Retry
     from windrow.core.intake import Intake
     from windrow.core.merger import Merger
     from windrow.core.options import Options
     from windrow.core.policies import ShapePolicy
-    from windrow.core.state import Account, Feed, WorkerState
+    from windrow.core.state import Account, Attempt, WorkerState
 
 __all__ = ["Placement"]
 
@@ -39,7 +43,7 @@ class Placement:
         shape: ShapePolicy,
         options: Options,
     ) -> None:
-        self.ready: deque[tuple[Task, int]] = deque()  #: tasks to try again, with failed tries
+        self.ready: deque[tuple[Task, Tries]] = deque()  #: tasks to try again
         self.notes: list[str] = []
         self._intake = intake
         self._crew = crew
@@ -51,21 +55,30 @@ class Placement:
         self._task_s: float | None = None  #: predicted length of the task cut last
         self._now = 0.0
 
-    def place(self, out: list[Command], now: float) -> None:
-        """Give jobs until there is no room or no job."""
+    def place(self, out: list[Command], now: float, *, shallow: bool = False) -> None:
+        """Give jobs until there is no room or no job; ``shallow`` queues let others in soon."""
         self._now = now
+        self._crew.refit()
         for level, workers in enumerate(self._crew.levels[:MAX_WINDOW]):
             while workers:
-                if level and level >= self._shape.window(self._task_s):
+                if level and (shallow or level >= self._shape.window(self._task_s)):
                     return
                 if not self._give_job(next(iter(workers.values())), out):
                     return
+
+    def resume(self, retries: Iterable[Retry]) -> None:
+        """Let what waited for its time be tried again."""
+        for what in retries:
+            if isinstance(what, Feed):
+                self._intake.wait_again(what)
+            else:
+                self.ready.append(what)
 
     def _give_job(self, worker: WorkerState, out: list[Command]) -> bool:
         intake = self._intake
         if self.ready:
             task, tries = self.ready.popleft()
-            self._launch(worker, task, intake.feeds[task.inputs[0].input], tries, out)
+            self.launch(worker, task, intake.feeds[task.inputs[0].input], tries, out)
             return True
         feed = worker.feed
         if feed is None or not feed.cutter.rows:
@@ -78,7 +91,7 @@ class Placement:
                 feed = intake.any()
                 if feed is None:
                     return False
-        self._launch(worker, self._cut(feed), feed, 0, out)
+        self.launch(worker, self._cut(feed), feed, NO_TRIES, out)
         if not feed.cutter.rows:
             # Nothing more comes for workers that are through with this input.
             self._merger.review_all(feed, out)
@@ -89,13 +102,16 @@ class Placement:
         self._crew.inspect(worker, feed)
         out.append(Inspect(feed.spec.id, worker.id, worker.incarnation))
 
-    def _launch(
-        self, worker: WorkerState, task: Task, feed: Feed, tries: int, out: list[Command]
-    ) -> None:
+    def launch(
+        self, worker: WorkerState, task: Task, feed: Feed, tries: Tries, out: list[Command]
+    ) -> Attempt:
+        """Let a worker try a task."""
         plan = self._accounts[task.category].plan
         bundle = self._merger.bundle(worker, feed)
         attempt = self._crew.launch(worker, task, bundle, plan, tries, self._now)
-        out.append(Launch(task, attempt.id, worker.id, worker.incarnation, plan))
+        limits = self._options.limits
+        out.append(Launch(task, attempt.id, worker.id, worker.incarnation, plan, limits))
+        return attempt
 
     def _cut(self, feed: Feed) -> Task:
         """Cut the next task from an input."""

@@ -76,6 +76,7 @@ class InputSpec:
     rows: int | None = None  #: with ``borders``: known already, never inspected
     borders: tuple[int, ...] | None = None  #: unit borders, 0 and rows included; (0,) for no rows
     ranges: tuple[tuple[int, int], ...] | None = None  #: only these rows are wanted
+    limited: bool = True  #: counts for the row limit of its category, and is bounded by it
 
 
 class Task(NamedTuple):
@@ -107,7 +108,11 @@ class Worker(NamedTuple):
 
 
 class Handle(NamedTuple):
-    """A partial result that its worker keeps; it covers rows of one input only."""
+    """A partial result that its worker keeps; it covers rows of one input only.
+
+    An output of a task of a graph has no rows and is known by ``id`` (the attempt) and ``output``
+    together; without an output's name it stands for all that the attempt has not reported yet.
+    """
 
     id: int  #: the attempt's id, or a number from the same count for a merged handle
     attempt: int

@@ -26,11 +26,16 @@ class Standing(NamedTuple):
     tasks_running: int
     tasks_accepted: int
     workers: int
+    graph_tasks: int = 0  #: tasks of graphs
+    graph_done: int = 0
+    graph_failed: int = 0  #: those that could not run because of others included
+    graph_running: int = 0
 
 
 def standing(scheduler: Scheduler) -> Standing:
     """Say how far a run is."""
     ledger, intake, crew = scheduler.ledger, scheduler.intake, scheduler.crew
+    tasks = scheduler.tasks
     return Standing(
         known=ledger.known_rows,
         done=ledger.done_rows,
@@ -43,6 +48,13 @@ def standing(scheduler: Scheduler) -> Standing:
         inputs_unopened=intake.unopened,
         inputs_closed=ledger.closed_inputs,
         tasks_running=len(crew.attempts),
-        tasks_accepted=scheduler.accepted,
+        tasks_accepted=scheduler.reports.accepted,
         workers=len(crew.workers),
+        graph_tasks=len(tasks.graph.nodes),
+        graph_done=len(tasks.graph.nodes)
+        - len(tasks.graph.open)
+        - tasks.failed
+        - tasks.cancellations,
+        graph_failed=tasks.failed,
+        graph_running=len(tasks.running),
     )

@@ -5,17 +5,29 @@ Only the scheduler and its two hands, intake and merger, change them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from operator import add
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from windrow.core.records import Evidence, PlanJob, StepCost
+from windrow.core.records import Evidence, FailureKind, PlanJob, StepCost
 from windrow.core.source import Cutter
 from windrow.core.transitions import AttemptState, InputState
 
 if TYPE_CHECKING:
+    from windrow.core.packing import Grant
     from windrow.core.records import Failure, Handle, InputSpec, Plan, Task, Worker
 
-__all__ = ["Account", "Attempt", "Bundle", "Feed", "WorkerState"]
+__all__ = [
+    "NO_TRIES",
+    "Account",
+    "Attempt",
+    "Bundle",
+    "Drain",
+    "Feed",
+    "Spent",
+    "Tries",
+    "WorkerState",
+]
 
 #: Notes are for people; a step that writes a new one for every block must not fill the memory.
 MAX_NOTES = 100
@@ -27,6 +39,55 @@ NOTHING = StepCost()
 
 #: Weight of the newest task in the recent cost of a row: about the last five count.
 RECENT = 0.2
+
+
+class Tries(NamedTuple):
+    """How often a task, or the opening of an input, ended badly before, by whose fault it was."""
+
+    reads: int = 0
+    crashes: int = 0  #: it ended its worker
+    losses: int = 0  #: its worker was ended from outside
+
+    def of(self, kind: FailureKind) -> int:
+        """Say how often this kind of failure was seen; 0 for those that are never tried again."""
+        if kind is FailureKind.TRANSIENT_IO:
+            return self.reads
+        if kind is FailureKind.CRASHED:
+            return self.crashes
+        return self.losses if kind is FailureKind.LOST else 0
+
+    def after(self, kind: FailureKind) -> Tries:
+        """Count one more failure."""
+        if kind is FailureKind.TRANSIENT_IO:
+            return self._replace(reads=self.reads + 1)
+        if kind is FailureKind.CRASHED:
+            return self._replace(crashes=self.crashes + 1)
+        if kind is FailureKind.LOST:
+            return self._replace(losses=self.losses + 1)
+        return self
+
+
+NO_TRIES = Tries()
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a run spent on things that went wrong: the one budget that reports show."""
+
+    retries: int = 0  #: of reads
+    crashes: int = 0  #: workers that a task, a merge or an input ended
+    losses: int = 0  #: workers that ended otherwise, without being told to
+    exhaustions: int = 0  #: attempts that were ended at a limit
+    copies: int = 0  #: attempts that ran a straggler's rows a second time
+
+
+@dataclass(slots=True)
+class Drain:
+    """Why a worker gets no more work, and what is to come after it."""
+
+    reason: str
+    replace: bool
+    told: bool = False  #: it keeps nothing any more and was told to end
 
 
 class Feed:
@@ -52,7 +113,7 @@ class Feed:
         self.borders: tuple[int, ...] = (0,)
         self.cutter = Cutter(spec.id, self.borders)
         self.inspector: WorkerState | None = None  #: who opens it now
-        self.tries = 0  #: inspections that failed
+        self.tries = NO_TRIES  #: inspections that failed; crashes of merges, once it is open
         self.touched = False  #: a task was cut from it
         self.failure: Failure | None = None  #: why it is BAD
         self.bundles: dict[int, Bundle] = {}  #: by worker id
@@ -61,7 +122,7 @@ class Feed:
 class Bundle:
     """What one worker has of one input: attempts that run and partials that it keeps."""
 
-    __slots__ = ("feed", "fetching", "kept", "merging", "running", "worker")
+    __slots__ = ("feed", "fetching", "kept", "merging", "running", "unsafe_s", "worker")
 
     def __init__(self, worker: WorkerState, feed: Feed) -> None:
         self.worker = worker
@@ -72,6 +133,7 @@ class Bundle:
         #: id of the merged handle -> merges it will have gone through, the handle, its inputs
         self.merging: dict[int, tuple[int, Handle, tuple[Handle, ...]]] = {}
         self.fetching: dict[int, Handle] = {}
+        self.unsafe_s = 0.0  #: seconds of work in partials that nobody began to fetch
 
     def handles(self) -> list[Handle]:
         """List all that its worker keeps, whatever is being done with it."""
@@ -85,41 +147,65 @@ class WorkerState:
     """A living worker and all it has."""
 
     __slots__ = (
+        "attempts",
+        "baseline",
         "bundles",
         "busy",
+        "drain",
         "feed",
+        "grant",
+        "heard",
         "id",
         "incarnation",
         "inspecting",
+        "joined",
         "known",
         "offers",
         "pools",
+        "proven",
+        "tasks",
+        "tied",
         "usable",
     )
 
     def __init__(self, worker: Worker) -> None:
         self.id, self.incarnation, self.offers, self.pools = worker
-        self.usable = False  #: its offers cover what tasks need
+        self.usable = False  #: its offers cover what tasks need, and it may get more of them
+        self.attempts: dict[int, Attempt] = {}  #: that have not ended, in the order of launch
         self.busy = 0  #: attempts and inspections it was given
+        self.tied = 0  #: attempts of a graph's tasks, and outputs that nobody else has
+        self.grant: Grant | None = None  #: what its queue of rows has reserved
         self.inspecting: dict[int, Feed] = {}
         self.bundles: dict[int, Bundle] = {}  #: by input id
         self.feed: Feed | None = None  #: the input it has open: the next task comes from there
         self.known: set[str] = set()  #: categories it has run; the first run is slower
+        self.drain: Drain | None = None  #: set when it is to get no more work
+        self.proven = False  #: it has brought a job to an end, good or bad
+        self.joined = 0.0  #: when
+        self.heard = 0.0  #: when an attempt of it ended last
+        self.baseline = 0  #: memory after its first task
+        self.tasks = 0  #: since then
 
 
 class Attempt:
     """One try of one task on one worker."""
 
     __slots__ = (
+        "asked",
         "bundle",
+        "doubt",
         "id",
         "key",
         "launched",
         "plan",
         "rows_done",
+        "started",
         "state",
         "task",
+        "told",
         "tries",
+        "twin",
+        "void",
         "worker",
     )
 
@@ -130,7 +216,7 @@ class Attempt:
         worker: WorkerState,
         bundle: Bundle,
         plan: Plan,
-        tries: int,
+        tries: Tries,
     ) -> None:
         self.id = attempt_id
         self.key = (attempt_id, worker.id, worker.incarnation)
@@ -141,7 +227,14 @@ class Attempt:
         self.tries = tries  #: failed attempts of the same task before this one
         self.state = AttemptState.LAUNCHED
         self.rows_done = 0  #: as far as Progress told
+        self.told = 0.0  #: when Progress told it
         self.launched = 0.0  #: when
+        self.started: float | None = None  #: when
+        self.asked: float | None = None  #: when it was last asked to give rows away
+        #: the other attempt at the same task; after the end: who has the rows now
+        self.twin: Attempt | None = None
+        self.doubt: Failure | None = None  #: how a former twin of it ended
+        self.void = False  #: its twin was faster: nobody waits for its end
 
 
 class Account:

@@ -1,4 +1,4 @@
-"""The states of attempts and inputs, and every legal move between them: one table each."""
+"""The states of attempts, inputs and tasks of a graph, and every legal move: one table each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import TypeVar
 
 from windrow.errors import InternalError
 
-__all__ = ["ATTEMPT_MOVES", "INPUT_MOVES", "AttemptState", "InputState", "move"]
+__all__ = [
+    "ATTEMPT_MOVES",
+    "INPUT_MOVES",
+    "TASK_MOVES",
+    "AttemptState",
+    "InputState",
+    "TaskState",
+    "diagram",
+    "listing",
+    "move",
+]
 
 
 class AttemptState(enum.IntEnum):
@@ -34,7 +44,20 @@ class InputState(enum.IntEnum):
     BAD = 5  #: given up: no more rows are cut from it
 
 
-_A, _I = AttemptState, InputState
+class TaskState(enum.IntEnum):
+    """Where a task of a graph is; the last three are ends, and only DONE can be left again."""
+
+    WAITING = 0  #: for outputs that it reads
+    READY = 1  #: everything it reads exists; it waits for a worker
+    FETCHING = 2  #: something it reads is on its way from another worker
+    DELAYED = 3  #: it failed and will be tried again
+    RUNNING = 4  #: an attempt of it was launched
+    DONE = 5  #: until an output of it is lost that somebody still needs
+    FAILED = 6
+    CANCELLED = 7
+
+
+_A, _I, _T = AttemptState, InputState, TaskState
 _ENDS = frozenset({_A.ACCEPTED, _A.DISCARDED, _A.FAILED, _A.CANCELLED, _A.LOST})
 
 ATTEMPT_MOVES: dict[AttemptState, frozenset[AttemptState]] = {
@@ -52,7 +75,18 @@ INPUT_MOVES: dict[InputState, frozenset[InputState]] = {
     _I.BAD: frozenset(),
 }
 
-_State = TypeVar("_State", AttemptState, InputState)
+_GIVEN_UP = frozenset({_T.FAILED, _T.CANCELLED})
+TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
+    _T.WAITING: _GIVEN_UP | {_T.READY},
+    _T.READY: _GIVEN_UP | {_T.WAITING, _T.FETCHING, _T.RUNNING},
+    _T.FETCHING: _GIVEN_UP | {_T.WAITING, _T.READY},
+    _T.DELAYED: _GIVEN_UP | {_T.WAITING},
+    _T.RUNNING: _GIVEN_UP | {_T.WAITING, _T.DELAYED, _T.DONE},
+    _T.DONE: frozenset({_T.WAITING, _T.FAILED}),  # FAILED: what it made cannot leave its worker
+    **dict.fromkeys(_GIVEN_UP, frozenset[TaskState]()),
+}
+
+_State = TypeVar("_State", AttemptState, InputState, TaskState)
 
 
 def move(
@@ -65,3 +99,22 @@ def move(
             f"{who} {number} cannot go from {old.name} to {new.name}; it can go to {legal}"
         )
     return new
+
+
+def listing(table: dict[_State, frozenset[_State]]) -> str:
+    """Write a table of moves as a Markdown table, for the documentation."""
+    lines = ["| state | can go to |", "|---|---|"]
+    for state, following in table.items():
+        names = ", ".join(f"`{one.name}`" for one in sorted(following))
+        lines.append(f"| `{state.name}` | {names or 'nowhere: an end'} |")
+    return "\n".join(lines)
+
+
+def diagram(table: dict[_State, frozenset[_State]]) -> str:
+    """Write a table of moves as a Mermaid state diagram, for whoever wants to see it drawn."""
+    lines = ["stateDiagram-v2", f"    [*] --> {next(iter(table)).name}"]
+    for state, following in table.items():
+        lines += [f"    {state.name} --> {one.name}" for one in sorted(following)]
+        if not following:
+            lines.append(f"    {state.name} --> [*]")
+    return "\n".join(lines)

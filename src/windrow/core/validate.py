@@ -12,12 +12,14 @@ from windrow.core.intervals import Intervals
 from windrow.core.records import Rows
 from windrow.core.state import Feed
 from windrow.core.transitions import AttemptState, InputState
+from windrow.core.validate_tasks import validate_tasks
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from windrow.core.scheduler import Scheduler
+    from windrow.core.state import Attempt
 
 __all__ = ["validate"]
 
@@ -28,8 +30,10 @@ def validate(scheduler: Scheduler) -> None:
     _books(scheduler)
     _handles(scheduler)
     _workers(scheduler)
+    _attempts(scheduler)
     _inputs(scheduler)
     _progress(scheduler)
+    validate_tasks(scheduler)
 
 
 def _check(holds: bool, story: str) -> None:
@@ -39,6 +43,15 @@ def _check(holds: bool, story: str) -> None:
 
 def _sum(rows: Iterable[Rows]) -> int:
     return sum(part.stop - part.start for part in rows)
+
+
+def _owners(scheduler: Scheduler) -> list[Attempt]:
+    """List the attempts that have rows; of two with the same rows the first."""
+    return [
+        attempt
+        for attempt in scheduler.crew.attempts.values()
+        if not attempt.void and (attempt.twin is None or attempt.id < attempt.twin.id)
+    ]
 
 
 def _rows(scheduler: Scheduler) -> None:
@@ -54,7 +67,7 @@ def _rows(scheduler: Scheduler) -> None:
 
     for feed in scheduler.intake.feeds.values():
         put(feed.cutter.waiting(), "waiting")
-    for attempt in scheduler.crew.attempts.values():
+    for attempt in _owners(scheduler):
         put(attempt.task.inputs, f"in attempt {attempt.id}")
     retries = [*scheduler.placement.ready]
     retries += [what for _, _, what in scheduler.delays.heap if not isinstance(what, Feed)]
@@ -104,7 +117,7 @@ def _books(scheduler: Scheduler) -> None:
         ),
         "running": (
             scheduler.crew.running_rows,
-            sum(_sum(a.task.inputs) for a in scheduler.crew.attempts.values()),
+            sum(_sum(a.task.inputs) for a in _owners(scheduler)),
         ),
     }
     for name, (counted, found) in counters.items():
@@ -129,7 +142,7 @@ def _handles(scheduler: Scheduler) -> None:
             kept += [handle.id for handle in handles]
             merging += bundle.merging
             fetching += bundle.fetching
-            running = sum(a.bundle is bundle for a in scheduler.crew.attempts.values())
+            running = sum(a.bundle is bundle and not a.void for a in worker.attempts.values())
             _check(running == bundle.running, f"{running} attempts, counted {bundle.running}")
     _check(sorted(merging) == sorted(scheduler.merger.merging), "merges disagree")
     _check(sorted(fetching) == sorted(scheduler.merger.fetching), "fetches disagree")
@@ -141,7 +154,7 @@ def _workers(scheduler: Scheduler) -> None:
     """No worker has more than it may, and the index finds each where it is."""
     crew = scheduler.crew
     for worker in crew.workers.values():
-        jobs = sum(a.worker is worker for a in crew.attempts.values()) + len(worker.inspecting)
+        jobs = len(worker.attempts) + len(worker.inspecting)
         _check(
             worker.busy == jobs <= MAX_WINDOW,
             f"worker {worker.id} has {jobs} jobs, counted {worker.busy}, at most {MAX_WINDOW}",
@@ -154,7 +167,30 @@ def _workers(scheduler: Scheduler) -> None:
         for feed in worker.inspecting.values():
             _check(feed.inspector is worker, f"input {feed.spec.id} is inspected by another")
     _check(sum(map(len, crew.levels)) <= len(crew.workers), "the levels hold a worker that left")
+    draining = [worker.id for worker in crew.workers.values() if worker.drain is not None]
+    _check(sorted(draining) == sorted(scheduler.staff.draining), "drained workers disagree")
+
+
+def _attempts(scheduler: Scheduler) -> None:
+    """Attempts are where they are looked for, and at most two have the same rows."""
+    crew = scheduler.crew
+    found = [one for worker in crew.workers.values() for one in worker.attempts.values()]
+    _check(set(found) == set(crew.attempts.values()), "workers have other attempts than the crew")
+    void = sum(attempt.void for attempt in found)
+    _check(void == crew.void, f"{void} attempts that nobody waits for, counted {crew.void}")
     for attempt in crew.attempts.values():
+        twin = attempt.twin
+        _check(
+            twin is None
+            or (
+                twin.twin is attempt
+                and twin.task == attempt.task
+                and twin.worker is not attempt.worker
+                and twin.key in crew.attempts
+                and not attempt.void
+            ),
+            f"attempts {attempt.id} and {twin.id if twin else ''} disagree about what they share",
+        )
         _check(
             attempt.state <= AttemptState.CANCELLING
             and crew.workers.get(attempt.worker.id) is attempt.worker,
@@ -196,6 +232,9 @@ def _progress(scheduler: Scheduler) -> None:
         or merger.fetching
         or intake.inspecting
         or scheduler.delays.heap
+        or scheduler.tasks.under_way
     )
+    if not scheduler.crew.workers:
+        _check(scheduler.staff.deserted() is None, "nobody is left, and the run has not ended")
     usable = any(worker.usable for worker in crew.workers.values())
     _check(bool(under_way) or not usable, "nothing is under way, and the run has not ended")

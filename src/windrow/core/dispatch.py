@@ -1,0 +1,155 @@
+"""Where and when the tasks of a graph run: one pass over the kinds of needs that wait.
+
+A task goes to the worker that keeps most of what it reads, if that has room, else to any that has.
+What is missing there is fetched first; meanwhile the worker is free for others. A task that others
+overtook too often gets its resources reserved as they become free.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from windrow.core.ready import Kind, Ready
+from windrow.core.transitions import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windrow.core.nodes import Node, Output
+    from windrow.core.packing import Packing
+
+__all__ = ["Dispatch"]
+
+#: Others may begin so often, or for so long, while a task waits for more than is free.
+MOST_OVERTAKES = 100
+LONGEST_WAIT_S = 60.0
+
+#: Tasks per worker whose inputs may be on their way at a time: the next ones are prepared while
+#: these run, and what was fetched does not pile up.
+FETCH_AHEAD = 2
+
+
+class Overtaken(NamedTuple):
+    """The first task that waits for more than is free."""
+
+    key: int
+    reservations: int  #: made before it was found to wait
+    since: float
+
+
+class Dispatch:
+    """The ready tasks of a run."""
+
+    def __init__(
+        self,
+        packing: Packing,
+        launch: Callable[[Node, int], None],
+        fetch: Callable[[Output], None],
+    ) -> None:
+        self.ready = Ready(packing.kinds.values())
+        self.fetching: dict[int, Node] = {}  #: tasks whose inputs are on their way
+        self.crowded = False  #: a task waits that should come before rows
+        self._packing = packing
+        self._launch = launch
+        self._fetch = fetch
+        self._nodes: dict[int, Node] = {}
+        #: kinds that are through for this pass -> the first task that waits for more than is free
+        self._blocked: dict[Kind, int | None] = {}
+        self._overtaken: Overtaken | None = None
+
+    def add(self, node: Node) -> None:
+        """A task can run."""
+        self.fetching.pop(node.id, None)
+        self._nodes[node.id] = node
+        kind = self._packing.kind(node.needs)
+        self.ready.push(kind, node.id, node.task.priority, node.number)
+
+    def remove(self, node: Node) -> None:
+        """A task cannot run, or does."""
+        self.ready.remove(node.id)
+        self._nodes.pop(node.id, None)
+        self.fetching.pop(node.id, None)
+        hold = self._packing.holding
+        if hold is not None and hold.key == node.id:
+            self._packing.unhold()
+
+    def place_before_rows(self) -> None:
+        """Place tasks of priority 0 and higher; rows come next, then ``place_rest``."""
+        self._blocked.clear()
+        self._place(0)
+        self.crowded = self._first_waiting() is not None
+
+    def place_rest(self, now: float) -> None:
+        """Place the others, and see to it that none waits for ever."""
+        self._place(None)
+        waits = self._first_waiting()
+        if waits is None:
+            self._overtaken = None
+            return
+        kind, key = waits
+        packing, known = self._packing, self._overtaken
+        if known is None or known.key != key:
+            self._overtaken = Overtaken(key, packing.reservations, now)
+        elif (
+            packing.reservations - known.reservations >= MOST_OVERTAKES
+            or now - known.since >= LONGEST_WAIT_S
+        ):
+            packing.hold(key, kind)
+
+    def _first_waiting(self) -> tuple[Kind, int] | None:
+        for kind, key in self._blocked.items():
+            if key is not None and self._packing.possible(kind):
+                return kind, key
+        return None
+
+    def impossible(self) -> list[Node]:
+        """List the tasks that no worker could run with everything idle."""
+        kinds = [kind for kind in self._packing.kinds.values() if not self._packing.possible(kind)]
+        return [self._nodes[key] for kind in kinds for key in self.ready.waiting(kind)]
+
+    def _place(self, floor: int | None) -> None:
+        packing, ready, blocked = self._packing, self.ready, self._blocked
+        while (best := ready.best(blocked)) is not None:
+            kind, key, priority = best
+            if floor is not None and priority < floor:
+                return
+            node = self._nodes[key]
+            worker = packing.find(kind, _keepers(node), key)
+            if worker is None:
+                blocked[kind] = key
+            elif not self._bring(node, worker):
+                blocked[kind] = None
+            elif node.state is TaskState.READY:
+                self._launch(node, worker)
+
+    def _bring(self, node: Node, worker: int) -> bool:
+        """Have fetched what a task would miss at a worker; False if too much is on its way."""
+        missing = [
+            output
+            for output in node.reads.values()
+            if not output.here
+            and (output.handle is None or not output.kept or output.handle.worker != worker)
+        ]
+        if not missing:
+            return True
+        if len(self.fetching) >= FETCH_AHEAD * len(self._packing.benches):
+            return False
+        self.remove(node)
+        node.move(TaskState.FETCHING)
+        self.fetching[node.id] = node
+        for output in missing:
+            node.pending[output.name] = output
+            self._fetch(output)
+        return True
+
+
+def _keepers(node: Node) -> list[int]:
+    """List the workers that keep something a task reads, the one with most of it first."""
+    if not node.reads:
+        return []
+    weights: dict[int, int] = {}
+    for output in node.reads.values():
+        if output.kept and output.handle is not None:
+            worker = output.handle.worker
+            weights[worker] = weights.get(worker, 0) + max(output.handle.bytes, 1)
+    return sorted(weights, key=lambda worker: -weights[worker])

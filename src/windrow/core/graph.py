@@ -1,0 +1,363 @@
+"""Tasks that read each other's outputs: who waits for what, and what must be made again.
+
+Dependencies are per output: a task is ready when every output it reads exists. An output lives as
+long as a task that has not ended reads it, or the user may ask for it; when it is lost before, the
+task that made it runs again, and so do the makers of what that one reads, as far as those are gone.
+The graph decides this and nothing else; what follows for workers is done by its hands.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from windrow.core.circles import find_circle
+from windrow.core.nodes import ENDS, Node, Output
+from windrow.core.records import Failure, FailureKind
+from windrow.core.transitions import TaskState
+from windrow.errors import InternalError, UsageError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Sequence
+
+    from windrow.core.records import Handle, Task
+
+__all__ = ["Graph", "Hands"]
+
+
+class Hands(Protocol):
+    """What the graph has done for it."""
+
+    def ready(self, node: Node) -> None:
+        """A task can run."""
+
+    def unready(self, node: Node) -> None:
+        """A task that was ready, or waited for copies, cannot run, or need not."""
+
+    def call_off(self, node: Node) -> None:
+        """The attempt of a task is not wanted any more."""
+
+    def made(self, output: Output) -> None:
+        """An output exists, with its handle."""
+
+    def drop(self, output: Output) -> None:
+        """Nobody needs the output's handle any more."""
+
+    def ended(self, node: Node) -> None:
+        """A task has ended."""
+
+
+class Graph:
+    """All tasks and outputs of a run."""
+
+    def __init__(self, hands: Hands) -> None:
+        self.nodes: dict[int, Node] = {}
+        self.outputs: dict[str, Output] = {}
+        self.open: dict[int, Node] = {}  #: tasks that have not ended
+        self.frozen = False  #: the run ends: nothing is made again
+        self._hands = hands
+        self._agenda: deque[tuple[Callable[..., None], Node | Output]] = deque()
+
+    # -- submission
+
+    def add(self, tasks: Sequence[Task]) -> None:
+        """Take tasks in that were checked."""
+        nodes = []
+        for task in tasks:
+            node = self.nodes[task.id] = Node(task, len(self.nodes))
+            for name in task.outputs:
+                node.outputs[name] = output = self.output(name)
+                output.maker = node
+            nodes.append(node)
+        for node in nodes:
+            for name in node.task.reads:
+                node.reads[name] = output = self.output(name)
+                output.consumers[node.id] = node
+            self._enter(node)
+        self._work_off()
+
+    def output(self, name: str) -> Output:
+        """Find an output, or make a place for one that will be made."""
+        output = self.outputs.get(name)
+        if output is None:
+            output = self.outputs[name] = Output(name)
+        return output
+
+    def adopt(self, node: Node, name: str) -> Output:
+        """A task has made something that it had not announced, as streams do."""
+        output = self.output(name)
+        if output.maker is not None:
+            raise InternalError(f"task {node.id} made {name!r}, which task {output.maker.id} makes")
+        output.maker = node
+        node.outputs[name] = output
+        return output
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Raise UsageError for tasks that cannot belong to this graph; nothing has changed then."""
+        makers: dict[str, Task] = {}
+        ids: set[int] = set()
+        forward = False  # tasks submitted before may wait for one of these
+        for task in tasks:
+            if task.id in self.nodes or task.id in ids:
+                raise UsageError(f"task {task.id} was submitted twice; each needs an id of its own")
+            ids.add(task.id)
+            if task.inputs:
+                raise UsageError(
+                    f"task {task.id} has rows {task.inputs[0]}; a task of a graph has none, and "
+                    "names what it reads in reads="
+                )
+            for name in task.outputs:
+                known = self.outputs.get(name)
+                forward = forward or known is not None
+                maker = makers.get(name) or (known and known.maker and known.maker.task)
+                if not name or maker:
+                    other = f"task {maker.id} makes that too" if maker else "it needs a name"
+                    raise UsageError(f"task {task.id} makes output {name!r}, but {other}")
+                makers[name] = task
+
+        def maker_of(name: str) -> Task | None:
+            if name in makers or not forward:
+                return makers.get(name)
+            known = self.outputs.get(name)
+            maker = known.maker if known else None
+            return maker.task if maker and maker.id in self.open else None
+
+        circle = find_circle(tasks, maker_of)
+        if circle:
+            links = [f"task {one.id} reads {name!r}" for one, name in circle]
+            raise UsageError(
+                f"tasks wait for each other in a circle: {', '.join(links)}, and task "
+                f"{circle[0][0].id} makes the last one; one of them must read something else"
+            )
+
+    # -- what becomes of tasks
+
+    def finish(self, node: Node, handle: Handle, reported: Container[str]) -> None:
+        """An attempt is done: its handle covers every output that it did not report before."""
+        node.move(TaskState.DONE)
+        node.errors = node.io_errors = node.crashes = node.losses = 0
+        self._leave(node)
+        for output in node.outputs.values():
+            if output.name not in reported:
+                self.make(output, handle._replace(output=output.name))
+            elif output.handle is None and output.needed:
+                self._ask(output)  # it was lost or dropped since
+        self._work_off()
+
+    def back(self, node: Node, *, delayed: bool = False) -> None:
+        """An attempt came to nothing: the task runs again, at once or when it is ``due``."""
+        node.move(TaskState.DELAYED if delayed else TaskState.WAITING)
+        self._begin_anew(node, force=False)
+        if not delayed:
+            self._await(node)
+        self._work_off()
+
+    def due(self, node: Node) -> None:
+        """A delayed task need not wait any longer."""
+        node.move(TaskState.WAITING)
+        self._await(node)
+        self._work_off()
+
+    def end(self, node: Node, state: TaskState, failure: Failure) -> None:
+        """Give a task up, and all that cannot be without it."""
+        self._give_up(node, state, failure)
+        self._work_off()
+
+    def _give_up(self, node: Node, state: TaskState, failure: Failure) -> None:
+        if node.state is TaskState.RUNNING:
+            self._hands.call_off(node)
+        elif node.state in (TaskState.READY, TaskState.FETCHING):
+            self._hands.unready(node)
+        node.move(state)
+        node.failure = failure
+        node.pending.clear()
+        self._leave(node)
+        for output in node.outputs.values():
+            if output.handle is None:
+                self._agenda.append((self._bereave, output))
+            elif not node.task.restartable:
+                self._withdraw(output)
+                self._agenda.append((self._bereave, output))
+
+    def _bereave(self, output: Output) -> None:
+        """Nobody will make an output: its readers end too; one that runs may have it already."""
+        maker = output.maker
+        if output.handle is not None or maker is None or maker.failure is None:
+            return
+        root = maker.root or maker
+        why = maker.failure if maker.root is None else root.failure or maker.failure
+        verb = "failed" if maker.state is TaskState.FAILED else "was cancelled"
+        for reader in list(output.readers.values()):
+            if reader.state is not TaskState.RUNNING:
+                message = (
+                    f"task {reader.id} did not run because task {root.id} {verb}: {why.message}"
+                )
+                reader.root = root
+                failure = Failure(FailureKind.USER, why.type, message, why.place, why.exception)
+                self._give_up(reader, maker.state, failure)
+
+    # -- what becomes of outputs
+
+    def make(self, output: Output, handle: Handle) -> bool:
+        """An output exists; False if it did already: what was released first is final."""
+        if output.handle is not None:
+            return False
+        output.handle, output.kept, output.made = handle, True, True
+        self._hands.made(output)
+        for reader in output.readers.values():
+            reader.missing -= 1
+            if not reader.missing and reader.state is TaskState.WAITING:
+                self._ready(reader)
+        self.tidy(output)
+        return True
+
+    def lose(self, output: Output) -> None:
+        """No copy of an output is left: make it again if somebody needs it."""
+        self._unmake(output)
+        if output.needed:
+            self._ask(output)
+        self._work_off()
+
+    def want(self, output: Output) -> None:
+        """The user waits for an output: it is made again if it was dropped."""
+        output.asked = output.claimed = True
+        if output.handle is None:
+            self._ask(output)
+        self._work_off()
+
+    def tidy(self, output: Output) -> None:
+        """Drop an output that nobody needs."""
+        if output.handle is not None and not output.needed:
+            self._hands.drop(output)
+            self._unmake(output)
+
+    def fetched(self, output: Output) -> None:
+        """A copy is here: tasks that waited for it can run anywhere."""
+        output.here, output.fetching = True, False
+        for reader in list(output.readers.values()):
+            if reader.pending.pop(output.name, None) is not None and not reader.pending:
+                self._ready(reader)
+
+    def fail_fetch(self, output: Output, failure: Failure) -> None:
+        """An output is of no use but where it was made: its maker has failed."""
+        node = output.maker
+        self._unmake(output)
+        if node is not None:
+            if node.state in (TaskState.FAILED, TaskState.CANCELLED):
+                self._agenda.append((self._bereave, output))
+            else:
+                self._give_up(node, TaskState.FAILED, failure)
+        self._work_off()
+
+    def orphans(self) -> list[Output]:
+        """List what tasks wait for and no task makes."""
+        return [one for one in self.outputs.values() if one.maker is None and one.readers]
+
+    def end_orphans(self) -> list[Failure]:
+        """Nothing more will be submitted: give up what waits for outputs that nobody makes."""
+        failures = []
+        made = [one.name for one in self.outputs.values() if one.maker is not None]
+        for output in self.orphans():
+            for reader in list(output.readers.values()):
+                if reader.id not in output.readers:
+                    continue  # it ended with another
+                message = (
+                    f"task {reader.id} reads {output.name!r}, which no task makes"
+                    f"{nearest(output.name, made)}; submit the task that makes it, or correct the name"
+                )
+                failures.append(Failure(FailureKind.USER, "UsageError", message))
+                self.end(reader, TaskState.FAILED, failures[-1])
+        return failures
+
+    # -- the steps of all this
+
+    def _ready(self, node: Node) -> None:
+        node.move(TaskState.READY)
+        self._hands.ready(node)
+
+    def _enter(self, node: Node) -> None:
+        """A task begins to wait for what it reads."""
+        self.open[node.id] = node
+        for output in node.reads.values():
+            output.readers[node.id] = node
+        node.missing = sum(output.handle is None for output in node.reads.values())
+        self._await(node)
+
+    def _await(self, node: Node) -> None:
+        """A task can run, or everything it misses is asked for."""
+        if not node.missing:
+            self._ready(node)
+            return
+        for output in node.reads.values():
+            if output.handle is None:
+                self._ask(output)
+
+    def _ask(self, output: Output) -> None:
+        maker = output.maker
+        if maker is None or self.frozen:
+            return
+        if maker.state is TaskState.DONE:
+            self._agenda.append((self._again, maker))
+        elif maker.state in ENDS:
+            self._agenda.append((self._bereave, output))
+
+    def _again(self, node: Node) -> None:
+        """A task that was done runs once more."""
+        if node.state is TaskState.DONE:
+            node.move(TaskState.WAITING)
+            self._begin_anew(node, force=False)
+            self._enter(node)
+
+    def _redo(self, node: Node) -> None:
+        """A task has read, now or when it ran before, what does not count any more."""
+        if node.state in (TaskState.FAILED, TaskState.CANCELLED):
+            return
+        began = node.state in (TaskState.RUNNING, TaskState.DONE)
+        if node.state is TaskState.RUNNING:
+            self._hands.call_off(node)
+        if began:
+            node.move(TaskState.WAITING)
+        self._begin_anew(node, force=True)
+        if began:
+            self._enter(node)
+
+    def _begin_anew(self, node: Node, *, force: bool) -> None:
+        """Take back what a task made, unless its next attempt will make the same."""
+        if force or not node.task.restartable:
+            for output in node.outputs.values():
+                self._withdraw(output)
+
+    def _withdraw(self, output: Output) -> None:
+        """An output does not count any more, and neither does what was made from it."""
+        if not output.made:
+            return
+        output.made = False
+        began = list(output.consumers.values())
+        if output.handle is not None:
+            self._hands.drop(output)
+            self._unmake(output)
+        self._agenda.extend((self._redo, one) for one in began)
+
+    def _unmake(self, output: Output) -> None:
+        output.handle = None
+        output.kept = output.here = output.fetching = False
+        for reader in output.readers.values():
+            reader.missing += 1
+            if reader.state in (TaskState.READY, TaskState.FETCHING):
+                self._hands.unready(reader)
+                reader.pending.clear()
+                reader.move(TaskState.WAITING)
+
+    def _leave(self, node: Node) -> None:
+        """A task has ended: what it read may go."""
+        self.open.pop(node.id, None)
+        for output in node.reads.values():
+            output.readers.pop(node.id, None)
+            self.tidy(output)
+        self._hands.ended(node)
+
+    def _work_off(self) -> None:
+        """Do what follows from what was done: a list, as chains may be longer than the stack."""
+        while self._agenda:
+            step, what = self._agenda.popleft()
+            step(what)

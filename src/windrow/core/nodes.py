@@ -1,0 +1,117 @@
+"""The mutable records of a graph: its tasks, their outputs and attempts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windrow.core.transitions import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, move
+
+if TYPE_CHECKING:
+    from windrow.core.packing import Grant
+    from windrow.core.records import Failure, Handle, Task
+    from windrow.core.state import WorkerState
+
+__all__ = ["ENDS", "Node", "Output", "TaskAttempt"]
+
+ENDS = (TaskState.DONE, TaskState.FAILED, TaskState.CANCELLED)
+
+
+class Output:
+    """One named thing that a task makes."""
+
+    __slots__ = (
+        "asked",
+        "claimed",
+        "consumers",
+        "fetching",
+        "handle",
+        "here",
+        "kept",
+        "made",
+        "maker",
+        "name",
+        "readers",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.maker: Node | None = None  #: None while only readers were submitted
+        self.handle: Handle | None = None  #: it exists; as whose work, and where it was made
+        self.kept = False  #: the worker that made it has it
+        self.here = False  #: the engine has a copy that no worker can take along
+        self.fetching = False  #: that copy is on its way
+        self.made = False  #: somebody may have read it since its maker last began from nothing
+        self.asked = False  #: the user waits for it
+        self.claimed = True  #: the user may still ask for it
+        self.consumers: dict[int, Node] = {}  #: all tasks that read it
+        self.readers: dict[int, Node] = {}  #: those of them that have not ended
+
+    @property
+    def needed(self) -> bool:
+        """Whether it would be made again if it were lost."""
+        return self.claimed or bool(self.readers)
+
+
+class Node:
+    """One task of the graph."""
+
+    __slots__ = (
+        "crashes",
+        "enlarged",
+        "errors",
+        "failure",
+        "id",
+        "io_errors",
+        "losses",
+        "missing",
+        "needs",
+        "number",
+        "outputs",
+        "pending",
+        "reads",
+        "root",
+        "state",
+        "task",
+        "told",
+    )
+
+    def __init__(self, task: Task, number: int) -> None:
+        self.id = task.id
+        self.number = number  #: the order of submission
+        self.task = task
+        self.state = TaskState.WAITING
+        self.needs = task.needs  #: grow when an attempt was too large for them
+        self.reads: dict[str, Output] = {}
+        self.outputs: dict[str, Output] = {}
+        self.missing = 0  #: outputs it reads that do not exist
+        self.pending: dict[str, Output] = {}  #: outputs that are on their way while it is FETCHING
+        #: failed attempts since it was last done, by whose fault
+        self.errors = self.io_errors = self.crashes = self.losses = 0
+        self.enlarged = False
+        self.told = False  #: the user knows that it is done
+        self.failure: Failure | None = None
+        self.root: Node | None = None  #: the task that failed first, if that was not this one
+
+    def move(self, state: TaskState) -> None:
+        """Go to another state, if that is legal."""
+        self.state = move(TASK_MOVES, self.state, state, "task", self.id)
+
+
+class TaskAttempt:
+    """One try of a task of a graph on one worker."""
+
+    __slots__ = ("grant", "id", "key", "node", "reported", "started", "state", "worker")
+
+    def __init__(self, number: int, node: Node, worker: WorkerState, grant: Grant) -> None:
+        self.id = number
+        self.key = (number, worker.id, worker.incarnation)
+        self.node = node
+        self.worker = worker
+        self.grant = grant
+        self.state = AttemptState.LAUNCHED
+        self.started = False
+        self.reported: dict[str, None] = {}  #: outputs that were released while it ran
+
+    def move(self, state: AttemptState) -> None:
+        """Go to another state, if that is legal."""
+        self.state = move(ATTEMPT_MOVES, self.state, state, "attempt", self.id)

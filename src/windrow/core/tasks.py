@@ -1,0 +1,400 @@
+"""Tasks of a graph in a run: attempts, outputs, deadlines and ends, and what workers are told.
+
+The graph says what must be made, the dispatch where; here reports of workers come in and commands
+go out. An attempt that is not found has ended, and one that its task does not know any more only
+holds its resources until it returns: whatever it reports is discarded.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from windrow.core.commands import NO_LIMITS, Cancel, Command, Discard, Launch, TaskEnded
+from windrow.core.delays import BACK_OFF_S
+from windrow.core.dispatch import Dispatch
+from windrow.core.graph import Graph
+from windrow.core.nodes import TaskAttempt
+from windrow.core.patience import Patience, too_large
+from windrow.core.records import Failure, FailureKind, Needs, Plan
+from windrow.core.routes import route
+from windrow.core.transitions import AttemptState, TaskState
+from windrow.core.verdicts import Verdict, enlarged, verdict
+from windrow.core.whereabouts import Whereabouts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from windrow.core import events as happened
+    from windrow.core.commands import TaskEnd
+    from windrow.core.crew import Crew
+    from windrow.core.nodes import Node, Output
+    from windrow.core.options import Options
+    from windrow.core.records import Task
+    from windrow.core.state import WorkerState
+
+__all__ = ["Tasks"]
+
+#: How an attempt ends that was in the queue of a worker when that ended.
+UNTOUCHED = Failure(FailureKind.LOST, "WorkerLost", "its worker went away before it ran")
+
+_ENDS: dict[TaskState, TaskEnd] = {
+    TaskState.DONE: "done",
+    TaskState.FAILED: "failed",
+    TaskState.CANCELLED: "cancelled",
+}
+
+
+class Tasks:
+    """All tasks of graphs in a run."""
+
+    def __init__(self, options: Options, crew: Crew, next_id: Callable[[], int]) -> None:
+        self.graph = Graph(self)
+        self.places = Whereabouts(crew)
+        self.made, self.drop = self.places.made, self.places.drop  #: the graph's hands for outputs
+        self.dispatch = Dispatch(crew.packing, self._launch, self.places.fetch)
+        self.attempts: dict[tuple[int, int, int], TaskAttempt] = {}
+        self.running: dict[int, TaskAttempt] = {}  #: by task: the attempt that counts
+        self.fatal: Failure | None = None  #: stops the run
+        self.failed = self.cancellations = 0  #: tasks that ended so
+        self.cut_off = False  #: tasks did not run because the run was stopped
+        self.closed = not options.open
+        self.out: list[Command] = []
+        self.now = 0.0
+        self._at: dict[tuple[int, int], dict[int, TaskAttempt]] = {}  #: by life of a worker
+        self._times: list[tuple[float, int, bool]] = []  #: heap: when, task, whether a deadline
+        self._patience = Patience(crew.packing)
+        self._plans: dict[str, Plan] = {}
+        self._options = options
+        self._crew = crew
+        self._next_id = next_id
+
+    # -- what the user says
+
+    def begin(self, out: list[Command], now: float) -> None:
+        """A batch of events comes at this time; commands go there."""
+        self.out = self.places.out = out
+        self.now = now
+
+    def submit(self, tasks: Sequence[Task], handlers: dict[type, Callable[[Any], None]]) -> None:
+        """Take tasks in; UsageError, with nothing changed, if they cannot belong to the run."""
+        self.graph.check(tasks)
+        if not self.graph.nodes:
+            route(handlers, self)
+            self._crew.share()
+        for task in tasks:
+            if task.deadline is not None:
+                heappush(self._times, (task.deadline, task.id, True))
+        self.graph.add(tasks)
+        if self.graph.frozen:
+            self._cancel(self.graph.open.values(), "the run is ending")
+
+    def wanted(self, event: happened.Wanted) -> None:
+        """The user waits for an output."""
+        output = self.graph.output(event.output)
+        self.graph.want(output)
+        self.places.deliver(output)
+
+    def released(self, event: happened.Released) -> None:
+        """The user will not ask for an output any more."""
+        output = self.graph.output(event.output)
+        output.asked = output.claimed = False
+        self.graph.tidy(output)
+
+    def close(self, event: happened.Closed) -> None:  # noqa: ARG002 - a handler's
+        """Nothing more will be submitted."""
+        self.closed = True
+
+    def cancel_group(self, event: happened.CancelRequested) -> None:
+        """Somebody wishes a group of tasks to end."""
+        group = [node for node in self.graph.open.values() if node.task.group == event.group]
+        self._cancel(group, event.reason)
+
+    def stop(self, reason: str, *, forget: bool) -> None:
+        """The run ends; what the user waits for is still brought, unless all is forgotten."""
+        self.graph.frozen = True
+        self.cut_off = bool(self.graph.open)
+        self._cancel(self.graph.open.values(), reason)
+        for attempt in self.attempts.values():
+            self._tell_off(attempt)
+        for output in self.graph.outputs.values():
+            if output.handle is not None and (forget or not output.asked):
+                output.asked = output.claimed = False
+                self.graph.tidy(output)
+
+    def _cancel(self, nodes: Iterable[Node], reason: str) -> None:
+        for node in list(nodes):
+            if node.id in self.graph.open:
+                message = f"task {node.id} was cancelled: {reason}"
+                failure = Failure(FailureKind.USER, "CancelledError", message)
+                self.graph.end(node, TaskState.CANCELLED, failure)
+
+    # -- attempts
+
+    def _launch(self, node: Node, worker_id: int) -> None:
+        worker = self._crew.workers[worker_id]
+        grant = self._crew.packing.reserve(worker_id, node.needs)
+        attempt = TaskAttempt(self._next_id(), node, worker, grant)
+        self.dispatch.remove(node)
+        node.move(TaskState.RUNNING)
+        self.attempts[attempt.key] = self.running[node.id] = attempt
+        self._at.setdefault(attempt.key[1:], {})[attempt.id] = attempt
+        worker.tied += 1
+        task = node.task
+        plan = self._plans.setdefault(task.category, Plan(id=0, category=task.category))
+        memory = dict(node.needs.amounts).get("memory")
+        limits = Needs((("memory", memory),)) if memory else NO_LIMITS
+        inputs = tuple(handle for name in task.reads if (handle := node.reads[name].handle))
+        self.out.append(Launch(task, *attempt.key, plan, limits, inputs))
+
+    def started(self, attempt: TaskAttempt) -> None:
+        """An attempt runs."""
+        attempt.started = True
+        if attempt.state is AttemptState.LAUNCHED:
+            attempt.move(AttemptState.RUNNING)
+
+    def output_ready(self, event: happened.OutputReady) -> None:
+        """An output exists although its task still runs; what was released before is final."""
+        handle = event.handle
+        attempt = self.attempts.get((event.attempt, event.worker, event.incarnation))
+        if attempt is None or not self._counts(attempt) or handle.output in attempt.reported:
+            self.places.discard(handle)
+            return
+        attempt.reported[handle.output] = None
+        node = attempt.node
+        output = node.outputs.get(handle.output) or self.graph.adopt(node, handle.output)
+        if not self.graph.make(output, handle):
+            self.places.discard(handle)
+
+    def finished(self, attempt: TaskAttempt, event: happened.Finished) -> None:
+        """An attempt is done."""
+        node, handle = attempt.node, event.handle
+        rest = [name for name in node.outputs if name not in attempt.reported]
+        handle = handle._replace(output="", bytes=handle.bytes // max(len(rest), 1))
+        if not self._end(attempt, AttemptState.ACCEPTED):
+            self.places.discard_names(handle, rest)
+            return
+        there = [name for name in rest if node.outputs[name].handle is not None]
+        self.places.discard_names(handle, there)
+        self.graph.finish(node, handle, attempt.reported)
+        for output in node.outputs.values():
+            self.places.deliver(output)
+
+    def ended_badly(self, attempt: TaskAttempt, failure: Failure, limit: float = 0.0) -> None:
+        """An attempt raised, was ended at a limit, or was lost with its worker."""
+        lost = failure.kind in (FailureKind.LOST, FailureKind.CRASHED)
+        if self._end(attempt, AttemptState.LOST if lost else AttemptState.FAILED):
+            self._settle(attempt.node, failure, limit)
+
+    def exhausted(self, attempt: TaskAttempt, event: happened.Exhausted) -> None:
+        """An attempt was ended at a limit; more memory may help, more of anything else does not."""
+        node = attempt.node
+        used = f"used {event.used:g} of {event.resource} or more; the limit is {event.limit:g}"
+        node.enlarged = node.enlarged or event.resource != "memory"
+        failure = Failure(FailureKind.EXHAUSTED, "Exhausted", f"task {node.id} {used}")
+        self.ended_badly(attempt, failure, event.limit)
+
+    def cancelled(self, attempt: TaskAttempt) -> None:
+        """An attempt was stopped; if nobody asked for that, it runs again."""
+        if self._end(attempt, AttemptState.CANCELLED):
+            self.graph.back(attempt.node)
+
+    def _settle(self, node: Node, failure: Failure, limit: float) -> None:
+        """Do with the task of a failed attempt what the failure asks for."""
+        what = verdict(node, failure, self._options)
+        if what is Verdict.LARGER:
+            needs = enlarged(node.needs, limit)
+            packing = self._crew.packing
+            node.enlarged = True
+            known = limit or dict(node.needs.amounts).get("memory")
+            if known and packing.possible(packing.kind(needs)):
+                node.needs = needs
+                what = Verdict.AGAIN
+        if what is Verdict.LATER:
+            wait = BACK_OFF_S[min(node.io_errors, len(BACK_OFF_S)) - 1]
+            heappush(self._times, (self.now + wait, node.id, False))
+            self.graph.back(node, delayed=True)
+        elif what is Verdict.AGAIN:
+            self.graph.back(node)
+        else:
+            self.graph.end(node, TaskState.FAILED, failure)
+            if failure.kind is FailureKind.INTERNAL:
+                self.fatal = failure
+
+    def _counts(self, attempt: TaskAttempt) -> bool:
+        return self.running.get(attempt.node.id) is attempt
+
+    def _end(self, attempt: TaskAttempt, state: AttemptState) -> bool:
+        """Free what an attempt held; False if its task does not know it any more."""
+        counts = self._counts(attempt)
+        attempt.move(
+            state if counts or state is not AttemptState.ACCEPTED else AttemptState.DISCARDED
+        )
+        del self.attempts[attempt.key]
+        del self._at[attempt.key[1:]][attempt.id]
+        self._crew.packing.free(attempt.grant)
+        attempt.worker.tied -= 1
+        attempt.worker.proven = attempt.worker.proven or state is not AttemptState.LOST
+        if counts:
+            del self.running[attempt.node.id]
+        return counts
+
+    def _tell_off(self, attempt: TaskAttempt) -> None:
+        if attempt.state is not AttemptState.CANCELLING:
+            attempt.move(AttemptState.CANCELLING)
+            self.out.append(Cancel(*attempt.key))
+
+    # -- outputs
+
+    def fetched(self, event: happened.Fetched) -> None:
+        """A copy of an output is here."""
+        output = self.places.current(event.handle)
+        if output is None:
+            self.places.discard(event.handle)
+        elif not output.here:
+            self.places.arrived(output)
+            self.graph.fetched(output)
+            self.places.deliver(output)
+
+    def fetch_failed(self, event: happened.FetchFailed) -> None:
+        """An output is of no use elsewhere: that is held against its maker, unless it was lost."""
+        output = self.places.current(event.handle)
+        if output is None or output.here:
+            return
+        if event.failure.kind is FailureKind.LOST:
+            self.out.append(Discard(event.handle))
+            self._lose(output)
+        else:
+            self.places.drop(output)
+            self.graph.fail_fetch(output, event.failure)
+
+    def output_lost(self, event: happened.OutputLost) -> None:
+        """A worker has lost an output."""
+        output = self.places.current(event.handle)
+        if output is not None and output.kept:
+            self._lose(output)
+
+    def _lose(self, output: Output) -> None:
+        """The worker's copy is gone."""
+        if output.here:
+            self.places.unkeep(output)
+        else:
+            self.places.forget(output)
+            self.graph.lose(output)
+
+    # -- workers
+
+    def runs_at(self, worker: int, incarnation: int) -> bool:
+        """Say whether an attempt runs in a life of a worker."""
+        return any(one.started for one in self._at.get((worker, incarnation), {}).values())
+
+    def lost(self, worker_id: int, failure: Failure) -> None:
+        """All lives of a worker but the present one are gone, with what only they had."""
+        alive = self._crew.workers.get(worker_id)
+        for life in [life for life in {**self._at, **self.places.kept} if life[0] == worker_id]:
+            if alive is None or alive.incarnation != life[1]:
+                while outputs := self.places.kept.get(life):  # each may take others along
+                    self._lose(next(iter(outputs.values())))
+                attempts = list(self._at.get(life, {}).values())
+                suspects = [one for one in attempts if one.started] or attempts[:1]
+                for attempt in attempts:
+                    self.ended_badly(attempt, failure if attempt in suspects else UNTOUCHED)
+                self.places.kept.pop(life, None)
+                self._at.pop(life, None)
+
+    # -- time and the end
+
+    @property
+    def wake(self) -> float | None:
+        """When to look again although nothing happened."""
+        times = [self._times[0][0] if self._times else None, self._patience.until]
+        return min((time for time in times if time is not None), default=None)
+
+    def before_rows(self, draining: Iterable[WorkerState]) -> bool:
+        """Do what is due, and place tasks that come before rows; False if the run must stop."""
+        if self.graph.nodes:
+            self._pass_time()
+            for worker in draining:  # bring what only it has
+                for output in self.places.kept.get((worker.id, worker.incarnation), {}).values():
+                    self.places.fetch(output)
+            if self.fatal is None:
+                self.dispatch.place_before_rows()
+        return self.fatal is None
+
+    def after_rows(self, *, idle: bool) -> None:
+        """Place the other tasks; with nothing under way at all, give up what cannot run."""
+        if self.graph.open:
+            self.dispatch.place_rest(self.now)
+            self._review(idle=idle)
+        else:
+            self._patience.end()
+
+    def _pass_time(self) -> None:
+        while self._times and self._times[0][0] <= self.now:
+            deadline, number, late = heappop(self._times)
+            node = self.graph.nodes[number]
+            if not late:
+                if node.state is TaskState.DELAYED:
+                    self.graph.due(node)
+            elif node.id in self.graph.open and not node.told:
+                message = f"task {node.id} was not done by its deadline, {deadline:g} s"
+                failure = Failure(FailureKind.USER, "TimeoutError", message)
+                self.graph.end(node, TaskState.FAILED, failure)
+
+    def _review(self, *, idle: bool) -> None:
+        busy = not idle or self.attempts or self.places.fetching or not self._crew.workers
+        if busy or any(node.state is TaskState.DELAYED for node in self.graph.open.values()):
+            self._patience.end()
+            return
+        hopeless = self.dispatch.impossible()
+        if hopeless and self._patience.over(self.now):
+            for node in hopeless:
+                if node.id in self.graph.open:
+                    self.graph.end(node, TaskState.FAILED, too_large(node, self._crew.packing))
+        if not self.dispatch.ready:
+            self._patience.end()
+            if self.closed:
+                self.graph.end_orphans()
+
+    @property
+    def under_way(self) -> bool:
+        """Whether something will happen by itself, or the user may still say something."""
+        return bool(
+            self.attempts or self.places.fetching or self.wake is not None or not self.closed
+        )
+
+    @property
+    def outstanding(self) -> bool:
+        """Whether something is to come that the run must wait for."""
+        asked = any(output.asked for output in self.places.fetching.values())
+        if self.graph.frozen:
+            return bool(self.attempts) or asked
+        return not self.closed or bool(self.attempts) or asked or bool(self.graph.open)
+
+    # -- the hands of the graph
+
+    def ready(self, node: Node) -> None:
+        """A task can run."""
+        self.dispatch.add(node)
+
+    def unready(self, node: Node) -> None:
+        """A task that was ready cannot run, or need not."""
+        self.dispatch.remove(node)
+
+    def call_off(self, node: Node) -> None:
+        """The attempt of a task is not wanted any more."""
+        attempt = self.running.pop(node.id, None)
+        if attempt is not None:  # it may be its end that is being settled
+            self._tell_off(attempt)
+
+    def ended(self, node: Node) -> None:
+        """Tell the end of a task; that it was made again is nobody's business."""
+        self.dispatch.fetching.pop(node.id, None)
+        if node.state is not TaskState.DONE or not node.told:
+            self.out.append(TaskEnded(node.id, _ENDS[node.state], node.failure))
+        node.told = True
+        self.cancellations += node.state is TaskState.CANCELLED
+        if node.state is TaskState.FAILED:
+            self.failed += 1
+            if node.root is None and self._options.on_error == "stop" and self.fatal is None:
+                self.fatal = node.failure

@@ -1,0 +1,52 @@
+"""What is done about a failed attempt of a task of a graph, by whose fault it is. A pure rule."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from windrow.core.failures import MOST_LOSSES
+from windrow.core.records import FailureKind, Needs
+
+if TYPE_CHECKING:
+    from windrow.core.nodes import Node
+    from windrow.core.options import Options
+    from windrow.core.records import Failure
+
+__all__ = ["Verdict", "enlarged", "verdict"]
+
+
+class Verdict(enum.Enum):
+    """What becomes of the task."""
+
+    AGAIN = enum.auto()  #: at once
+    LATER = enum.auto()  #: after a pause
+    LARGER = enum.auto()  #: once more, with twice the memory if somebody offers that
+    FAIL = enum.auto()  #: the task has failed; whether the run goes on is the user's choice
+
+
+def verdict(node: Node, failure: Failure, options: Options) -> Verdict:
+    """Count a failure against a task, and say what to do with it."""
+    kind = failure.kind
+    if kind is FailureKind.LOST:
+        node.losses += 1
+        return Verdict.AGAIN if node.losses < MOST_LOSSES else Verdict.FAIL
+    if kind is FailureKind.CRASHED:
+        node.crashes += 1
+        return Verdict.AGAIN if node.crashes < options.crashes else Verdict.FAIL
+    if kind is FailureKind.TRANSIENT_IO:
+        node.io_errors += 1
+        return Verdict.LATER if node.io_errors <= options.retries else Verdict.FAIL
+    if kind is FailureKind.EXHAUSTED:
+        return Verdict.FAIL if node.enlarged else Verdict.LARGER
+    if kind is FailureKind.INTERNAL:
+        return Verdict.FAIL
+    node.errors += 1
+    return Verdict.AGAIN if node.errors <= node.task.budget else Verdict.FAIL
+
+
+def enlarged(needs: Needs, limit: float) -> Needs:
+    """Double the memory among the needs, or the limit that was hit if memory is none of them."""
+    amounts = dict(needs.amounts)
+    amounts["memory"] = 2 * (amounts.get("memory") or limit)
+    return Needs.of(amounts)

@@ -21,10 +21,11 @@ class Outcome(NamedTuple):
     partial: Any
     measurement: Measurement
     evidence: Evidence | None = None
+    skipped: tuple[tuple[Rows, Failure], ...] = ()  #: rows that the partial leaves out, and why
 
 
 class WorkerSide(Protocol):
-    """What one worker does; made once per worker and used by its thread only."""
+    """What one worker does, in its thread; in another process it may have ``news()`` for ``Workload.hear``."""
 
     def inspect(self, input: int) -> tuple[int, tuple[int, ...]]:  # noqa: A002 - the word of the house
         """Open an input: its rows and unit borders."""
@@ -69,7 +70,10 @@ class Engine(Protocol):
     """Workers and the way to them."""
 
     capabilities: Capabilities
-    work_cpu_s: float  #: spent on work inside ``wait``; zero where workers have threads
+
+    @property
+    def work_cpu_s(self) -> float:
+        """CPU seconds spent on work inside ``wait``; zero where workers have threads or processes."""
 
     def start(self, workload: Workload) -> None:
         """Start the workers; each is reported by WorkerJoined."""

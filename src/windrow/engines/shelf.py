@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from windrow.core.commands import Inspect, Launch, Merge
 from windrow.core.events import (
@@ -21,13 +21,13 @@ from windrow.core.events import (
     Merged,
     MergeFailed,
 )
-from windrow.core.records import Failure, FailureKind, Handle, Measurement
+from windrow.core.records import Failure, FailureKind, Handle, Measurement, Rows
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
     from windrow.engines.base import WorkerSide, Workload
 
-__all__ = ["RunQueue", "Shelf", "at_least_one", "failure_event", "warn_unclosed"]
+__all__ = ["Meter", "RunQueue", "Shelf", "at_least_one", "failure_event", "warn_unclosed"]
 
 
 class RunQueue:
@@ -53,11 +53,26 @@ class RunQueue:
             self.known = False
 
 
+class Meter(Protocol):
+    """Sees what an attempt uses, where an attempt has a process to itself."""
+
+    def begin(self, command: Launch) -> None:
+        """An attempt begins."""
+        ...
+
+    def end(self) -> tuple[float, int, int]:
+        """It has ended, well or badly: its CPU seconds, its peak memory, and the memory that stays."""
+        ...
+
+
 class Shelf:
     """Runs jobs for one life of one worker."""
 
-    def __init__(self, workload: Workload, worker: int, incarnation: int) -> None:
+    def __init__(
+        self, workload: Workload, worker: int, incarnation: int, meter: Meter | None = None
+    ) -> None:
         self._workload = workload
+        self._meter = meter
         self._worker = worker
         self._incarnation = incarnation
         self._side: WorkerSide | None = None
@@ -80,6 +95,11 @@ class Shelf:
         except BaseException as error:  # noqa: BLE001 - translated: the worker must outlive its jobs
             return failure_event(command, self.classify(error))
 
+    def news(self) -> Any:
+        """Ask the worker's side what home should know; None if there is nothing."""
+        ask = getattr(self._side, "news", None)
+        return None if ask is None else ask()
+
     def classify(self, error: BaseException) -> Failure:
         """Ask the workload whose fault it is; if that fails too, it is ours."""
         try:
@@ -88,23 +108,34 @@ class Shelf:
             message = f"{error!r} could not be classified: {second!r}"
             return Failure(FailureKind.INTERNAL, type(second).__name__, message, "", second)
 
-    def _launch(self, side: WorkerSide, command: Launch) -> Finished:
-        queue = self._queue
-        delay, cpu, begin = queue.delay_s(), thread_time(), perf_counter()
-        partial, used, evidence = side.run(command.task.inputs, command.plan)
-        wall, cpu = perf_counter() - begin, thread_time() - cpu
-        lock_wait = 0.0
-        if queue.known:
-            lock_wait = max(0.0, wall - cpu - (queue.delay_s() - delay))
+    def _launch(self, side: WorkerSide, command: Launch) -> Finished | Failed:
+        queue, meter = self._queue, self._meter
+        peak = baseline = 0
+        if meter is not None:
+            meter.begin(command)
+        try:
+            delay, cpu, begin = queue.delay_s(), thread_time(), perf_counter()
+            partial, used, evidence, skipped = side.run(command.task.inputs, command.plan)
+            wall, cpu = perf_counter() - begin, thread_time() - cpu
+            lock_wait = 0.0
+            if queue.known:
+                lock_wait = max(0.0, wall - cpu - (queue.delay_s() - delay))
+        finally:
+            if meter is not None:
+                cpu, peak, baseline = meter.end()
+        rows = _without(command.task.inputs, [gone for gone, _ in skipped])
+        if not rows:  # nothing is left to hand over
+            return Failed(command.attempt, self._worker, self._incarnation, skipped[0][1])
         number = command.attempt
         self.partials[number] = partial
         return Finished(
             number,
             self._worker,
             self._incarnation,
-            Handle(number, number, self._worker, self._incarnation, command.task.inputs),
-            Measurement(wall, cpu, lock_wait, *used[3:]),
+            Handle(number, number, self._worker, self._incarnation, rows),
+            Measurement(wall, cpu, lock_wait, peak, *used[4:7], baseline),
             evidence,
+            skipped,
         )
 
     def _merge(self, side: WorkerSide, command: Merge) -> Merged:
@@ -142,6 +173,23 @@ def warn_unclosed(errors: dict[int, BaseException | None]) -> None:
                 ResourceWarning,
                 stacklevel=3,
             )
+
+
+def _without(rows: tuple[Rows, ...], gone: list[Rows]) -> tuple[Rows, ...]:
+    """Take ranges out of rows; both in order."""
+    if not gone:
+        return rows
+    left: list[Rows] = []
+    for part in rows:
+        start = part.start
+        for other in gone:
+            if other.input == part.input and part.start <= other.start < part.stop:
+                if start < other.start:
+                    left.append(Rows(part.input, start, other.start))
+                start = other.stop
+        if start < part.stop:
+            left.append(Rows(part.input, start, part.stop))
+    return tuple(left)
 
 
 def failure_event(command: Launch | Inspect | Merge, failure: Failure) -> Event:

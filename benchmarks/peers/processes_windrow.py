@@ -1,0 +1,253 @@
+"""Tiny tasks for Windrow's worker processes: by the engine's own words, and through scheduler and loop."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from itertools import count as numbers
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from processes_common import MEGABYTE, WINDOW, WORKERS, double, make, timed, tiny
+from protocol import serve
+
+from windrow.core.commands import Discard, Fetch, Launch
+from windrow.core.events import Fetched, Finished, Started, WorkerJoined
+from windrow.core.policies import Policies
+from windrow.core.records import (
+    Failure,
+    FailureKind,
+    Handle,
+    InputSpec,
+    Measurement,
+    Plan,
+    Rows,
+    Task,
+)
+from windrow.core.scheduler import Scheduler
+from windrow.engines.base import Outcome
+from windrow.engines.parcels import Link, pack
+from windrow.engines.processes import ProcessesEngine
+from windrow.run.loop import run as run_loop
+from windrow.shape.fixed import Fixed
+
+PLAN = Plan(id=0, category="data")
+TINY, MAKE, IMPORTING = range(3)
+UNIT = 10
+
+
+class Work:
+    """Tiny tasks; one that makes a megabyte; one that needs the usual libraries."""
+
+    def open_worker(self, worker: int) -> Work:  # noqa: ARG002 - all are alike
+        return self
+
+    def classify(self, error: BaseException) -> Failure:
+        return Failure(FailureKind.INTERNAL, type(error).__name__, str(error), "", error)
+
+    def inspect(self, number: int) -> tuple[int, tuple[int, ...]]:
+        raise NotImplementedError
+
+    def run(self, rows: tuple[Rows, ...], plan: Any) -> Outcome:  # noqa: ARG002 - nor is there one
+        (part,) = rows
+        if part.input == MAKE:
+            return Outcome(make(part.start), Measurement())
+        if part.input == IMPORTING:
+            import awkward  # noqa: F401
+            import hist  # noqa: F401
+            import uproot  # noqa: F401
+        return Outcome(tiny(part.start), Measurement())
+
+    def merge(self, partials: Any) -> Any:
+        return sum(partials)
+
+    def close(self) -> None:
+        pass
+
+
+_engines: dict[bool, ProcessesEngine] = {}
+_number = numbers(1)
+
+
+def engine_with(metering: bool) -> ProcessesEngine:
+    if metering not in _engines:
+        engine = _engines[metering] = ProcessesEngine(WORKERS, metering=metering)
+        engine.start(Work())
+        ready = 0
+        while ready < WORKERS:
+            ready += sum(isinstance(event, WorkerJoined) for event in engine.wait(None))
+    return _engines[metering]
+
+
+def launch(worker: int, source: int, start: int) -> Launch:
+    number = next(_number)
+    return Launch(
+        Task(number, "data", (Rows(source, start, start + 1),), 1), number, worker, 0, PLAN
+    )
+
+
+def with_result(worker: int, source: int, start: int) -> list[Any]:
+    """A task whose result is wanted here: what ``submit`` means elsewhere."""
+    command = launch(worker, source, start)
+    number = command.attempt
+    return [command, Fetch(Handle(number, number, worker, 0, command.task.inputs))]
+
+
+def fetched(engine: ProcessesEngine) -> list[Handle]:
+    found: list[Handle] = []
+    while not found:
+        found = [event.handle for event in engine.wait(None) if isinstance(event, Fetched)]
+    return found
+
+
+def finished(engine: ProcessesEngine) -> list[Handle]:
+    found: list[Handle] = []
+    while not found:
+        found = [event.handle for event in engine.wait(None) if isinstance(event, Finished)]
+    return found
+
+
+def round_trips(engine: ProcessesEngine, count: int) -> None:
+    for number in range(count):
+        engine.do(with_result(number % WORKERS, TINY, number))
+        (handle,) = fetched(engine)
+        assert engine.take(handle) == number + 1
+
+
+def throughput(engine: ProcessesEngine, count: int) -> None:
+    """All results are wanted here."""
+    starts = iter(range(count))
+    commands = [
+        command
+        for worker in range(WORKERS)
+        for start in islice(starts, WINDOW)
+        for command in with_result(worker, TINY, start)
+    ]
+    total = done = 0
+    while done < count:
+        engine.do(commands)
+        commands = []
+        for handle in fetched(engine):
+            done += 1
+            total += engine.take(handle)
+            for start in islice(starts, 1):
+                commands += with_result(handle.worker, TINY, start)
+    assert total == count * (count + 1) // 2
+
+
+def kept(engine: ProcessesEngine, count: int) -> None:
+    """Results stay with the workers, where they would be merged."""
+    starts = iter(range(count))
+    commands: list[Any] = [
+        launch(worker, TINY, start) for worker in range(WORKERS) for start in islice(starts, WINDOW)
+    ]
+    done = 0
+    while done < count:
+        engine.do(commands)
+        commands = []
+        for handle in finished(engine):
+            done += 1
+            commands.append(Discard(handle))
+            commands += [launch(handle.worker, TINY, start) for start in islice(starts, 1)]
+    engine.do(commands)
+
+
+def out(engine: ProcessesEngine, count: int) -> None:
+    for number in range(count):
+        engine.do(with_result(number % WORKERS, MAKE, number))
+        (handle,) = fetched(engine)
+        assert engine.take(handle).sum() == number * MEGABYTE
+
+
+def both(count: int) -> dict[str, float]:
+    """Parcels alone: arrays are no part of a launch."""
+    ours, theirs = (Link(one) for one in socket.socketpair())
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        while not theirs.ended:
+            for arrival in theirs.receive() or ():
+                theirs.send(pack(double(arrival.open())))
+        os._exit(0)
+    theirs.close()
+    values = np.ones(MEGABYTE)
+
+    def work() -> None:
+        for _ in range(count):
+            ours.send(pack(values))
+            while not (found := ours.receive()):
+                pass
+            assert found[0].open().sum() == 2 * MEGABYTE
+
+    seconds = timed(work)
+    ours.close()
+    os.waitpid(pid, 0)
+    return seconds
+
+
+def whole_run(count: int) -> dict[str, float]:
+    """From the first task's start to the end of the run, through scheduler and loop."""
+    rows = count * UNIT
+    borders = tuple(range(0, rows + 1, UNIT))
+    source = InputSpec(id=TINY, category="data", rows=rows, borders=borders)
+    began: list[float] = []
+
+    def watch(events: Any, commands: Any, now: float) -> None:  # noqa: ARG001 - an observer's
+        if not began and any(isinstance(event, Started) for event in events):
+            began.append(now)
+        watch.last = now  # type: ignore[attr-defined]
+
+    outcome = run_loop(
+        Scheduler([source], Policies(Fixed(UNIT))), ProcessesEngine(WORKERS), Work(), observers=[watch]
+    )  # fmt: skip
+    assert outcome.status == "complete"
+    assert outcome.ledger.done_rows == rows
+    return {"seconds": watch.last - began[0], "driver_us": outcome.driver_cpu_s / count * 1e6}  # type: ignore[attr-defined]
+
+
+def begin(preload: list[str] | None, importing: bool) -> dict[str, float]:
+    """From nothing to the first finished task of every worker."""
+    start = time.perf_counter()
+    engine = ProcessesEngine(WORKERS, preload=preload)
+    engine.start(Work())
+    try:
+        done = 0
+        while done < WORKERS:
+            for event in engine.wait(None):
+                if isinstance(event, WorkerJoined):
+                    engine.do([launch(event.worker.id, IMPORTING if importing else TINY, 0)])
+                done += isinstance(event, Finished)
+        return {"seconds": time.perf_counter() - start}
+    finally:
+        engine.stop()
+
+
+def run(what: str, count: int = 0, metering: bool = True, **more: Any) -> dict[str, float]:
+    if what == "begin":
+        if more["importing"]:  # what a process that defined such an analysis has loaded
+            import awkward  # noqa: F401
+            import hist  # noqa: F401
+            import uproot  # noqa: F401
+        return begin(**more)
+    if what == "run":
+        return whole_run(count)
+    if what == "1 MB in and out":
+        return both(count)
+    engine = engine_with(metering)
+    job = {
+        "round trips": round_trips,
+        "throughput": throughput,
+        "kept": kept,
+        "1 MB out": out,
+    }[what]
+    return timed(lambda: job(engine, count))
+
+
+if __name__ == "__main__":
+    try:
+        serve(run, "numpy", "cloudpickle")
+    finally:
+        for engine in _engines.values():
+            engine.stop()

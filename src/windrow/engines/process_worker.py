@@ -1,0 +1,296 @@
+"""What runs in a worker's process: reads commands, does them with a shelf, sends reports.
+
+Reports are sent together, but always before the next job begins. An attempt's beginning goes with them; where there is
+nothing else to report it waits for the end, as waking the driver costs more than a small task. Its page says meanwhile
+which attempt runs: it outlives the process, so it is always known whose fault an end is, and a driver that has waited
+a while looks there. All commands that have come are read between two jobs, so that a cancel overtakes what waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, StopWorker
+from windrow.core.events import Cancelled, Event, FetchFailed, Finished, Started
+from windrow.core.records import Failure, FailureKind
+from windrow.engines.parcels import Link, pack
+from windrow.engines.pickles import culprit, portable
+from windrow.engines.shelf import Shelf, failure_event
+from windrow.engines.wire import Reader, write_report
+from windrow.errors import EngineError
+
+if TYPE_CHECKING:
+    import socket
+
+    from windrow.core.commands import EngineCommand
+    from windrow.core.records import Handle
+    from windrow.engines.page import Page
+
+__all__ = [
+    "BROKEN",
+    "COMMANDS",
+    "PARTIAL",
+    "READY",
+    "REPORTS",
+    "SETUP",
+    "UNCLOSED",
+    "WORKLOAD",
+    "Learned",
+    "Setup",
+    "main",
+]
+
+#: Kinds of parcels to a worker ...
+SETUP, WORKLOAD, COMMANDS = range(1, 4)
+#: ... and from it: a partial has its handle's id as tag; BROKEN has a Failure, UNCLOSED an exception.
+READY, REPORTS, PARTIAL, BROKEN, UNCLOSED = range(11, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a worker is told first."""
+
+    worker: int
+    incarnation: int
+    metering: bool = True
+
+
+def main(sock: socket.socket, page: Page) -> None:
+    """Work until told to stop, or until the driver is gone."""
+    sock.setblocking(True)
+    worker = _Worker(Link(sock))
+    with contextlib.suppress(_DriverGone):
+        worker.work(page)
+
+
+class Learned(NamedTuple):
+    """What a worker learned beside its results, for the workload at home."""
+
+    news: Any
+
+
+class _DriverGone(Exception):
+    """Nobody is there to work for."""
+
+
+class _Meter:
+    """What one attempt uses, as seen by its own process.
+
+    CPU is that of all threads of the process and of the children that it has waited for, since all of it is spent on
+    the attempt; the wait for the interpreter lock, which the shelf measures, is that of the worker's thread alone.
+    """
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._memory = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._cpu = 0.0
+
+    def begin(self, command: Launch) -> None:
+        """Start the limits and clear the peak."""
+        limits = dict(command.limits.amounts) if command.limits.amounts else {}
+        self._page.begin(
+            command.attempt, int(limits.get("memory", 0)), float(limits.get("seconds", 0.0))
+        )
+        self._cpu = _cpu_s()
+
+    def end(self) -> tuple[float, int, int]:
+        """End the limits; CPU seconds, peak of the process tree, memory that stays."""
+        cpu = _cpu_s() - self._cpu
+        pages = int(os.pread(self._memory, 128, 0).split()[1])
+        return cpu, self._page.end(), pages * resource.getpagesize()
+
+
+def _cpu_s() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+class _Worker:
+    """One life of a worker."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._inbox: deque[EngineCommand] = deque()
+        self._reader = Reader()
+        self._cancelled: set[int] = set()
+        self._reports: list[Event | Learned] = []
+        self._number = 0
+        self._incarnation = 0
+        self._opened = False  #: the workload was asked to do something
+
+    def work(self, page: Page) -> None:
+        """Take the workload, say that we are ready, and do commands one after the other."""
+        try:
+            shelf = self._begin(page)
+        except _DriverGone:
+            raise
+        except BaseException as error:  # noqa: BLE001 - told to the driver, which knows what to do
+            self._tell_broken(error, "the work cannot be unpickled in a worker's process")
+            return
+        self._send(pack(None, READY))
+        try:
+            self._loop(shelf)
+        except _DriverGone:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a failure of the machinery: raised again in the driver
+            self._tell_broken(error, "a worker's process broke")
+            return
+        problem = shelf.close()
+        if problem is not None:
+            self._send(pack(portable(problem, self._number), UNCLOSED))
+
+    def _begin(self, page: Page) -> Shelf:
+        arrivals: list[Any] = []
+        while len(arrivals) < 2:
+            arrivals += self._receive()
+        setup: Setup = arrivals[0].open()
+        self._number, self._incarnation = setup.worker, setup.incarnation
+        workload = arrivals[1].open()
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            # All workers are copies of one process; what they draw from NumPy's own state must differ.
+            numpy.random.seed()
+        meter = _Meter(page) if setup.metering else None
+        return Shelf(workload, setup.worker, setup.incarnation, meter)
+
+    def _loop(self, shelf: Shelf) -> None:
+        inbox = self._inbox
+        while True:
+            if not inbox:
+                self._flush()
+            if self._link.readable(wait=not inbox):
+                self._read()
+            while inbox:
+                command = inbox.popleft()
+                if isinstance(command, StopWorker):
+                    self._flush()
+                    return
+                if self._do(shelf, command):
+                    break  # something may have come meanwhile
+
+    def _do(self, shelf: Shelf, command: EngineCommand) -> bool:
+        """Do a command; say whether that took time."""
+        if isinstance(command, Launch):
+            number = command.attempt
+            if number in self._cancelled:
+                self._cancelled.discard(number)
+                self._reports.append(Cancelled(number, self._number, self._incarnation))
+                return False
+            self._reports.append(Started(number, self._number, self._incarnation))
+            # The first job opens the workload's side: before the page knows of the attempt.
+            if len(self._reports) > 1 or self._link.pending or not self._opened:
+                self._flush()
+            self._job(shelf, command)
+            self._cancelled.discard(number)
+        elif isinstance(command, (Inspect, Merge)):
+            self._flush()
+            self._job(shelf, command)
+        elif isinstance(command, Fetch):
+            self._fetch(shelf, command.handle)
+        elif isinstance(command, Discard):
+            shelf.partials.pop(command.handle.id, None)
+            return False
+        return True
+
+    def _job(self, shelf: Shelf, command: Launch | Inspect | Merge) -> None:
+        self._opened = True
+        try:
+            event = shelf.do(command)
+        except KeyboardInterrupt as error:  # raised by the user's code: workers ignore the signal
+            event = failure_event(command, shelf.classify(error))
+        found = shelf.news()
+        if found is not None:
+            self._reports.append(Learned(found))  # before the event that may rely on it
+        self._reports.append(self._sendable(event))
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except Exception:  # noqa: BLE001, S110 - closed, or replaced by the user: theirs to see
+            pass
+
+    def _fetch(self, shelf: Shelf, handle: Handle) -> None:
+        partial = shelf.partials.pop(handle.id)
+        try:
+            parcel = pack(partial, PARTIAL, handle.id)
+        except Exception as error:  # noqa: BLE001 - what pickling a user's object raises can be anything
+            self._reports.append(FetchFailed(handle, self._unsendable(partial, error)))
+            return
+        self._put_reports()
+        self._link.put(parcel)
+        if parcel.file >= 0:
+            self._flush()
+
+    def _unsendable(self, partial: Any, error: Exception) -> Failure:
+        kind = FailureKind.EXHAUSTED if isinstance(error, MemoryError) else FailureKind.USER
+        message = (
+            f"a result cannot be sent from the process of worker {self._number}: {culprit(partial, 'the result')} "
+            f"cannot be pickled ({type(error).__name__}: {error}); return something that can be pickled, or use "
+            'engine="threads"'
+        )
+        stand_in = EngineError(message)
+        stand_in.__cause__ = error
+        return Failure(kind, type(error).__name__, message, "", portable(stand_in, self._number))
+
+    def _sendable(self, event: Event) -> Event:
+        """Replace exceptions by what can be sent."""
+        failure = getattr(event, "failure", None)
+        if failure is not None:
+            return event._replace(failure=self._sealed(failure))  # type: ignore[call-arg]
+        if isinstance(event, Finished) and event.skipped:
+            skipped = tuple((rows, self._sealed(why)) for rows, why in event.skipped)
+            return event._replace(skipped=skipped)
+        return event
+
+    def _sealed(self, failure: Failure) -> Failure:
+        if failure.exception is None:
+            return failure
+        return replace(failure, exception=portable(failure.exception, self._number))
+
+    # -- the link
+
+    def _read(self) -> None:
+        """Put into the inbox what has come."""
+        for arrival in self._receive():
+            for command in arrival.open():
+                if type(command) is tuple:  # by far the most
+                    self._inbox.append(self._reader.read(command))
+                elif isinstance(command, Cancel):
+                    self._cancelled.add(command.attempt)
+                else:
+                    self._inbox.append(command)
+
+    def _receive(self) -> list[Any]:
+        found = self._link.receive()
+        if self._link.ended:
+            raise _DriverGone
+        return found or []
+
+    def _flush(self) -> None:
+        """Send all reports, and what was put before them."""
+        self._put_reports()
+        self._link.flush()
+        if self._link.deaf:
+            raise _DriverGone
+
+    def _put_reports(self) -> None:
+        if self._reports:
+            self._link.put(pack([write_report(one) for one in self._reports], REPORTS))
+            self._reports.clear()
+
+    def _send(self, parcel: Any) -> None:
+        self._link.put(parcel)
+        self._flush()
+
+    def _tell_broken(self, error: BaseException, what: str) -> None:
+        message = f"{what}: {type(error).__name__}: {error}"
+        failure = Failure(
+            FailureKind.INTERNAL, type(error).__name__, message, "", portable(error, self._number)
+        )
+        self._send(pack(failure, BROKEN))

@@ -1,0 +1,381 @@
+"""Workers that are processes of their own: they can be measured, limited and killed, and share nothing.
+
+The warden makes them and tells how they ended; each has a socket to the driver, which waits for all of them in one
+selector and never blocks on one. What a worker had sent before it died is reported before its death.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import sys
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any
+
+from windrow.core.commands import (
+    Cancel,
+    Discard,
+    Fetch,
+    Inspect,
+    Launch,
+    Merge,
+    Shrink,
+    StartWorker,
+    StopWorker,
+)
+from windrow.core.events import Event, Fetched, FetchFailed, Started, WorkerJoined, WorkerLost
+from windrow.core.records import Failure, FailureKind, Handle, Worker
+from windrow.engines import process_worker as worker_side
+from windrow.engines.base import Capabilities
+from windrow.engines.parcels import Link, Parcel, pack
+from windrow.engines.pickles import culprit
+from windrow.engines.process_life import Life
+from windrow.engines.shelf import at_least_one, warn_unclosed
+from windrow.engines.warden import Warden
+from windrow.engines.wire import read_report
+from windrow.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from windrow.core.commands import EngineCommand
+    from windrow.engines.base import Workload
+    from windrow.engines.parcels import Arrival
+    from windrow.engines.warden import Ended
+
+__all__ = ["ProcessesEngine"]
+
+ENTRY = "windrow.engines.process_worker:main"
+#: How long idle workers may take to close their files when the engine is stopped.
+CLOSING_S = 1.0
+#: Libraries that take long to import and are safe to fork: imported once, before the workers are made, if we have them.
+HEAVY = (
+    "numpy", "awkward", "uproot", "pyarrow", "numba", "vector", "boost_histogram", "hist", "cramjam", "fsspec", "scipy",
+)  # fmt: skip
+
+
+class ProcessesEngine:
+    """Workers in processes of their own; ``grace_s`` is what a cancelled attempt that runs has left to end by itself."""
+
+    capabilities = Capabilities(can_kill=True, can_limit=True, measures_memory=True, isolates=True)
+    work_cpu_s = 0.0
+
+    def __init__(
+        self,
+        workers: int,
+        *,
+        number: int = 0,
+        grace_s: float = 2.0,
+        preload: Sequence[str] | None = None,
+        metering: bool = True,
+    ) -> None:
+        self._count = at_least_one(workers)
+        self._number = number  #: of the first worker
+        self._grace_s = grace_s
+        self._preload = preload
+        self._metering = metering
+        self._warden: Warden | None = None
+        self._selector: selectors.BaseSelector | None = None
+        self._bell = -1
+        self._woken = False
+        self._workload: Parcel | None = None
+        self._lives: dict[int, Life] = {}  #: by worker
+        self._anybody = False  #: whether any worker was ever ready
+        self._events: list[Event] = []
+        self._fetched: dict[int, Any] = {}  #: handle id -> partial
+        self._unclosed: dict[int, BaseException | None] = {}  #: what closing a worker's side raised
+        self._hears: Callable[[Any], None]  #: the workload, for what workers learned
+
+    # -- beginning
+
+    def start(self, workload: Workload) -> None:
+        """Make the workers; the workload is pickled once for all of them."""
+        try:
+            warden = self._warden = Warden(_preload() if self._preload is None else self._preload)
+            warden.start()  # it imports while we pickle
+            self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            self._selector = selectors.DefaultSelector()
+            self._selector.register(self._bell, selectors.EVENT_READ)
+            self._workload = _pack_workload(workload)
+            self._hears = getattr(workload, "hear", lambda _: None)
+            for worker in range(self._number, self._number + self._count):
+                self._begin(warden, worker, 0)
+            self._selector.register(warden, selectors.EVENT_READ)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _begin(self, warden: Warden, worker: int, incarnation: int) -> None:
+        assert self._selector is not None
+        assert self._workload is not None
+        child = warden.fork(worker, incarnation, ENTRY)
+        child.socket.setblocking(False)
+        life = Life(child, Link(child.socket), self._grace_s)
+        self._lives[worker] = life
+        self._selector.register(child.socket, selectors.EVENT_READ, life)
+        setup = worker_side.Setup(worker, incarnation, self._metering)
+        self._send(life, pack(setup, worker_side.SETUP))
+        self._send(life, self._workload)
+
+    def _start_worker(self, worker: int, incarnation: int) -> None:
+        assert self._warden is not None
+        try:
+            self._begin(self._warden, worker, incarnation)
+        except (EngineError, OSError) as error:
+            failure = Failure(FailureKind.LOST, type(error).__name__, str(error), "", error)
+            self._events.append(WorkerLost(worker, incarnation, failure))
+
+    # -- commands
+
+    def do(self, commands: Sequence[EngineCommand]) -> None:
+        """Send commands to the workers; those for a life that has ended are dropped, as its loss is reported."""
+        batches: dict[int, list[EngineCommand | tuple[Any, ...]]] = {}
+        now = monotonic()
+        for command in commands:
+            if isinstance(command, StartWorker):
+                self._start_worker(command.worker, command.incarnation)
+                continue
+            if isinstance(command, (Fetch, Discard)):
+                worker, incarnation = command.handle.worker, command.handle.incarnation
+            else:
+                worker, incarnation = command.worker, command.incarnation
+            life = self._lives.get(worker)
+            if life is None or life.incarnation != incarnation:
+                if isinstance(command, Discard):
+                    self._fetched.pop(command.handle.id, None)
+            elif isinstance(command, Launch):  # by far the most
+                life.launch(command, now)
+                batches.setdefault(worker, []).append(life.writer.write(command))
+            elif self._told(life, command, now):
+                batches.setdefault(worker, []).append(command)
+        for worker, batch in batches.items():
+            self._send(self._lives[worker], pack(batch, worker_side.COMMANDS))
+
+    def _told(self, life: Life, command: EngineCommand, now: float) -> bool:
+        """Remember what a worker is told; False if it need not be told at all."""
+        if isinstance(command, Fetch):
+            life.fetching[command.handle.id] = (command.handle, True)
+        elif isinstance(command, Discard):
+            handle = command.handle
+            if handle.id in life.fetching:  # on its way
+                life.fetching[handle.id] = (handle, False)
+                return False
+            return self._fetched.pop(handle.id, life) is life
+        elif isinstance(command, Cancel):
+            life.cancel(command.attempt, now)
+        elif isinstance(command, (Inspect, Merge)):
+            life.unanswered += 1
+        elif isinstance(command, StopWorker):
+            life.ending = True
+        return not isinstance(command, Shrink)  # workloads do not know how
+
+    def _send(self, life: Life, parcel: Parcel) -> None:
+        if not life.link.send(parcel):
+            self._listen(life, selectors.EVENT_READ | selectors.EVENT_WRITE)
+
+    def _listen(self, life: Life, mask: int) -> None:
+        assert self._selector is not None
+        self._selector.modify(life.child.socket, mask, life)
+
+    # -- events
+
+    def wait(self, timeout: float | None) -> list[Event]:
+        """Return what the workers reported and how they ended."""
+        deadline = None if timeout is None else monotonic() + timeout
+        while True:
+            now = monotonic()
+            until = [life.due() for life in self._lives.values()]
+            times = [time for time in (*until, deadline) if time is not None]
+            self._poll(max(0.0, min(times) - now) if times else None)
+            if self._events or self._woken or (deadline is not None and monotonic() >= deadline):
+                self._woken = False
+                events, self._events = self._events, []
+                return events
+
+    def wake(self) -> None:
+        """Make ``wait`` return."""
+        self._woken = True
+        if self._bell >= 0:
+            os.eventfd_write(
+                self._bell, 1
+            )  # a system call and no more: allowed in a signal handler
+
+    def _poll(self, timeout: float | None) -> None:
+        """Read, write, bury and kill what is due, waiting for the first of it."""
+        assert self._selector is not None
+        assert self._warden is not None
+        if self._events or self._woken:
+            timeout = 0.0
+        ended = False
+        for key, mask in self._selector.select(timeout):
+            life = key.data
+            if life is not None:
+                if mask & selectors.EVENT_READ:
+                    self._read(life)
+                if mask & selectors.EVENT_WRITE and not life.link.ended and life.link.flush():
+                    self._listen(life, selectors.EVENT_READ)
+            elif key.fd == self._bell:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self._bell)
+            else:
+                ended = True
+        if ended:
+            for report in self._warden.reports():
+                self._bury(report)
+        now = monotonic()
+        for life in self._lives.values():
+            self._began(life, life.look_if_due(now))
+            kill_at = life.kill_at()
+            if kill_at is not None and kill_at <= now:
+                life.killed()
+                self._warden.kill(life.worker, life.incarnation)
+
+    def _began(self, life: Life, started: Started | None) -> None:
+        """Report a beginning that was seen on a worker's page, unless the worker has reported it too."""
+        if started is None:
+            return
+        # Reports are sent before the page is changed: what belongs before the beginning is there by now.
+        while not life.link.ended and self._read(life):
+            pass
+        if life.note(started, monotonic()):
+            self._events.append(started)
+
+    def _read(self, life: Life) -> bool:
+        """Take what a worker has sent; False if nothing more is there."""
+        assert self._warden is not None
+        arrivals = life.link.receive()
+        for arrival in arrivals or ():
+            self._arrived(life, arrival)
+        if life.link.garbled:
+            self._warden.kill(life.worker, life.incarnation)
+        if life.link.ended and self._selector is not None:
+            self._selector.unregister(life.child.socket)
+        return arrivals is not None and not life.link.ended
+
+    def _arrived(self, life: Life, arrival: Arrival) -> None:
+        if arrival.kind == worker_side.REPORTS:
+            now = monotonic()
+            for written in arrival.open():
+                event = read_report(written, life.worker, life.incarnation)
+                if isinstance(event, worker_side.Learned):
+                    self._hears(event.news)
+                    continue
+                if life.note(event, now):
+                    self._events.append(event)
+        elif arrival.kind == worker_side.PARTIAL:
+            self._events.append(self._open_partial(life, arrival))
+        elif arrival.kind == worker_side.READY:
+            life.joined = self._anybody = True
+            self._events.append(WorkerJoined(Worker(life.worker, life.incarnation)))
+        elif arrival.kind == worker_side.UNCLOSED:
+            self._unclosed[life.worker] = arrival.open()
+        elif arrival.kind == worker_side.BROKEN:
+            failure = arrival.open()
+            if life.joined:
+                raise EngineError(failure.message) from failure.exception
+            life.refused = failure
+
+    def _open_partial(self, life: Life, arrival: Arrival) -> Event:
+        handle, wanted = life.fetching.pop(arrival.tag)
+        begin = perf_counter()
+        if wanted:
+            try:
+                self._fetched[handle.id] = arrival.open()
+            except Exception as error:  # noqa: BLE001 - a user's object that cannot be made again
+                message = (
+                    f"a result of worker {life.worker} was pickled there but cannot be unpickled here "
+                    f'({type(error).__name__}: {error}); return something that can be, or use engine="threads"'
+                )
+                return FetchFailed(
+                    handle, Failure(FailureKind.USER, type(error).__name__, message, "", error)
+                )
+        return Fetched(handle, arrival.seconds + perf_counter() - begin, arrival.bytes)
+
+    def take(self, handle: Handle) -> Any:
+        """Hand over a fetched partial."""
+        return self._fetched.pop(handle.id)
+
+    # -- ends
+
+    def _bury(self, ended: Ended) -> None:
+        """Take the last words of a worker that is gone, and report its end."""
+        life = self._lives.get(ended.worker)
+        if life is None or life.incarnation != ended.incarnation:
+            return
+        if not life.link.ended:
+            while self._read(life):
+                pass
+        self._began(life, life.look())
+        self._forget(life)
+        self._events += life.end(ended)
+        if not self._anybody and not self._lives:
+            raise EngineError(_why_nobody(self._events)) from (
+                life.refused.exception if life.refused else None
+            )
+
+    def _forget(self, life: Life) -> None:
+        del self._lives[life.worker]
+        if not life.link.ended and self._selector is not None:
+            self._selector.unregister(life.child.socket)
+        life.link.close()
+        life.child.close()
+
+    def stop(self) -> None:
+        """Let idle workers close their files, end all others, and leave nothing behind."""
+        try:
+            if self._warden is not None and self._warden.alive and self._selector is not None:
+                with contextlib.suppress(
+                    EngineError
+                ):  # of a worker that broke: nothing is at stake any more
+                    self._close_workers()
+        finally:
+            for life in list(self._lives.values()):
+                self._forget(life)
+            if self._warden is not None:
+                self._warden.stop()
+            if self._selector is not None:
+                self._selector.close()
+            if self._bell >= 0:
+                bell, self._bell = self._bell, -1
+                os.close(bell)
+            self._warden = self._selector = self._workload = None
+            self._events.clear()
+            self._fetched.clear()
+        unclosed, self._unclosed = self._unclosed, {}
+        warn_unclosed(unclosed)
+
+    def _close_workers(self) -> None:
+        until = monotonic() + CLOSING_S
+        for life in list(self._lives.values()):
+            if life.busy or not life.joined:  # it would not listen
+                self._forget(life)
+            elif not life.ending:
+                self.do([StopWorker(life.worker, life.incarnation)])
+        while self._lives and (left := until - monotonic()) > 0:
+            self._events.clear()
+            self._woken = False
+            self._poll(left)
+
+
+def _pack_workload(workload: Workload) -> Parcel:
+    try:
+        return pack(workload, worker_side.WORKLOAD, by_value=True)
+    except Exception as error:
+        raise EngineError(
+            f"the analysis cannot be sent to worker processes: {culprit(workload, 'workload')} cannot be pickled "
+            f'({type(error).__name__}: {error}); make it inside the function that needs it, or use engine="threads"'
+        ) from error
+
+
+def _preload() -> list[str]:
+    """What workers will most likely need: what this process has loaded of Windrow and of the heavy libraries."""
+    ours = [name for name in sys.modules if name.startswith("windrow.")]
+    return [*(name for name in HEAVY if name in sys.modules), *ours]
+
+
+def _why_nobody(events: list[Event]) -> str:
+    for event in reversed(events):
+        if isinstance(event, WorkerLost) and event.failure is not None:
+            return f"no worker process could begin: {event.failure.message}"
+    return "no worker process could begin"

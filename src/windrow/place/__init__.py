@@ -1,0 +1,1 @@
+"""Where and when things run: pure decisions over what was measured."""

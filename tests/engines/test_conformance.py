@@ -27,10 +27,14 @@ from windrow.core.records import (
     Rows,
     StepCost,
     Task,
+    Worker,
 )
 from windrow.core.scheduler import Scheduler
 from windrow.engines.base import Engine, Outcome
 from windrow.engines.inline import InlineEngine
+from windrow.engines.processes import ProcessesEngine
+from windrow.engines.simulated import SimulatedEngine
+from windrow.engines.simulated_model import AffineCosts, Model, SimulatedInput
 from windrow.engines.threads import ThreadsEngine
 from windrow.run.loop import RunOutcome, run
 from windrow.shape.fixed import Fixed
@@ -38,13 +42,24 @@ from windrow.shape.guided import Guided
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
+#: What simulated jobs take; rows and borders come from the workload, which is really run.
+TIMES = Model(
+    inputs=(SimulatedInput.even("data", 1, 1),) * 5,
+    costs=dict.fromkeys(
+        ("a", "b", "data"), AffineCosts(fixed_s=0.01, per_row_s=1e-3, merge_s=0.01)
+    ),
+)
 ENGINES: dict[str, Callable[[], Engine]] = {
     "inline-1": InlineEngine,
     "inline-3": lambda: InlineEngine(3),
     "threads-1": lambda: ThreadsEngine(1),
     "threads-2": lambda: ThreadsEngine(2),
     "threads-4": lambda: ThreadsEngine(4),
+    # Importing this file takes longer than most tests: the workers' server does it once.
+    "processes-2": lambda: ProcessesEngine(2, preload=["test_conformance"]),
+    "simulated-2": lambda: SimulatedEngine(TIMES, 2, kind="threads", real=True),
 }
 PLAN = Plan(id=0, category="data")
 Row = tuple[int, int]
@@ -93,12 +108,40 @@ class Side:
         self.closed += 1
 
 
-class Work:
-    """A workload with errors where they are wanted: key -> what is raised, one after the other."""
+class Always:
+    """An error that is raised every time."""
 
-    def __init__(self, rows: int = 40, errors: dict[Any, Any] | None = None) -> None:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def next(self) -> BaseException | None:
+        return self.error
+
+
+class Times(Always):
+    """An error that is raised so many times, by all workers together, whatever processes they are in."""
+
+    def __init__(self, error: BaseException, times: int, directory: Path) -> None:
+        super().__init__(error)
+        self.times = times
+        self.directory = directory
+
+    def next(self) -> BaseException | None:
+        for number in range(self.times):
+            try:
+                (self.directory / f"{self.error}-{number}").touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            return self.error
+        return None
+
+
+class Work:
+    """A workload with errors where they are wanted."""
+
+    def __init__(self, rows: int = 40, errors: dict[Any, Always] | None = None) -> None:
         self.rows = rows
-        self.errors = {key: iter(what) for key, what in (errors or {}).items()}
+        self.errors = errors or {}
         self.sides: list[Side] = []
 
     def open_worker(self, worker: int) -> Side:
@@ -107,7 +150,7 @@ class Work:
         return self.sides[-1]
 
     def raise_for(self, key: Any) -> None:
-        error = next(self.errors.get(key, iter(())), None)
+        error = self.errors[key].next() if key in self.errors else None
         if error is not None:
             raise error
 
@@ -122,8 +165,14 @@ class Work:
         return Failure(kind, type(error).__name__, str(error), "", error)
 
 
-def always(error: BaseException) -> Iterator[BaseException]:
-    return itertools.repeat(error)
+def is_same(found: BaseException | None, error: BaseException, engine: Engine) -> bool:
+    """Whether it is the error; one that came from another process is its likeness."""
+    if not engine.capabilities.isolates:
+        return found is error
+    return type(found) is type(error) and found.args == error.args
+
+
+WORKERS = {name: int(name.rpartition("-")[2]) for name in ENGINES}
 
 
 @pytest.fixture(params=ENGINES)
@@ -133,6 +182,11 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     yield made
     made.stop()
     assert threading.active_count() == threads, "threads were left behind"
+
+
+@pytest.fixture
+def workers(request: pytest.FixtureRequest, engine: Engine) -> int:
+    return WORKERS[request.node.callspec.params["engine"]]
 
 
 def go(
@@ -173,22 +227,22 @@ def test_every_row_comes_back_once(engine: Engine, shape: Any, rows: int) -> Non
     assert sum(dict(e.steps)["step"].rows_in for e in outcome.evidence.values() if e.steps) == (
         3 * rows
     )
-    assert all(side.closed == 1 for side in work.sides)
+    assert all(side.closed == 1 for side in work.sides)  # of this process
 
 
 def test_an_error_stops_the_run_and_is_handed_over(engine: Engine) -> None:
     error = ValueError("row 17")
-    outcome, _ = go(engine, Work(errors={(1, 17): always(error)}))
+    outcome, _ = go(engine, Work(errors={(1, 17): Always(error)}))
     assert outcome.status == "failed"
     assert outcome.failure is not None
-    assert outcome.failure.exception is error
+    assert is_same(outcome.failure.exception, error, engine)
     assert outcome.failure.kind is FailureKind.USER
 
 
 @pytest.mark.parametrize("shape", [Fixed(5), Fixed(20), Guided()])
 def test_skipping_leaves_out_the_units_at_fault(engine: Engine, shape: Any) -> None:
     error = ValueError("bad row")
-    work = Work(errors={(1, 17): always(error), (2, 0): always(error)})
+    work = Work(errors={(1, 17): Always(error), (2, 0): Always(error)})
     outcome, _ = go(engine, work, shape=shape, options=Options(on_error="skip"))
     assert outcome.status == "incomplete"
     left_out = {(1, row) for row in range(15, 20)} | {(2, row) for row in range(5)}
@@ -198,12 +252,13 @@ def test_skipping_leaves_out_the_units_at_fault(engine: Engine, shape: Any) -> N
     ]
 
 
-def test_reads_are_retried_and_then_given_up(engine: Engine) -> None:
+def test_reads_are_retried_and_then_given_up(engine: Engine, tmp_path: Path) -> None:
+    first, second = TimeoutError("first"), TimeoutError("second")
     work = Work(
         errors={
-            (0, 3): [TimeoutError()] * 2,
-            ("inspect", 1): [TimeoutError()] * 2,
-            (2, 12): always(TimeoutError("still")),
+            (0, 3): Times(first, 2, tmp_path),
+            ("inspect", 1): Times(second, 2, tmp_path),
+            (2, 12): Always(TimeoutError("still")),
         }
     )
     outcome, _ = go(engine, work, options=Options(on_error="skip"))
@@ -216,12 +271,12 @@ def test_reads_are_retried_and_then_given_up(engine: Engine) -> None:
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
 def test_a_file_that_cannot_be_opened(engine: Engine, on_error: Any) -> None:
     error = OSError("no such file")
-    work = Work(errors={("inspect", 1): always(error)})
+    work = Work(errors={("inspect", 1): Always(error)})
     outcome, _ = go(engine, work, options=Options(on_error=on_error))
     if on_error == "stop":
         assert outcome.status == "failed"
         assert outcome.failure is not None
-        assert outcome.failure.exception is error
+        assert is_same(outcome.failure.exception, error, engine)
     else:
         assert outcome.status == "incomplete"
         assert sorted(rows_of(outcome)) == [row for row in everything(work) if row[0] != 1]
@@ -230,22 +285,22 @@ def test_a_file_that_cannot_be_opened(engine: Engine, on_error: Any) -> None:
 
 def test_outputs_that_cannot_be_merged_stop_the_run(engine: Engine) -> None:
     error = TypeError("cannot add")
-    work = Work(errors={("merge", row): always(error) for row in everything(Work())})
+    work = Work(errors={("merge", row): Always(error) for row in everything(Work())})
     outcome, _ = go(engine, work, inputs=1, shape=Fixed(5))
     assert outcome.status == "failed"  # eight tasks and four workers at most: somebody merges
     assert outcome.failure is not None
-    assert outcome.failure.exception is error
+    assert is_same(outcome.failure.exception, error, engine)
 
 
 def test_a_worker_that_cannot_begin_is_a_failure_of_its_job(engine: Engine) -> None:
-    outcome, _ = go(engine, Work(errors={"open": always(ValueError("no worker"))}))
+    outcome, _ = go(engine, Work(errors={"open": Always(ValueError("no worker"))}))
     assert outcome.status == "failed"
     assert outcome.failure is not None
     assert outcome.failure.message == "no worker"
 
 
 def test_an_error_that_cannot_be_classified_is_ours(engine: Engine) -> None:
-    work = Work(errors={(0, 0): always(ZeroDivisionError())})
+    work = Work(errors={(0, 0): Always(ZeroDivisionError())})
     outcome, _ = go(engine, work, options=Options(on_error="skip"))
     assert outcome.status == "failed"
     assert outcome.failure is not None
@@ -253,7 +308,7 @@ def test_an_error_that_cannot_be_classified_is_ours(engine: Engine) -> None:
 
 
 def test_a_system_exit_of_the_users_code_does_not_end_a_worker(engine: Engine) -> None:
-    work = Work(errors={(0, 0): always(SystemExit(3))})
+    work = Work(errors={(0, 0): Always(SystemExit(3))})
     outcome, _ = go(engine, work, options=Options(on_error="skip"))
     assert sorted(rows_of(outcome)) == [
         r for r in everything(work) if r not in everything(work)[:5]
@@ -308,10 +363,12 @@ def launch(attempt: int, start: int, stop: int) -> orders.Launch:
     return orders.Launch(task, attempt, 0, 0, PLAN)
 
 
-def begin(engine: Engine, work: Work) -> None:
+def begin(engine: Engine, work: Work, workers: int) -> None:
     engine.start(work)
-    joined = engine.wait(5.0)
-    assert {type(event) for event in joined} == {happened.WorkerJoined}
+    joined: list[happened.Event] = []
+    while len(joined) < workers:
+        joined += engine.wait(5.0)
+    assert sorted(joined) == [happened.WorkerJoined(Worker(number, 0)) for number in range(workers)]
 
 
 def finish_two(engine: Engine) -> list[Handle]:
@@ -320,8 +377,8 @@ def finish_two(engine: Engine) -> list[Handle]:
     return [event.handle for event in events if isinstance(event, happened.Finished)]
 
 
-def test_a_launch_reports_its_beginning_and_its_end(engine: Engine) -> None:
-    begin(engine, Work())
+def test_a_launch_reports_its_beginning_and_its_end(engine: Engine, workers: int) -> None:
+    begin(engine, Work(), workers)
     engine.do([launch(7, 0, 5)])
     events: list[happened.Event] = []
     while not any(isinstance(event, happened.Finished) for event in events):
@@ -335,31 +392,32 @@ def test_a_launch_reports_its_beginning_and_its_end(engine: Engine) -> None:
     assert done.measurement.cpu >= 0
 
 
-def test_a_merge_makes_one_of_several_and_a_fetch_brings_it(engine: Engine) -> None:
-    begin(engine, Work())
+def test_a_merge_makes_one_of_several_and_a_fetch_brings_it(engine: Engine, workers: int) -> None:
+    begin(engine, Work(), workers)
     first, second = finish_two(engine)
     into = Handle(3, 3, 0, 0, (Rows(0, 0, 10),))
     engine.do([orders.Merge((first, second), into, 0, 0), orders.Fetch(into)])
     merged, fetched = collect(engine, 2)
     assert merged == happened.Merged(into, (1, 2), 0, 0)
-    assert fetched == happened.Fetched(into)
+    assert isinstance(fetched, happened.Fetched)
+    assert fetched.handle == into
     assert engine.take(into) == [(0, row) for row in range(10)]
 
 
-def test_a_merge_that_raises_is_reported(engine: Engine) -> None:
+def test_a_merge_that_raises_is_reported(engine: Engine, workers: int) -> None:
     error = TypeError("cannot add")
-    begin(engine, Work(errors={("merge", (0, 0)): always(error)}))
+    begin(engine, Work(errors={("merge", (0, 0)): Always(error)}), workers)
     first, second = finish_two(engine)
     into = Handle(3, 3, 0, 0, (Rows(0, 0, 10),))
     engine.do([orders.Merge((first, second), into, 0, 0)])
     (event,) = collect(engine, 1)
     assert isinstance(event, happened.MergeFailed)
-    assert event.failure.exception is error
+    assert is_same(event.failure.exception, error, engine)
 
 
-def test_what_is_discarded_is_gone(engine: Engine) -> None:
+def test_what_is_discarded_is_gone(engine: Engine, workers: int) -> None:
     work = Work()
-    begin(engine, work)
+    begin(engine, work, workers)
     first, second = finish_two(engine)
     engine.do([orders.Fetch(first)])
     collect(engine, 1)
@@ -380,30 +438,30 @@ def test_what_is_discarded_is_gone(engine: Engine) -> None:
     assert not [one for one in gc.get_objects() if type(one) is Partial]
 
 
-def test_a_cancelled_attempt_that_waits_is_not_run(engine: Engine) -> None:
-    work = Work(errors={(0, 5): always(AssertionError("it ran"))})
-    begin(engine, work)
+def test_a_cancelled_attempt_that_waits_is_not_run(engine: Engine, workers: int) -> None:
+    work = Work(errors={(0, 5): Always(AssertionError("it ran"))})
+    begin(engine, work, workers)
     engine.do([orders.Cancel(2, 0, 0), launch(1, 0, 5), launch(2, 5, 10)])
     first, second = collect(engine, 2)
     assert isinstance(first, happened.Finished)
     assert second == happened.Cancelled(2, 0, 0)
 
 
-def test_an_inspection_reports_rows_and_borders(engine: Engine) -> None:
-    begin(engine, Work(rows=10))
+def test_an_inspection_reports_rows_and_borders(engine: Engine, workers: int) -> None:
+    begin(engine, Work(rows=10), workers)
     engine.do([orders.Inspect(4, 0, 0)])
     assert collect(engine, 1) == [happened.Discovered(4, 10, (0, 5, 10), 0, 0)]
 
 
-def test_a_worker_that_is_stopped_is_lost(engine: Engine) -> None:
+def test_a_worker_that_is_stopped_is_lost(engine: Engine, workers: int) -> None:
     work = Work()
-    begin(engine, work)
+    begin(engine, work, workers)
     engine.do([launch(1, 0, 5), orders.StopWorker(0, 0)])
     assert collect(engine, 2)[-1] == happened.WorkerLost(0, 0)
 
 
-def test_waiting_ends_when_told(engine: Engine) -> None:
-    begin(engine, Work())
+def test_waiting_ends_when_told(engine: Engine, workers: int) -> None:
+    begin(engine, Work(), workers)
     assert engine.wait(0.0) == []
     engine.wake()
     assert engine.wait(None) == []
@@ -415,8 +473,9 @@ def test_stopping_twice_or_before_starting_is_allowed(engine: Engine) -> None:
 
 
 def test_capabilities_are_honest(engine: Engine) -> None:
+    processes = isinstance(engine, ProcessesEngine)
     capabilities = engine.capabilities
-    assert not capabilities.can_kill
-    assert not capabilities.isolates
-    assert not capabilities.measures_memory
-    assert not capabilities.can_limit
+    assert capabilities.can_kill is processes
+    assert capabilities.isolates is processes
+    assert capabilities.measures_memory is processes
+    assert capabilities.can_limit is processes

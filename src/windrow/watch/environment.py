@@ -39,10 +39,13 @@ def environment() -> dict[str, Any]:
     }
 
 
-def installed_packages() -> list[str]:
-    """List every installed package with its version, as ``name==version``."""
-    found = {f"{item.name}=={item.version}" for item in distributions() if item.name}
-    return sorted(found, key=str.lower)
+@cache
+def installed_packages() -> tuple[str, ...]:
+    """List every installed package with its version, as ``name==version``; looked up once, as it takes a while."""
+    # Each look at a distribution's metadata reads its file again.
+    read = [item.metadata for item in distributions()]
+    found = {f"{facts['Name']}=={facts['Version']}" for facts in read if facts["Name"]}
+    return tuple(sorted(found, key=str.lower))
 
 
 def commit_of(directory: Path | None = None) -> str | None:

@@ -14,6 +14,7 @@ from windrow.core.events import (
     Cancelled,
     CancelRequested,
     Discovered,
+    Exhausted,
     Failed,
     Finished,
     InspectFailed,
@@ -22,6 +23,8 @@ from windrow.core.events import (
     WorkerJoined,
     WorkerLost,
 )
+from windrow.core.records import Rows
+from windrow.watch.lockmeter import LockMeter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +40,12 @@ PIECE = 65536
 #: Seconds after which even a small piece is written, so that a person can follow the file.
 PAUSE_S = 1.0
 
+#: What a task that is about no rows is logged with.
+NO_ROWS = (Rows(-1, 0, 0),)
+
+#: Unit borders that are written with an input; of one with more there is just their number.
+MOST_BORDERS = 10_000
+
 #: Seconds between two looks at the memory of the process.
 MEMORY_EVERY_S = 0.25
 
@@ -45,7 +54,7 @@ REMEMBERED = 20_000_000
 
 _TASK = (
     '{"t":%.6f,"event":"%s","task":%d,"attempt":%d,"worker":%d,"input":%d,"start":%d,"stop":%d,'
-    '"plan":%d,"launched":%.6f,"wall":%.6f,"cpu":%.6f,"lock":%.6f,"read":%d}\n'
+    '"plan":%d,"launched":%.6f,"wall":%.6f,"cpu":%.6f,"lock":%.6f,"read":%d,"peak":%d}\n'
 )
 
 
@@ -73,9 +82,15 @@ class Stream(Protocol):
 class EventLog:
     """An observer of the loop that writes lines to a stream."""
 
-    def __init__(self, stream: Stream, memory: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        memory: Callable[[], int] | None = None,
+        lock: LockMeter | None = None,
+    ) -> None:
         self._stream = stream
         self._memory = memory
+        self._lock = lock
         self._looked: float | None = None  #: at the memory, when
         self._lines: list[str] = []
         self._size = 0
@@ -85,7 +100,7 @@ class EventLog:
     @classmethod
     def open(cls, path: str | Path) -> Self:
         """Log into a file, which is made anew."""
-        return cls(Path(path).open("w", encoding="utf-8"), own_memory())
+        return cls(Path(path).open("w", encoding="utf-8"), own_memory(), LockMeter())
 
     @classmethod
     def remembered(cls) -> Self:
@@ -105,8 +120,11 @@ class EventLog:
         if self._memory is not None and (
             self._looked is None or now - self._looked >= MEMORY_EVERY_S
         ):
+            if self._looked is None and self._lock is not None:
+                self._lock.start()
             self._looked = now
-            self._add(f'{{"t":{now:.6f},"event":"memory","rss":{self._memory()}}}\n')
+            held = "" if self._lock is None or self._lock.share is None else self._held()
+            self._add(f'{{"t":{now:.6f},"event":"memory","rss":{self._memory()}{held}}}\n')
         discarded: list[int] = []
         for command in commands:
             if isinstance(command, Launch):
@@ -126,10 +144,15 @@ class EventLog:
             self.flush()
             self._written = now
 
+    def _held(self) -> str:
+        """Say in what share of the looks so far somebody had the interpreter lock."""
+        assert self._lock is not None
+        return f',"held":{self._lock.share or 0.0:.4f},"looks":{self._lock.looks}'
+
     def _finished(self, event: Finished, now: float, discarded: list[int]) -> None:
         task, plan, begun = self._launched.pop(event.attempt, (0, 0, now))
         handle, used = event.handle, event.measurement
-        rows = handle.rows
+        rows = handle.rows or NO_ROWS
         line = _TASK % (
             now,
             "discarded" if handle.id in discarded else "finished",
@@ -145,6 +168,7 @@ class EventLog:
             used.cpu,
             used.lock_wait,
             used.bytes_read,
+            used.peak_memory,
         )
         self._add(line)
 
@@ -154,13 +178,15 @@ class EventLog:
 
     def _rare(self, now: float, record: Any) -> None:
         """Write any other record field by field; there are few of them."""
-        fields = {"t": round(now, 6), "event": type(record).__name__}
+        fields: dict[str, Any] = {"t": round(now, 6), "event": type(record).__name__}
         for name, value in zip(record._fields, record, strict=True):
             if name == "borders":
                 fields["units"] = max(len(value) - 1, 0)
+                if len(value) <= MOST_BORDERS:
+                    fields[name] = list(value)
             else:
                 fields[name] = value if isinstance(value, int | float | str | None) else str(value)
-        if type(record) in (Failed, Cancelled):
+        if type(record) in (Failed, Cancelled, Exhausted):
             self._launched.pop(record.attempt, None)
         self._add(json.dumps(fields) + "\n")
 
@@ -173,6 +199,8 @@ class EventLog:
 
     def close(self) -> None:
         """Write what was collected and close the stream."""
+        if self._lock is not None:
+            self._lock.stop()
         if not self._stream.closed:
             self.flush()
             self._stream.close()
@@ -226,6 +254,7 @@ _RARE = frozenset(
         CancelRequested,
         Cancelled,
         Discovered,
+        Exhausted,
         Failed,
         InspectFailed,
         MergeFailed,

@@ -49,6 +49,7 @@ class Tasks:
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
     plan: NDArray[np.int64]
+    peak: NDArray[np.int64]  #: bytes of memory; 0 where the engine cannot tell
     discarded: NDArray[np.bool_]  #: somebody else had done the rows already
 
     def __len__(self) -> int:
@@ -91,7 +92,7 @@ def read_log(lines: Iterable[str]) -> Log:
             record = decode(line)[0]
             kind = record["event"]
             if kind in ("finished", "discarded"):
-                numbers.extend(array("d", _FIELDS(record)))
+                numbers.extend(array("d", (*_FIELDS(record), record.get("peak", 0))))
                 discarded.append(kind == "discarded")
             elif kind == "memory":
                 memory.extend(array("d", (record["t"], record["rss"])))
@@ -104,13 +105,14 @@ def read_log(lines: Iterable[str]) -> Log:
             unreadable += bool(line.strip())
             continue
         counts[str(kind)] += 1
-    table = np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(_NAMES))
+    names = (*_NAMES, "peak")  # older logs have no peaks
+    table = np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(names))
     seen = np.frombuffer(memory, dtype=np.float64).reshape(-1, 2).copy()
-    column = dict(zip(_NAMES, table.T, strict=True))
+    column = dict(zip(names, table.T, strict=True))
     first, last = _limits(column, seen, rare)
     begin, end = _worked(column)
     seen[:, 0] -= first
-    whole = {name: column[name].astype(np.int64) for name in _NAMES[5:]}
+    whole = {name: column[name].astype(np.int64) for name in names[5:]}
     return Log(
         tasks=Tasks(
             begin=begin - first, end=end - first, wall=column["wall"], cpu=column["cpu"],

@@ -1,0 +1,212 @@
+"""``windrow simulate``: what would N workers give me?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from windrow.errors import UsageError
+
+if TYPE_CHECKING:
+    from windrow.engines.simulated import Kind
+    from windrow.engines.simulated_devices import Device
+    from windrow.run.recorded import Recorded
+    from windrow.run.simulate import Forecast
+
+__all__ = ["command"]
+
+#: Seeds of the longest look, and of each line of the table: those are for comparison only.
+SEEDS, SEEDS_OF_A_LINE = 5, 3
+
+
+@click.command("simulate")
+@click.argument("rundir", type=click.Path(path_type=Path))
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=16, show_default=True, help="How many."
+)
+@click.option(
+    "--memory", metavar="SIZE", help='Of all workers together, such as "8 GB": how many fit?'
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["threads", "processes"]),
+    help="What the workers are. [default: as recorded]",
+)
+@click.option(
+    "--device",
+    metavar="NAME",
+    help="Read from local-disk, node-ssd, shared-disk or object-store. [default: as recorded]",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of what varies.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
+def command(
+    rundir: Path,
+    workers: int,
+    memory: str | None,
+    engine: Kind | None,
+    device: str | None,
+    seed: int,
+    as_json: bool,
+    debug: bool,
+) -> int:
+    """Say what the run in RUNDIR would take with other workers.
+
+    Nothing is run: the real scheduler is driven in virtual time, by what the log of the run says
+    about every task.
+    """
+    from windrow.cli.failures import describe
+
+    try:
+        from windrow.run.reading_record import read_record
+
+        recorded = read_record(rundir)
+        kind = engine or recorded.kind
+        fit = _fitting(recorded, memory, kind, workers)
+        number = workers if fit is None else min(workers, fit)
+        found = _forecasts(recorded, number, kind, seed, _device(device))
+        text = (
+            _json(recorded, found, kind, fit)
+            if as_json
+            else _text(recorded, found, kind, workers, memory, fit)
+        )
+    except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
+        click.echo(describe(error, debug=debug), err=True)
+        raise SystemExit(1) from None
+    click.echo(text)
+    return 0
+
+
+def _device(name: str | None) -> tuple[str, Device] | None:
+    from windrow.engines.simulated_files import load_devices
+    from windrow.errors import UnknownNameError, nearest
+
+    if name is None:
+        return None
+    devices = load_devices()
+    if name not in devices:
+        raise UnknownNameError(
+            f"--device {name}: no such device{nearest(name, devices)} "
+            f"(devices: {', '.join(devices)})"
+        )
+    return name, devices[name]
+
+
+def _fitting(recorded: Recorded, memory: str | None, kind: Kind, workers: int) -> int | None:
+    """Say how many of the workers fit; None if nobody asked or nobody knows."""
+    from windrow.units import format_bytes, parse_bytes
+
+    if memory is None:
+        return None
+    size = parse_bytes(memory)
+    fit = recorded.workers_that_fit(size, kind, workers)
+    if fit == 0:
+        one = format_bytes(recorded.memory_of(1, kind) or 0.0)
+        raise UsageError(
+            f"--memory {memory} is too little for one worker, which needed up to {one}: give more, "
+            "or run with smaller tasks (chunk=) and simulate that run"
+        )
+    return fit
+
+
+def _forecasts(
+    recorded: Recorded, workers: int, kind: Kind, seed: int, device: tuple[str, Device] | None
+) -> list[Forecast]:
+    """Foretell 1, 2, 4, ... workers and, as the last one, the number asked for."""
+    from windrow.run.simulate import forecast
+
+    numbers = [2**power for power in range(workers.bit_length()) if 2**power < workers]
+    found = []
+    for number in (*numbers, workers):
+        count = SEEDS if number == workers else SEEDS_OF_A_LINE
+        seeds = range(seed, seed + count)
+        found.append(forecast(recorded, number, kind=kind, seeds=seeds, device=device))
+    return found
+
+
+def _text(
+    recorded: Recorded,
+    found: list[Forecast],
+    kind: Kind,
+    asked: int,
+    memory: str | None,
+    fit: int | None,
+) -> str:
+    from windrow.units import format_count, format_seconds
+
+    rows = sum(one.rows for one in recorded.inputs)
+    many = "worker" if recorded.workers == 1 else "workers"
+    head = f"recorded: {recorded.workers} {many} ({recorded.engine})"
+    took = (
+        f"{format_seconds(recorded.seconds)}, {format_count(rows)} rows, {recorded.tasks:,} tasks"
+    )
+    lines = [f"{head}, {took}", "", *_table(found), ""]
+    last = found[-1]
+    low, high = format_seconds(last.low), format_seconds(last.high)
+    lines.append(
+        f"{last.workers} {kind}: {format_seconds(last.seconds)} ({low} to {high} over {SEEDS} "
+        f"seeds), {last.speedup:.3g} times as fast as recorded"
+    )
+    lines.append(f"limited by {last.limit}")
+    if memory is not None:
+        lines.append(_about_memory(recorded, kind, asked, memory, fit))
+    lines += [f"note: {note}" for note in recorded.notes]
+    return "\n".join(lines)
+
+
+def _about_memory(recorded: Recorded, kind: Kind, asked: int, memory: str, fit: int | None) -> str:
+    from windrow.units import format_bytes
+
+    if fit is None:
+        return f"memory: whether {asked} workers fit into {memory} is not known (see below)"
+    needs = format_bytes(recorded.memory_of(fit, kind) or 0.0)
+    if fit < asked:
+        return f"memory: {memory} are enough for {fit} of {asked} workers, which need {needs}"
+    return f"memory: {asked} workers need {needs} of {memory}"
+
+
+def _table(found: list[Forecast]) -> list[str]:
+    from windrow.units import format_seconds
+
+    head = ("workers", "time", "speed-up", "efficiency", "computing", "driver", "tasks")
+    cells = [
+        (
+            str(one.workers),
+            format_seconds(one.seconds),
+            f"{one.speedup:.2f}",
+            f"{one.efficiency:.0%}",
+            f"{one.utilisation:.0%}",
+            f"{one.driver:.1%}",
+            f"{one.tasks:,}",
+        )
+        for one in found
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    return [
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in (head, *cells)
+    ]
+
+
+def _json(recorded: Recorded, found: list[Forecast], kind: Kind, fit: int | None) -> str:
+    import json
+    from dataclasses import asdict
+
+    return json.dumps(
+        {
+            "recorded": {
+                "workers": recorded.workers,
+                "engine": recorded.engine,
+                "seconds": recorded.seconds,
+                "tasks": recorded.tasks,
+                "complete": recorded.complete,
+            },
+            "engine": kind,
+            "workers_that_fit": fit,
+            "forecasts": [asdict(one) for one in found],
+            "notes": list(recorded.notes),
+        },
+        indent=2,
+    )

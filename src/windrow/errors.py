@@ -17,6 +17,7 @@ WindrowError
 |   `-- MergeError (TypeError)         its outputs cannot be added up
 |-- IncompleteError                    the run ended and rows are missing
 |-- SaveError (OSError)                the run ended and a file could not be written; carries the result
+|-- JournalError (OSError)             what a run has done so far could not be written down; the run goes on
 |-- EngineError (RuntimeError)         a worker or its machinery failed
 `-- InternalError (AssertionError)     a bug in Windrow
 
@@ -41,6 +42,7 @@ __all__ = [
     "EngineError",
     "IncompleteError",
     "InternalError",
+    "JournalError",
     "LeftOutWarning",
     "MergeError",
     "MissingColumnError",
@@ -152,6 +154,10 @@ class IncompleteError(WindrowError):
 
 class SaveError(WindrowError, OSError):
     """A file could not be written at the end of a run; ``facts["result"]`` has the result, which is complete."""
+
+
+class JournalError(WindrowError, OSError):
+    """What a run has done so far could not be written down, or not be read now; the run itself is not in danger."""
 
 
 class EngineError(WindrowError, RuntimeError):

@@ -6,6 +6,7 @@ import functools
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -220,9 +221,47 @@ def test_other_parameters_are_refused_with_their_values() -> None:
 
 def test_other_code_is_refused_also_in_the_third() -> None:
     results = [run("a", 0), run("b", 0), run("c", 0, least=2)]
-    words = "results number 1 and 3, 'count' is written in another way"
+    words = "results number 1 and 3, 'count', or something that it uses, is written in another way"
     with pytest.raises(wr.errors.UsageError, match=words):
         wr.merge(*results)
+
+
+def analysis_of(text: str, name: str, rows: int = 5) -> wr.Result:
+    """The result of an analysis that is written in a file of its own."""
+    names: dict[str, Any] = {"wr": wr}
+    exec(compile(text, "analysis.py", "exec"), names)
+    result: wr.Result = names["analysis"].run({name: {"x": np.arange(1.0 * rows)}}, progress=False)
+    return result
+
+
+USES = """
+LIMIT = 2.0
+SEEN = {}
+def helper(x): return x > LIMIT
+analysis = wr.Pipeline("a")
+@analysis.output
+def count(x):
+    SEEN[len(x)] = True
+    return int(helper(x).sum())
+"""
+
+
+@pytest.mark.parametrize(("old", "new"), [("LIMIT = 2.0", "LIMIT = 1.0"), ("x > L", "x >= L")])
+def test_what_a_step_uses_belongs_to_it(old: str, new: str) -> None:
+    with pytest.raises(
+        wr.errors.UsageError, match="'count', or something that it uses, is written"
+    ):
+        wr.merge(analysis_of(USES, "a"), analysis_of(USES.replace(old, new), "b"))
+
+
+def test_what_a_step_has_seen_so_far_does_not_belong_to_it() -> None:
+    one, two = analysis_of(USES, "a"), analysis_of(USES, "b", rows=4)
+    assert wr.merge(one, two)["count"] == {"a": 2, "b": 1}
+
+
+def test_what_cannot_be_looked_into_is_taken_to_be_the_same() -> None:
+    one, two = (fingerprint(define("cut", above(threading.Lock()))) for _ in range(2))
+    assert one == two
 
 
 def test_results_that_do_not_say_are_believed() -> None:

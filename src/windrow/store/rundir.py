@@ -1,8 +1,9 @@
 """The directory of a run: manifest, event log, summary and result, for its owner alone.
 
 Every file is written beside its place and moved there when it is whole. Nothing that is not ours is removed or
-replaced. A new run puts what an earlier one left into ``previous/`` and removes it when it has a result itself. A result
-is a pickle, and reading a pickle runs code: it is read only from where nobody else can write.
+replaced. A new run puts what an earlier one left into ``previous/`` and removes it when it has a result itself; the
+journal of the earlier one is removed, or taken over by a run that continues it. A result is a pickle, and reading a
+pickle runs code: it is read only from where nobody else can write.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import cramjam
-import xxhash
 
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
+from windrow.store.framed import Frame
+from windrow.store.journal import Journal
+from windrow.store.journal_file import JOURNAL, journal_names, remove_journal
 from windrow.store.lock import LOCK, take_lock
+from windrow.store.private import keep_others_out
+from windrow.store.whole import part_of, write_whole_bytes
 
 if TYPE_CHECKING:
     from windrow.store.lock import DirectoryLock
@@ -52,15 +55,19 @@ RESULT = "result.pickle"
 REPORT = "report.html"
 TRACE = "trace.json"
 
-#: Every file of a run directory. What belongs to an earlier run goes first result, last manifest.
+#: Every file of a run directory, besides its journal. What belongs to an earlier run goes first result, last manifest.
 NAMES = (RESULT, SUMMARY, REPORT, TRACE, EVENTS, MANIFEST)
 
 #: Directory for what an earlier run left, while a new one has no result yet.
 PREVIOUS = "previous"
 
 _KIND = "windrow run"
-_MAGIC = b"windrow result\n\0"
-_HEADER = struct.Struct("<16sIQ16s")  # magic, format, length of what follows, its xxh3 digest
+_RESULT_FRAME = Frame(
+    magic=b"windrow result\n\0",
+    format=FORMAT,
+    what="a result",
+    again="run the analysis again, or copy the file again",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +79,30 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Self:
-        """Make a run directory; what an earlier run left in it is moved to ``previous/``.
+        """Make a run directory; what an earlier run left in it is moved to ``previous/``, and its journal removed.
 
         A directory with other files in it is accepted as long as none has a name of ours, and no other run is going on
         in it.
         """
-        place = Path(path)
+        return cls._take(Path(path), keep_journal=False)
+
+    @classmethod
+    def resume(cls, path: str | os.PathLike[str]) -> Self:
+        """Take over a run directory with its journal; what else an earlier run left is moved to ``previous/``.
+
+        Where no run has been, or none came far enough to leave something, this is a new one: jobs are submitted again
+        as they are. Where a run has ended and left no journal, that is said, since nothing of it can be reused.
+        """
+        return cls._take(Path(path), keep_journal=True)
+
+    @classmethod
+    def _take(cls, place: Path, *, keep_journal: bool) -> Self:
         if not place.exists():
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not place.is_dir():
             raise UsageError(f"a run directory is a directory, and {place} is a file")
         names = {entry.name for entry in place.iterdir()}
-        _keep_others_out(place, ours=is_run_directory(place) or names <= {LOCK})
+        keep_others_out(place, ours=is_run_directory(place) or names <= {LOCK})
         lock = take_lock(place)
         if lock is None:
             raise UsageError(
@@ -93,7 +112,12 @@ class RunDirectory:
             _refuse_files_of_others(place)
             if (place / PREVIOUS).exists():
                 _refuse_files_of_others(place / PREVIOUS)
-            _set_aside(place)
+            if keep_journal:
+                _take_over(place)
+            else:
+                # In this order there is never one in a directory that has no manifest.
+                remove_journal(place)
+                _set_aside(place)
         except BaseException:
             lock.release()
             raise
@@ -174,9 +198,7 @@ class RunDirectory:
 
     def write_result(self, content: bytes) -> None:
         """Write the result: compressed, with its version and a checksum in front."""
-        packed = bytes(cramjam.zstd.compress(content, level=3))
-        digest = xxhash.xxh3_128_digest(packed)
-        self._write(RESULT, _HEADER.pack(_MAGIC, FORMAT, len(packed), digest) + packed)
+        _RESULT_FRAME.write(self.path / RESULT, [bytes(cramjam.zstd.compress(content, level=3))])
 
     def read_result(self) -> bytes:
         """Return what ``write_result`` was given."""
@@ -215,7 +237,8 @@ class RunDirectory:
 def _refuse_files_of_others(place: Path) -> None:
     if not place.is_dir():
         raise UsageError(f"{place} is a file, and a run needs a directory of that name")
-    taken = [name for name in sorted(NAMES) if os.path.lexists(place / name)]
+    names = sorted((*NAMES, *journal_names()))
+    taken = [name for name in names if os.path.lexists(place / name)]
     if taken and not is_run_directory(place):
         raise UsageError(
             f"{place} is not the directory of a run, and has files a run would replace: {', '.join(taken)}; "
@@ -223,7 +246,23 @@ def _refuse_files_of_others(place: Path) -> None:
         )
 
 
-def _set_aside(place: Path) -> None:
+def _take_over(place: Path) -> None:
+    """Set aside all but the journal. There is a manifest at all times: without one the journal would be nobody's."""
+    if Journal.exists(place):
+        _set_aside(place, but=MANIFEST)
+        manifest = {"kind": _KIND, "format": FORMAT, "state": "running"}
+        write_whole_bytes(place / MANIFEST, json.dumps(manifest).encode() + b"\n", mode=0o600)
+    elif (place / RESULT).exists():
+        raise UsageError(
+            f"resume=True: nothing to continue in {place}: the run there has a result, and no {JOURNAL} to go on from; "
+            "say resume=False, which starts from the beginning and keeps that result until there is a new one"
+        )
+    else:
+        remove_journal(place)
+        _set_aside(place)
+
+
+def _set_aside(place: Path, but: str | None = None) -> None:
     """Move a result and what belongs to it to ``previous/``; a run that has none is removed.
 
     Whenever this is interrupted, the result is in a directory that has a manifest.
@@ -233,12 +272,12 @@ def _set_aside(place: Path) -> None:
     if (place / RESULT).exists() and not better:
         _clear(previous)
         previous.mkdir(mode=0o700, exist_ok=True)
-        _keep_others_out(previous, ours=True)
+        keep_others_out(previous, ours=True)
         write_whole_bytes(previous / MANIFEST, (place / MANIFEST).read_bytes(), mode=0o600)
         for name in NAMES:
-            if os.path.lexists(place / name):
+            if name != but and os.path.lexists(place / name):
                 (place / name).replace(previous / name)
-    _clear(place, and_itself=False)
+    _clear(place, but=but, and_itself=False)
 
 
 def _is_complete(place: Path) -> bool:
@@ -248,10 +287,11 @@ def _is_complete(place: Path) -> bool:
     return RunDirectory(place).read_manifest().get("state") == "complete"
 
 
-def _clear(place: Path, *, and_itself: bool = True) -> None:
+def _clear(place: Path, *, but: str | None = None, and_itself: bool = True) -> None:
     for name in NAMES:
-        (place / name).unlink(missing_ok=True)
-        _part(place / name).unlink(missing_ok=True)
+        if name != but:
+            (place / name).unlink(missing_ok=True)
+        part_of(place / name).unlink(missing_ok=True)
     if and_itself:
         with contextlib.suppress(OSError):  # not there, or with files that are not ours
             place.rmdir()
@@ -280,83 +320,4 @@ def is_run_directory(place: Path) -> bool:
 
 def read_result_file(path: Path) -> bytes:
     """Return the content of a result file, if nobody else can have written it and every byte is there."""
-    again = "run the analysis again, or copy the file again"
-    # What is checked is what is read: the open file, not a name that may come to mean another one.
-    with path.open("rb") as stream:
-        _check_private(path, os.fstat(stream.fileno()))
-        content = stream.read()
-    if not content.startswith(_MAGIC):
-        raise CorruptFileError(f"{path} is not a result that Windrow wrote", file=str(path))
-    if len(content) < _HEADER.size:
-        raise CorruptFileError(f"{path} is cut off after {len(content)} bytes; {again}")
-    _, version, length, digest = _HEADER.unpack_from(content)
-    if version > FORMAT:
-        raise DataError(
-            f"{path} has format {version}, this Windrow reads formats up to {FORMAT}: use a newer Windrow"
-        )
-    packed = content[_HEADER.size :]
-    if len(packed) != length:
-        raise CorruptFileError(
-            f"{path} should hold {length} bytes and holds {len(packed)}: it is cut off or has grown; {again}",
-            file=str(path),
-        )
-    if xxhash.xxh3_128_digest(packed) != digest:
-        raise CorruptFileError(
-            f"{path}: the checksum is wrong, so its content has changed; {again}", file=str(path)
-        )
-    return bytes(cramjam.zstd.decompress(packed))
-
-
-def write_whole_bytes(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-    """Write a file beside its place and move it there when it is complete."""
-    part = _part(path)
-    part.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    try:
-        with os.fdopen(os.open(part, flags, mode), "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise
-
-
-def _part(path: Path) -> Path:
-    return path.with_name(path.name + ".part")
-
-
-def _may_be_changed_by_others(status: os.stat_result) -> bool:
-    if not hasattr(os, "getuid"):
-        return False  # rights work in another way there
-    trusted = status.st_uid in (os.getuid(), 0)
-    return not trusted or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
-
-
-def _check_private(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise CorruptFileError(f"{path} is not a file")
-    directory = path.resolve().parent
-    for place, what in ((directory, directory.stat()), (path, status)):
-        if _may_be_changed_by_others(what):
-            raise DataError(
-                f"{place} can be changed by other users, and reading a result runs code that is in it: "
-                f"if you trust it, copy it to a directory of your own, or say chmod go-w {place}"
-            )
-
-
-def _keep_others_out(place: Path, *, ours: bool) -> None:
-    """Close a directory to others where it is ours to close; otherwise say now that its result could not be read."""
-    status = place.stat()
-    if not _may_be_changed_by_others(status):
-        return
-    shared = bool(status.st_mode & stat.S_ISVTX)  # sticky: meant for everybody
-    if ours and not shared and hasattr(os, "getuid") and status.st_uid == os.getuid():
-        place.chmod(0o700)
-        return
-    raise UsageError(
-        f"{place} can be written to by other users, and a result is read only from a directory that you alone can "
-        f"write to: name a new directory inside it, for instance {place / 'run'}, or say chmod go-w {place}"
-    )
+    return bytes(cramjam.zstd.decompress(_RESULT_FRAME.read(path)[0]))

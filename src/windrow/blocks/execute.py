@@ -8,23 +8,25 @@ are evaluated unit by unit and merged in the fixed tree.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windrow.blocks.answers import checked, fewer_rows, joined
 from windrow.blocks.calls import Caller, is_flat
-from windrow.blocks.columns import ColumnStore, concatenate
+from windrow.blocks.columns import ColumnStore
 from windrow.blocks.counts import Lines, layout
+from windrow.blocks.ends import lane_ends
 from windrow.blocks.failures import named_error
 from windrow.blocks.kept import RowSet, row_set
 from windrow.blocks.meter import Meter
 from windrow.blocks.nan import rows_with_nan
-from windrow.blocks.outputs import ALL_ROWS, Leaf, evaluate_outputs, merge_leaves
+from windrow.blocks.outputs import Leaf, evaluate_outputs, merge_leaves
 from windrow.blocks.purity import first_difference
-from windrow.blocks.results import UpDown, Verdict, check_column, check_cut, check_weight
+from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.saves import SavedPart, write_down
 from windrow.blocks.selection import Selection, everything, keep, union
+from windrow.blocks.skipping import RowsFailed, Search, is_about_rows
 from windrow.blocks.tree import Nodes, grow
 from windrow.errors import RowPurityError, StepError
 
@@ -77,6 +79,8 @@ class ChunkRun:
         force_rows: int | None = None,
         forced: bool = False,
         stopping: Callable[[], bool] | None = None,
+        rows: Selection | None = None,
+        store: ColumnStore | None = None,
     ) -> None:
         self.program = program
         self.chunk = chunk
@@ -85,9 +89,10 @@ class ChunkRun:
         length = chunk.borders[-1] - self.start
         self.borders = np.asarray(chunk.borders, dtype=np.int64) - self.start
         clusters = np.asarray(chunk.clusters, dtype=np.int64) - self.start
-        self.store = ColumnStore(reader, self.start, length, clusters)
+        self.store = store or ColumnStore(reader, self.start, length, clusters)
         self.caller = Caller(program, self.store, self._alive, order)
-        self.selections: list[Selection] = [everything(length)] * len(program.lanes)
+        self.rows = rows or everything(length)  #: there is no other row, for this attempt
+        self.selections: list[Selection] = [self.rows] * len(program.lanes)
         self.meters: dict[str, Meter] = {}
         self.lines = Lines(layout(program, order), self.borders)
         self.varied: dict[str, bool] = {}  #: weights that ran, and whether they have variations
@@ -96,16 +101,45 @@ class ChunkRun:
         self.forced = forced  #: call everything, even on no rows, to learn what an empty lane gives
         self.notes: list[str] = []
         self.given_up: dict[int, str] = {}  #: optional lanes, and why
+        #: for rows that can be left out; None: a failure is the chunk's
+        self.search: Search | None = None
+        self._answers: dict[str, tuple[BoundStep, Selection, Any]] = {}  #: that twins may take over
         self._stopping = stopping
         self._reader = reader
 
     def run(self) -> Partial:
         """Execute every step and output; return the partial."""
-        used = {cut for lane in self.program.lanes for cut in lane.declared}
+        self._steps()
+        return self._finish()
+
+    def trial(self) -> None:
+        """Execute everything just to see whether it raises."""
+        self._steps()
+        evaluate_outputs(self)
+
+    def again(self, order: tuple[str, ...], rows: Selection) -> ChunkRun:
+        """Give this attempt up for another one, on some of the rows; what was read is not read again."""
+        self.caller.clear()
+        self._answers.clear()
+        run = ChunkRun(
+            self.program, self._reader, self.chunk, order, self._blocks, self._force_rows,
+            stopping=self._stopping, rows=rows, store=self.store,
+        )  # fmt: skip
+        for name, meter in self.meters.items():
+            run.meters[name] = Meter()
+            run.meters[name].bytes_read = meter.bytes_read
+        return run
+
+    def stop_if_asked(self) -> None:
+        """Raise if the run ends."""
+        if self._stopping is not None and self._stopping():
+            raise Stopped
+
+    def _steps(self) -> None:
+        used = self.program.used_cuts
         first_cut = next((name for name in self.order if name in used), None)
         for name in self.order:
-            if self._stopping is not None and self._stopping():
-                raise Stopped
+            self.stop_if_asked()
             if name == first_cut:
                 self._initial_lines()
             if name in self.program.steps:
@@ -114,12 +148,12 @@ class ChunkRun:
                 self._pass_all(name)
         if first_cut is None:
             self._initial_lines()
-        return self._finish()
 
     def release(self) -> None:
         """Let go of every column: virtual fields hold on to the chunk, and the chunk to them, until Python looks."""
         self.store.clear()
         self.caller.clear()
+        self._answers.clear()
 
     def product(self, names: Sequence[str], selection: Selection) -> NDArray[np.float64] | None:
         """Multiply weights in the order of definition for the rows of ``selection``; None if there are none."""
@@ -138,14 +172,15 @@ class ChunkRun:
         rows = self._alive(step.lanes)
         meter = self.meters.setdefault(step.name, Meter())
         try:
-            value = self._evaluate(step, rows, meter) if rows.count or self.forced else None
+            value = self._answer(step, rows, meter) if rows.count or self.forced else None
         except StepError as error:
+            self._leave_out_rows(step, rows, error)
             # In a moved order the step may just be too early: the chunk is done again in the written one.
             moved = self.program.needed(self.order) != self.program.written
             if moved or isinstance(error, RowPurityError) or not self._give_up(step, rows):
                 raise
             rows = self._alive(step.lanes)
-            value = self._evaluate(step, rows, meter) if rows.count else None
+            value = self._answer(step, rows, meter) if rows.count else None
         if step.kind == "cut":
             assert value is None or isinstance(value, Verdict)
             meter.rows_out += int(value.passed.sum()) if value is not None else 0
@@ -161,6 +196,35 @@ class ChunkRun:
         else:
             meter.rows_out += rows.count
             self.store.put(step.name, rows, np.empty(0) if value is None else value)
+
+    def _answer(self, step: BoundStep, rows: Selection, meter: Meter) -> Any:
+        """Evaluate a step, or take over what a step that is the same answered for these rows and perhaps others."""
+        if step.same_as is None:
+            return self._evaluate(step, rows, meter)
+        known = self._answers.get(step.same_as)
+        if known is not None and set(step.lanes) <= set(known[0].lanes):
+            # Selections only shrink, so the other one saw all rows that the lanes have now.
+            if known[0].name not in self.program.unchecked:
+                self.program.unchecked.discard(step.name)
+            return fewer_rows(known[2], known[1], rows)
+        value = self._evaluate(step, rows, meter)
+        self._answers[step.same_as] = (step, rows, value)
+        return value
+
+    def _leave_out_rows(self, step: BoundStep, rows: Selection, error: StepError) -> None:
+        """Raise ``RowsFailed`` where a step fails on rows that can be left out, each by itself."""
+        cause = error.__cause__
+        if self.search is None or not isinstance(cause, Exception) or not is_about_rows(cause):
+            return
+        lanes = self.program.lanes
+        others = [self.selections[n] for n in step.lanes if not lanes[n].optional]
+        # Rows that only optional lanes have are no reason to leave out anything: the lane is given up.
+        mine = union(others) if others else None
+        if mine is not None and mine.count:
+            known = cause if mine.count == rows.count else None
+            found = self.search.of_step(self, step, mine, known)
+            if found:
+                raise RowsFailed(found)
 
     def _give_up(self, step: BoundStep, rows: Selection) -> bool:
         """Empty the optional lanes on whose own rows a step fails; say whether there were any."""
@@ -186,7 +250,7 @@ class ChunkRun:
         try:
             self.caller.prepare(step.name, step.arguments, rows)
             if step.kernel is not None:
-                return _check(step, self.caller.each(step, rows, meter), rows.count)
+                return checked(step, self.caller.each(step, rows, meter), rows.count)
             arguments = self.caller.gather(step.arguments, rows, step.lanes)
             value = self._in_blocks(step, arguments, rows, meter)
             if step.name in self.program.unchecked and rows.count > 1:
@@ -211,20 +275,20 @@ class ChunkRun:
             flat = bool(arguments) and is_flat(arguments)
             size = self._blocks.get(step.name, rows.count) if flat else rows.count
         if rows.count <= size:
-            return _check(step, self.caller.call(step, arguments, rows, None, meter), rows.count)
+            return checked(step, self.caller.call(step, arguments, rows, None, meter), rows.count)
         parts = []
         for start in range(0, rows.count, size):
             pick = slice(start, min(start + size, rows.count))
             value = self.caller.call(step, arguments, rows, pick, meter)
-            parts.append(_check(step, value, pick.stop - pick.start))
-        return _joined(parts)
+            parts.append(checked(step, value, pick.stop - pick.start))
+        return joined(parts)
 
     def _check_purity(
         self, step: BoundStep, arguments: list[Any], rows: Selection, value: Any
     ) -> None:
         def ask(positions: NDArray[np.int64]) -> Any:
             again = self.caller.call(step, arguments, rows, positions)
-            return _check(step, again, len(positions))
+            return checked(step, again, len(positions))
 
         found = first_difference(value, rows.count, ask, self.program.sample_rows)
         if found is not None:
@@ -280,10 +344,9 @@ class ChunkRun:
         return self.product(names, passed) if passed.count else np.empty(0)
 
     def _initial_lines(self) -> None:
-        rows = everything(self.store.length)
-        weights = self._line_weights(self.selections[0] if rows.count else rows)
+        weights = self._line_weights(self.rows)
         for first in self.lines.layout.first:
-            self.lines.record(first, rows, rows, None, None, weights)
+            self.lines.record(first, self.rows, self.rows, None, None, weights)
 
     def _nan_rows(self, step: BoundStep, rows: Selection) -> NDArray[np.bool_] | None:
         """Rows with NaN in a number, or in a list of numbers, that the cut reads; None if there are none."""
@@ -312,62 +375,9 @@ class ChunkRun:
             )
         key = self.lines.layout
         given_up = {str(lanes[number].region): why for number, why in self.given_up.items()}
-        totals = {} if self.program.initial_weights is None else self._totals()
+        totals = {} if self.program.initial_weights is None else lane_ends(self)
         for unit in range(units):
             ends = {region: tuple(rows[unit].tolist()) for region, rows in totals.items()}
             leaf = Leaf(outputs[unit], {key: self.lines.unit(unit)}, given_up, ends)
             grow(partial.nodes, (0, self.chunk.first_unit + unit), leaf, merge_leaves)
         return partial
-
-    def _totals(self) -> dict[str, NDArray[np.float64]]:
-        """For each lane and unit: the rows in the end, their weights and squared weights, all weights applied.
-
-        And the same for all rows, with the weights that are known before any cut.
-        """
-        totals = {}
-        for number, lane in enumerate(self.program.lanes):
-            if lane.region is not None and (lane.optional or not lane.hidden):
-                rows = self.selections[number]
-                totals[lane.region] = self._sums(self.program.weights, rows)
-        initial = self.program.initial_weights or ()
-        totals[ALL_ROWS] = self._sums(initial, everything(self.store.length))
-        return totals
-
-    def _sums(self, names: Sequence[str], rows: Selection) -> NDArray[np.float64]:
-        weights = self.product(names, rows) if rows.count else None
-        ends = rows.cut_at(self.borders)
-        sums = np.repeat(np.diff(ends)[:, np.newaxis].astype(np.float64), 3, axis=1)
-        if weights is not None:
-            for unit, (start, stop) in enumerate(pairwise(ends.tolist())):
-                part = weights[start:stop]
-                sums[unit, 1:] = part.sum(), (part * part).sum()
-        return sums
-
-
-def _check(step: BoundStep, value: Any, rows: int) -> Any:
-    if step.kind == "cut":
-        return check_cut(step.name, value, rows)
-    if step.kind == "weight":
-        return check_weight(step.name, value, rows)
-    return check_column(step.name, value, rows)
-
-
-def _joined(parts: list[Any]) -> Any:
-    """Join the checked answers of several blocks."""
-    if isinstance(parts[0], Verdict):
-        missing = None
-        if any(part.undefined is not None for part in parts):
-            missing = np.concatenate(
-                [
-                    np.zeros(len(p.passed), bool) if p.undefined is None else p.undefined
-                    for p in parts
-                ]
-            )
-        return Verdict(np.concatenate([part.passed for part in parts]), missing)
-    if any(isinstance(part, UpDown) for part in parts):
-        # A block without variations has the nominal for all three.
-        whole = [part if isinstance(part, UpDown) else UpDown(part, part, part) for part in parts]
-        return UpDown(
-            *(np.concatenate(side) for side in zip(*(p.parts for p in whole), strict=True))
-        )
-    return concatenate(parts)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from windrow.blocks.execute import ChunkRun
     from windrow.blocks.program import BoundOutput, BoundStep
 
-__all__ = ["named_error"]
+__all__ = ["described", "exception_of", "named_error", "regions_with"]
 
 #: A million rows need twenty halvings; a step that fails only on many rows together ends sooner.
 MAX_PROBES = 40
@@ -36,17 +36,12 @@ def named_error(
         culprit = _narrow(run, step, rows)  # type: ignore[arg-type]
     if culprit is not None:
         first, last = run.start + culprit, run.start + culprit + 1
-    regions = sorted(
-        str(run.program.lanes[lane].region)
-        for lane in lanes
-        if culprit is None or _has(run.selections[lane], culprit)
-    )
     facts = {
         "step": step.name,
         "file": run.chunk.label,
         "start": first,
         "stop": last,
-        "region": ", ".join(regions),
+        "region": regions_with(run, lanes, culprit),
     }
     where = f"{run.chunk.label}, " + (
         f"row {first}" if last == first + 1 else f"rows {first}-{last}"
@@ -57,8 +52,24 @@ def named_error(
         return found
     if isinstance(error, WindrowError):
         return error
-    what = f"{kind} {step.name!r} raised {type(error).__name__}: {_first_line(error)}"
-    return StepError(f"{what} [{where}; region {facts['region']}]", **facts)
+    return StepError(f"{described(step, error)} [{where}; region {facts['region']}]", **facts)
+
+
+def described(step: BoundStep | BoundOutput, error: Exception) -> str:
+    """Say which function raised what."""
+    kind = getattr(step, "kind", "output")
+    return f"{kind} {step.name!r} raised {type(error).__name__}: {_first_line(error)}"
+
+
+def regions_with(run: ChunkRun, lanes: tuple[int, ...], row: int | None) -> str:
+    """Name the regions of some lanes that still have a row of the chunk; all of them for None."""
+    return ", ".join(
+        sorted(
+            str(run.program.lanes[lane].region)
+            for lane in lanes
+            if row is None or _has(run.selections[lane], row)
+        )
+    )
 
 
 def _data_error(run: ChunkRun, error: Exception) -> Exception:
@@ -88,7 +99,7 @@ def _narrow(run: ChunkRun, step: BoundStep, rows: Selection) -> int | None:
         middle = len(index) // 2
         for half in (index[:middle], index[middle:]):
             probes += 1
-            if _fails(run, step, Selection(rows.length, half)):
+            if exception_of(run, step, Selection(rows.length, half)) is not None:
                 index = half
                 break
         else:
@@ -96,7 +107,8 @@ def _narrow(run: ChunkRun, step: BoundStep, rows: Selection) -> int | None:
     return int(index[0]) if len(index) == 1 else None
 
 
-def _fails(run: ChunkRun, step: BoundStep, rows: Selection) -> bool:
+def exception_of(run: ChunkRun, step: BoundStep, rows: Selection) -> Exception | None:
+    """Call a step on some rows just to see what it raises; None if it does not."""
     from windrow.blocks.meter import Meter
 
     try:
@@ -105,6 +117,6 @@ def _fails(run: ChunkRun, step: BoundStep, rows: Selection) -> bool:
         else:
             arguments = run.caller.gather(step.arguments, rows, step.lanes)
             run.caller.call(step, arguments, rows)
-    except Exception:  # noqa: BLE001 - that it fails is the answer
-        return True
-    return False
+    except Exception as error:  # noqa: BLE001 - that it fails is the answer
+        return error
+    return None

@@ -14,6 +14,7 @@ from windrow.blocks.calls import locked
 from windrow.blocks.failures import named_error
 from windrow.blocks.meter import Meter
 from windrow.blocks.program import NOMINAL
+from windrow.blocks.skipping import LeftOut, RowsFailed, is_about_rows
 from windrow.errors import MergeError
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ def _evaluate(
     before = run.store.reader.bytes_read
     region = run.program.lanes[output.lane].region
     ends = selection.cut_at(run.borders)
+    failed: dict[int, tuple[LeftOut, ...]] = {}  #: unit -> rows to do without
     try:
         run.caller.prepare(output.name, output.arguments, selection)
         arguments = run.caller.gather(
@@ -149,16 +151,21 @@ def _evaluate(
             filled = list(arguments)
             for place in places:
                 filled.insert(place, locked(weight))
-            extra = _extra(output, region, variation)
+            call = _Call(run, output, filled, selection, _extra(output, region, variation))
             for unit in range(len(results)):
                 start, stop = int(ends[unit]), int(ends[unit + 1])
-                if start == stop and not run.forced:
+                if (start == stop and not run.forced) or unit in failed:
                     continue
                 pick = None if stop - start == selection.count else slice(start, stop)
-                value = _read_now(run.caller.call(output, filled, selection, pick, meter, extra))
+                try:
+                    value = call(pick, meter)
+                except Exception as error:
+                    failed[unit] = call.offending(start, stop, error)
+                    if not failed[unit]:
+                        raise
+                    continue
                 _check(run, output, region, value)
-                key = (output.name, region, variation)
-                results[unit][key] = Value(value, output.merge)
+                results[unit][output.name, region, variation] = Value(value, output.merge)
     except Exception as error:
         if run.forced:
             run.notes.append(f"output {output.name!r} fails on zero rows ({error})")
@@ -167,6 +174,43 @@ def _evaluate(
     finally:
         meter.rows_out += selection.count
         meter.bytes_read += run.store.reader.bytes_read - before
+    if failed:
+        raise RowsFailed(tuple(row for rows in failed.values() for row in rows))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """An output with everything it is called with but the rows."""
+
+    run: ChunkRun
+    output: BoundOutput
+    arguments: list[Any]
+    selection: Selection
+    extra: dict[str, Any]
+
+    def __call__(self, pick: Any, meter: Meter | None = None) -> Any:
+        caller = self.run.caller
+        value = caller.call(self.output, self.arguments, self.selection, pick, meter, self.extra)
+        return _read_now(value)
+
+    def offending(self, start: int, stop: int, error: Exception) -> tuple[LeftOut, ...]:
+        """Find the rows of a unit on which it fails by themselves; none if it is not for a few rows that it does."""
+        run = self.run
+        if run.search is None or run.store.read_error is not None or not is_about_rows(error):
+            return ()
+        positions = self.selection.positions()
+
+        def ask(index: NDArray[np.int64]) -> Exception | None:
+            try:
+                self(positions.searchsorted(index))
+            except Exception as raised:
+                if run.store.read_error is not None:
+                    raise
+                return raised
+            return None
+
+        unit = positions[start:stop]
+        return run.search.of(run, self.output, (self.output.lane,), unit, ask, error) or ()
 
 
 def _variations(

@@ -50,6 +50,8 @@ class BoundStep:
     wants_rng: bool
     lanes: tuple[int, ...]  #: the lanes that need it
     kernel: EachKernel | None = None
+    #: the first of several steps with the same answers, of which this is one; None: there is no other
+    same_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class Program:
     #: weights of the rows before any cut, where these are to be added up; None: nobody asks
     initial_weights: tuple[str, ...] | None = None
     keep_rows: bool = False  #: whether a chunk tells which rows its regions have
+    used_cuts: frozenset[str] = frozenset()  #: of all regions, also of those not needed here
 
     def needed(self, order: tuple[str, ...]) -> tuple[str, ...]:
         """Restrict an order of all steps of a pipeline to those that exist and are needed here."""

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export WINDROW_SAMPLES ?= $(abspath ../shared/data)
 WORKERS ?= 2
 
-.PHONY: help setup demo test check bench bench-quick nightly docs format clean tutorial
+.PHONY: help setup demo test check bench bench-quick nightly fire docs format clean tutorial
 
 help:
 	@echo "make demo    generate events and run the dimuon analysis on them"
@@ -42,6 +42,10 @@ test: setup $(VENV)/.browser-ready
 # Longer searches of the property tests.
 nightly: setup
 	WINDROW_PROFILE=nightly $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not samples" tests/core tests/pipeline tests/blocks
+
+# Processes that are killed in many more ways, and 20,000 more runs of the commit protocol; some twenty minutes.
+fire: setup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -s -m fire tests/fire
 
 check: setup
 	$(BIN)/ruff check .

@@ -29,6 +29,7 @@ LATER = {
     "new": "windrow.cli.new",
     "report": "windrow.cli.report",
     "show": "windrow.cli.show",
+    "simulate": "windrow.cli.simulate",
 }
 
 
@@ -100,10 +101,14 @@ def main(context: click.Context) -> int:
     metavar="auto|ROWS",
     help="Most rows to schedule at once.",
 )
-@click.option("--engine", default="auto", show_default=True, help="auto, inline or threads.")
+@click.option(
+    "--engine", default="auto", show_default=True, help="auto, inline, threads or processes."
+)
 @click.option(
     "--workers", type=click.IntRange(min=1), help="How many. [default: all cores granted]"
 )
+@click.option("--memory", metavar="SIZE", help='What all workers may use, for instance "8 GB".')
+@click.option("--timeout", metavar="TIME", help='How long a chunk may take, for instance "5 min".')
 @click.option("--max-rows", type=click.IntRange(min=0), help="Only the first rows of each dataset.")
 @click.option(
     "--on-error",
@@ -123,8 +128,9 @@ def main(context: click.Context) -> int:
 @click.option(
     "--rundir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory to keep the log and the result in.",
+    help="Directory to keep the log, the journal and the result in.",
 )
+@click.option("--resume", is_flag=True, help="Continue what an earlier run left in --rundir.")
 @click.option(
     "--out",
     "outs",

@@ -7,25 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.execute import Chunk, ChunkRun
 from windrow.blocks.outputs import ALL_ROWS, Leaf, merge_leaves
-from windrow.blocks.tree import Nodes, collapse, join
+from windrow.blocks.tree import Nodes, collapse
 from windrow.errors import WindrowError
+from windrow.pipeline.collecting import unite
 from windrow.pipeline.cutflow import Cutflow, Table
 from windrow.pipeline.fingerprints import fingerprint, parameters_said
 from windrow.pipeline.kept import KeptFile, KeptRows
 from windrow.pipeline.lanes import without_region
-from windrow.pipeline.ledger import Entry, Ledger
+from windrow.pipeline.ledger import Entry, Ledger, left_out_notes
 from windrow.pipeline.nminus1 import Count, NMinusOne, NMinusOneTables
+from windrow.pipeline.products import classes, products_of
+from windrow.pipeline.projecting import project
 from windrow.pipeline.result import Result, StepSummary
 from windrow.shape.costs import fit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from windrow.blocks.execute import Partial
     from windrow.blocks.kept import RowSet
-    from windrow.core.ledger import Ledger as CoreLedger
+    from windrow.core.ledger import Entry as CoreEntry
     from windrow.core.scheduler import Scheduler
     from windrow.data.base import Source
     from windrow.pipeline.bind import Definition
+    from windrow.pipeline.products import Product
+    from windrow.pipeline.resuming import Beginning
     from windrow.pipeline.workload import PipelineWorkload
     from windrow.run.loop import RunOutcome
 
@@ -39,6 +45,7 @@ def assemble(
     workload: PipelineWorkload,
     scheduler: Scheduler,
     outcome: RunOutcome,
+    beginning: Beginning,
     decisions: Sequence[str],
     issued: Sequence[tuple[str, tuple[str, ...], str]],
     guards: tuple[tuple[str, str], ...],
@@ -47,17 +54,25 @@ def assemble(
     seconds: float,
 ) -> Result:
     """Make the result of a run that ended."""
-    leaves = {
-        dataset: _dataset_leaf(dataset, source, workload, scheduler, outcome)
-        for dataset in source.datasets
+    book = scheduler.ledger
+    united = {
+        item.index: _united(
+            beginning.partials(item.index, outcome.partials, definition), definition
+        )
+        for item in source.inputs
     }
+    last_rows = {item.index: beginning.last_row(item.index, book) for item in source.inputs}
     absent: dict[str, str] = {}
-    for dataset, leaf in leaves.items():
+    leaves = {}
+    for dataset in source.datasets:
+        leaves[dataset] = leaf = _dataset_leaf(dataset, source, workload, last_rows, united)
         _fill_empty_lanes(dataset, leaf, definition, source, workload, absent)
     planned = {dataset: order for dataset, order, _ in issued}
     cutflow = _cutflow(definition, source, leaves, planned)
-    kept, notes = _kept(definition, source, workload, outcome)
-    notes = [*scheduler.notes, *_default_notes(source, workload, scheduler.ledger), *notes]
+    accounts = {item.index: beginning.account(item.index, book) for item in source.inputs}
+    kept, notes = _kept(definition, source, workload, united)
+    left_out = left_out_notes(book)
+    notes = [*scheduler.notes, *left_out, *_default_notes(source, workload, accounts), *notes]
     return Result(
         **_asked_for(definition, source),
         outputs={
@@ -66,17 +81,13 @@ def assemble(
         },
         cutflow=cutflow,
         nminus1=_nminus1(definition, leaves),
-        ledger=_ledger(source, scheduler.ledger),
-        steps=_steps(definition, outcome),
+        ledger=_ledger(source, accounts),
+        steps=_steps(definition, outcome, workload),
         order=tuple(issued),
         decisions=tuple(decisions),
         notes=tuple(notes),
         guards=guards,
-        reads=[
-            (source.inputs[index].label, column, start, stop)
-            for (index, column), ranges in workload.reads.items()
-            for start, stop in ranges
-        ],
+        reads=_reads(source, workload),
         bytes_read=outcome.bytes_read,
         seconds=seconds,
         engine=engine,
@@ -86,6 +97,14 @@ def assemble(
         kept=kept,
         initial={name: _end(leaf, ALL_ROWS) for name, leaf in leaves.items() if leaf.ends},
     )
+
+
+def _reads(source: Source, workload: PipelineWorkload) -> list[tuple[str, str, int, int]]:
+    return [
+        (source.inputs[index].label, column, start, stop)
+        for (index, column), ranges in workload.reads.items()
+        for start, stop in ranges
+    ]
 
 
 def _asked_for(definition: Definition, source: Source) -> dict[str, Any]:
@@ -105,27 +124,53 @@ def _asked_for(definition: Definition, source: Source) -> dict[str, Any]:
     }
 
 
+def _united(
+    parts: Sequence[tuple[frozenset[Product] | None, Partial]], definition: Definition
+) -> list[Partial]:
+    """Unite the partials of an input: one for each set of products that are in the same of them."""
+    if all(products is None for products, _ in parts):
+        return [unite([partial for _, partial in parts])] if parts else []
+    everything = products_of(definition)
+    return [
+        unite([project(parts[number][1], products) for number in where])
+        for products, where in classes([products for products, _ in parts], everything)
+    ]
+
+
 def _dataset_leaf(
     dataset: str,
     source: Source,
     workload: PipelineWorkload,
-    scheduler: Scheduler,
-    outcome: RunOutcome,
+    last_rows: Mapping[int, int],
+    united: Mapping[int, Sequence[Partial]],
 ) -> Leaf:
     """Merge the partials of a dataset: units of each input, then inputs in fileset order."""
     inputs = [item for item in source.inputs if item.dataset == dataset]
     whole: Nodes[Leaf] = Nodes()
     for number, item in enumerate(inputs):
-        partials = outcome.partials.get(item.index, ())
-        if not partials:
-            continue
-        nodes = join([partial.nodes for partial in partials], merge_leaves)
-        # The tree has as many leaves as units are asked for, whatever became of them.
-        last = scheduler.ledger.last_row(item.index)
-        leaf = collapse(nodes, bisect_left(workload.borders[item.index], last), merge_leaves)
-        if leaf is not None:
-            whole.values[0, number] = leaf
+        leaves = []
+        for partial in united[item.index]:
+            # The tree has as many leaves as units are asked for, whatever became of them.
+            units = bisect_left(workload.borders[item.index], last_rows[item.index])
+            leaf = collapse(partial.nodes, units, merge_leaves)
+            if leaf is not None:
+                leaves.append(leaf)
+        if leaves:
+            whole.values[0, number] = _side_by_side(leaves)
     return collapse(whole, len(inputs), merge_leaves) or Leaf({}, {})
+
+
+def _side_by_side(leaves: Sequence[Leaf]) -> Leaf:
+    """Put leaves of the same rows together, each of which has products of its own."""
+    if len(leaves) == 1:
+        return leaves[0]
+    all_of = Leaf({}, {})
+    for leaf in leaves:
+        all_of.outputs.update(leaf.outputs)
+        all_of.tables.update(leaf.tables)
+        all_of.given_up.update(leaf.given_up)
+        all_of.ends.update(leaf.ends)
+    return all_of
 
 
 def _fill_empty_lanes(
@@ -190,9 +235,11 @@ def _cutflow(
                 if (when := definition.steps[name].when) is not None
                 and not when.holds(metadata, dataset)
             )
+            # What was taken over from an earlier run may have been made for other regions.
+            parts = {p: n for p, n in leaves[dataset].tables.items() if region in p.regions}
             tables[region, dataset] = Table(
                 region, dataset, cuts, definition.written, weights,
-                leaves[dataset].tables, not_applying, planned[dataset], used,
+                parts, not_applying, planned[dataset], used,
             )  # fmt: skip
     return Cutflow(tables)
 
@@ -219,7 +266,7 @@ def _end(leaf: Leaf, region: str) -> Count:
     return Count(int(rows), sumw, sumw2)
 
 
-def _ledger(source: Source, book: CoreLedger) -> Ledger:
+def _ledger(source: Source, accounts: Mapping[int, Sequence[CoreEntry]]) -> Ledger:
     """Say of every row what became of it; rows still held when a run ended are missing from the result."""
     return Ledger(
         tuple(
@@ -228,12 +275,14 @@ def _ledger(source: Source, book: CoreLedger) -> Ledger:
                 "missing" if state == "held" else state, reason,
             )
             for item in source.inputs
-            for start, stop, state, reason in book.account(item.index)
+            for start, stop, state, reason in accounts[item.index]
         )
     )  # fmt: skip
 
 
-def _steps(definition: Definition, outcome: RunOutcome) -> dict[str, StepSummary]:
+def _steps(
+    definition: Definition, outcome: RunOutcome, workload: PipelineWorkload
+) -> dict[str, StepSummary]:
     totals: dict[str, Any] = {}
     for evidence in outcome.evidence.values():
         for name, cost in evidence.steps:
@@ -245,13 +294,16 @@ def _steps(definition: Definition, outcome: RunOutcome) -> dict[str, StepSummary
             fixed, per_row = fit(cost)
             summaries[name] = StepSummary(
                 name, step.kind, cost.calls, cost.rows_in, cost.rows_out, cost.wall,
-                fixed, per_row, cost.bytes_read,
+                fixed, per_row, cost.bytes_read, workload.twins.get(name, ""),
             )  # fmt: skip
     return summaries
 
 
 def _kept(
-    definition: Definition, source: Source, workload: PipelineWorkload, outcome: RunOutcome
+    definition: Definition,
+    source: Source,
+    workload: PipelineWorkload,
+    united: Mapping[int, Sequence[Partial]],
 ) -> tuple[KeptRows | None, list[str]]:
     """Gather which rows each region has."""
     if not definition.keep_rows:
@@ -264,7 +316,7 @@ def _kept(
         if item.index not in workload.identities:
             continue
         identity = workload.identities[item.index]
-        for partial in outcome.partials.get(item.index, ()):
+        for partial in united[item.index]:
             for region, rows in partial.kept:
                 parts.setdefault((region, len(files)), []).append(rows)
         files.append(KeptFile(item.index, item.label, item.dataset, identity))
@@ -272,12 +324,14 @@ def _kept(
     return KeptRows(tuple(files), tuple(definition.regions), ordered), []
 
 
-def _default_notes(source: Source, workload: PipelineWorkload, book: CoreLedger) -> list[str]:
+def _default_notes(
+    source: Source, workload: PipelineWorkload, accounts: Mapping[int, Sequence[CoreEntry]]
+) -> list[str]:
     """Say which optional columns were missing where, counted."""
     files: dict[str, int] = {}
     rows: dict[str, int] = {}
     for index, column in workload.defaults:
-        asked = sum(stop - start for start, stop, _, _ in book.account(index) if stop is not None)
+        asked = sum(stop - start for start, stop, _, _ in accounts[index] if stop is not None)
         files[column] = files.get(column, 0) + 1
         rows[column] = rows.get(column, 0) + asked
     total = len(source.inputs)

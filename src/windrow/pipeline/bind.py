@@ -15,9 +15,11 @@ from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
 from windrow.blocks.waves import AccessLog
 from windrow.errors import DefinitionError, MissingColumnError, nearest
 from windrow.pipeline.frozen import frozen_names
-from windrow.pipeline.graph import dependencies, matching_regions
+from windrow.pipeline.graph import before_first_cut, dependencies, factors, matching_regions
 from windrow.pipeline.lanes import lanes_for
+from windrow.pipeline.products import Product
 from windrow.pipeline.saves import bind_saves
+from windrow.pipeline.twins import mark_twins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,10 +55,15 @@ class Definition:
 
 
 def bind(
-    definition: Definition, dataset: str, metadata: Mapping[str, Any], info: FileInfo, label: str
+    definition: Definition,
+    dataset: str,
+    metadata: Mapping[str, Any],
+    info: FileInfo,
+    label: str,
+    products: frozenset[Product] | None = None,
 ) -> Program:
-    """Make the program for files of this dataset with these columns."""
-    return _Binder(definition, dataset, metadata, info, label).program()
+    """Make the program for files of this dataset with these columns; for some products, it makes at least these."""
+    return _Binder(definition, dataset, metadata, info, label, products).program()
 
 
 class _Binder:
@@ -67,7 +74,17 @@ class _Binder:
         metadata: Mapping[str, Any],
         info: FileInfo,
         label: str,
+        products: frozenset[Product] | None,
     ) -> None:
+        everything = products is None or any(p.kind in ("ends", "save") for p in products)
+        self.products = products
+        #: regions that are needed, whether lanes are added up, and files
+        self.regions = definition.regions
+        self.nminus1, self.saves = definition.nminus1, definition.saves
+        if products is not None and not everything:
+            wanted = {product.region for product in products}
+            self.regions = {r: cuts for r, cuts in definition.regions.items() if r in wanted}
+            self.nminus1, self.saves = (), ()
         self.definition = definition
         self.dataset = dataset
         self.metadata = MappingProxyType(dict(metadata))
@@ -86,13 +103,16 @@ class _Binder:
     def program(self) -> Program:
         lanes = self._lanes()
         outputs = self._outputs(lanes)
-        saves = bind_saves(self.definition, self.dataset, self.info, self.active, lanes)
+        saves: tuple[BoundSave, ...] = ()
+        if self.saves:
+            saves = bind_saves(self.definition, self.dataset, self.info, self.active, lanes)
         needed = self._needed(lanes, outputs, saves)
-        steps = {
+        bound = {
             name: self._step(self.active[name], tuple(sorted(needed[name])))
             for name in self.definition.written
             if name in needed
         }
+        steps = mark_twins(bound)
         draws = any(s.wants_rng for s in steps.values()) or any(o.wants_rng for o in outputs)
         for column in self.definition.identity:
             if draws and column not in self.info.columns:
@@ -119,26 +139,32 @@ class _Binder:
             saves=saves,
             initial_weights=self._before_first_cut() if self._adds_up_all_rows else None,
             keep_rows=self.definition.keep_rows,
+            used_cuts=frozenset(c for cuts in self.definition.regions.values() for c in cuts),
         )
 
     # -- lanes and needs ---------------------------------------------------------------------
 
     def _lanes(self) -> list[Lane]:
-        definition = self.definition
         return lanes_for(
-            definition.regions,
+            self.regions,
             self.active,
-            written=definition.written,
-            nminus1=definition.nminus1,
-            saves=definition.saves,
+            written=self.definition.written,
+            nminus1=self.nminus1,
+            saves=self.saves,
             all_rows=self._adds_up_all_rows
-            or any(s.kind == "output" and s.regions is None for s in self.active.values()),
+            or any(
+                s.kind == "output" and s.regions is None and self._wanted(s.name, None)
+                for s in self.active.values()
+            ),
         )
+
+    def _wanted(self, output: str, region: str | None) -> bool:
+        return self.products is None or Product("output", output, region) in self.products
 
     @property
     def _adds_up_all_rows(self) -> bool:
         """Whether somebody asks what the rows weigh before any cut."""
-        return bool(self.definition.saves or self.definition.nminus1)
+        return bool(self.saves or self.nminus1)
 
     def _outputs(self, lanes: Sequence[Lane]) -> list[BoundOutput]:
         names = [lane.region for lane in lanes]
@@ -149,19 +175,15 @@ class _Binder:
             regions: tuple[str | None, ...] = (None,)
             if step.regions is not None:
                 regions = matching_regions(step, self.definition.regions)
-            arguments = tuple(self._argument(step, read) for read in step.reads)
-            outputs += [self._output(step, arguments, r, names.index(r)) for r in regions]
+            regions = tuple(r for r in regions if self._wanted(step.name, r))
+            if regions:
+                arguments = tuple(self._argument(step, read) for read in step.reads)
+                outputs += [self._output(step, arguments, r, names.index(r)) for r in regions]
         return outputs
 
     def _output(
         self, step: StepDefinition, arguments: tuple[Argument, ...], region: str | None, lane: int
     ) -> BoundOutput:
-        factors: tuple[str, ...] = ()
-        if step.takes_weight and step.weights is not None:
-            # A factor that is named is never left out; what "all" means depends on where the output stands.
-            every = "*" in step.weights
-            allowed = self._before_first_cut() if region is None and every else self.weights
-            factors = tuple(w for w in allowed if every or w in step.weights)
         return BoundOutput(
             name=step.name,
             function=step.function,
@@ -171,19 +193,13 @@ class _Binder:
             wants_region="region" in step.reserved,
             wants_variation="variation" in step.reserved,
             takes_weight=step.takes_weight,
-            weights=factors,
+            weights=factors(self.definition.steps, step.name, region, self.weights),
             merge=step.merge,
             lane=lane,
         )
 
     def _before_first_cut(self) -> tuple[str, ...]:
-        names: list[str] = []
-        for name, step in self.definition.steps.items():
-            if step.kind == "cut":
-                break
-            if step.kind == "weight" and name in self.active:
-                names.append(name)
-        return tuple(names)
+        return tuple(before_first_cut(self.definition.steps, self.weights))
 
     def _needed(
         self, lanes: Sequence[Lane], outputs: Sequence[BoundOutput], saves: Sequence[BoundSave]

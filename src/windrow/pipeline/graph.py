@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from windrow.errors import DefinitionError, UnknownNameError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from windrow.pipeline.steps import StepDefinition
 
@@ -78,6 +78,27 @@ def dependencies(steps: Mapping[str, StepDefinition]) -> dict[str, tuple[str, ..
         for name, step in steps.items()
         if step.kind != "output"
     }
+
+
+def before_first_cut(steps: Mapping[str, StepDefinition], weights: Iterable[str]) -> list[str]:
+    """Return the weights that are written above the first cut."""
+    names = list(steps)
+    cuts = [number for number, name in enumerate(names) if steps[name].kind == "cut"]
+    above = set(names[: cuts[0]] if cuts else names)
+    return [name for name in weights if name in above]
+
+
+def factors(
+    steps: Mapping[str, StepDefinition], output: str, region: str | None, weights: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the factors of the weight that an output is given; ``weights`` are those that exist for a dataset."""
+    step = steps[output]
+    if not step.takes_weight or step.weights is None:
+        return ()
+    # A factor that is named is never left out; what "all" means depends on where the output stands.
+    every = "*" in step.weights
+    allowed = before_first_cut(steps, weights) if region is None and every else weights
+    return tuple(name for name in allowed if every or name in step.weights)
 
 
 def written_order(steps: Mapping[str, StepDefinition]) -> tuple[str, ...]:

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Entry", "Ledger"]
+from windrow.core.records import FailureKind
+
+if TYPE_CHECKING:
+    from windrow.core.ledger import Ledger as Book
+
+__all__ = ["Entry", "Ledger", "left_out_notes"]
+
+
+def left_out_notes(book: Book) -> list[str]:
+    """Say how many rows were left out because of which step; the ledger has them one by one."""
+    rows: Counter[str] = Counter()
+    for failures in book.failures.values():
+        for part, failure in failures:
+            if failure.kind is FailureKind.USER:
+                rows[failure.place.partition(", ")[0]] += part.stop - part.start
+    return [
+        f"{count:,} {'row was' if count == 1 else 'rows were'} left out because of errors in {step!r}"
+        for step, count in rows.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from windrow.engines.granted import granted_cores
 from windrow.errors import NotYetError, UsageError, nearest
+from windrow.units import parse_bytes, parse_seconds
 
 __all__ = ["Options"]
 
-ENGINES = ("auto", "inline", "threads")
-LATER_ENGINES = ("processes", "dask", "simulated")
+ENGINES = ("auto", "inline", "threads", "processes")
+LATER_ENGINES = ("dask",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,9 @@ class Options:
     progress: Any
     save: bool
     block_rows: int | None
+    memory: int | None = None  #: bytes for all workers together
+    timeout: float | None = None  #: seconds a chunk may take
+    resume: bool = False
 
     @classmethod
     def checked(
@@ -52,19 +57,14 @@ class Options:
         progress: Any = None,
         save: Any = True,
         block_rows: Any = None,
+        timeout: Any = None,
     ) -> Options:
         """Check every option, refusing what does not exist rather than ignoring it."""
-        for name, value, what in (
-            ("memory", memory, "limits need monitored processes"),
-            ("resume", resume, "continuing needs the journal"),
-        ):
-            if value:
-                raise NotYetError(f"{name}= does not exist yet ({what}); leave it out")
-        if engine in LATER_ENGINES:
-            raise NotYetError(
-                f"engine={engine!r} does not exist yet; there are {', '.join(ENGINES)}"
+        if resume and rundir is None:
+            raise UsageError(
+                "resume=True continues what is in a run directory: say which one with rundir="
             )
-        _one_of("engine", engine, ENGINES)
+        _check_engine(engine, memory=memory, timeout=timeout)
         _one_of("on_error", on_error, ("stop", "skip"))
         if isinstance(order, str):
             _one_of("order", order, ("adaptive", "written"))
@@ -78,7 +78,7 @@ class Options:
             order=order,
             chunk=None if chunk == "auto" else _count("chunk", chunk, '"auto" or '),
             engine=engine,
-            workers=_granted_cores() if workers is None else _count("workers", workers),
+            workers=granted_cores(os.environ) if workers is None else _count("workers", workers),
             cutflow=_cutflow(cutflow),
             nminus1=_nminus1(nminus1),
             max_rows=None if max_rows is None else _count("max_rows", max_rows, least=0),
@@ -88,12 +88,30 @@ class Options:
             progress=progress,
             save=bool(save),
             block_rows=None if block_rows is None else _count("_block_rows", block_rows),
+            memory=None if memory is None else _positive("memory", parse_bytes(memory)),
+            timeout=None if timeout is None else _positive("timeout", parse_seconds(timeout)),
+            resume=bool(resume),
         )
 
 
-def _granted_cores() -> int:
-    # What this process may use, not what the machine has.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _check_engine(engine: Any, **limits: Any) -> None:
+    if engine in LATER_ENGINES:
+        raise NotYetError(f"engine={engine!r} does not exist yet; there are {', '.join(ENGINES)}")
+    _one_of("engine", engine, ENGINES)
+    for name, value in limits.items():
+        if value is not None and engine not in ("auto", "processes"):
+            raise UsageError(
+                f'{name}= is enforced on processes: use engine="processes" or leave engine= out, got {engine!r}'
+            )
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _positive(option: str, value: _Number) -> _Number:
+    if value <= 0:
+        raise UsageError(f"{option}= must be more than nothing, got {value}")
+    return value
 
 
 def _one_of(option: str, value: Any, allowed: Sequence[str]) -> None:

@@ -56,6 +56,7 @@ class Pipeline(Writing):
         resume: bool = False,
         progress: Any = None,
         save: bool = True,
+        timeout: Any = None,
         _block_rows: int | None = None,
     ) -> Result:
         """Run the analysis over data, on all cores, and return its outputs.
@@ -63,30 +64,28 @@ class Pipeline(Writing):
         Parameters
         ----------
         data
-            A path, a glob, ``"file.root:Tree"``, a list, a fileset with metadata, a mapping of arrays, an awkward array,
-            or what ``wr.data.open`` returns.
+            A path, a glob, ``"file.root:Tree"``, a list, a fileset with metadata, arrays, or what ``wr.data.open`` returns.
         order, seed
             "adaptive", "written", or a list of step names; of the random numbers.
         chunk
             "auto", or the most rows to schedule at once (whole file units).
         engine, workers
-            "auto", "inline" or "threads", and how many; by default one for each core granted.
+            "auto", "inline", "threads" or "processes", and how many; by default one for each core granted.
         cutflow
             "estimated" or "exact", for all datasets or by dataset name or glob; "exact" runs the written order there.
         nminus1
             True, or regions: count for each cut the rows that pass all the others.
-        max_rows
-            Only the first rows of each dataset.
-        on_error
-            "stop" at the first failing row, or "skip" the file units that fail and list them.
-        rundir
-            A directory to keep the log and the result in; ``wr.load`` and ``windrow report`` read it.
+        max_rows, on_error
+            Only the first rows of each dataset; "stop" at the first failing row, or "skip" and list those that fail.
+        rundir, resume
+            A directory to keep log, journal and result in, for ``wr.load`` and ``windrow report``; whether what an earlier
+            run left there is used where it still holds, so that only the rest is run.
         progress
             Whether to show progress; by default on a terminal.
         save
             False: write none of the files of ``save``, for instance to run on a skim that this analysis made.
-        memory, resume
-            Do not exist yet.
+        memory, timeout
+            What all workers together may use ("8 GB"), and how long a chunk may take ("5 min"); enforced on processes.
         """
         from windrow.pipeline.options import Options
         from windrow.pipeline.running import run_pipeline
@@ -94,7 +93,8 @@ class Pipeline(Writing):
         options = Options.checked(
             order=order, chunk=chunk, engine=engine, workers=workers, memory=memory,
             cutflow=cutflow, nminus1=nminus1, max_rows=max_rows, on_error=on_error, seed=seed,
-            rundir=rundir, resume=resume, progress=progress, save=save, block_rows=_block_rows,
+            rundir=rundir, resume=resume, progress=progress, save=save, timeout=timeout,
+            block_rows=_block_rows,
         )  # fmt: skip
         return run_pipeline(self, self.definition(seed, options), data, options)
 

@@ -34,6 +34,7 @@ class StepSummary:
     fixed_s: float  #: per call
     per_row_s: float
     bytes_read: int  #: first read for this step
+    same_as: str = ""  #: the step whose answer it took over
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
@@ -266,6 +267,7 @@ class Result(Mapping[str, Any]):
             lines.append(
                 f"  {step.name:<{width}}  {step.rows_in:>12,}  {step.rows_out:>12,}  "
                 f"{1e6 * step.fixed_s:>6.0f} us  {1e9 * step.per_row_s:>6.1f} ns  {format_bytes(step.bytes_read)}"
+                + (f" (same as {step.same_as})" if step.same_as and not step.calls else "")
             )
         return "\n".join(lines)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["running_in"]
 
 #: Options that say where things go, not what the run is.
-_ASIDE = ("rundir", "progress", "block_rows")
+_ASIDE = ("rundir", "progress", "block_rows", "resume")
 
 
 @contextmanager
@@ -36,7 +36,8 @@ def running_in(
         yield None
         return
     try:
-        directory = RunDirectory.create(options.rundir)
+        make = RunDirectory.resume if options.resume else RunDirectory.create
+        directory = make(options.rundir)
     except OSError as error:
         raise _unusable(options, error) from error
     with directory:

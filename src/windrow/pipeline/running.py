@@ -3,51 +3,52 @@
 from __future__ import annotations
 
 import threading
-from fnmatch import fnmatchcase
-from pathlib import Path
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from windrow import data as windrow_data
 from windrow.core.policies import Policies
-from windrow.core.records import InputSpec, Plan
+from windrow.core.records import FailureKind
 from windrow.core.scheduler import Options as SchedulerOptions
 from windrow.core.scheduler import Scheduler
 from windrow.data.paths import is_remote
-from windrow.engines.inline import InlineEngine
-from windrow.engines.threads import ThreadsEngine
-from windrow.errors import UnknownNameError, nearest
-from windrow.order.constraints import complete, repair
+from windrow.errors import EngineError
 from windrow.pipeline.assemble import assemble
-from windrow.pipeline.graph import dependencies
+from windrow.pipeline.collecting import Collecting
+from windrow.pipeline.identities import step_fingerprints
+from windrow.pipeline.journaling import Journaling
 from windrow.pipeline.keeping import keep
 from windrow.pipeline.options import Options
+from windrow.pipeline.ordering import Repair, check_conditions, make_plans
+from windrow.pipeline.places import Place, choose_place, limits
+from windrow.pipeline.resuming import begin, begin_anew
 from windrow.pipeline.rundirs import running_in
 from windrow.pipeline.skims import publish, saving
 from windrow.pipeline.workload import PipelineWorkload
 from windrow.run.loop import run as run_loop
-from windrow.shape.blocks import block_rows
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
+from windrow.store.journal import Journal
 from windrow.watch.environment import environment
 from windrow.watch.log import EventLog
 from windrow.watch.progress import watching
 
 if TYPE_CHECKING:
-    from windrow.core.records import PlanJob
+    from collections.abc import Iterator
+
+    from windrow.core.records import Failure
     from windrow.data.base import Source
-    from windrow.engines.base import Engine
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.result import Result
-    from windrow.run.loop import Observer
+    from windrow.pipeline.resuming import Beginning
+    from windrow.run.loop import Observer, RunOutcome
+    from windrow.store.fingerprints import Fingerprint
+    from windrow.store.rundir import RunDirectory
 
 __all__ = ["Options", "check_pipeline", "run_pipeline"]
-
-#: Inputs smaller than this in all are not worth starting threads for: a thread costs about 0.1 ms, a chunk of
-#: so few bytes or rows takes a few milliseconds.
-TINY_BYTES = 1_000_000
-TINY_ROWS = 20_000
 
 #: As long as a chunk of known cost takes at most: after Ctrl-C most of what is at work still counts.
 PATIENCE_S = 2.0
@@ -60,8 +61,9 @@ def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options:
     with (
         running_in(options, definition, source) as directory,
         saving(definition, source) as complete,
+        _journal_in(directory, options) as journal,
     ):
-        result, failure = _run(pipeline, complete, source, options)
+        result, failure = _Run(pipeline, complete, source, options, journal).run()
         if directory is not None:
             result.rundir = str(directory.path)
             result.environment = environment()
@@ -71,65 +73,190 @@ def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options:
         return result
 
 
-def _run(
-    pipeline: Pipeline, definition: Definition, source: Source, options: Options
-) -> tuple[Result, BaseException | None]:
-    """Run; return the result, and what kept it from being saved where it should be."""
-    began = perf_counter()
-    decisions: list[str] = []
-    plans = make_plans(definition, source, options, pipeline, decisions)
-    issued = [(dataset, plan.order, plan.reason) for dataset, plan in plans.items()]
-    kind = choose_engine(source, options, decisions)
-    workers = 1 if kind == "inline" and options.engine == "auto" else options.workers
-    engine: Engine = InlineEngine(workers) if kind == "inline" else ThreadsEngine(workers)
-    workload = PipelineWorkload(definition, source, options.block_rows)
-    shape = Guided(pipeline.costs) if options.chunk is None else Fixed(options.chunk)
-    order = _Repair(definition, issued)
-    scheduler = Scheduler(
-        [_input_spec(item) for item in source.inputs],
-        Policies(shape=shape, order=order),
-        SchedulerOptions(
-            on_error="skip" if options.on_error == "skip" else "stop",
-            row_limit=options.max_rows,
-            chunk=options.chunk,
-        ),
-        plans,
-    )
-    log = EventLog.remembered() if options.rundir is None else None
-    with watching(
-        scheduler, progress=options.progress, name=pipeline.name, rundir=options.rundir
-    ) as observers:
-        patience = _Patience(scheduler, workload)
-        watchers: list[Observer] = [*observers, patience, *([] if log is None else [log])]
-        try:
-            outcome = run_loop(scheduler, engine, workload, observers=watchers)
-        finally:
-            patience.end()
-    decisions += _about_remote(source, workload)
-    pipeline.guards.update(order.guards)
-    pipeline.remember(scheduler.accounts)
-    if outcome.failure is not None and outcome.failure.exception is not None:
-        raise outcome.failure.exception
-    result = assemble(
-        definition=definition,
-        source=source,
-        workload=workload,
-        scheduler=scheduler,
-        outcome=outcome,
-        decisions=decisions,
-        issued=issued,
-        guards=tuple(sorted(pipeline.guards)),
-        engine=kind,
-        workers=workers,
-        seconds=perf_counter() - began,
-    )
-    failure = publish(definition, source, workload, outcome, result, options.workers)
-    result.seconds = perf_counter() - began
-    if options.max_rows is not None:
-        limit = f"max_rows: only the first {options.max_rows:,} rows of each dataset were asked for"
-        result.notes = (limit, *result.notes)
-    result.log = None if log is None else log.text
-    return result, failure
+@contextmanager
+def _journal_in(directory: RunDirectory | None, options: Options) -> Iterator[Journal | None]:
+    """Open the journal of a run directory, a new one unless the run is continued."""
+    if directory is None:
+        yield None
+        return
+    there = options.resume and Journal.exists(directory.path)
+    with Journal.open(directory.path) if there else Journal.create(directory.path) as journal:
+        yield journal
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run while it goes on."""
+
+    pipeline: Pipeline
+    definition: Definition
+    source: Source
+    options: Options
+    journal: Journal | None
+    decisions: list[str] = field(default_factory=list)
+    issued: list[tuple[str, tuple[str, ...], str]] = field(default_factory=list)  #: orders
+    _steps: dict[str, Fingerprint] | None = None
+
+    def run(self) -> tuple[Result, BaseException | None]:
+        """Run; return the result, and what kept it from being saved where it should be."""
+        began = perf_counter()
+        decisions = self.decisions
+        plans = make_plans(self.definition, self.source, self.options, self.pipeline, decisions)
+        self.issued += [(dataset, plan.order, plan.reason) for dataset, plan in plans.items()]
+        beginning = begin_anew(self.source)
+        if self.journal is not None:
+            beginning = begin(
+                self.definition,
+                self.source,
+                self.journal,
+                self.options.max_rows,
+                self.steps,
+                skip=self.options.on_error == "skip",
+            )
+            decisions += beginning.decisions
+        place = choose_place(
+            self.source, self.options, len(beginning.specs), self.pipeline.waited, self.steps
+        )
+        workload = self._workload(beginning)
+        order = Repair(self.definition, self.issued)
+        scheduler = self._scheduler(beginning, plans, order, place)
+        journaling = None
+        if self.journal is not None:
+            journaling = Journaling(self.journal, beginning, self.definition, self.source, workload)
+        log = EventLog.remembered() if self.options.rundir is None else None
+        outcome = self._loop(scheduler, place, workload, journaling, log)
+        decisions += [*place.said(), *_about_remote(self.source, workload)]
+        self.pipeline.guards.update(order.guards)
+        self.pipeline.remember(scheduler.accounts)
+        self.pipeline.waited = place.waited
+        if outcome.failure is not None:
+            if place.switched and isinstance(outcome.failure.exception, EngineError):
+                return self._again(outcome.failure)
+            raise _raised(outcome.failure)
+        result = assemble(
+            definition=self.definition,
+            source=self.source,
+            workload=workload,
+            scheduler=scheduler,
+            outcome=outcome,
+            beginning=beginning,
+            decisions=decisions,
+            issued=self.issued,
+            guards=tuple(sorted(self.pipeline.guards)),
+            engine=place.kind,
+            workers=place.workers,
+            seconds=perf_counter() - began,
+        )
+        workers = self.options.workers
+        failure = publish(self.definition, self.source, workload, outcome, result, workers)
+        result.seconds = perf_counter() - began
+        result.notes = (*self._limit(), *result.notes, *(journaling.notes if journaling else ()))
+        result.log = None if log is None else log.text
+        return result, failure
+
+    @property
+    def steps(self) -> dict[str, Fingerprint]:
+        """Fingerprints of the steps, found when somebody asks for them."""
+        if self._steps is None:
+            self._steps = step_fingerprints(self.definition)
+        return self._steps
+
+    def _again(self, failure: Failure) -> tuple[Result, BaseException | None]:
+        """Results that cannot leave a process: once more, in threads, which need not send them."""
+        options = replace(self.options, engine="threads")
+        again = _Run(self.pipeline, self.definition, self.source, options, self.journal)
+        again.decisions.append(f"engine: threads after all, because {failure.message}")
+        return again.run()
+
+    def _loop(
+        self,
+        scheduler: Scheduler,
+        place: Place,
+        workload: PipelineWorkload,
+        journaling: Journaling | None,
+        log: EventLog | None,
+    ) -> RunOutcome:
+        name, rundir, progress = self.pipeline.name, self.options.rundir, self.options.progress
+        with watching(scheduler, progress=progress, name=name, rundir=rundir) as observers:
+            patience = _Patience(scheduler, workload)
+            watchers: list[Observer] = [*observers, patience]
+            watchers += [watcher for watcher in (log, journaling) if watcher is not None]
+            try:
+                return run_loop(
+                    scheduler,
+                    place.engine(scheduler),
+                    workload,
+                    observers=watchers,
+                    collector=Collecting(None if journaling is None else journaling.changed),
+                )
+            finally:
+                patience.end()
+                if journaling is not None:
+                    journaling.end()
+
+    def _workload(self, beginning: Beginning) -> PipelineWorkload:
+        """Make the workload, with what is known of files from an earlier run."""
+        options = self.options
+        workload = PipelineWorkload(
+            self.definition,
+            self.source,
+            options.block_rows,
+            feeds=beginning.feeds,
+            skip=options.on_error == "skip",
+        )
+        for index, known in beginning.known.items():
+            item = self.source.inputs[index]
+            workload.borders[index] = known.borders
+            identity = item.dataset if item.format == "arrays" else beginning.file_identity(item)
+            workload.identities[index] = identity
+            workload.expected[index] = (identity, known.rows)
+        if beginning.journal is not None and beginning.journal.noted("rows kept") is False:
+            workload.keeping = False
+        return workload
+
+    def _scheduler(
+        self, beginning: Beginning, plans: dict[str, Any], order: Repair, place: Place
+    ) -> Scheduler:
+        options = self.options
+        chunk = options.chunk
+        return Scheduler(
+            beginning.specs,
+            Policies(
+                shape=Guided(self.pipeline.costs) if chunk is None else Fixed(chunk),
+                order=order,
+                safety=place.safety(journaled=beginning.journal is not None),
+            ),
+            SchedulerOptions(
+                on_error="skip" if options.on_error == "skip" else "stop",
+                row_limit=options.max_rows,
+                row_limits=beginning.limits,
+                chunk=chunk,
+                limits=limits(options),
+                restart=place.kind == "processes" or place.may_switch,
+                speculate=place.kind == "processes",
+            ),
+            plans,
+        )
+
+    def _limit(self) -> tuple[str, ...]:
+        if self.options.max_rows is None:
+            return ()
+        rows = f"{self.options.max_rows:,}"
+        return (f"max_rows: only the first {rows} rows of each dataset were asked for",)
+
+
+def _raised(failure: Failure) -> BaseException:
+    """What to raise for the failure that stopped a run; one without an exception ended its worker."""
+    if failure.exception is not None:
+        return failure.exception
+    where = "" if failure.place in failure.message else f"{failure.place}: "
+    if failure.kind is FailureKind.EXHAUSTED:
+        advice = '; allow more (memory= is for all workers together), or leave such rows out with on_error="skip"'
+    elif failure.kind is FailureKind.CRASHED:
+        advice = '; look at these rows, or leave them out with on_error="skip"'
+    else:
+        advice = ""
+    return EngineError(f"{where}{failure.message}{advice}")
 
 
 def _about_remote(source: Source, workload: PipelineWorkload) -> list[str]:
@@ -151,76 +278,6 @@ def check_pipeline(pipeline: Pipeline, data: Any, rows: int, seed: int) -> tuple
     return tuple(name for name in definition.written if name in wanted - definition.unchecked)
 
 
-def check_conditions(definition: Definition, source: Source) -> None:
-    """Look at every ``when=`` for every dataset before anything runs: a typo must not skip a weight."""
-    for dataset, metadata in source.datasets.items():
-        for step in definition.steps.values():
-            if step.when is not None:
-                step.when.holds(metadata, dataset)
-
-
-def make_plans(
-    definition: Definition,
-    source: Source,
-    options: Options,
-    pipeline: Pipeline,
-    decisions: list[str],
-) -> dict[str, Plan]:
-    """Decide the order for each dataset, and how many rows of plain arrays a step sees at once."""
-    written, guards = definition.written, pipeline.guards
-    blocks = tuple((name, block_rows("flat", pipeline.step_costs.get(name))) for name in written)
-    order, why = written, "the written order"
-    if not isinstance(options.order, str):
-        needs = dependencies(definition.steps)
-        order = complete(options.order, written, needs)
-        order, why = repair(order, needs, guards), "as asked for with order="
-    elif options.order == "adaptive":
-        decisions.append(
-            'order: "adaptive" keeps the written order, because reordering does not exist yet'
-        )
-    plans = {}
-    for number, dataset in enumerate(source.datasets):
-        exact = any(
-            kind == "exact" and fnmatchcase(dataset, pattern)
-            for pattern, kind in options.cutflow.items()
-        )
-        mine, reason = order, why
-        if exact and order != written:
-            mine, reason = written, 'the written order, because its cutflow is to be "exact"'
-            decisions.append(
-                f'order: dataset {dataset!r} runs in the written order, as cutflow="exact" needs it'
-            )
-        plans[dataset] = Plan(
-            id=number,
-            category=dataset,
-            order=mine,
-            guards=tuple(sorted(guards)),
-            blocks=blocks,
-            reason=reason,
-        )
-    for pattern in options.cutflow:
-        if not any(fnmatchcase(dataset, pattern) for dataset in source.datasets):
-            raise UnknownNameError(
-                f"cutflow= names the dataset {pattern!r}, which is not there{nearest(pattern, source.datasets)} "
-                f"(datasets: {', '.join(source.datasets)})"
-            )
-    return plans
-
-
-def choose_engine(source: Source, options: Options, decisions: list[str]) -> str:
-    """Decide where chunks run, and say why."""
-    kind = options.engine
-    if kind == "auto":
-        if options.workers == 1:
-            kind, why = "inline", "there is one worker"
-        elif _is_tiny(source):
-            kind, why = "inline", "the data is too small for threads to pay"
-        else:
-            kind, why = "threads", f"{options.workers} workers share the files of one process"
-        decisions.append(f"engine: {kind}, because {why}")
-    return kind
-
-
 class _Patience:
     """When a run is to stop, chunks at work have a moment to finish; then they end before their next step."""
 
@@ -239,49 +296,3 @@ class _Patience:
     def end(self) -> None:
         """Stop counting."""
         self._timer.cancel()
-
-
-class _Repair:
-    """The order decision of this run: an order changes only to keep a guard that was learned."""
-
-    def __init__(
-        self, definition: Definition, issued: list[tuple[str, tuple[str, ...], str]]
-    ) -> None:
-        self.needs = dependencies(definition.steps)
-        self.issued = issued
-        self.guards: set[tuple[str, str]] = set()
-
-    def replan(self, job: PlanJob) -> Plan:
-        """Make the next plan of a dataset: every step after the cuts that guard it."""
-        self.guards.update(job.guards)
-        order = repair(job.plan.order, self.needs, job.guards)
-        reason = "learned that " + ", ".join(f"{s!r} needs {c!r}" for s, c in job.guards)
-        self.issued.append((job.category, order, reason))
-        return Plan(
-            id=job.plan.id + 1,
-            category=job.category,
-            order=order,
-            guards=job.guards,
-            blocks=job.plan.blocks,
-            reason=reason,
-        )
-
-
-def _input_spec(item: Any) -> InputSpec:
-    return InputSpec(id=item.index, category=item.dataset, label=item.label, ranges=item.steps)
-
-
-def _is_tiny(source: Source) -> bool:
-    total = 0
-    for item in source.inputs:
-        if item.format == "arrays":
-            if item.rows is None or item.rows > TINY_ROWS:
-                return False
-            continue
-        try:
-            total += Path(item.location).stat().st_size
-        except (OSError, TypeError, ValueError):
-            return False  # remote, or gone: nothing is known
-        if total > TINY_BYTES:
-            return False
-    return True

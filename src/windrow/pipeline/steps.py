@@ -64,6 +64,7 @@ class StepDefinition:
     )  #: outputs: names and globs; None: all rows before any cut
     weights: tuple[str, ...] | None = ("*",)  #: outputs: factors of ``weight``; None: unweighted
     merge: Callable[[Any, Any], Any] | None = None
+    version: str | None = None  #: stands for what in the function cannot be looked into
 
 
 def define(

@@ -1,7 +1,7 @@
 """What workers do for a pipeline: open files, bind steps to them, run chunks, merge partials.
 
-The workload is shared by all workers of a process; each worker has its own readers. An attempt that fails in a moved
-order is done again in the written one before anybody hears of it.
+The workload is shared by all workers of a process; each worker has its own readers. What is tried before anybody hears
+that a chunk failed is told in ``attempts``.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.blocks.execute import Chunk, ChunkRun, Partial, Stopped
-from windrow.blocks.outputs import merge_leaves
-from windrow.blocks.tree import join
+from windrow.blocks.skipping import skipped
 from windrow.core.records import Evidence, Failure, FailureKind, Measurement
 from windrow.engines.base import Outcome
 from windrow.errors import (
@@ -25,18 +25,21 @@ from windrow.errors import (
     StepError,
     WindrowError,
 )
-from windrow.order.constraints import guards_against
+from windrow.pipeline.attempts import Attempts
 from windrow.pipeline.bind import bind
+from windrow.pipeline.collecting import unite
+from windrow.pipeline.news import News, Told, hear, news
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from windrow.blocks.program import Program
     from windrow.core.records import Plan, Rows
     from windrow.data.base import FileInfo, Input, Reader, Source
     from windrow.pipeline.bind import Definition
+    from windrow.pipeline.products import Product
 
-__all__ = ["PipelineWorkload"]
+__all__ = ["Feed", "PipelineWorkload"]
 
 #: Bytes that the rows of all regions may take, so that comparing two runs is possible; a bit for each row and region.
 KEPT_BYTES = 64_000_000
@@ -45,15 +48,33 @@ KEPT_BYTES = 64_000_000
 OPEN_FILES = 4
 
 
+class Feed(NamedTuple):
+    """What an input of the scheduler is: one of the source, for some products (None: all)."""
+
+    input: int
+    products: frozenset[Product] | None = None
+
+
 class PipelineWorkload:
-    """A pipeline over a source, as engines see it."""
+    """A pipeline over a source, as engines see it.
+
+    An input of the scheduler is an input of the source, unless ``feeds`` says otherwise: what is continued may lack
+    some products in some rows and other products in others.
+    """
 
     def __init__(
-        self, definition: Definition, source: Source, block_rows: int | None = None
+        self,
+        definition: Definition,
+        source: Source,
+        block_rows: int | None = None,
+        feeds: Mapping[int, Feed] | None = None,
+        *,
+        skip: bool = False,
     ) -> None:
         self.definition = definition
         self.source = source
         self.block_rows = block_rows
+        self.skip = skip  #: whether rows on which a step raises are left out
         self.reads: dict[tuple[int, str], list[tuple[int, int]]] = {}
         self.stop = threading.Event()  #: set when the run ends and waits for no chunk any more
         self.borders: dict[int, tuple[int, ...]] = {}
@@ -65,7 +86,37 @@ class PipelineWorkload:
         self._kept_bytes = 0
         self._found: dict[int, Any] = {}
         self._saved: dict[str, tuple[tuple[str, ...], str]] = {}  #: file -> columns, first input
+        self.feeds = dict(feeds or {})
+        self.twins: dict[str, str] = {}  #: steps that are computed with another one
+        #: inputs that are known from an earlier run: what identifies them, and their rows
+        self.expected: dict[int, tuple[str, int]] = {}
         self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what belongs to a process: locks, programs and compiled code are made anew."""
+        state = dict(self.__dict__)
+        for name in ("stop", "_lock", "_programs", "_found"):
+            del state[name]
+        state["definition"] = replace(self.definition, kernels={})
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Begin in another process."""
+        self.__dict__.update(state)
+        self.stop = threading.Event()
+        self._lock = threading.Lock()
+        self._programs = {}
+        self._found = {}
+        # What was learned here so far is known at home; from now on only what is new is told.
+        self.reads, self.requests = {}, 0
+
+    def hear(self, found: Any) -> None:
+        """Take in what a worker in another process learned."""
+        hear(self, found)
+
+    def feed(self, number: int) -> Feed:
+        """Say what an input of the scheduler is."""
+        return self.feeds.get(number) or Feed(number)
 
     def open_worker(self, worker: int) -> _Worker:  # noqa: ARG002 - all workers are alike
         """Make the side of one worker."""
@@ -92,19 +143,27 @@ class PipelineWorkload:
         place = ", ".join(str(facts[key]) for key in ("step", "file") if key in facts)
         return Failure(kind, type(error).__name__, str(error), place, error)
 
-    def program(self, source: Input, info: FileInfo) -> Program:
+    def program(
+        self, source: Input, info: FileInfo, products: frozenset[Product] | None = None
+    ) -> Program:
         """Return the program for a file, making it if no file with these columns came before."""
         key = (
             source.dataset,
             tuple((c.name, c.kind, str(c.dtype), c.counter) for c in info.columns.values()),
+            products,
         )
         with self._lock:
             program = self._programs.get(key)
             if program is None:
                 metadata = self.source.datasets[source.dataset]
-                program = bind(self.definition, source.dataset, metadata, info, source.label)
+                program = bind(
+                    self.definition, source.dataset, metadata, info, source.label, products
+                )
                 self._check_saved(program, source.label)
                 self._programs[key] = program
+                self.twins.update(
+                    {n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)}
+                )
             return program
 
     def _check_saved(self, program: Program, label: str) -> None:
@@ -142,7 +201,8 @@ class PipelineWorkload:
         with self._lock:
             known = self._found.setdefault(index, found)
             self.identities.setdefault(index, info.identity)
-        if known != found:
+            expected = self.expected.get(index, (info.identity, info.rows))
+        if known != found or expected != (info.identity, info.rows):
             label = self.source.inputs[index].label
             raise CorruptFileError(
                 f"{label} was replaced while it was being read: run again, on files that stay as they are",
@@ -178,50 +238,54 @@ class _Worker:
     def __init__(self, workload: PipelineWorkload) -> None:
         self.workload = workload
         self._readers: OrderedDict[int, Reader] = OrderedDict()
+        self._told = Told(
+            opened=set(workload.borders),
+            defaults=set(workload.defaults),
+            unchecked=frozenset(workload.definition.unchecked),
+            touched=dict(workload.definition.touched),
+        )
+
+    def news(self) -> News | None:
+        """Say what is new since the last time; asked for only where home is another process."""
+        return news(self.workload, self._told)
 
     def inspect(self, input: int) -> tuple[int, tuple[int, ...]]:  # noqa: A002 - the word of the house
         """Open an input, bind the steps to it, and say how many rows and which units it has."""
-        reader = self._reader(input)
-        source = self.workload.source.inputs[input]
-        program = self.workload.program(source, reader.info)
+        feed = self.workload.feed(input)
+        reader = self._reader(feed.input)
+        source = self.workload.source.inputs[feed.input]
+        program = self.workload.program(source, reader.info, feed.products)
         return reader.info.rows, self.workload.opened(source, reader.info, program)
 
     def run(self, rows: tuple[Rows, ...], plan: Plan) -> Outcome:
         """Run one chunk in the order of the plan."""
         (part,) = rows
-        reader = self._reader(part.input)
-        source = self.workload.source.inputs[part.input]
-        program = self.workload.program(source, reader.info)
-        borders = self.workload.borders.get(part.input)
+        feed = self.workload.feed(part.input)
+        reader = self._reader(feed.input)
+        source = self.workload.source.inputs[feed.input]
+        program = self.workload.program(source, reader.info, feed.products)
+        borders = self.workload.borders.get(feed.input)
         if borders is None:
             borders = self.workload.opened(source, reader.info, program)
         chunk = _chunk(source, part, borders, reader.info.clusters)
         before = reader.bytes_read
-        guards: tuple[tuple[str, str], ...] = ()
-        run = self._attempt(program, reader, chunk, plan, plan.order)
+        attempts = self._attempts(program, reader, chunk, plan)
         try:
-            try:
-                partial = run.run()
-            except StepError as error:
-                guards = self._guards(program, plan, error)
-                run.release()
-                run = self._attempt(program, reader, chunk, plan, self.workload.definition.written)
-                partial = run.run()
+            partial = attempts.partial()
         finally:
-            run.release()
-            self.workload.note_reads(part.input, reader.reads)
+            attempts.run.release()
+            self.workload.note_reads(feed.input, reader.reads)
             reader.reads.clear()
         self.workload.note_kept(partial)
-        steps = tuple((name, meter.cost()) for name, meter in run.meters.items())
+        steps = tuple((name, meter.cost()) for name, meter in attempts.run.meters.items())
         measurement = Measurement(bytes_read=reader.bytes_read - before)
-        return Outcome(partial, measurement, Evidence(steps, guards))
+        evidence = Evidence(steps, attempts.guards)
+        gone = skipped(attempts.left_out.values(), part.input, source.label)
+        return Outcome(partial, measurement, evidence, gone)
 
     def merge(self, partials: Sequence[Any]) -> Any:
-        """Unite partials of one input; only complete aligned subtrees are added up."""
-        nodes = join([partial.nodes for partial in partials], merge_leaves)
-        fragments = tuple(part for partial in partials for part in partial.fragments)
-        kept = tuple(rows for partial in partials for rows in partial.kept)
-        return Partial(partials[0].input, nodes, fragments, kept)
+        """Unite partials of one input."""
+        return unite(partials)
 
     def close(self) -> None:
         """Close every file."""
@@ -230,30 +294,18 @@ class _Worker:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _attempt(
-        self, program: Program, reader: Reader, chunk: Chunk, plan: Plan, order: tuple[str, ...]
-    ) -> ChunkRun:
-        return ChunkRun(
+    def _attempts(self, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
+        workload = self.workload
+        run = ChunkRun(
             program,
             reader,
             chunk,
-            order,
+            plan.order,
             dict(plan.blocks),
-            self.workload.block_rows,
-            stopping=self.workload.stop.is_set,
+            workload.block_rows,
+            stopping=workload.stop.is_set,
         )
-
-    def _guards(
-        self, program: Program, plan: Plan, error: StepError
-    ) -> tuple[tuple[str, str], ...]:
-        """What protects the step that failed in a moved order; raises if the written order ran already."""
-        order = program.needed(plan.order)
-        step = str(error.facts.get("step"))
-        if order == program.written or isinstance(error, RowPurityError):
-            raise error
-        if step not in program.steps:
-            return ()
-        return guards_against(step, order, program.written, program.cuts)
+        return Attempts(run, workload.definition.written, skip=workload.skip)
 
     def _reader(self, input: int) -> Reader:  # noqa: A002 - the word of the house
         reader = self._readers.get(input)

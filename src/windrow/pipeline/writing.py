@@ -41,6 +41,7 @@ class Writing:
         #: (step, cut): the step was seen to fail on rows that the cut removes, so it runs after it
         self.guards: set[tuple[str, str]] = set()
         self.costs: dict[str, StepCost] = {}  #: what tasks cost in the last run, by dataset
+        self.waited = ""  #: why threads are of no use here, as an earlier run found out
         self.step_costs: dict[str, StepCost] = {}  #: what steps cost in the last run
         self._steps: dict[str, StepDefinition] = {}
         self._regions: dict[str, dict[str, bool]] = {}
@@ -74,7 +75,8 @@ class Writing:
         """Add a cut: one boolean per row; None is neither pass nor fail.
 
         Options: ``name``, ``reads`` (columns by other names), ``when`` (a condition on the dataset's metadata), ``after``
-        (cuts that must come before), ``each`` (a function of one row's numbers, compiled).
+        (cuts that must come before), ``each`` (a function of one row's numbers, compiled), ``version`` (what to compare
+        where the function uses things that cannot be looked into, when a run is continued).
         """
         return self._decorate("cut", function, **options)
 
@@ -118,7 +120,7 @@ class Writing:
         """Add an output, evaluated on the rows of each region and added up.
 
         Options: ``regions`` (names or globs), ``region=None`` (all rows before any cut), ``weights`` (the factors of
-        ``weight``; None for unweighted), ``merge`` (how to add two values), ``name``, ``reads``, ``when``.
+        ``weight``; None for unweighted), ``merge`` (how to add two values), ``name``, ``reads``, ``when``, ``version``.
         """
         chosen: tuple[str, ...] | None
         if region is not _UNSET:
@@ -207,7 +209,17 @@ class Writing:
     # -- inside ------------------------------------------------------------------------------
 
     def _decorate(self, kind: Kind, function: Any, **options: Any) -> Any:
-        allowed = {"name", "reads", "when", "after", "each", "regions", "weights", "merge"}
+        allowed = {
+            "name",
+            "reads",
+            "when",
+            "after",
+            "each",
+            "regions",
+            "weights",
+            "merge",
+            "version",
+        }
         for option in options:
             if option not in allowed:
                 raise DefinitionError(
@@ -223,6 +235,9 @@ class Writing:
     def _add(self, kind: Kind, function: Any, options: dict[str, Any]) -> None:
         when = options.pop("when", None)
         after = options.pop("after", None)
+        version = options.pop("version", None)
+        if version is not None:
+            options["version"] = str(version)
         step = define(kind, function, after=_names(after or ()), **options)
         if when is not None:
             step = replace(step, when=When.parse(when, step=step.name))
@@ -244,6 +259,7 @@ class Writing:
         self._touched.pop(name, None)
         self._access = AccessLog()
         self.costs.clear()
+        self.waited = ""
         self.step_costs.pop(name, None)
         self.guards = {guard for guard in self.guards if name not in guard}
         self._unchecked -= {name, f"output {name}"}

@@ -10,9 +10,9 @@ import signal
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from windrow.core.commands import Launch, Replan, Resolve, Take, WakeAt
+from windrow.core.commands import Launch, Replan, Resolve, Take, TaskEnded, WakeAt
 from windrow.core.events import CancelRequested, Event, Planned, Tick
 
 if TYPE_CHECKING:
@@ -25,11 +25,42 @@ if TYPE_CHECKING:
     from windrow.core.scheduler import Scheduler
     from windrow.engines.base import Engine, Workload
 
-__all__ = ["Observer", "RunOutcome", "run"]
+__all__ = ["Collector", "Observer", "RunOutcome", "run"]
 
 
 #: Is shown the events, the commands that followed and the time of every batch; must be quick.
 Observer: TypeAlias = "Callable[[Sequence[Event], Sequence[Command], float], None]"
+
+
+class Collector(Protocol):
+    """Where partials go that are safe in the driver."""
+
+    def add(self, handle: Handle, partial: Any) -> None:
+        """Take a partial over; its rows are done."""
+        ...
+
+    def partials(self) -> dict[int, list[Any]]:
+        """Give everything by input, in order of their first row."""
+        ...
+
+
+class Taken:
+    """The collector that keeps partials as they come."""
+
+    def __init__(self) -> None:
+        self._taken: list[tuple[Handle, Any]] = []
+
+    def add(self, handle: Handle, partial: Any) -> None:
+        """Keep a partial."""
+        self._taken.append((handle, partial))
+
+    def partials(self) -> dict[int, list[Any]]:
+        """Give everything by input, in order of their first row."""
+        partials: dict[int, list[Any]] = {}
+        # By rows alone: partials need not be comparable.
+        for handle, partial in sorted(self._taken, key=lambda pair: pair[0].rows):
+            partials.setdefault(handle.rows[0].input, []).append(partial)
+        return partials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +93,11 @@ def run(
     clock: Callable[[], float] = time.monotonic,
     observers: Sequence[Observer] = (),
     planner: Callable[[PlanJob], Plan] | None = None,
+    collector: Collector | None = None,
 ) -> RunOutcome:
     """Run to the end; a first Ctrl-C ends it with what is done so far, a second one at once."""
-    loop = _Loop(scheduler, engine, clock, observers, planner or scheduler.policies.order.replan)
+    planner = planner or scheduler.policies.order.replan
+    loop = _Loop(scheduler, engine, clock, observers, planner, collector or Taken())
     begin, cpu = clock(), time.thread_time()
     try:
         with _Interrupts(engine) as interrupts:
@@ -83,9 +116,9 @@ class _Loop:
     clock: Callable[[], float]
     observers: Sequence[Observer]
     planner: Callable[[PlanJob], Plan]
+    collector: Collector
     end: Resolve | None = None
     wake: float | None = None
-    taken: list[tuple[Handle, Any]] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
 
     def until_resolved(self, interrupts: _Interrupts) -> None:
@@ -119,7 +152,7 @@ class _Loop:
                 if isinstance(command, Launch):  # by far the most
                     orders.append(command)
                 elif isinstance(command, Take):
-                    self.taken.append((command.handle, self.engine.take(command.handle)))
+                    self.collector.add(command.handle, self.engine.take(command.handle))
                 elif isinstance(command, Replan):
                     plan = self.planner(command.job)
                     self.plans.append(plan)
@@ -128,6 +161,8 @@ class _Loop:
                     self.wake = command.time
                 elif isinstance(command, Resolve):
                     self.end = command
+                elif isinstance(command, TaskEnded):
+                    continue  # observers tell whoever waits for a task
                 else:
                     orders.append(command)
             if orders:
@@ -138,16 +173,12 @@ class _Loop:
 
     def outcome(self, wall_s: float, driver_cpu_s: float) -> RunOutcome:
         assert self.end is not None
-        partials: dict[int, list[Any]] = {}
-        # By rows alone: partials need not be comparable.
-        for handle, partial in sorted(self.taken, key=lambda pair: pair[0].rows):
-            partials.setdefault(handle.rows[0].input, []).append(partial)
         scheduler = self.scheduler
         return RunOutcome(
             status=self.end.status,
             failure=self.end.failure,
             reason=self.end.reason,
-            partials=partials,
+            partials=self.collector.partials(),
             ledger=scheduler.ledger,
             evidence={name: account.evidence for name, account in scheduler.accounts.items()},
             plans=self.plans,

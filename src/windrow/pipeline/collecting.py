@@ -1,0 +1,115 @@
+"""Partials that reached the driver: united per input as they come, so that they stay few, and written down if asked.
+
+What is written down is one merged partial with its rows for each input of the scheduler; a later one takes the place of
+the one before.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from windrow.blocks.execute import Partial
+from windrow.blocks.outputs import Leaf, Value, merge_leaves
+from windrow.blocks.tree import Nodes, join
+from windrow.core.intervals import Intervals
+from windrow.pipeline.projecting import project
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from windrow.core.records import Handle
+    from windrow.pipeline.products import Product
+    from windrow.pipeline.steps import StepDefinition
+
+__all__ = ["Collecting", "pack", "unite", "unpack"]
+
+#: Partials of one input that wait until they are united: most are small, and each uniting looks at all nodes.
+WAITING = 8
+
+
+def unite(partials: Sequence[Partial]) -> Partial:
+    """Make one partial of several of one input; only complete aligned subtrees are added up."""
+    nodes = join([partial.nodes for partial in partials], merge_leaves)
+    fragments = tuple(part for partial in partials for part in partial.fragments)
+    kept = tuple(rows for partial in partials for rows in partial.kept)
+    return Partial(partials[0].input, nodes, fragments, kept)
+
+
+class Heap:
+    """What is there of one input of the scheduler."""
+
+    __slots__ = ("_waiting", "rows")
+
+    def __init__(self) -> None:
+        self.rows = Intervals()
+        self._waiting: list[Partial] = []
+
+    def add(self, handle: Handle, partial: Partial) -> None:
+        """Put a partial to the others."""
+        for _, start, stop in handle.rows:
+            self.rows.add(start, stop)
+        self._waiting.append(partial)
+        if len(self._waiting) >= WAITING:
+            self.whole()
+
+    def whole(self) -> Partial:
+        """Unite everything."""
+        if len(self._waiting) > 1:
+            self._waiting = [unite(self._waiting)]
+        return self._waiting[0]
+
+
+class Collecting:
+    """The collector of a pipeline's run."""
+
+    def __init__(self, changed: Callable[[int, Heap], None] | None = None) -> None:
+        self._heaps: dict[int, Heap] = {}
+        self._changed = changed
+
+    def add(self, handle: Handle, partial: Any) -> None:
+        """Take a partial over and say that there is more of its input now."""
+        number = handle.rows[0].input
+        heap = self._heaps.get(number)
+        if heap is None:
+            heap = self._heaps[number] = Heap()
+        heap.add(handle, partial)
+        if self._changed is not None:
+            self._changed(number, heap)
+
+    def partials(self) -> dict[int, list[Any]]:
+        """Give one partial for each input of the scheduler."""
+        return {number: [self._heaps[number].whole()] for number in sorted(self._heaps)}
+
+
+def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryview]:
+    """Make bytes of what belongs to some products; large arrays are not copied."""
+    mine = project(partial, products)
+    plain: dict[Any, Leaf] = {}
+    for node, leaf in mine.nodes.values.items():
+        # How to merge is the analysis' own; it may be a lambda, which cannot be pickled.
+        outputs = {key: Value(value.value, None) for key, value in leaf.outputs.items()}
+        plain[node] = Leaf(outputs, leaf.tables, leaf.given_up, leaf.ends)
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps((plain, mine.kept), protocol=5, buffer_callback=buffers.append)
+    raw = [buffer.raw() for buffer in buffers]
+    sizes = pickle.dumps((len(head), [len(part) for part in raw]))
+    return [len(sizes).to_bytes(8, "little"), sizes, head, *raw]
+
+
+def unpack(content: bytes, input: int, steps: Mapping[str, StepDefinition]) -> Partial:  # noqa: A002 - the word of the house
+    """Make a partial of bytes again; outputs are merged as the analysis says now."""
+    begin = 8 + int.from_bytes(content[:8], "little")
+    head, sizes = pickle.loads(content[8:begin])  # noqa: S301 - the file was found to be ours alone
+    view = memoryview(bytearray(content))  # arrays may be changed by a merge in place
+    buffers, place = [], begin + head
+    for size in sizes:
+        buffers.append(view[place : place + size])
+        place += size
+    plain, kept = pickle.loads(view[begin : begin + head], buffers=buffers)  # noqa: S301 - ours alone
+    nodes: Nodes[Leaf] = Nodes()
+    for node, leaf in plain.items():
+        for key, value in leaf.outputs.items():
+            value.merge = steps[key[0]].merge if key[0] in steps else None
+        nodes.values[node] = leaf
+    return Partial(input, nodes, (), kept)

@@ -1,0 +1,182 @@
+"""What a product is the same by: a digest of everything its content follows from.
+
+That is the steps it needs, their order where that shows, and the dataset's metadata where a step sees it. What cannot be
+looked into makes a product *opaque*: it is never taken for the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import metadata as installed
+from typing import TYPE_CHECKING, Any
+
+from windrow import __version__
+from windrow.pipeline.graph import dependencies, factors
+from windrow.pipeline.products import Product, products_of
+from windrow.store.fingerprints import fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.steps import StepDefinition
+    from windrow.store.fingerprints import Fingerprint
+
+__all__ = ["Identity", "identities", "step_fingerprints"]
+
+#: Packages that read files and hold arrays: other versions may give other numbers.
+_FOUNDATIONS = ("numpy", "awkward", "uproot", "pyarrow", "numba")
+
+#: Raised when what is kept of a run means something else than before.
+MEANING = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a product is the same by."""
+
+    digest: str
+    opaque: tuple[str, ...] = ()
+
+
+def step_fingerprints(definition: Definition) -> dict[str, Fingerprint]:
+    """Look into every step."""
+    found = {}
+    for name, step in definition.steps.items():
+        mine = fingerprint(_facts(step), name=name)
+        # The user's word counts for what cannot be looked into.
+        found[name] = mine if step.version is None else replace(mine, opaque=())
+    return found
+
+
+def _facts(step: StepDefinition) -> dict[str, Any]:
+    return {
+        "kind": step.kind,
+        "function": step.function,
+        "parameters": dict(step.parameters),
+        "reads": [(r.argument, r.column, r.optional, r.default) for r in step.reads],
+        "reserved": step.reserved,
+        "each": step.each,
+        "weights": step.weights,
+        "takes_weight": step.takes_weight,
+        "merge": step.merge,
+        "version": step.version,
+    }
+
+
+def identities(
+    definition: Definition,
+    dataset: str,
+    metadata: Mapping[str, Any],
+    steps: Mapping[str, Fingerprint],
+) -> dict[Product, Identity]:
+    """Say what each product of a dataset is the same by."""
+    return _Reader(definition, dataset, metadata, steps).all()
+
+
+class _Reader:
+    def __init__(
+        self,
+        definition: Definition,
+        dataset: str,
+        metadata: Mapping[str, Any],
+        steps: Mapping[str, Fingerprint],
+    ) -> None:
+        self.definition = definition
+        self.steps = steps
+        self.active = {
+            name: step
+            for name, step in definition.steps.items()
+            if step.when is None or step.when.holds(metadata, dataset)
+        }
+        self.weights = [n for n in definition.written if n in self.active and self._is(n, "weight")]
+        self.metadata = metadata
+        self.dataset = dataset
+        self.needs = dependencies(definition.steps)
+
+    def all(self) -> dict[Product, Identity]:
+        return {product: self._identity(product) for product in products_of(self.definition)}
+
+    def _is(self, name: str, kind: str) -> bool:
+        return self.definition.steps[name].kind == kind
+
+    def _identity(self, product: Product) -> Identity:
+        definition = self.definition
+        needed = dict.fromkeys(self._closure(self._roots(product)))
+        words = [str(MEANING), __version__, *product.said.split("\0"), self.dataset]
+        opaque: list[str] = []
+        for name in needed:
+            found = self.steps[name]
+            words += [name, found.digest]
+            opaque += found.opaque
+            step = definition.steps[name]
+            if "dataset" in step.reserved:
+                opaque += self._see_metadata(words)
+            if "rng" in step.reserved:
+                words += [str(definition.seed), *definition.identity]
+        words += self._shape(product)
+        words += (f"{name} {_version(name)}" for name in _FOUNDATIONS)
+        text = "\x1f".join(words).encode("utf-8", "surrogatepass")
+        return Identity(
+            hashlib.blake2b(text, digest_size=16).hexdigest(), tuple(dict.fromkeys(opaque))
+        )
+
+    def _see_metadata(self, words: list[str]) -> tuple[str, ...]:
+        found = fingerprint(dict(self.metadata), name="metadata")
+        words.append(found.digest)
+        return found.opaque
+
+    def _roots(self, product: Product) -> Iterator[str]:
+        """Name the steps a product's content comes from directly."""
+        regions = self.definition.regions
+        if product.kind in ("ends", "save"):
+            yield from self.definition.steps
+            return
+        yield from regions[product.region] if product.region is not None else ()
+        if product.kind == "output":
+            yield product.name
+            yield from factors(self.definition.steps, product.name, product.region, self.weights)
+        else:
+            yield from self.weights
+
+    def _closure(self, roots: Iterable[str]) -> list[str]:
+        """All steps that are needed for some, in the order of definition."""
+        found: set[str] = set()
+        waiting = list(roots)
+        while waiting:
+            name = waiting.pop()
+            if name in found or name not in self.active:
+                continue
+            found.add(name)
+            step = self.active[name]
+            columns = {read.column for read in step.reads}
+            waiting += [column for column in columns if column in self.needs]
+        return [name for name in self.definition.steps if name in found]
+
+    def _shape(self, product: Product) -> list[str]:
+        """What else shows in a product: which cuts, on which side, between which weights."""
+        definition = self.definition
+        if product.kind in ("ends", "save"):
+            return [repr((definition.regions, definition.nminus1, definition.saves))]
+        if product.region is None:
+            return []
+        cuts = definition.regions[product.region]
+        used = {cut for every in definition.regions.values() for cut in every}
+        first = next((name for name in definition.written if name in used), None)
+        shown = [
+            f"{name} {cuts.get(name)} {name == first}"
+            for name in definition.written
+            if name in cuts or name in self.weights or name == first
+        ]
+        there = [name for name in cuts if name in self.active]
+        return [*(shown if product.kind == "cutflow" else map(repr, cuts.items())), *there]
+
+
+@cache
+def _version(package: str) -> str:
+    try:
+        return installed.version(package)
+    except installed.PackageNotFoundError:
+        return ""

@@ -1,0 +1,227 @@
+"""Where a pipeline runs: the answer is the same everywhere, and the choice is explained."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import windrow as wr
+from small_analysis import IDENTITY, analysis, columns
+from windrow.errors import StepError, UsageError
+from windrow.place import engines as place_engines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = 3000
+COUNTED = 0
+
+
+def data() -> Any:
+    fileset = {
+        "mc": {"files": columns(1, ROWS), "metadata": {"is_mc": True}},
+        "data": {"files": columns(2, ROWS), "metadata": {"is_mc": False}},
+    }
+    return wr.data.open(fileset, grid=100)
+
+
+def said(result: Any) -> Any:
+    outputs = {
+        (dataset, *key): repr(value) if isinstance(value, dict) else np.asarray(value).tobytes()
+        for dataset, values in result.outputs.items()
+        for key, value in values.items()
+    }
+    return outputs, result.cutflow.as_dict(), result.ledger, result.nminus1.as_dict()
+
+
+def rich() -> wr.Pipeline:
+    made = analysis()
+
+    @made.column
+    def smeared(x: Any, *, rng: Any) -> Any:
+        return x + rng("smear").normal()
+
+    @made.column(each=True)
+    def compiled(x: float, y: float) -> float:
+        return x * y if x > y else x - y
+
+    @made.output
+    def both_sums(smeared: Any, compiled: Any) -> Any:
+        return np.array([smeared.sum(), compiled.sum()])
+
+    return made
+
+
+def test_processes_give_the_answer_of_the_serial_engine() -> None:
+    expected = rich().run(data(), engine="inline", nminus1=True, progress=False)
+    result = rich().run(
+        data(), engine="processes", workers=2, chunk=300, nminus1=True, progress=False
+    )
+    assert said(result) == said(expected)
+    assert result.engine == "processes"
+    rows = sorted((label, start, stop) for label, name, start, stop in result.reads if name == "y")
+    assert sum(stop - start for _, start, stop in rows) >= 2 * ROWS  # a straggler may run twice
+    for dataset in ("mc", "data"):
+        both = [one.kept.rows("SR", number) for one in (result, expected) for number in (0, 1)]
+        assert np.array_equal(both[0], both[2]), dataset
+        assert np.array_equal(both[1], both[3]), dataset
+    # What workers learned about the steps came home.
+    assert result.steps["smeared"].rows_in == expected.steps["smeared"].rows_in
+
+
+def test_processes_save_rows(tmp_path: Path) -> None:
+    tables = []
+    for engine in ("inline", "processes"):
+        made = analysis(identity=IDENTITY)
+        made.save(str(tmp_path / engine / "{dataset}.parquet"), columns=["x", "event"], region="SR")
+        made.run(data(), engine=engine, workers=2, chunk=500, progress=False)
+        tables.append(pq.read_table(tmp_path / engine / "mc.parquet"))
+    assert tables[0].equals(tables[1])
+    assert not [item for item in (tmp_path / "processes").iterdir() if item.name.startswith(".")]
+
+
+def test_an_error_in_a_process_names_step_file_and_row() -> None:
+    made = wr.Pipeline("raising")
+
+    @made.column
+    def root(x: Any) -> Any:
+        if (x < 0).any():
+            raise ValueError("negative")
+        return np.sqrt(x)
+
+    @made.output
+    def total(root: Any) -> Any:
+        return root.sum()
+
+    x = np.ones(1000)
+    x[321] = -1.0
+    with pytest.raises(StepError, match=r"'root' raised ValueError: negative \[data, row 321"):
+        made.run(wr.data.open({"x": x}, grid=100), engine="processes", workers=2, progress=False)
+    result = made.run(
+        wr.data.open({"x": x}, grid=100), engine="processes", workers=2, on_error="skip",
+        progress=False,
+    )  # fmt: skip
+    assert result["total"] == 999.0
+    assert not result.complete
+
+
+def test_limits_force_processes() -> None:
+    result = analysis().run(data(), memory="4 GB", timeout="1 min", workers=2, progress=False)
+    assert result.engine == "processes"
+    text = str(result.explain())
+    assert "memory is limited to 4 GB, and only processes can be limited" in text
+    assert "so a chunk may use 2 GB" in text
+    for engine in ("inline", "threads"):
+        with pytest.raises(UsageError, match="enforced on processes"):
+            analysis().run(data(), memory="4 GB", engine=engine)
+    with pytest.raises(UsageError, match="memory"):
+        analysis().run(data(), memory="0 GB")
+
+
+def counting() -> wr.Pipeline:
+    made = wr.Pipeline("counting")
+
+    @made.cut
+    def counted(x: Any) -> Any:
+        global COUNTED
+        COUNTED += len(x)
+        return x > 0
+
+    @made.output
+    def total(x: Any) -> Any:
+        return x.sum()
+
+    return made
+
+
+def large(rows: int = 60_000) -> Any:
+    return wr.data.open({"x": np.linspace(-1.0, 1.0, rows)}, grid=1000)
+
+
+def test_a_step_that_writes_to_a_global_runs_in_processes() -> None:
+    result = counting().run(large(), workers=2, progress=False)
+    assert result.engine == "processes"
+    assert any("'counted' changes" in line and "COUNTED" in line for line in result.decisions)
+    assert result["total"] == counting().run(large(), engine="inline", progress=False)["total"]
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any threads at all are found to wait too much."""
+    for name, value in (
+        ("SEEN_S", 0.0),
+        ("WAITING", -1.0),
+        ("BUSY", (0.0, 9.0)),
+        ("WORTH_S", -9.0),
+    ):
+        monkeypatch.setattr(place_engines, name, value)
+
+
+def summing(odd: Any = None, extra: Any = None) -> wr.Pipeline:
+    made = wr.Pipeline("summing")
+
+    @made.column
+    def twice(x: Any) -> Any:
+        total = np.zeros(len(x))
+        for _ in range(200):  # long enough for the run to go on while processes start
+            total = total + np.sin(x)
+        return x * 2 if odd is None else x * 2.0
+
+    @made.output
+    def total(twice: Any) -> Any:
+        return twice.sum()
+
+    if extra is not None:
+        made.output(extra)
+    return made
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_run_that_changes_over_has_the_same_answer() -> None:
+    made = summing()
+    source = large(400_000)
+    expected = summing().run(source, engine="inline", progress=False)
+    result = made.run(source, workers=2, chunk=2000, progress=False)
+    assert result.engine == "processes"
+    assert "threads, then processes, because 2 threads waited" in str(result.explain())
+    assert result["total"] == expected["total"]
+    assert result.ledger == expected.ledger
+    again = made.run(source, workers=2, chunk=2000, progress=False)
+    assert any("processes, because in an earlier run" in line for line in again.decisions)
+    assert again["total"] == expected["total"]
+
+
+@pytest.mark.usefixtures("eager")
+def test_threads_stay_where_processes_cannot_be_used() -> None:
+    source = large()
+    result = summing(odd=threading.Lock()).run(source, workers=2, chunk=2000, progress=False)
+    assert result.engine == "threads"
+    assert any("processes cannot be used" in line for line in result.decisions)
+    assert result["total"] == summing().run(source, engine="inline", progress=False)["total"]
+
+
+class Unsendable:
+    """A result that cannot be pickled."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.lock = threading.Lock()
+
+    def __add__(self, other: Unsendable) -> Unsendable:
+        return Unsendable(self.rows + other.rows)
+
+
+@pytest.mark.usefixtures("eager")
+def test_results_that_cannot_be_sent_are_made_in_threads_after_all() -> None:
+    def unsendable(x: Any) -> Any:
+        return Unsendable(len(x))
+
+    source = large(400_000)
+    result = summing(extra=unsendable).run(source, workers=2, chunk=2000, progress=False)
+    assert result["unsendable"].rows == 400_000
+    if result.engine == "threads":
+        assert any("threads after all, because" in line for line in result.decisions)

@@ -18,14 +18,13 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from windrow.engines.tree import resident
-
 __all__ = ["Attempt", "Page", "Sleep"]
 
 # Whole 64-bit words, each of which the machine reads and writes at once.
 _SEQUENCE, _BUSY, _ATTEMPT, _STARTED, _MEMORY, _NANOSECONDS, _BASELINE = range(7)  # the worker's
 _PEAK_OF, _PEAK, _ASLEEP = range(8, 11)  # the server's
 _BYTES = 128
+_PAGE_BYTES = mmap.PAGESIZE
 #: Resets the peak of the resident set that the kernel keeps for a process; see proc(5).
 _RESET_PEAK = b"5"
 
@@ -58,6 +57,7 @@ class Page:
         self._map = mmap.mmap(fd, _BYTES)
         self._words = memoryview(self._map).cast("q")
         self._clear_refs = -1
+        self._statm = -1
         self._resets = True
 
     @classmethod
@@ -82,9 +82,10 @@ class Page:
         self.close_fd()
         self._words.release()
         self._map.close()
-        if self._clear_refs >= 0:
-            os.close(self._clear_refs)
-            self._clear_refs = -1
+        for fd in (self._clear_refs, self._statm):
+            if fd >= 0:
+                os.close(fd)
+        self._clear_refs = self._statm = -1
 
     # --- the worker's side
 
@@ -98,7 +99,7 @@ class Page:
         words[_STARTED] = time.monotonic_ns()
         words[_MEMORY] = memory_limit
         words[_NANOSECONDS] = int(seconds_limit * 1e9)
-        words[_BASELINE] = resident(os.getpid())
+        words[_BASELINE] = self._resident()
         words[_SEQUENCE] += 1
         asleep = words[_ASLEEP]
         limited = memory_limit or seconds_limit
@@ -115,7 +116,13 @@ class Page:
         words[_SEQUENCE] += 1
         words[_BUSY] = 0
         words[_SEQUENCE] += 1
-        return max(peak, resident(os.getpid()))
+        return peak if self._resets else max(peak, self._resident())
+
+    def _resident(self) -> int:
+        """Give the worker's own memory; its file stays open, as it is asked for with every attempt."""
+        if self._statm < 0:
+            self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        return int(os.pread(self._statm, 128, 0).split()[1]) * _PAGE_BYTES
 
     def _reset_peak(self) -> None:
         # The kernel's own peak is exact and costs no polling; ru_maxrss shows it in a microsecond.

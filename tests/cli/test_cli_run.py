@@ -246,9 +246,9 @@ def test_a_run_directory_gets_the_log_and_the_summary() -> None:
 def test_rows_left_out_are_listed_and_the_exit_code_is_2() -> None:
     result = run("fragile.py", "--on-error=skip")
     assert result.exit_code == 2
-    assert "90 of 100 rows done, 10 failed" in result.stdout
-    assert "windrow: incomplete: 90 of 100 rows done, 10 failed" in result.stderr
-    assert "rows 30-40 failed" in result.stderr
+    assert "99 of 100 rows done, 1 failed" in result.stdout
+    assert "windrow: incomplete: 99 of 100 rows done, 1 failed" in result.stderr
+    assert "rows 37-38 failed" in result.stderr
     assert "cannot do 37" in result.stderr
 
 
@@ -256,7 +256,7 @@ def test_quiet_still_says_what_is_missing() -> None:
     result = run("fragile.py", "--on-error=skip", "--quiet")
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert "rows 30-40 failed" in result.stderr
+    assert "rows 37-38 failed" in result.stderr
 
 
 # -- JSON -----------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_json_of_an_incomplete_run() -> None:
     found = summary("fragile.py", "--on-error=skip")
     assert (found["complete"], found["exit_code"]) == (False, 2)
     (problem,) = found["rows"]["problems"]
-    assert (problem["start"], problem["stop"], problem["state"]) == (30, 40, "failed")
+    assert (problem["start"], problem["stop"], problem["state"]) == (37, 38, "failed")
 
 
 def test_json_without_a_file_is_standard_output() -> None:

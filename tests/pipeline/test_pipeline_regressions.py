@@ -323,7 +323,7 @@ def test_a_run_that_ends_does_not_wait_for_long_chunks(
             os.kill(os.getpid(), signal.SIGINT)  # to the main thread, as from a keyboard
             # Longer than anybody is patient here, whatever else the machine does.
             done.start()
-        stopped.wait(10)
+        stopped.wait(20)
         return x
 
     @analysis.column
@@ -336,7 +336,7 @@ def test_a_run_that_ends_does_not_wait_for_long_chunks(
     def n(second: Any) -> Any:
         return len(second)
 
-    done = threading.Timer(3.0, stopped.set)
+    done = threading.Timer(8.0, stopped.set)
     monkeypatch.setattr(running, "PATIENCE_S", 0.1)
     try:
         result = analysis.run(source(), engine="threads", workers=1, chunk=500, progress=False)

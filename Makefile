@@ -11,6 +11,7 @@ help:
 	@echo "make demo    generate events and run the dimuon analysis on them"
 	@echo "make tutorial  install into a fresh environment and go from a file to a plot"
 	@echo "make test    run all tests"
+	@echo "make fire    kill workers and drivers in many more ways"
 	@echo "make check   lint, formatting and types"
 	@echo "make bench   run every benchmark and write benchmarks/RESULTS.md"
 	@echo "make docs    build the documentation into site/"

@@ -103,8 +103,9 @@ class _Meter:
     def end(self) -> tuple[float, int, int]:
         """End the limits; CPU seconds, peak of the process tree, memory that stays."""
         cpu = _cpu_s() - self._cpu
-        pages = int(os.pread(self._memory, 128, 0).split()[1])
-        return cpu, self._page.end(), pages * resource.getpagesize()
+        stays = int(os.pread(self._memory, 128, 0).split()[1]) * resource.getpagesize()
+        # The kernel counts pages in batches, and its peak may lag behind by one.
+        return cpu, max(self._page.end(), stays), stays
 
 
 def _cpu_s() -> float:

@@ -49,7 +49,8 @@ def become_worker(
         function = getattr(importlib.import_module(module), name)
         own = Page(page, bell)
         own.close_fd()
-        function(socket.socket(fileno=sock), own)
+        with socket.socket(fileno=sock) as link:
+            function(link, own)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)

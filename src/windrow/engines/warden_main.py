@@ -207,9 +207,8 @@ class _Server:
     def _watch(self) -> None:
         now = time.monotonic()
         for worker in self._workers.values():
-            if worker.due > now:
-                continue
-            worker.look(now)
+            if worker.due <= now or worker.limits_changed:
+                worker.look(now)
 
     # --- ending workers
 
@@ -304,5 +303,6 @@ def main(control: int, driver: int, preload: list[str]) -> None:
     gc.freeze()  # what is never looked at is never copied: workers share these pages
     for number in (signal.SIGCHLD, PARENT_SIGNAL, *END_SIGNALS):
         signal.signal(number, _ignore)
-    _Server(socket.socket(fileno=control), driver).serve()
+    with socket.socket(fileno=control) as link:
+        _Server(link, driver).serve()
     os._exit(0)

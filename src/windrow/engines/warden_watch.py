@@ -69,6 +69,11 @@ class Watched:
         if rings and self.page.sequence != self._sequence:
             self.due = 0.0
 
+    @property
+    def limits_changed(self) -> bool:
+        """Whether it began something with limits, or ended it, since the last look: nobody rings up a server that is awake."""
+        return self.page.sequence != self._sequence and self.page.limited
+
     def look(self, now: float) -> None:
         """See whether it keeps to its limits, and say when to look again."""
         if self.verdict is None:

@@ -81,7 +81,7 @@ def assemble(
         },
         cutflow=cutflow,
         nminus1=_nminus1(definition, leaves),
-        ledger=_ledger(source, accounts),
+        ledger=_ledger(source, accounts, workload),
         steps=_steps(definition, outcome, workload),
         order=tuple(issued),
         decisions=tuple(decisions),
@@ -266,13 +266,15 @@ def _end(leaf: Leaf, region: str) -> Count:
     return Count(int(rows), sumw, sumw2)
 
 
-def _ledger(source: Source, accounts: Mapping[int, Sequence[CoreEntry]]) -> Ledger:
+def _ledger(
+    source: Source, accounts: Mapping[int, Sequence[CoreEntry]], workload: PipelineWorkload
+) -> Ledger:
     """Say of every row what became of it; rows still held when a run ended are missing from the result."""
     return Ledger(
         tuple(
             Entry(
                 item.label, item.dataset, start, stop,
-                "missing" if state == "held" else state, reason,
+                "missing" if state == "held" else state, workload.named(reason),
             )
             for item in source.inputs
             for start, stop, state, reason in accounts[item.index]

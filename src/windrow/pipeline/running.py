@@ -132,7 +132,7 @@ class _Run:
         if outcome.failure is not None:
             if place.switched and isinstance(outcome.failure.exception, EngineError):
                 return self._again(outcome.failure)
-            raise _raised(outcome.failure)
+            raise _raised(outcome.failure, workload)
         result = assemble(
             definition=self.definition,
             source=self.source,
@@ -245,7 +245,7 @@ class _Run:
         return (f"max_rows: only the first {rows} rows of each dataset were asked for",)
 
 
-def _raised(failure: Failure) -> BaseException:
+def _raised(failure: Failure, workload: PipelineWorkload) -> BaseException:
     """What to raise for the failure that stopped a run; one without an exception ended its worker."""
     if failure.exception is not None:
         return failure.exception
@@ -256,7 +256,7 @@ def _raised(failure: Failure) -> BaseException:
         advice = '; look at these rows, or leave them out with on_error="skip"'
     else:
         advice = ""
-    return EngineError(f"{where}{failure.message}{advice}")
+    return EngineError(f"{workload.named(where + failure.message)}{advice}")
 
 
 def _about_remote(source: Source, workload: PipelineWorkload) -> list[str]:

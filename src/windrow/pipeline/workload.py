@@ -6,6 +6,7 @@ that a chunk failed is told in ``attempts``.
 
 from __future__ import annotations
 
+import re
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -121,6 +122,14 @@ class PipelineWorkload:
     def open_worker(self, worker: int) -> _Worker:  # noqa: ARG002 - all workers are alike
         """Make the side of one worker."""
         return _Worker(self)
+
+    def named(self, text: str) -> str:
+        """Replace the numbers of inputs, which are all that an engine knows, by what people call them."""
+
+        def label(found: re.Match[str]) -> str:
+            return f"of {self.source.inputs[self.feed(int(found[1])).input].label}"
+
+        return re.sub(r"\bof input (\d+)\b", label, text)
 
     def classify(self, error: BaseException) -> Failure:
         """Say whose fault an exception is."""

@@ -25,10 +25,14 @@ import weakref
 from collections import deque
 from itertools import islice
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.engines.pickles import dumps
 from windrow.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
 
 __all__ = ["Arrival", "Link", "Parcel", "pack"]
 
@@ -73,10 +77,17 @@ class Parcel:
             weakref.finalize(self, os.close, file)
 
 
-def pack(thing: Any, kind: int = 0, tag: int = 0, *, by_value: bool = False) -> Parcel:
+def pack(
+    thing: Any,
+    kind: int = 0,
+    tag: int = 0,
+    *,
+    by_value: bool = False,
+    own: Callable[[ModuleType], bool] | None = None,
+) -> Parcel:
     """Pack a thing; raises what pickling raised where that is impossible."""
     begin = perf_counter()
-    content, buffers = dumps(thing, apart=APART, by_value=by_value)
+    content, buffers = dumps(thing, apart=APART, by_value=by_value, own=own)
     if not buffers and len(content) <= IN_SOCKET:  # by far the most
         size = len(content)
         head = _HEAD.pack(kind, 0, 0, tag, size, size, perf_counter() - begin)

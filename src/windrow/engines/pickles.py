@@ -30,9 +30,15 @@ DEPTH = 12
 
 
 def dumps(
-    thing: Any, *, apart: int | None = None, by_value: bool = False
+    thing: Any,
+    *,
+    apart: int | None = None,
+    by_value: bool = False,
+    own: Callable[[ModuleType], bool] | None = None,
 ) -> tuple[bytes, list[memoryview]]:
     """Pickle; buffers of at least ``apart`` bytes are not copied but returned beside the pickle.
+
+    Modules of which ``own`` says so are written down by value with their state, as far as that is possible.
 
     Raises whatever cloudpickle raises for what cannot be pickled at all.
     """
@@ -50,17 +56,26 @@ def dumps(
             return pickle.dumps(thing, 5, buffer_callback=goes_inside), buffers
         except Exception:  # noqa: BLE001 - a lambda, a class of a notebook: the other one can, or says why not
             buffers.clear()
+    if own is not None:
+        try:
+            return _dumps_by_value(thing, goes_inside, own), buffers
+        except Exception:  # noqa: BLE001 - something in a module cannot be pickled: it may not be needed
+            buffers.clear()
     return _dumps_by_value(thing, goes_inside), buffers
 
 
-def _dumps_by_value(thing: Any, goes_inside: Callable[[pickle.PickleBuffer], bool]) -> bytes:
+def _dumps_by_value(
+    thing: Any,
+    goes_inside: Callable[[pickle.PickleBuffer], bool],
+    own: Callable[[ModuleType], bool] | None = None,
+) -> bytes:
     """Pickle so that a process which has none of our modules loaded can read it.
 
     Functions and classes are written down by value where their module cannot be imported by its name: in ``__main__``,
     and in files that were executed by hand.
     """
     file = io.BytesIO()
-    pickler = _ByValue(file, goes_inside)
+    pickler = _ByValue(file, goes_inside, own)
     try:
         pickler.dump(thing)
     finally:
@@ -73,24 +88,36 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
     """Cloudpickle that looks whether a module can be imported before it relies on its name."""
 
     def __init__(
-        self, file: io.BytesIO, goes_inside: Callable[[pickle.PickleBuffer], bool]
+        self,
+        file: io.BytesIO,
+        goes_inside: Callable[[pickle.PickleBuffer], bool],
+        own: Callable[[ModuleType], bool] | None,
     ) -> None:
         super().__init__(file, protocol=5, buffer_callback=goes_inside)
         self.registered: list[ModuleType] = []
+        self._own = own
         self._seen = {"__main__", "builtins"}
 
     def reducer_override(self, obj: Any) -> Any:
         """See to the module of a function or class, then go on as cloudpickle does."""
         if isinstance(obj, (FunctionType, type)):
             name = getattr(obj, "__module__", None)
-            if isinstance(name, str) and name not in self._seen:
-                self._seen.add(name)
-                module = sys.modules.get(name)
-                known = name in cloudpickle.list_registry_pickle_by_value()
-                if module is not None and not known and not _importable(name):
-                    cloudpickle.register_pickle_by_value(module)
-                    self.registered.append(module)
+            if isinstance(name, str):
+                self._look_at(name)
+        elif isinstance(obj, ModuleType):
+            self._look_at(obj.__name__)
         return super().reducer_override(obj)
+
+    def _look_at(self, name: str) -> None:
+        if name in self._seen:
+            return
+        self._seen.add(name)
+        module = sys.modules.get(name)
+        if module is None or name in cloudpickle.list_registry_pickle_by_value():
+            return
+        if not _importable(name) or (self._own is not None and self._own(module)):
+            cloudpickle.register_pickle_by_value(module)
+            self.registered.append(module)
 
 
 def _importable(name: str) -> bool:

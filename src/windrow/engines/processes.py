@@ -360,7 +360,9 @@ class ProcessesEngine:
 
 def _pack_workload(workload: Workload) -> Parcel:
     try:
-        return pack(workload, worker_side.WORKLOAD, by_value=True)
+        # What is the user's own code, and so has to go along with its state, the workload knows.
+        own = getattr(workload, "is_own", None)
+        return pack(workload, worker_side.WORKLOAD, by_value=True, own=own)
     except Exception as error:
         raise EngineError(
             f"the analysis cannot be sent to worker processes: {culprit(workload, 'workload')} cannot be pickled "

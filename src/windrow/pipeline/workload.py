@@ -26,6 +26,7 @@ from windrow.errors import (
     StepError,
     WindrowError,
 )
+from windrow.pipeline.ambient import ambient, check_arrived, is_own, restore, seal
 from windrow.pipeline.attempts import Attempts
 from windrow.pipeline.bind import bind
 from windrow.pipeline.collecting import unite
@@ -33,6 +34,7 @@ from windrow.pipeline.news import News, Told, hear, news
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import ModuleType
 
     from windrow.blocks.program import Program
     from windrow.core.records import Plan, Rows
@@ -91,6 +93,7 @@ class PipelineWorkload:
         self.twins: dict[str, str] = {}  #: steps that are computed with another one
         #: inputs that are known from an earlier run: what identifies them, and their rows
         self.expected: dict[int, tuple[str, int]] = {}
+        self.sealed: dict[str, Mapping[str, str]] | None = None  #: what steps are at home
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -99,10 +102,13 @@ class PipelineWorkload:
         for name in ("stop", "_lock", "_programs", "_found"):
             del state[name]
         state["definition"] = replace(self.definition, kernels={})
+        state["ambient"] = ambient()
+        state["sealed"] = seal(self.definition)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Begin in another process."""
+        restore(state.pop("ambient"))
         self.__dict__.update(state)
         self.stop = threading.Event()
         self._lock = threading.Lock()
@@ -121,7 +127,14 @@ class PipelineWorkload:
 
     def open_worker(self, worker: int) -> _Worker:  # noqa: ARG002 - all workers are alike
         """Make the side of one worker."""
+        if self.sealed is not None:
+            check_arrived(self.definition, self.sealed)
+            self.sealed = None
         return _Worker(self)
+
+    def is_own(self, module: ModuleType) -> bool:
+        """Say whether a module is the user's own, so that it goes to other processes with its state."""
+        return is_own(module)
 
     def named(self, text: str) -> str:
         """Replace the numbers of inputs, which are all that an engine knows, by what people call them."""

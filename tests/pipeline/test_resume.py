@@ -7,31 +7,41 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import awkward as ak
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import vector
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
 from windrow.errors import StepError, UsageError
+from windrow.pipeline.identities import step_fingerprints
+from windrow.pipeline.resuming import begin
+from windrow.store.journal import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
+
+#: A cut fails above the number in this file: a switch that is no part of what the analysis is.
+SWITCH = Path(tempfile.gettempdir()) / f"windrow-test-boom-{os.getpid()}"
 
 SOURCE = """
-import os
+from pathlib import Path
 import numpy as np
 import windrow as wr
 
 FACTOR = 2.0
 OFFSET = 1.0
+SWITCH = Path(@SWITCH@)
 
 def helper(x):
     return x * FACTOR
@@ -45,7 +55,7 @@ def analysis(shift=0.5, correction=None, extra=False, high=0.3):
 
     @made.cut
     def some(x):
-        if os.environ.get("WINDROW_TEST_BOOM", "") and (x > float(os.environ["WINDROW_TEST_BOOM"])).any():
+        if SWITCH.exists() and (x > float(SWITCH.read_text())).any():
             raise ValueError("boom")
         return x > 0.2
 
@@ -95,7 +105,7 @@ def analysis(shift=0.5, correction=None, extra=False, high=0.3):
         return (x * (float(correction()) if correction else 1.0)).sum()
 
     return made
-"""
+""".replace("@SWITCH@", repr(str(SWITCH)))
 
 OUTPUTS = {"count", "weighted", "scales", "shifts", "moves", "corrected"}
 
@@ -104,6 +114,15 @@ def load(source: str = SOURCE) -> dict[str, Any]:
     space: dict[str, Any] = {"__name__": "an_analysis"}
     exec(compile(source, "an_analysis.py", "exec"), space)
     return space
+
+
+@contextlib.contextmanager
+def failing_above(value: float) -> Iterator[None]:
+    SWITCH.write_text(str(value))
+    try:
+        yield
+    finally:
+        SWITCH.unlink()
 
 
 def events(rows: int, seed: int) -> dict[str, Any]:
@@ -277,13 +296,11 @@ def test_a_run_that_failed_somewhere_goes_on_in_any_other_way(
     place = tmp_path_factory.mktemp("resume")
     data = opened({"one": events(1000, 1), "two": events(470, 2)})
     analysis = load()["analysis"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WINDROW_TEST_BOOM", str(stop))
-        with contextlib.suppress(StepError):
-            analysis().run(
-                data, rundir=place, chunk=first[0], engine=first[1], max_rows=limits[0],
-                progress=False,
-            )  # fmt: skip
+    with failing_above(stop), contextlib.suppress(StepError):
+        analysis().run(
+            data, rundir=place, chunk=first[0], engine=first[1], max_rows=limits[0],
+            progress=False,
+        )  # fmt: skip
     again = analysis(extra=extra).run(
         data, rundir=place, resume=True, chunk=second[0], engine=second[1], max_rows=limits[1],
         progress=False,
@@ -378,16 +395,116 @@ def test_a_version_stands_for_what_cannot_be_looked_into(tmp_path: Path, files: 
         assert bool(result.reads) == again
 
 
+RECORDS = """
+import awkward as ak
+class Muon(ak.Record):
+    @property
+    def scale(self):
+        return 1.0
+def add(one, two):
+    return one
+def mixed(function):
+    return lambda *both: function(*both)
+"""
+
+
+def test_behaviours_of_records_that_the_user_wrote_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def analysis() -> wr.Pipeline:
+        made = wr.Pipeline("records")
+
+        @made.output
+        def total(x: Any) -> Any:
+            return x.sum() * ak.Array([{"a": 1}], with_name="TestMuon")[0].scale
+
+        return made
+
+    def run() -> Any:
+        return analysis().run(
+            opened(events(300, 1)), rundir=tmp_path / "run", resume=True, progress=False
+        )
+
+    def register(text: str) -> None:
+        space: dict[str, Any] = {"__name__": "an_analysis"}
+        exec(compile(text, "records.py", "exec"), space)
+        monkeypatch.setitem(ak.behavior, "TestMuon", space["Muon"])
+        key = (np.add, "TestMuon", "TestMuon")
+        monkeypatch.setitem(ak.behavior, key, space["mixed"](space["add"]))
+
+    register(RECORDS)
+    first = run()["total"]
+    register(RECORDS)
+    assert run().reads == []
+    register(RECORDS.replace("return 1.0", "return 2.0"))
+    changed = run()
+    assert changed.reads != []
+    assert changed["total"] == 2.0 * first
+    register(RECORDS.replace("return one", "return two"))
+    assert run().reads != []
+    # What a library offers counts by its name.
+    monkeypatch.setitem(ak.behavior, "TestJet", vector.backends.awkward.VectorRecord3D)
+    assert run().reads != []
+    assert run().reads == []
+    monkeypatch.setitem(ak.behavior, "TestJet", vector.backends.awkward.VectorRecord4D)
+    assert run().reads != []
+
+
+COMPILED = """
+import functools
+import numba
+import windrow as wr
+
+FACTOR = 1.0
+
+@numba.njit
+def compiled(x):
+    return x.sum() * FACTOR
+
+@functools.cache
+def cached():
+    return FACTOR
+
+def analysis():
+    made = wr.Pipeline("frozen")
+
+    @made.output
+    def one(x):
+        return compiled(x)
+
+    @made.output
+    def two(x):
+        return x.sum() * cached()
+
+    return made
+"""
+
+
+def test_what_a_process_has_frozen_is_not_there_for_the_next(tmp_path: Path) -> None:
+    """A global that changed after it was compiled in: its old result must not be found under its new value."""
+    data = opened(events(300, 1))
+    here = load(COMPILED)
+    first = here["analysis"]().run(data, rundir=tmp_path / "run", progress=False)
+    here["FACTOR"] = 2.0
+    frozen = here["analysis"]().run(data, rundir=tmp_path / "run", resume=True, progress=False)
+    assert frozen["one"] == first["one"]
+    assert any("'compiled' has frozen" in line for line in frozen.decisions)
+    assert any("'cached' remembers" in line for line in frozen.decisions)
+    # A new process has the new value.
+    there = load(COMPILED.replace("FACTOR = 1.0", "FACTOR = 2.0"))
+    again = there["analysis"]().run(data, rundir=tmp_path / "run", resume=True, progress=False)
+    assert again["one"] == 2 * first["one"]
+    assert again["two"] == 2 * first["two"]
+
+
 def test_saved_files_are_complete_after_resuming(tmp_path: Path, files: Any) -> None:
     def analysis() -> Any:
         made = load()["analysis"]()
         made.save(str(tmp_path / "{dataset}.parquet"), columns=["x", "scaled"], region="A")
         return made
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WINDROW_TEST_BOOM", "0.999")
-        with pytest.raises(StepError):
-            analysis().run(opened(files), rundir=tmp_path / "run", chunk=100, progress=False)
+    with failing_above(0.999), pytest.raises(StepError):
+        analysis().run(opened(files), rundir=tmp_path / "run", chunk=100, progress=False)
     again = analysis().run(opened(files), rundir=tmp_path / "run", resume=True, progress=False)
     assert calls(again) <= OUTPUTS
     table = pq.read_table(tmp_path / "one.parquet")
@@ -499,3 +616,289 @@ def test_rows_that_are_left_out_leave_everything_after_resuming_too(
     assert said(again) == said(fresh)
     assert again.ledger.failed == fresh.ledger.failed
     assert any("left out" in note for note in again.notes)
+
+
+# -- what an input is the same by ------------------------------------------------------------------
+
+
+def joined_analysis() -> wr.Pipeline:
+    made = wr.Pipeline("joined")
+
+    @made.output
+    def product(x: Any, q: Any) -> Any:
+        return (x * q).sum()
+
+    @made.output
+    def alone(x: Any) -> Any:
+        return x.sum()
+
+    return made
+
+
+def write_rows(path: Path, seed: int, name: str, first: int = 0, rows: int = 300) -> str:
+    values = {name: np.random.default_rng(seed).random(rows), "ev": np.arange(first, first + rows)}
+    if name == "q":
+        values["ev_q"] = values.pop("ev")
+    pq.write_table(pa.table(values), path, row_group_size=100)
+    return str(path)
+
+
+def continued(made: Callable[[], Any], data: Callable[[], Any], place: Path, **options: Any) -> Any:
+    """Continue a run, and compare it with a fresh one."""
+    again = made().run(data(), rundir=place, resume=True, progress=False, **options)
+    fresh = made().run(data(), progress=False, **options)
+    assert said(again) == said(fresh)
+    assert again.ledger == fresh.ledger
+    assert [file.label for file in again.kept.files] == [file.label for file in fresh.kept.files]
+    return again
+
+
+@pytest.mark.parametrize("change", ["nothing", "rewritten", "another", "arrays", "renamed columns"])
+def test_a_friend_counts_as_much_as_the_file_it_is_joined_to(change: str, tmp_path: Path) -> None:
+    main = write_rows(tmp_path / "main.parquet", 1, "x")
+    friend: Any = write_rows(tmp_path / "friend.parquet", 2, "q")
+    joined_analysis().run(
+        wr.data.join(main, friend), rundir=tmp_path / "run", progress=False
+    )  # fmt: skip
+    suffix = ""
+    if change == "rewritten":
+        write_rows(tmp_path / "friend.parquet", 3, "q")
+    elif change == "another":
+        friend = write_rows(tmp_path / "other.parquet", 3, "q")
+    elif change == "arrays":
+        friend = {"q": np.full(300, 2.0)}
+    elif change == "renamed columns":
+        friend, suffix = {"": np.ones(300)}, "q"
+
+    def data() -> Any:
+        return wr.data.join(main, friend, suffix=suffix)
+
+    again = continued(joined_analysis, data, tmp_path / "run")
+    assert bool(again.reads) == (change != "nothing")
+    assert continued(joined_analysis, data, tmp_path / "run").reads == []
+    if change == "arrays":
+        friend["q"][7] = 3.0
+        assert continued(joined_analysis, data, tmp_path / "run").reads != []
+
+
+def test_friends_found_by_identity_are_looked_at_all(tmp_path: Path) -> None:
+    mains = [write_rows(tmp_path / f"m{i}.parquet", i, "x", 300 * i) for i in range(2)]
+    friends = [tmp_path / f"f{i}.parquet" for i in range(3)]
+
+    def write(number: int, seed: int) -> None:
+        q = np.random.default_rng(seed).random(200)
+        rows = {"q": q, "ev": np.arange(200 * number, 200 * number + 200)}
+        pq.write_table(pa.table(rows), friends[number])
+
+    for number in range(3):
+        write(number, 10 + number)
+
+    def data() -> Any:
+        return wr.data.join(mains, [str(path) for path in friends], on="ev")
+
+    joined_analysis().run(data(), rundir=tmp_path / "run", progress=False)
+    assert continued(joined_analysis, data, tmp_path / "run").reads == []
+    write(1, 99)
+    assert {label for label, *_ in continued(joined_analysis, data, tmp_path / "run").reads} == {
+        *mains
+    }
+
+
+def test_row_by_row_the_files_before_count_too(tmp_path: Path) -> None:
+    """The rows of a friend that belong to a file begin where those of the files before it end."""
+    paths = [tmp_path / f"m{number}.parquet" for number in range(3)]
+    for number, rows in enumerate((300, 300, 300)):
+        write_rows(paths[number], number, "x", rows=rows)
+    friend = write_rows(tmp_path / "f.parquet", 9, "q", rows=900)
+
+    def data() -> Any:
+        return wr.data.join([str(path) for path in paths], friend)
+
+    joined_analysis().run(data(), rundir=tmp_path / "run", progress=False)
+    write_rows(paths[0], 0, "x", rows=290)
+    write_rows(paths[2], 2, "x", rows=310)
+    again = continued(joined_analysis, data, tmp_path / "run")
+    assert str(paths[1]) in {label for label, *_ in again.reads}
+
+
+def test_other_units_are_another_input(tmp_path: Path) -> None:
+    data = {"one": {**events(1000, 1), "x": np.random.default_rng(1).normal(0, 1e3, 1000)}}
+    analysis = load()["analysis"]
+    analysis().run(
+        wr.data.open(data, grid=100), rundir=tmp_path / "run", max_rows=300, progress=False
+    )
+    again = continued(analysis, lambda: wr.data.open(data, grid=70), tmp_path / "run")
+    assert {(start, stop) for _, name, start, stop in again.reads if name == "x"} == {(0, 1000)}
+
+
+def test_a_file_that_only_looks_the_same_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+
+    def write(seed: int) -> None:
+        table = pa.table(events(500, seed))
+        pq.write_table(table, path, compression="none", use_dictionary=False, row_group_size=100)
+
+    def data() -> Any:
+        return wr.data.open(str(path))
+
+    write(1)
+    before = path.stat()
+    analysis = load()["analysis"]
+    analysis().run(data(), rundir=tmp_path / "run", progress=False)
+    path.chmod(0o640)
+    assert continued(analysis, data, tmp_path / "run").reads == []
+    write(2)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    now = path.stat()
+    assert (now.st_size, now.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert continued(analysis, data, tmp_path / "run").reads != []
+
+
+def test_a_file_that_is_not_there_for_a_while_costs_nothing(tmp_path: Path, files: Any) -> None:
+    analysis = load()["analysis"]
+    analysis().run(opened(files), rundir=tmp_path / "run", progress=False)
+    data = opened(files)
+    (tmp_path / "one0.parquet").rename(tmp_path / "away")
+    with pytest.raises(wr.errors.WindrowError):
+        analysis().run(data, rundir=tmp_path / "run", resume=True, progress=False)
+    (tmp_path / "away").rename(tmp_path / "one0.parquet")
+    assert continued(analysis, lambda: opened(files), tmp_path / "run").reads == []
+
+
+# -- what stays in the journal ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [100, 150, 1200])
+def test_a_look_at_a_few_rows_costs_nothing(rows: int, tmp_path: Path, files: Any) -> None:
+    analysis = load()["analysis"]
+    analysis().run(opened(files), rundir=tmp_path / "run", progress=False)
+    continued(analysis, lambda: opened(files), tmp_path / "run", max_rows=rows)
+    continued(
+        lambda: analysis(shift=0.1),
+        lambda: opened(files),
+        tmp_path / "run",
+        max_rows=rows,
+        chunk=50,
+    )
+    assert continued(analysis, lambda: opened(files), tmp_path / "run").reads == []
+
+
+def test_a_slip_of_the_pen_costs_nothing(tmp_path: Path, files: Any) -> None:
+    analysis = load()["analysis"]
+    analysis().run(opened(files), rundir=tmp_path / "run", progress=False)
+    with pytest.raises(StepError):
+        load(SOURCE.replace("return x > 0.2", "return x > 0.2 / 0"))["analysis"]().run(
+            opened(files), rundir=tmp_path / "run", resume=True, progress=False
+        )
+    assert continued(analysis, lambda: opened(files), tmp_path / "run").reads == []
+
+
+def test_what_is_of_no_use_goes_when_a_run_is_complete(tmp_path: Path, files: Any) -> None:
+    analysis = load()["analysis"]
+    for number in range(6):
+        analysis(shift=number / 10).run(
+            opened(files), rundir=tmp_path / "run", resume=True, progress=False
+        )
+        # One of the first run, for what has not changed since, and one of the last.
+        assert _written(tmp_path / "run") == (3 if number == 0 else 6)
+
+
+def test_only_the_torn_unit_is_done_again(tmp_path: Path) -> None:
+    data = {"one": events(1000, 1)}
+    analysis = load()["analysis"]
+    analysis().run(
+        opened(data), rundir=tmp_path / "run", max_rows=650, chunk=100, engine="threads",
+        workers=4, progress=False,
+    )  # fmt: skip
+    same = analysis().run(
+        opened(data), rundir=tmp_path / "run", max_rows=650, resume=True, progress=False
+    )
+    assert same.reads == []
+    again = continued(analysis, lambda: opened(data), tmp_path / "run")
+    read = sum(stop - start for _, name, start, stop in again.reads if name == "x")
+    assert 400 <= read < 1000
+    assert any("not whole units" in line for line in again.decisions)
+    assert continued(analysis, lambda: opened(data), tmp_path / "run").reads == []
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    runs=st.lists(
+        st.fixed_dictionaries(
+            {
+                "shift": st.sampled_from([0.1, 0.2]),
+                "boom": st.sampled_from([2.0, 2.0, 0.95, 0.999]),
+                "max_rows": st.sampled_from([None, None, 150, 300, 730]),
+                "on_error": st.sampled_from(["stop", "stop", "skip"]),
+                "chunk": st.sampled_from(["auto", 100, 130, 1000]),
+                "engine": st.sampled_from(["inline", "threads"]),
+                "grid": st.sampled_from([100, 100, 100, 70]),
+            }
+        ),
+        min_size=2,
+        max_size=6,
+    )
+)
+def test_any_runs_may_follow_each_other(
+    runs: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("runs")
+    data = {"one": events(700, 1), "two": events(430, 2)}
+    for options in map(dict, runs):
+        shift, boom, grid = (options.pop(name) for name in ("shift", "boom", "grid"))
+        source = wr.data.open(data, grid=grid)
+        made = load()["analysis"]
+        with failing_above(boom):
+            try:
+                again = made(shift=shift).run(
+                    source, rundir=place, resume=True, progress=False, **options
+                )
+            except StepError:
+                assert options["on_error"] == "stop"
+                continue
+        if not again.complete:
+            continue  # rows that fail now may have been done before the switch was set
+        fresh = made(shift=shift).run(
+            source, engine="inline", max_rows=options["max_rows"], progress=False
+        )
+        assert said(again) == said(fresh)
+
+
+def test_a_directory_that_others_could_write_to_is_not_continued(tmp_path: Path) -> None:
+    analysis = load()["analysis"]
+    analysis().run(events(100, 1), rundir=tmp_path / "run", progress=False)
+    (tmp_path / "run").chmod(0o777)
+    with pytest.raises(wr.errors.DataError, match="chmod go-w"):
+        analysis().run(events(100, 1), rundir=tmp_path / "run", resume=True, progress=False)
+
+
+def test_an_order_that_was_asked_for_shows_in_cutflows_alone(tmp_path: Path) -> None:
+    data = opened({"one": events(300, 1)})
+    made = load()["analysis"]()
+    made.run(data, rundir=tmp_path / "run", progress=False)
+    definition = made.definition(0)
+    steps = step_fingerprints(definition)
+    with Journal.open(tmp_path / "run") as journal:
+        plain = begin(definition, data, journal, None, steps)
+        order = ("more", "some", "w")
+        asked = begin(definition, data, journal, None, steps, orders={"one": order})
+    assert plain.specs == []
+    (feed,) = asked.feeds.values()
+    assert feed.products is not None
+    assert {product.kind for product in feed.products} == {"cutflow"}
+
+
+ORDERS: list[dict[str, Any]] = [{}, {"order": ["more", "some"]}, {"cutflow": "exact"}]
+
+
+@pytest.mark.parametrize("rows", [None, 300])
+@pytest.mark.parametrize("after", ORDERS, ids=str)
+@pytest.mark.parametrize("before", ORDERS, ids=str)
+def test_cutflows_are_in_the_order_that_was_asked_for(
+    before: dict[str, Any], after: dict[str, Any], rows: int | None, tmp_path: Path
+) -> None:
+    data = {"one": events(1000, 1)}
+    analysis = load()["analysis"]
+    analysis().run(opened(data), rundir=tmp_path / "run", max_rows=rows, progress=False, **before)
+    again = continued(analysis, lambda: opened(data), tmp_path / "run", **after)
+    assert str(again.cutflow) == str(analysis().run(opened(data), progress=False, **after).cutflow)

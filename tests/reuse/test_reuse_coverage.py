@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.reuse.coverage import Covered, divide, first_rows
+from windrow.reuse.coverage import Covered, divide, first_rows, is_torn
 
 PRODUCTS = frozenset("abc")
 
@@ -92,6 +92,15 @@ def test_what_ends_inside_a_unit_is_not_used() -> None:
     assert divide([(0, 30)], [0, 10, 30], PRODUCTS, [Covered(1, PRODUCTS, ((0, 15),))]).used == {}
     # ... unless that is where the wanted rows end.
     assert divide([(0, 15)], [0, 10, 30], PRODUCTS, [Covered(1, PRODUCTS, ((0, 15),))]).used
+
+
+def test_torn_is_what_is_wanted_and_not_in_whole_units() -> None:
+    borders = [0, 10, 30]
+    assert is_torn(((0, 15),), [(0, 30)], borders)
+    assert is_torn(((0, 10), (12, 30)), [(0, 30)], borders)
+    assert not is_torn(((0, 15),), [(0, 15)], borders)  # where the wanted rows end
+    assert not is_torn(((0, 10),), [(0, 30)], borders)
+    assert not is_torn(((0, 15),), [(0, 12)], borders)  # of rows that nobody asks for
 
 
 def test_the_first_rows_of_each_category() -> None:

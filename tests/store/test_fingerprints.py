@@ -753,6 +753,118 @@ def test_what_fails_when_asked_is_opaque() -> None:
     assert "Broken" in fingerprint(Broken()).opaque[0]
 
 
+# --- what is read where nobody sees it ------------------------------------------------------------
+
+UNSEEN: dict[str, tuple[str, str]] = {
+    "import os\ndef f(): return os.environ['A']": ("f", "os.environ"),
+    "import os\ndef f(): return os.environ.get('A')": ("f", "os.environ"),
+    "import os as o\ndef f(): return o.getenv('A')": ("f", "os.getenv"),
+    "from os import environ\ndef f(): return environ.get('A')": ("f", "os.environ"),
+    "from os import getenv as g\ndef f(): return g('A')": ("f", "os.getenv"),
+    "def f():\n  import os\n  return os.environ['A']": ("f", "os.environ"),
+    "def f():\n  from os import environ as e\n  return e['A']": ("f", "os.environ"),
+    "import os\ndef f(p): return os.path.expandvars(p)": ("f", "os.path.expandvars"),
+    "import os\ndef g(): return os.environ['A']\ndef f(): return g()": ("g", "os.environ"),
+    "import os\ndef f(): return [os.environ[a] for a in 'AB']": ("f", "os.environ"),
+    "A = 1\ndef f(): return globals()['A']": ("f", "globals()"),
+    "A = 1\ndef f(): return eval('A')": ("f", "eval()"),
+    "A = 1\ndef f(): return list(map(eval, ['A']))": ("f", "eval()"),
+    "A = 1\ne = eval\ndef f(): return e('A')": ("f", "eval()"),
+    "def f(x): exec('x.append(A)')": ("f", "exec()"),
+    "def f(x): return '{x}'.format(**locals())": ("f", "locals()"),
+    "def f(x): return '{x}'.format(**vars())": ("f", "vars()"),
+    "def f(x):\n  class C:\n    a = vars()\n  return C": ("f", "vars()"),
+    "def f(x): return dir()": ("f", "dir()"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", UNSEEN)
+def test_code_that_reads_what_it_does_not_name_is_opaque(text: str) -> None:
+    function, how = UNSEEN[text]
+    (found,) = fingerprint(module(text).f).opaque
+    assert f"function {function!r}" in found
+    assert f"({how})" in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os\ndef f(): return os.path.join('a', os.sep)",
+        "def f(x): return vars(x), dir(x)",
+        "def f(x): return x.eval('a'), x.globals(), x.environ",
+        "def eval(x): return x\ndef f(x): return eval(x)",
+        "def f(globals): return globals()",
+    ],
+)
+def test_code_that_looks_like_it_is_not_opaque(text: str) -> None:
+    assert fingerprint(module(text).f).opaque == ()
+
+
+@pytest.mark.parametrize("thing", ["os.environ", "os.getenv", "eval", "globals"])
+def test_what_reads_them_is_opaque_wherever_it_is_kept(thing: str) -> None:
+    made = module(f"import os\ndef f(x, y={thing}): return x")
+    (found,) = fingerprint(made.f).opaque
+    assert found.startswith("default 'y' of function 'f'")
+
+
+def test_a_module_that_is_not_loaded_may_read_them(package: Any) -> None:
+    for text, how in (
+        ("import os\nA = os.environ['A']", "reads from the environment"),
+        ("A = eval('1')", "looks up by itself (eval())"),
+    ):
+        package(mine_u=text)
+        found = fingerprint(module("def f():\n  import mine_u\n  return mine_u.A").f).opaque
+        assert found == (f"what module 'mine_u' {how}",)
+
+
+# --- what is frozen -------------------------------------------------------------------------------
+
+FROZEN: dict[str, tuple[str, bool]] = {
+    "a number": ("A = 1.0\n@D\ndef f(x): return x * A", True),
+    "an array": ("import numpy as np\nA = np.ones(2)\n@D\ndef f(x): return x * A[0]", True),
+    "a closure": ("def m(a):\n  @D\n  def f(x): return x * a\n  return f\nf = m(1.0)", True),
+    "nothing": ("@D\ndef f(x): return x * 2.0", False),
+    "libraries": ("import math\nfrom numpy import sqrt\n@D\ndef f(x): return sqrt(x) * math.pi", False),
+    "functions": ("@D\ndef g(x): return x + 1\n@D\ndef f(x): return g(x)", False),
+}  # fmt: skip
+
+DECORATORS = {
+    "jit": "import numba\nD = numba.njit\n",
+    "vectorize": "import numba\nD = numba.vectorize\n",
+    "cache": "import functools\nD = functools.cache\n",
+}
+
+
+@pytest.mark.parametrize("what", FROZEN)
+@pytest.mark.parametrize("decorator", DECORATORS)
+def test_values_frozen_by_use_are_opaque(decorator: str, what: str) -> None:
+    text, frozen = FROZEN[what]
+    made = module(DECORATORS[decorator] + text)
+    before = fingerprint(made.f)
+    assert before.opaque == ()
+    made.f(2.0)
+    after = fingerprint(made.f)
+    assert after.digest == before.digest
+    assert bool(after.opaque) is frozen
+    assert all("function 'f'" in one for one in after.opaque)
+
+
+def test_what_a_helper_reads_is_in_the_answers_too() -> None:
+    made = module(
+        "import functools\nA = 1\ndef h(): return A\ndef g(): return h()\n@functools.cache\ndef f(): return g()"
+    )
+    assert made.f() == 1
+    assert len(fingerprint(made.f).opaque) == 1
+    made.f.cache_clear()
+    assert fingerprint(made.f).opaque == ()
+
+
+def test_signatures_that_were_given_freeze_at_once() -> None:
+    text = "import numba\nA = 1.0\n@numba.njit('f8(f8)')\ndef f(x): return x * A"
+    (found,) = fingerprint(module(text).f).opaque
+    assert "compiled function 'f' has frozen" in found
+
+
 # --- what is written to ---------------------------------------------------------------------------
 
 

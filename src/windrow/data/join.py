@@ -105,6 +105,16 @@ class JoinedSource:
         """The first source's."""
         return self.main.datasets
 
+    def made_of(self, index: int) -> tuple[str, list[tuple[Source, int]]]:
+        """Say how the rows of an input are put together, and from which inputs: whoever keeps them looks at all."""
+        said = repr(("join", self.on, self.missing, self.prefix, self.suffix))
+        mine, theirs = self._files(self.main.inputs[index].dataset)
+        if self.on is None and len(mine) == len(theirs):
+            mine, theirs = (index,), (theirs[bisect_left(mine, index)],)
+        elif self.on is not None:
+            mine = (index,)  # else the rows of those before it say where its own begin
+        return said, [(self.main, i) for i in mine] + [(self.friend, i) for i in theirs]
+
     def open(self, index: int) -> JoinedReader:
         """Open one input, and learn what its friend has, for one thread."""
         reader = self.main.open(index)

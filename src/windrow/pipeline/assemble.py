@@ -70,7 +70,7 @@ def assemble(
     planned = {dataset: order for dataset, order, _ in issued}
     cutflow = _cutflow(definition, source, leaves, planned)
     accounts = {item.index: beginning.account(item.index, book) for item in source.inputs}
-    kept, notes = _kept(definition, source, workload, united)
+    kept, notes = _kept(definition, source, workload, united, beginning)
     left_out = left_out_notes(book)
     notes = [*scheduler.notes, *left_out, *_default_notes(source, workload, accounts), *notes]
     return Result(
@@ -306,6 +306,7 @@ def _kept(
     source: Source,
     workload: PipelineWorkload,
     united: Mapping[int, Sequence[Partial]],
+    beginning: Beginning,
 ) -> tuple[KeptRows | None, list[str]]:
     """Gather which rows each region has."""
     if not definition.keep_rows:
@@ -315,7 +316,7 @@ def _kept(
     parts: dict[tuple[str, int], list[RowSet]] = {}
     files: list[KeptFile] = []
     for item in source.inputs:
-        if item.index not in workload.identities:
+        if item.index not in workload.identities or not beginning.is_asked(item.index):
             continue
         identity = workload.identities[item.index]
         for partial in united[item.index]:

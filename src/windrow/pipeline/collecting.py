@@ -1,7 +1,7 @@
 """Partials that reached the driver: united per input as they come, so that they stay few, and written down if asked.
 
-What is written down is one merged partial with its rows for each input of the scheduler; a later one takes the place of
-the one before.
+What is written down is a merged partial with its rows for each heap of an input of the scheduler; a later one takes the
+place of the one before. There are several heaps where some rows are of no use to a later run, as sums cannot be taken apart.
 """
 
 from __future__ import annotations
@@ -60,26 +60,43 @@ class Heap:
         return self._waiting[0]
 
 
-class Collecting:
-    """The collector of a pipeline's run."""
+class Heaps:
+    """What is there of one input of the scheduler, on heaps that are kept apart."""
 
-    def __init__(self, changed: Callable[[int, Heap], None] | None = None) -> None:
-        self._heaps: dict[int, Heap] = {}
-        self._changed = changed
+    __slots__ = ("_named",)
+
+    def __init__(self) -> None:
+        self._named: dict[str, Heap] = {}
+
+    def add(self, name: str, handle: Handle, partial: Partial) -> Heap:
+        """Put a partial on one of the heaps, and return that."""
+        heap = self._named.setdefault(name, Heap())
+        heap.add(handle, partial)
+        return heap
+
+    def all(self) -> list[Partial]:
+        """Give one partial for each heap."""
+        return [heap.whole() for _, heap in sorted(self._named.items())]
+
+
+class Collecting:
+    """The collector of a pipeline's run; ``put`` chooses a heap for a partial and adds it there, else all go on one."""
+
+    def __init__(self, put: Callable[[Handle, Partial, Heaps], None] | None = None) -> None:
+        self._heaps: dict[int, Heaps] = {}
+        self._put = put
 
     def add(self, handle: Handle, partial: Any) -> None:
-        """Take a partial over and say that there is more of its input now."""
-        number = handle.rows[0].input
-        heap = self._heaps.get(number)
-        if heap is None:
-            heap = self._heaps[number] = Heap()
-        heap.add(handle, partial)
-        if self._changed is not None:
-            self._changed(number, heap)
+        """Take a partial over."""
+        heaps = self._heaps.setdefault(handle.rows[0].input, Heaps())
+        if self._put is None:
+            heaps.add("", handle, partial)
+        else:
+            self._put(handle, partial, heaps)
 
     def partials(self) -> dict[int, list[Any]]:
-        """Give one partial for each input of the scheduler."""
-        return {number: [self._heaps[number].whole()] for number in sorted(self._heaps)}
+        """Give what there is of each input of the scheduler."""
+        return {number: heaps.all() for number, heaps in sorted(self._heaps.items())}
 
 
 def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryview]:

@@ -7,14 +7,18 @@ looked into makes a product *opaque*: it is never taken for the same.
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata as installed
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow.pipeline.graph import dependencies, factors
 from windrow.pipeline.products import Product, products_of
+from windrow.store.fingerprint_libraries import full_name, library_of_class, library_of_names
+from windrow.store.fingerprint_names import content_of
 from windrow.store.fingerprints import fingerprint
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.steps import StepDefinition
+    from windrow.store.fingerprint_libraries import Library
     from windrow.store.fingerprints import Fingerprint
 
 __all__ = ["Identity", "identities", "step_fingerprints"]
@@ -95,6 +100,7 @@ class _Reader:
         self.metadata = metadata
         self.dataset = dataset
         self.needs = dependencies(definition.steps)
+        self.registered = _registered()
 
     def all(self) -> dict[Product, Identity]:
         return {product: self._identity(product) for product in products_of(self.definition)}
@@ -117,6 +123,9 @@ class _Reader:
             if "rng" in step.reserved:
                 words += [str(definition.seed), *definition.identity]
         words += self._shape(product)
+        words.append(self.registered.digest)
+        if any(definition.steps[name].version is None for name in needed):
+            opaque += self.registered.opaque
         words += (f"{name} {_version(name)}" for name in _FOUNDATIONS)
         text = "\x1f".join(words).encode("utf-8", "surrogatepass")
         return Identity(
@@ -172,6 +181,57 @@ class _Reader:
         ]
         there = [name for name in cuts if name in self.active]
         return [*(shown if product.kind == "cutflow" else map(repr, cuts.items())), *there]
+
+
+# -- behaviours of records -------------------------------------------------------------------------
+
+#: Their versions are in every digest, and what they register may come late, with the first file.
+_COUNTED = ("awkward", "windrow")
+
+
+def _registered() -> Fingerprint:
+    """Look into what was registered for records of awkward arrays: no code names it, and all code may use it.
+
+    What the user wrote counts by content. That of libraries counts by their versions and by what is registered under
+    which name: there are hundreds, and to look into each of them would take longer than the rest.
+    """
+    awkward = sys.modules.get("awkward")
+    own: list[tuple[Any, Any]] = []
+    others: list[str] = []
+    for key, value in list(getattr(awkward, "behavior", {}).items()):
+        library = _library_of(value)
+        if library is None:
+            own.append((key, value))
+        elif library[0] not in _COUNTED:
+            kind = value if isinstance(value, type) else type(value)
+            name = value.__code__.co_qualname if type(value) is FunctionType else full_name(kind)
+            others.append(f"{_said(key)} {name} {' '.join(library)}")
+    # In no order: who was imported first does not matter.
+    own.sort(key=lambda entry: _said(entry[0]))
+    return fingerprint([own, "\n".join(sorted(others))], name="awkward.behavior")
+
+
+def _library_of(value: Any) -> Library | None:
+    """Return whose code it is; the user's if a function of a library was given something of the user's."""
+    if isinstance(value, type):
+        return library_of_class(value)
+    if type(value) is not FunctionType:
+        return None
+    for cell in value.__closure__ or ():
+        inside = content_of(cell)
+        if isinstance(inside, (type, FunctionType)) and _library_of(inside) is None:
+            return None
+    return library_of_names(value.__globals__)
+
+
+def _said(key: Any) -> str:
+    if type(key) is str:
+        return key
+    if type(key) is tuple:
+        return f"({','.join(map(_said, key))})"
+    if isinstance(key, type):
+        return full_name(key)
+    return f"{full_name(type(key))} {getattr(key, '__name__', '')}"
 
 
 @cache

@@ -6,36 +6,35 @@ of a product is the one it has now. All else is run: for the rows and the produc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.intervals import Intervals
 from windrow.core.ledger import Entry
 from windrow.core.records import InputSpec
-from windrow.data.paths import is_remote
-from windrow.errors import WindrowError
 from windrow.pipeline.collecting import unpack
-from windrow.pipeline.identities import identities
+from windrow.pipeline.identities import Identity, identities
+from windrow.pipeline.input_identity import InputIdentities, own_identity
 from windrow.pipeline.products import products_of
 from windrow.pipeline.workload import Feed
-from windrow.reuse.coverage import Covered, divide, first_rows
-from windrow.store.journal import KnownInput
+from windrow.reuse.coverage import Covered, divide, first_rows, is_torn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from windrow.blocks.execute import Partial
     from windrow.core.ledger import Ledger
+    from windrow.core.records import Plan
     from windrow.data.base import Input, Source
     from windrow.pipeline.bind import Definition
-    from windrow.pipeline.identities import Identity
+    from windrow.pipeline.options import Options
     from windrow.pipeline.products import Product
     from windrow.reuse.coverage import Portion, Ranges
     from windrow.store.fingerprints import Fingerprint
-    from windrow.store.journal import Blob, Journal
+    from windrow.store.journal import Blob, Journal, KnownInput
 
-__all__ = ["Beginning", "begin", "begin_anew", "known_input"]
+__all__ = ["Beginning", "asked_orders", "begin", "begin_anew"]
 
 
 @dataclass(slots=True)
@@ -54,6 +53,8 @@ class Beginning:
     used: dict[int, list[tuple[Blob, frozenset[Product]]]] = field(default_factory=dict)
     decisions: list[str] = field(default_factory=list)
     done_rows: int = 0  #: for which nothing has to be run
+    torn_rows: int = 0  #: that were done, and cannot be taken over by the unit
+    limited: bool = False  #: whether rows are left out on purpose
     extra: int = 0  #: parts beyond the first of an input; they are numbered after all inputs
 
     parts: dict[int, list[int]] = field(default_factory=dict)  #: of known inputs of the source
@@ -95,9 +96,14 @@ class Beginning:
             found.append((mine, unpack(self.journal.read(blob), index, definition.steps)))
         return found
 
+    def is_asked(self, index: int) -> bool:
+        """Say whether the run is asked for rows of an input, or for an input that has none."""
+        known = self.known.get(index)
+        return known is None or not known.rows or bool(self.wanted.get(index))
+
     def file_identity(self, item: Input) -> str:
         """What a known file identified itself as when it was opened."""
-        return self.known[item.index].identity.removesuffix(f" {item.steps}")
+        return own_identity(self.known[item.index])
 
 
 def _joined(entries: Sequence[Entry]) -> list[Entry]:
@@ -125,27 +131,34 @@ def begin(
     steps: Mapping[str, Fingerprint],
     *,
     skip: bool = False,
+    orders: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Beginning:
     """Find out what is done already according to a journal, which may be empty.
 
-    With ``skip``, a row that fails leaves everything, so what is kept counts only if it has all there is to make.
+    Nothing is forgotten here, since a look at a few rows or at a slip of the pen must not cost what an earlier run did;
+    ``Journaling`` does when it has something better. With ``skip``, a row that fails leaves everything, so what is kept
+    counts only if it has all there is to make. ``orders`` are those that were asked for, by dataset: cutflows show them.
     """
-    result = Beginning([], journal)
+    result = Beginning([], journal, limited=max_rows is not None)
     for dataset, metadata in source.datasets.items():
-        result.digests[dataset] = identities(definition, dataset, metadata, steps)
+        found = identities(definition, dataset, metadata, steps)
+        order = (orders or {}).get(dataset)
+        result.digests[dataset] = found if order is None else _in_order(found, order)
     inputs = journal.inputs()
     if not inputs:
         result.specs = begin_anew(source).specs
         return result
-    keys = input_keys(source)
+    same = InputIdentities(source)
+    keys = same.keys
     for item in source.inputs:
-        found = inputs.get(keys[item.index])
-        if found is not None and _is_same(item, found, source):
-            result.known[item.index] = found
+        before = inputs.get(keys[item.index])
+        if before is not None and same.is_same(item, before):
+            result.known[item.index] = before
     changed = sum(keys[item.index] in inputs for item in source.inputs) - len(result.known)
     if changed:
         result.decisions.append(
-            f"resume: {changed} of {len(source.inputs)} files have changed and are read again"
+            f"resume: {changed} of {len(source.inputs)} files have changed and are read again (they, their friends, or "
+            "their units)"
         )
     wanted, limits = first_rows(
         [
@@ -168,10 +181,30 @@ def begin(
         else:
             mine = blobs.get(keys[item.index], [])
             _divide(result, item, rows, mine, len(source.inputs), whole=skip)
-    kept = {blob.id for used in result.used.values() for blob, _ in used}
-    journal.drop([blob.id for all_of in blobs.values() for blob in all_of if blob.id not in kept])
     result.decisions += _said(result, definition)
     return result
+
+
+def asked_orders(plans: Mapping[str, Plan], options: Options) -> dict[str, tuple[str, ...]]:
+    """The orders of steps that were asked for, by dataset, be it for an exact cutflow."""
+    exact = [pattern for pattern, kind in options.cutflow.items() if kind == "exact"]
+    return {
+        dataset: plan.order
+        for dataset, plan in plans.items()
+        if not isinstance(options.order, str) or any(fnmatchcase(dataset, one) for one in exact)
+    }
+
+
+def _in_order(
+    products: Mapping[Product, Identity], order: tuple[str, ...]
+) -> dict[Product, Identity]:
+    """Tell cutflows apart by the order of the steps: a line of one is what is left after those before it."""
+    return {
+        product: replace(mine, digest=f"{mine.digest} {' '.join(order)}")
+        if product.kind == "cutflow"
+        else mine
+        for product, mine in products.items()
+    }
 
 
 def _divide(
@@ -198,6 +231,12 @@ def _divide(
     ]
     reuse = divide(rows, known.borders, frozenset(by_digest), covered)
     numbered = {blob.id: blob for blob in blobs}
+    result.torn_rows += sum(
+        stop - start
+        for kept in covered
+        if kept.id not in reuse.used and kept.products & by_digest.keys()
+        for start, stop in (kept.rows if is_torn(kept.rows, rows, known.borders) else ())
+    )
     for number, digests in reuse.used.items():
         products = frozenset(by_digest[digest] for digest in digests)
         result.used.setdefault(item.index, []).append((numbered[number], products))
@@ -239,6 +278,11 @@ def _add(
 def _said(result: Beginning, definition: Definition) -> Iterable[str]:
     """Say what is taken over and what is done again, and why."""
     yield f"resume: nothing has to be run for {result.done_rows:,} rows that are done already"
+    if result.torn_rows:
+        yield (
+            f"resume: {result.torn_rows:,} rows that were done are run again, because they are not whole units of their "
+            "file (max_rows, or rows that were left out), and sums cannot be taken apart"
+        )
     again: dict[Product, None] = {}
     for feed in result.feeds.values():
         if feed.products is not None:
@@ -262,74 +306,6 @@ def _said(result: Beginning, definition: Definition) -> Iterable[str]:
 
 def _spec(item: Input) -> InputSpec:
     return InputSpec(id=item.index, category=item.dataset, label=item.label, ranges=item.steps)
-
-
-def input_keys(source: Source) -> list[str]:
-    """Name every input so that it is found again; a file may be there several times."""
-    seen: dict[str, int] = {}
-    keys = []
-    for item in source.inputs:
-        name = "\x1f".join((item.dataset, item.label, item.tree or ""))
-        seen[name] = seen.get(name, 0) + 1
-        keys.append(name if seen[name] == 1 else f"{name}\x1f{seen[name]}")
-    return keys
-
-
-def known_input(
-    item: Input, key: str, identity: str, rows: int, borders: tuple[int, ...]
-) -> KnownInput:
-    """Make the entry of an input that was opened."""
-    size, mtime = _stat(item)
-    return KnownInput(
-        key=key,
-        dataset=item.dataset,
-        label=item.label,
-        identity=_identity(item, identity),
-        rows=rows,
-        borders=borders,
-        size=size,
-        mtime_ns=mtime,
-    )
-
-
-def _identity(item: Input, identity: str) -> str:
-    """What a file is the same by: its own identity, or for arrays their content; and the rows asked for."""
-    if item.format == "arrays":
-        from windrow.store.fingerprints import fingerprint
-
-        found = fingerprint(dict(item.location.columns))
-        identity = f"opaque {id(item)}" if found.opaque else found.digest
-    return f"{identity} {item.steps}"
-
-
-def _stat(item: Input) -> tuple[int | None, int | None]:
-    if item.format == "arrays" or is_remote(str(item.location)):
-        return None, None
-    try:
-        found = Path(item.location).stat()
-    except (OSError, TypeError, ValueError):
-        return None, None
-    return found.st_size, found.st_mtime_ns
-
-
-def _is_same(item: Input, known: KnownInput, source: Source) -> bool:
-    """Say whether an input has the content it had: by size and time of a local file, else by opening it."""
-    now = _stat(item)
-    if None not in now and now == (known.size, known.mtime_ns):
-        return known.identity.endswith(f" {item.steps}")
-    if item.format == "arrays":
-        return _identity(item, "") == known.identity
-    try:
-        reader = source.open(item.index)
-    except (WindrowError, OSError):
-        return False
-    try:
-        return (_identity(item, reader.info.identity), reader.info.rows) == (
-            known.identity,
-            known.rows,
-        )
-    finally:
-        reader.close()
 
 
 def _asked(item: Input, known: KnownInput) -> Any:

@@ -9,10 +9,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from windrow import data as windrow_data
+from windrow.core.failures import lost_too_often
 from windrow.core.policies import Policies
 from windrow.core.records import FailureKind
 from windrow.core.scheduler import Options as SchedulerOptions
 from windrow.core.scheduler import Scheduler
+from windrow.core.settling import OUT_OF_TIME
 from windrow.data.paths import is_remote
 from windrow.errors import EngineError
 from windrow.pipeline.assemble import assemble
@@ -23,7 +25,7 @@ from windrow.pipeline.keeping import keep
 from windrow.pipeline.options import Options
 from windrow.pipeline.ordering import Repair, check_conditions, make_plans
 from windrow.pipeline.places import Place, choose_place, limits
-from windrow.pipeline.resuming import begin, begin_anew
+from windrow.pipeline.resuming import asked_orders, begin, begin_anew
 from windrow.pipeline.rundirs import running_in
 from windrow.pipeline.skims import publish, saving
 from windrow.pipeline.workload import PipelineWorkload
@@ -52,6 +54,8 @@ __all__ = ["Options", "check_pipeline", "run_pipeline"]
 
 #: As long as a chunk of known cost takes at most: after Ctrl-C most of what is at work still counts.
 PATIENCE_S = 2.0
+#: A worker with no rows takes 60 to 150 MB, by the libraries it has loaded.
+EMPTY_WORKER = 150_000_000
 
 
 def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options: Options) -> Result:
@@ -112,6 +116,7 @@ class _Run:
                 self.options.max_rows,
                 self.steps,
                 skip=self.options.on_error == "skip",
+                orders=asked_orders(plans, self.options),
             )
             decisions += beginning.decisions
         place = choose_place(
@@ -132,7 +137,7 @@ class _Run:
         if outcome.failure is not None:
             if place.switched and isinstance(outcome.failure.exception, EngineError):
                 return self._again(outcome.failure)
-            raise _raised(outcome.failure, workload)
+            raise _raised(outcome.failure, workload, self.options)
         result = assemble(
             definition=self.definition,
             source=self.source,
@@ -245,14 +250,25 @@ class _Run:
         return (f"max_rows: only the first {rows} rows of each dataset were asked for",)
 
 
-def _raised(failure: Failure, workload: PipelineWorkload) -> BaseException:
+def _raised(failure: Failure, workload: PipelineWorkload, options: Options) -> BaseException:
     """What to raise for the failure that stopped a run; one without an exception ended its worker."""
     if failure.exception is not None:
         return failure.exception
     where = "" if failure.place in failure.message else f"{failure.place}: "
-    if failure.kind is FailureKind.EXHAUSTED:
+    if failure.type == OUT_OF_TIME:
+        advice = (
+            '; allow more (timeout= is for one chunk), or leave such rows out with on_error="skip"'
+        )
+    elif failure.kind is FailureKind.EXHAUSTED:
         advice = '; allow more (memory= is for all workers together), or leave such rows out with on_error="skip"'
-    elif failure.kind is FailureKind.CRASHED:
+        if options.memory is not None and options.memory < EMPTY_WORKER * options.workers:
+            advice = (
+                "; that may be none of the rows' fault: the interpreter and libraries alone take about 60 MB in each "
+                f"worker, and memory= is for all {options.workers} together; allow more, or take fewer workers"
+            )
+    elif failure.kind in (FailureKind.CRASHED, FailureKind.LOST):
+        if failure.kind is FailureKind.LOST:
+            failure = lost_too_often(failure)
         advice = '; look at these rows, or leave them out with on_error="skip"'
     else:
         advice = ""

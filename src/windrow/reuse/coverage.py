@@ -15,7 +15,7 @@ from windrow.core.intervals import Intervals
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Covered", "Portion", "Reuse", "divide", "first_rows"]
+__all__ = ["Covered", "Portion", "Reuse", "divide", "first_rows", "is_torn"]
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -107,6 +107,13 @@ def _fits(rows: Ranges, whole: Intervals, ends: set[int]) -> bool:
         not whole.free(start, stop) and not whole.gaps(start, stop) and {start, stop} <= ends
         for start, stop in rows
     )
+
+
+def is_torn(rows: Ranges, wanted: Sequence[tuple[int, int]], borders: Sequence[int]) -> bool:
+    """Say whether rows that were kept are all wanted, but end within units of what is."""
+    whole = Intervals(wanted)
+    inside = all(not whole.gaps(start, stop) for start, stop in rows)
+    return inside and not _fits(rows, whole, {*borders, *(end for part in wanted for end in part)})
 
 
 def _free(taken: Intervals, rows: Ranges) -> bool:

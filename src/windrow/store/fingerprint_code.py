@@ -15,10 +15,14 @@ import inspect
 import struct
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from types import CodeType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from windrow.store.fingerprint_graph import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["CODE_OF", "Origin", "Reading", "plain", "read_code"]
 
@@ -46,6 +50,8 @@ class Reading:
     content: bytes
     reads: tuple[Origin, ...]
     stores: tuple[str, ...]  #: what it writes to, of what is not its own
+    bare: frozenset[str]  #: globals that are called without arguments
+    names: frozenset[str]  #: all that it names: globals, attributes, modules
 
 
 @functools.lru_cache(maxsize=4096)
@@ -53,7 +59,13 @@ def read_code(code: CodeType) -> Reading:
     """Read code; once, as code does not change."""
     reader = _Reader()
     content = reader.content(code, frozenset(code.co_freevars))
-    return Reading(content, tuple(reader.reads), tuple(reader.stores))
+    return Reading(
+        content,
+        tuple(reader.reads),
+        tuple(reader.stores),
+        frozenset(reader.bare),
+        frozenset(reader.names),
+    )
 
 
 # -- plain values ----------------------------------------------------------------------------------
@@ -144,11 +156,15 @@ class _Reader:
     def __init__(self) -> None:
         self.reads: dict[Origin, None] = {}
         self.stores: dict[str, None] = {}
+        self.bare: set[str] = set()
+        self.names: set[str] = set()
 
     def content(self, code: CodeType, outside: frozenset[str]) -> bytes:
         """Return a digest; ``outside`` are the closure variables that are not made by code around it."""
         instructions = _instructions(code)
         _Follower(self, code, outside).follow(instructions)
+        self.bare.update(_called_bare(instructions))
+        self.names.update(code.co_names)
         pieces = [
             CODE_OF,
             b"%d %d" % (code.co_argcount, code.co_posonlyargcount),
@@ -180,6 +196,14 @@ class _Reader:
         if isinstance(value, frozenset):
             return b"frozenset" + digest(*sorted(items))
         return type(value).__name__.encode() + digest(*items)
+
+
+def _called_bare(instructions: list[_Instruction]) -> Iterator[str]:
+    """Name the globals that are called with nothing."""
+    steps = [one for one in instructions if one.opname not in ("PRECALL", "PUSH_NULL")]
+    for one, after in pairwise(steps):
+        if one.opname in _FROM_GLOBALS and after.opname == "CALL" and after.arg == 0:
+            yield one.said
 
 
 def _arguments(code: CodeType) -> tuple[str, ...]:

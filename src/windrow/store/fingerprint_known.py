@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.store.fingerprint_libraries import full_name, library_of_class
+from windrow.store.fingerprint_unseen import has_frozen_something
 from windrow.store.fingerprint_values import Shape, Unknown, hashed, mro_of
 
 if TYPE_CHECKING:
@@ -142,22 +143,33 @@ def _correction(value: Any) -> Shape:
 def _dispatcher(value: Any) -> Shape:
     # Signatures that were given stay as they are; others come with use.
     given = [] if value._can_compile else sorted(map(str, value.nopython_signatures))
-    return Shape("jit", [value.py_func, value.targetoptions, given])
+    shape = Shape("jit", [value.py_func, value.targetoptions, given])
+    return _frozen(shape, value.py_func, compiled=bool(value.overloads))
 
 
 def _vectorized(value: Any) -> Shape:
     given = sorted(map(str, value.types)) if value._frozen else []
-    return Shape("vectorize", [value._dispatcher.py_func, given])
+    function = value._dispatcher.py_func
+    return _frozen(Shape("vectorize", [function, given]), function, compiled=bool(value.types))
 
 
 def _general_vectorized(value: Any) -> Shape:
     builder = value.gufunc_builder
     given = sorted(map(str, value.types)) if value._frozen else []
-    return Shape("guvectorize", [builder.py_func, builder.signature, given])
+    shape = Shape("guvectorize", [builder.py_func, builder.signature, given])
+    return _frozen(shape, builder.py_func, compiled=bool(value.types))
 
 
 def _callback(value: Any) -> Shape:
-    return Shape("cfunc", [value._pyfunc, str(value._sig)])
+    return _frozen(Shape("cfunc", [value._pyfunc, str(value._sig)]), value._pyfunc, compiled=True)
+
+
+def _frozen(shape: Shape, function: Any, *, compiled: bool) -> Shape:
+    """Add that globals are in compiled code as they were then, if it reads any."""
+    if not compiled or not has_frozen_something(function):
+        return shape
+    words = f"what compiled function {function.__name__!r} has frozen of the globals it read when it was compiled"
+    return shape._replace(hidden=(words,))
 
 
 def _zone(value: Any) -> Shape:

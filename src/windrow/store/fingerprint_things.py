@@ -40,6 +40,12 @@ from windrow.store.fingerprint_names import (
     resolve,
     take,
 )
+from windrow.store.fingerprint_unseen import (
+    ENVIRONMENT,
+    cannot_be_followed,
+    named_if_unseen,
+    unseen,
+)
 from windrow.store.fingerprint_values import (
     Shape,
     Unknown,
@@ -58,6 +64,8 @@ __all__ = ["describe"]
 def describe(value: Any) -> Shape:
     """Describe anything; ``Unknown`` if it cannot be looked into."""
     kind = type(value)
+    if cannot_be_followed(value):
+        raise Unknown
     if kind in _DESCRIBED:
         return _DESCRIBED[kind](value)
     if type in mro_of(kind):
@@ -145,10 +153,15 @@ def _function(function: FunctionType) -> Shape:
         parts[f"default {name!r}"] = value
     keys = list(parts)
     stores = list(reading.stores)
+    hidden: dict[str, None] = {}
+    called = f"function {_short(function.__qualname__)!r}"
     for origin in reading.reads:
         if origin.kind == "global" and origin.name in _PLACES:
             continue
         word, value = resolve(origin, function)
+        value = named_if_unseen(value)
+        if type(value) is InLibrary and (how := unseen(value.name, reading.bare)):
+            hidden[f"what {called} {how}"] = None
         if word not in parts:
             parts[word] = value
             free = origin.kind == "free"
@@ -164,8 +177,9 @@ def _function(function: FunctionType) -> Shape:
         f"function {reading.content.hex()} {keys!r}",
         list(parts.values()),
         words.__getitem__,
-        name=f"function {_short(function.__qualname__)!r}",
+        name=called,
         stores=tuple(stores),
+        hidden=tuple(hidden),
         written=frozenset(n for n, word in enumerate(words) if _is_written(word, stores)),
     )
 
@@ -219,6 +233,10 @@ def _unloaded(source: Source) -> Shape:
     if path.suffix != ".py":
         raise Unknown
     reading = read_code(compile(path.read_bytes(), path.name, "exec", dont_inherit=True))
+    looks_up = (unseen(one.said, reading.bare) for one in reading.reads if one.kind == "global")
+    hidden = {f"what module {source.name!r} {words}" for words in looks_up if words}
+    if reading.names & ENVIRONMENT:
+        hidden.add(f"what module {source.name!r} reads from the environment")
     names: dict[str, Any] = {"__name__": source.name}
     if path.stem == "__init__":
         names["__path__"] = []
@@ -229,6 +247,7 @@ def _unloaded(source: Source) -> Shape:
         [value for _, value in taken],
         lambda number: f"import {taken[number][0]!r}",
         name=f"module {source.name!r}",
+        hidden=tuple(sorted(hidden)),
     )
 
 

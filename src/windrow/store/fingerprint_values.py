@@ -28,6 +28,7 @@ import xxhash
 
 from windrow.store.fingerprint_graph import Order
 from windrow.store.fingerprint_libraries import Library, library_of_class, names_of
+from windrow.store.fingerprint_unseen import has_frozen_something
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,6 +66,7 @@ class Shape(NamedTuple):
     uses: tuple[Library, ...] = ()
     stores: tuple[str, ...] = ()  #: what its code writes to outside itself
     written: frozenset[int] = frozenset()  #: those of the children that are written to
+    hidden: tuple[str, ...] = ()  #: what it takes from where it cannot be looked into
 
 
 # Asked of ``type`` itself: a class of the user may answer for its attributes with code.
@@ -147,6 +149,14 @@ def _compiled_call(value: Any) -> Shape:
     return Shape(type(value).__name__, [value.__reduce__()[1:]])
 
 
+def _cached(value: Any) -> Shape:
+    inside = value.__wrapped__
+    hidden = []
+    if value.cache_info().currsize and has_frozen_something(inside):
+        hidden.append(f"what cached function {inside.__name__!r} remembers of earlier globals")
+    return Shape("cached", [inside], _words("the function"), hidden=tuple(hidden))
+
+
 def _field(value: dataclasses.Field[Any]) -> Shape:
     """Without its type, which is an annotation."""
     kept = ("name", "default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
@@ -195,9 +205,7 @@ _DESCRIBED: dict[type, Callable[[Any], Shape]] = {
         [v.func, v.args, v.keywords],
         _words("the function", "the arguments", "the keywords"),
     ),
-    functools._lru_cache_wrapper: lambda v: Shape(
-        "cached", [v.__wrapped__], _words("the function")
-    ),
+    functools._lru_cache_wrapper: _cached,
     dataclasses.Field: _field,
     types.MemberDescriptorType: lambda v: Shape(f"slot {v.__name__}"),
     type(collections.namedtuple("_", "x").__dict__["x"]): _compiled_call,  # noqa: PYI024 - just its field

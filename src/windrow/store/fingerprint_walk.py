@@ -121,6 +121,7 @@ class Walk:
             node.order = Order.NONE_OF_PAIRS
         self.libraries.update(shape.uses)
         self.stores.update(shape.stores)
+        self.opaque += shape.hidden
         self._words[number] = shape.words
         if shape.name:
             self._name(number, self._names[number] or shape.name)

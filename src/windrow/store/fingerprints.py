@@ -5,8 +5,9 @@ user's own functions and classes that it uses, wherever they are. Libraries are 
 into is *opaque*: it is named, and who reuses results must not take such a digest for an equal one. No code of the
 user's runs, but for a property ``fingerprint`` that a class offers for this.
 
-Not found: names that are made up when the code runs (``getattr(module, name)``, ``importlib``, ``eval``), and what was
-registered with a library, such as behaviours of records.
+Code that looks names up by itself (``globals()``, ``eval``) or reads the environment is opaque as well, and so is what has
+frozen earlier values: compiled functions and caches. Not found: names that are made up when the code runs in other ways
+(``getattr(module, name)``, ``importlib``), and what was registered with a library or changed inside one.
 """
 
 from __future__ import annotations

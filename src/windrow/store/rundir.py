@@ -23,7 +23,7 @@ from windrow.store.framed import Frame
 from windrow.store.journal import Journal
 from windrow.store.journal_file import JOURNAL, journal_names, remove_journal
 from windrow.store.lock import LOCK, take_lock
-from windrow.store.private import keep_others_out
+from windrow.store.private import check_private_directory, keep_others_out
 from windrow.store.whole import part_of, write_whole_bytes
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ class RunDirectory:
         if not place.is_dir():
             raise UsageError(f"a run directory is a directory, and {place} is a file")
         names = {entry.name for entry in place.iterdir()}
+        if keep_journal and Journal.exists(place):
+            check_private_directory(place)  # what was written by others would be run
         keep_others_out(place, ours=is_run_directory(place) or names <= {LOCK})
         lock = take_lock(place)
         if lock is None:

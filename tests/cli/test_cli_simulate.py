@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,6 +36,29 @@ def test_it_says_what_n_workers_would_give(rundir: Path) -> None:
     assert [line[0] for line in table[:5]] == ["1", "2", "4", "8", "12"]
     assert any(line.startswith("12 processes: ") for line in lines)
     assert any(line.startswith("limited by ") for line in lines)
+
+
+def test_one_worker_is_one(rundir: Path) -> None:
+    done = windrow(rundir, "--workers", 1)
+    assert "\n1 process: " in done.output
+    done = windrow(rundir, "--workers", 1, "--engine", "threads", "--memory", "1 GB")
+    assert "\n1 thread: " in done.output
+    assert "memory: 1 worker needs " in done.output
+
+
+def test_too_many_workers_are_refused(rundir: Path) -> None:
+    done = windrow(rundir, "--workers", 100_001)
+    assert done.exit_code == 1
+    assert "1<=x<=100000" in done.output
+
+
+def test_computing_and_its_largest_loss_are_shares_of_the_same_time(tmp_path: Path) -> None:
+    record(tmp_path / "run", uneven(), 1, kind="processes", outside_s=20.0)
+    found = json.loads(windrow(tmp_path / "run", "--workers", 4, "--json").output)
+    for one in found["forecasts"]:
+        lost = re.search(r"before the first .* \((\d+)% of the workers' time\)", one["limit"])
+        assert lost is not None
+        assert one["utilisation"] + int(lost[1]) / 100 <= 1.005
 
 
 def test_json_has_all_of_it(rundir: Path) -> None:

@@ -407,7 +407,7 @@ def test_a_merge_that_fails_gives_its_rows_up_or_stops() -> None:
 @pytest.mark.parametrize(
     ("kind", "on_error", "tries", "units", "expected"),
     [
-        (FailureKind.LOST, "stop", 9, 1, Answer.AGAIN),
+        (FailureKind.LOST, "stop", 8, 1, Answer.AGAIN),
         (FailureKind.INTERNAL, "skip", 0, 5, Answer.STOP),
         (FailureKind.TRANSIENT_IO, "stop", 1, 1, Answer.LATER),
         (FailureKind.TRANSIENT_IO, "stop", 2, 1, Answer.STOP),

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +16,7 @@ import pytest
 
 import windrow as wr
 from small_analysis import IDENTITY, analysis, columns
-from windrow.errors import StepError, UsageError
+from windrow.errors import EngineError, StepError, UsageError
 from windrow.place import engines as place_engines
 
 if TYPE_CHECKING:
@@ -120,6 +125,88 @@ def test_limits_force_processes() -> None:
             analysis().run(data(), memory="4 GB", engine=engine)
     with pytest.raises(UsageError, match="memory"):
         analysis().run(data(), memory="0 GB")
+
+
+def test_memory_that_is_not_there_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", "3000")  # of 1024 * 1024 bytes
+    result = analysis().run(data(), memory="1 TB", workers=2, progress=False)
+    text = str(result.explain())
+    assert "1 TB for 2 workers, but only 3.15 GB are granted, so a chunk may use 1.57 GB" in text
+
+
+def troubled(trouble: Any) -> wr.Pipeline:
+    """Make a pipeline that gets into trouble at one row."""
+    made = wr.Pipeline("troubled")
+
+    @made.column
+    def root(x: Any) -> Any:
+        if 321 in x:
+            trouble()
+        return np.sqrt(x)
+
+    @made.output
+    def total(root: Any) -> Any:
+        return root.sum()
+
+    return made
+
+
+def hundreds() -> Any:
+    return wr.data.open({"x": np.arange(1000.0)}, grid=100)
+
+
+def test_limits_that_are_passed_are_told_with_what_sets_them() -> None:
+    with pytest.raises(EngineError, match=r"took more than .* \(timeout= is for one chunk\)"):
+        troubled(lambda: time.sleep(3600)).run(hundreds(), timeout=0.2, workers=1, progress=False)
+    with pytest.raises(EngineError, match="libraries alone take about 60 MB in each worker"):
+        troubled(int).run(hundreds(), memory="10 MB", workers=2, progress=False)
+
+
+@pytest.mark.parametrize("chunk", [100, 500])
+def test_rows_that_get_their_worker_killed_are_found(chunk: int) -> None:
+    made = troubled(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    how: dict[str, Any] = {"engine": "processes", "workers": 2, "chunk": chunk, "progress": False}
+    words = (
+        r"SIGKILL\) while it ran rows 300-400 of data; that happened 10 times with these rows, from "
+        r"outside, perhaps by the kernel for want of memory: memory= .* on_error=\"skip\""
+    )
+    with pytest.raises(EngineError, match=words):
+        made.run(hundreds(), **how)
+    result = made.run(hundreds(), on_error="skip", **how)
+    x = np.arange(1000.0)
+    assert result["total"] == pytest.approx(np.sqrt(x[:300]).sum() + np.sqrt(x[400:]).sum())
+    assert result.ledger.summary() == "900 of 1,000 rows done, 100 failed"
+
+
+INTERRUPTED = """
+import os, signal, time
+import numpy as np
+import windrow as wr
+driver = os.getpid()
+made = wr.Pipeline("hanging")
+@made.column
+def hanging(x):
+    if 350 in x:
+        os.kill(driver, signal.SIGINT)
+        time.sleep(3600)
+    return x
+@made.output
+def rows(hanging): return len(hanging)
+data = wr.data.open({"x": np.arange(1000)}, grid=100)
+result = made.run(data, engine="processes", workers=1, chunk=100, progress=False)
+assert result.interrupted
+assert result["rows"] == result.ledger.done <= 300, result.ledger.summary()
+print("what is there is right")
+"""
+
+
+def test_ctrl_c_does_not_wait_for_a_step_that_hangs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "what is there is right" in done.stdout
 
 
 def counting() -> wr.Pipeline:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+#: Workers beyond this would take hours to simulate and memory in gigabytes.
+MOST_WORKERS = 100_000
+
 #: Seeds of the longest look, and of each line of the table: those are for comparison only.
 SEEDS, SEEDS_OF_A_LINE = 5, 3
 
@@ -24,7 +27,11 @@ SEEDS, SEEDS_OF_A_LINE = 5, 3
 @click.command("simulate")
 @click.argument("rundir", type=click.Path(path_type=Path))
 @click.option(
-    "--workers", type=click.IntRange(min=1), default=16, show_default=True, help="How many."
+    "--workers",
+    type=click.IntRange(1, MOST_WORKERS),
+    default=16,
+    show_default=True,
+    help="How many.",
 )
 @click.option(
     "--memory", metavar="SIZE", help='Of all workers together, such as "8 GB": how many fit?'
@@ -145,8 +152,9 @@ def _text(
     lines = [f"{head}, {took}", "", *_table(found), ""]
     last = found[-1]
     low, high = format_seconds(last.low), format_seconds(last.high)
+    what = kind if last.workers > 1 else {"threads": "thread", "processes": "process"}[kind]
     lines.append(
-        f"{last.workers} {kind}: {format_seconds(last.seconds)} ({low} to {high} over {SEEDS} "
+        f"{last.workers} {what}: {format_seconds(last.seconds)} ({low} to {high} over {SEEDS} "
         f"seeds), {last.speedup:.3g} times as fast as recorded"
     )
     lines.append(f"limited by {last.limit}")
@@ -160,11 +168,14 @@ def _about_memory(recorded: Recorded, kind: Kind, asked: int, memory: str, fit: 
     from windrow.units import format_bytes
 
     if fit is None:
-        return f"memory: whether {asked} workers fit into {memory} is not known (see below)"
+        fits = "1 worker fits" if asked == 1 else f"{asked} workers fit"
+        return f"memory: whether {fits} into {memory} is not known (see below)"
     needs = format_bytes(recorded.memory_of(fit, kind) or 0.0)
     if fit < asked:
-        return f"memory: {memory} are enough for {fit} of {asked} workers, which need {needs}"
-    return f"memory: {asked} workers need {needs} of {memory}"
+        need = "needs" if fit == 1 else "need"
+        return f"memory: {memory} are enough for {fit} of {asked} workers, which {need} {needs}"
+    them = "1 worker needs" if asked == 1 else f"{asked} workers need"
+    return f"memory: {them} {needs} of {memory}"
 
 
 def _table(found: list[Forecast]) -> list[str]:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from windrow.core.records import FailureKind
 
 if TYPE_CHECKING:
     from windrow.core.options import Options
+    from windrow.core.records import Failure
 
-__all__ = ["MOST_LOSSES", "Answer", "answer"]
+__all__ = ["FEW_LOSSES", "KILLED", "MOST_LOSSES", "Answer", "answer", "lost_too_often"]
 
-#: Losses of the same running task that are nobody's fault. A killer that ends one of four workers
-#: every 100 ms hits the same task of a second ten times at most; a task that attracts more, by
-#: filling the machine's memory say, would be tried for ever.
-MOST_LOSSES = 50
+#: The type of a loss by SIGKILL, which the kernel sends, too.
+KILLED = "Killed"
+
+#: Losses of the same running task before it is at fault itself, by filling the machine's memory
+#: say. A killer from outside that hits every fifth attempt, which is one kill every 100 ms against
+#: attempts of 20 ms, hits the same one ten times in a row once in ten million tasks. It must be
+#: less than the lives after which a worker is given up (``staff``): first the task, then the worker.
+MOST_LOSSES = 10
+#: Losses before a task of several units is cut into them. That blames nobody, so it may come
+#: sooner, and smaller tasks need less memory.
+FEW_LOSSES = 5
 
 
 class Answer(enum.Enum):
@@ -34,7 +43,8 @@ def answer(kind: FailureKind, options: Options, *, tries: int, units: int = 1) -
     if kind is FailureKind.INTERNAL:
         return Answer.STOP
     if kind is FailureKind.LOST or kind is FailureKind.CRASHED:
-        if tries + 1 < (MOST_LOSSES if kind is FailureKind.LOST else options.crashes):
+        losses = FEW_LOSSES if units > 1 else MOST_LOSSES
+        if tries + 1 < (losses if kind is FailureKind.LOST else options.crashes):
             return Answer.AGAIN
         if units > 1:
             return Answer.SMALLER
@@ -47,3 +57,14 @@ def answer(kind: FailureKind, options: Options, *, tries: int, units: int = 1) -
     if units > 1 and (skip or kind is FailureKind.EXHAUSTED):
         return Answer.SMALLER
     return Answer.GIVE_UP if skip else Answer.STOP
+
+
+def lost_too_often(failure: Failure) -> Failure:
+    """Say of the last loss of a task that it was one too many, and what may be behind it."""
+    story = f"{failure.message}; that happened {MOST_LOSSES} times with these rows"
+    if failure.type == KILLED:
+        story += (
+            ", from outside, perhaps by the kernel for want of memory: "
+            "memory= limits what a worker may use"
+        )
+    return replace(failure, message=story)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windrow.core.failures import Answer, answer
+from windrow.core.failures import Answer, answer, lost_too_often
 from windrow.core.records import Failure, FailureKind
 from windrow.core.state import NO_TRIES, Attempt, Bundle, Feed, Spent, Tries, WorkerState
 
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from windrow.core.options import Options
     from windrow.core.records import Handle, Rows, Task
 
-__all__ = ["UNSEEN", "Settling"]
+__all__ = ["OUT_OF_TIME", "UNSEEN", "Settling"]
 
 _GIVEN_UP = (Answer.GIVE_UP, Answer.GIVE_UP_INPUT)
+
+#: The type of a failure of rows that took too long.
+OUT_OF_TIME = "OutOfTime"
 
 #: Stands for the end of a worker of which nothing was told.
 UNSEEN = Failure(FailureKind.LOST, "WorkerLost", "it went away")
@@ -83,6 +86,8 @@ class Settling:
         task, feed = attempt.task, attempt.bundle.feed
         units = sum(feed.cutter.units(part) for part in task.inputs)
         what = self._answer(failure, attempt.tries, units)
+        if what is not Answer.AGAIN:
+            attempt.worker.proven = True  # it has brought a job to an end, if a bad one
         if what is Answer.LATER:
             self.spent.retries += 1
             self._delays.push(now, tries.reads, (task, tries))
@@ -92,7 +97,8 @@ class Settling:
                 self._intake.give_up(feed, failure)
                 self._merger.review_all(feed, out)
         elif what is Answer.AGAIN:
-            self._again(task, tries)
+            # Before all others: a task that ends workers is found out before they are given up.
+            self._again(task, tries, first=True)
         else:
             self._intake.give_back(task.inputs, single=what is Answer.SMALLER)
         return what is Answer.STOP
@@ -102,9 +108,11 @@ class Settling:
         if not attempt.void and attempt.twin is None:
             self._again(attempt.task, attempt.tries)
 
-    def _again(self, task: Task, tries: Tries) -> None:
+    def _again(self, task: Task, tries: Tries, *, first: bool = False) -> None:
         if self.stopping or tries == NO_TRIES:
             self._intake.give_back(task.inputs)
+        elif first:
+            self._ready.appendleft((task, tries))
         else:
             self._ready.append((task, tries))
 
@@ -115,9 +123,12 @@ class Settling:
             f"{attempt.bundle.feed.spec.label or f'input {part.input}'} rows {part.start} to {part.stop}"
             for part in attempt.task.inputs
         )
-        return Failure(FailureKind.EXHAUSTED, "Exhausted", _too_much(event), place)
+        kind = OUT_OF_TIME if event.resource == "seconds" else "Exhausted"
+        return Failure(FailureKind.EXHAUSTED, kind, _too_much(event), place)
 
     def _give_up(self, rows: Iterable[Rows], failure: Failure) -> None:
+        if failure.kind is FailureKind.LOST:
+            failure = lost_too_often(failure)
         for part in rows:
             self._ledger.fail(part, failure)
 
@@ -200,6 +211,8 @@ class Settling:
         self, feed: Feed, worker: WorkerState, failure: Failure, now: float
     ) -> bool:
         self._intake.inspected(feed, worker.id, worker.incarnation)
+        if self._answer(failure, feed.tries) is not Answer.AGAIN:
+            worker.proven = True  # as in ``failed``
         return self.inspect_failed(feed, failure, now)
 
     def _partial_crashed(

@@ -2,7 +2,8 @@
 
 A worker that is lost is started again if the run may do so. One that is lost again and again
 without bringing a single job to an end pauses before its next life, longer each time, and is
-given up at last: whatever ends it will not go away.
+given up at last: whatever ends it will not go away. Before that its task is found to be at fault,
+if it is always the same one; such a verdict is the end of a job, too.
 """
 
 from __future__ import annotations

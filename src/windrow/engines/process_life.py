@@ -15,6 +15,7 @@ from windrow.core.events import (
     Started,
     WorkerLost,
 )
+from windrow.core.failures import KILLED
 from windrow.core.records import Failure, FailureKind
 from windrow.engines.wire import Writer
 from windrow.units import format_bytes, format_seconds
@@ -159,7 +160,8 @@ class Life:
                 f"was ended because of what it sent: {self.link.garbled}",
             )
         message = f"worker {self.worker} {how} {self._doing()}"
-        return Failure(kind, "WorkerLost", message, self._place())
+        killed = ended.kind == "signal" and ended.code == signal.SIGKILL
+        return Failure(kind, KILLED if killed else "WorkerLost", message, self._place())
 
     def _doing(self) -> str:
         if not self.joined:

@@ -101,15 +101,12 @@ class Place:
             if switching is not None and switching.why:
                 said.append(f"engine: {switching.why}")
         if self.kind == "processes" and self.memory is not None:
-            granted = granted_memory(os.environ)
-            if self.memory > granted:
-                said.append(
-                    f"memory: only {format_bytes(granted)} of what is asked for are granted"
-                )
-            said.append(
-                f"memory: {format_bytes(self.memory)} for {self.workers} workers, so a chunk may use "
-                f"{format_bytes(self.memory / self.workers)}"
-            )
+            allowed = _allowed(self.memory)
+            amount = f"{format_bytes(self.memory)} for {self.workers} workers"
+            if allowed < self.memory:
+                amount += f", but only {format_bytes(allowed)} are granted"
+            share = format_bytes(allowed // self.workers)
+            said.append(f"memory: {amount}, so a chunk may use {share}")
         return said
 
 
@@ -167,10 +164,15 @@ def limits(options: Options) -> Needs:
     """Say what one chunk may use."""
     amounts: dict[str, float] = {}
     if options.memory is not None:
-        amounts["memory"] = options.memory // options.workers
+        amounts["memory"] = _allowed(options.memory) // options.workers
     if options.timeout is not None:
         amounts["seconds"] = options.timeout
     return Needs.of(amounts)
+
+
+def _allowed(memory: int) -> int:
+    """Say how much of the memory asked for there is: a limit above that would never be reached."""
+    return min(memory, granted_memory(os.environ) or memory)
 
 
 def _from_disk() -> int:

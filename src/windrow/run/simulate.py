@@ -97,7 +97,7 @@ class Forecast:
     high: float  #: the slowest
     speedup: float  #: against the recorded run
     efficiency: float  #: speed-up per worker added: 1 if twice the workers take half the time
-    utilisation: float  #: of workers' time, computing
+    utilisation: float  #: of workers' time, computing; what no worker does counts as time, too
     driver: float  #: share of the time that the driver is busy
     tasks: int
     limit: str  #: what keeps it from being quicker, in words
@@ -120,6 +120,7 @@ def forecast(
     walls = [one.seconds + recorded.outside_s for one in runs]
     middle = statistics.median(walls)
     usual = min(runs, key=lambda one: abs(one.seconds + recorded.outside_s - middle))
+    inside = usual.seconds / max(usual.seconds + recorded.outside_s, 1e-12)
     speedup = recorded.seconds / middle if middle > 0 else float("nan")
     return Forecast(
         workers=workers,
@@ -128,8 +129,8 @@ def forecast(
         high=max(walls),
         speedup=speedup,
         efficiency=speedup * recorded.workers / workers,
-        utilisation=usual.utilisation,
-        driver=usual.tally.driver_s / max(usual.seconds, 1e-12),
+        utilisation=usual.utilisation * inside,
+        driver=usual.tally.driver_s / max(usual.seconds, 1e-12) * inside,
         tasks=usual.tally.tasks,
         limit=what_limits(usual, recorded.outside_s),
     )

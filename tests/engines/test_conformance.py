@@ -479,3 +479,32 @@ def test_capabilities_are_honest(engine: Engine) -> None:
     assert capabilities.isolates is processes
     assert capabilities.measures_memory is processes
     assert capabilities.can_limit is processes
+
+
+def test_a_signal_that_reached_another_thread_is_heard() -> None:
+    """The kernel may give a signal to any thread; Python's handler runs in the main one, which must not sleep on."""
+    engine = ThreadsEngine(1)
+    heard = threading.Event()
+
+    def handler(number: int, frame: Any) -> None:
+        heard.set()
+        engine.wake()
+
+    former = signal.signal(signal.SIGUSR1, handler)
+    try:
+        engine._bell.put(None)
+        engine.wait(None)
+
+        def send() -> None:
+            signal.pthread_kill(
+                threading.get_ident(), signal.SIGUSR1
+            )  # to this thread, not to the main one
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        assert engine.wait(None) == []  # returns because the handler rang
+        sender.join()
+        assert heard.is_set()
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+        engine.stop()

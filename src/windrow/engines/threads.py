@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import (
@@ -40,6 +41,10 @@ __all__ = ["ThreadsEngine"]
 
 #: Commands left in a worker's inbox when it rings: one keeps it busy until the driver has answered.
 LOW_WATER = 1
+
+#: Seconds waited at a time. A signal may be delivered to any thread, but Python hears it in the main one, which has to be
+#: awake for that.
+LISTEN_S = 0.25
 
 
 class ThreadsEngine:
@@ -78,10 +83,15 @@ class ThreadsEngine:
     def wait(self, timeout: float | None) -> list[Event]:
         """Return what the workers reported."""
         bell, outbox = self._bell, self.outbox
-        try:
-            bell.get(timeout=timeout)
-        except Empty:
-            return []
+        until = None if timeout is None else monotonic() + timeout
+        while True:
+            left = LISTEN_S if until is None else min(LISTEN_S, until - monotonic())
+            try:
+                bell.get(timeout=max(left, 0.0))
+                break
+            except Empty:
+                if until is not None and monotonic() >= until:
+                    return []
         for _ in range(bell.qsize()):
             bell.get()
         events: list[Event] = []

@@ -99,7 +99,7 @@ class Page:
         words[_STARTED] = time.monotonic_ns()
         words[_MEMORY] = memory_limit
         words[_NANOSECONDS] = int(seconds_limit * 1e9)
-        words[_BASELINE] = self._resident()
+        words[_BASELINE] = self.resident()
         words[_SEQUENCE] += 1
         asleep = words[_ASLEEP]
         limited = memory_limit or seconds_limit
@@ -116,9 +116,9 @@ class Page:
         words[_SEQUENCE] += 1
         words[_BUSY] = 0
         words[_SEQUENCE] += 1
-        return peak if self._resets else max(peak, self._resident())
+        return peak if self._resets else max(peak, self.resident())
 
-    def _resident(self) -> int:
+    def resident(self) -> int:
         """Give the worker's own memory; its file stays open, as it is asked for with every attempt."""
         if self._statm < 0:
             self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)

@@ -9,7 +9,6 @@ a while looks there. All commands that have come are read between two jobs, so t
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import sys
 import time
@@ -89,7 +88,6 @@ class _Meter:
 
     def __init__(self, page: Page) -> None:
         self._page = page
-        self._memory = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         self._cpu = 0.0
 
     def begin(self, command: Launch) -> None:
@@ -103,7 +101,7 @@ class _Meter:
     def end(self) -> tuple[float, int, int]:
         """End the limits; CPU seconds, peak of the process tree, memory that stays."""
         cpu = _cpu_s() - self._cpu
-        stays = int(os.pread(self._memory, 128, 0).split()[1]) * resource.getpagesize()
+        stays = self._page.resident()
         # The kernel counts pages in batches, and its peak may lag behind by one.
         return cpu, max(self._page.end(), stays), stays
 

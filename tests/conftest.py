@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import awkward as ak
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Examples open files, and machines are shared: how long one takes is no test result.
 settings.register_profile("windrow", deadline=None)
@@ -24,3 +29,13 @@ def samples() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return directory
+
+
+@pytest.fixture(autouse=True)
+def registered_behaviours() -> Iterator[None]:
+    """Take back what a test registers for all awkward arrays: other programs have not got it, so nothing is the same there."""
+    before = dict(ak.behavior)
+    yield
+    if ak.behavior != before:
+        ak.behavior.clear()
+        ak.behavior.update(before)

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
+    from numpy.typing import NDArray
+
 __all__ = [
     "ONE_CORE",
     "Evidence",
@@ -28,7 +31,10 @@ __all__ = [
     "PlanJob",
     "Rows",
     "StepCost",
+    "StepFacts",
     "Task",
+    "Terrain",
+    "Window",
     "Worker",
     "WorkerId",
 ]
@@ -148,6 +154,7 @@ class StepCost(NamedTuple):
     rows_squared: float = 0.0  #: sum of rows_in ** 2 over calls
     rows_wall: float = 0.0  #: sum of rows_in * wall over calls
     bytes_read: int = 0
+    read_s: float = 0.0  #: seconds it took to read them, which are not in ``wall``
 
     @classmethod
     def of_call(cls, rows_in: int, rows_out: int, wall: float, bytes_read: int = 0) -> StepCost:
@@ -164,7 +171,62 @@ class StepCost(NamedTuple):
             self.rows_squared + other.rows_squared,
             self.rows_wall + other.rows_wall,
             self.bytes_read + other.bytes_read,
+            self.read_s + other.read_s,
         )
+
+
+class StepFacts(NamedTuple):
+    """What the order decision has to know of a step, as it is bound to a kind of file."""
+
+    name: str
+    kind: str  #: "cut", "column" or "weight"
+    lanes: tuple[int, ...]  #: the lanes that need it
+    #: file columns it reads, fields of collections included as far as they were seen to be touched,
+    #: with their stored bytes per row (0 where nothing has to be read from a file)
+    columns: tuple[tuple[str, float], ...] = ()
+    needs: tuple[str, ...] = ()  #: steps whose columns it reads
+
+
+class Terrain(NamedTuple):
+    """What a worker runs for one kind of file, as far as an order of it can matter."""
+
+    steps: tuple[StepFacts, ...]  #: in written order; those that exist and are needed here
+    #: by lane: its cuts, and whether they are inverted; no cuts: all rows
+    lanes: tuple[tuple[tuple[str, bool], ...], ...]
+    outputs: tuple[tuple[int, tuple[str, ...]], ...] = ()  #: (lane, steps its outputs read)
+
+
+#: Values of ``Window.verdicts``.
+PASSED, FAILED, UNDEFINED, NOT_ASKED = 1, 0, -1, -2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """What every cut says about some neighbouring rows, each asked wherever it may be asked.
+
+    Rows that all cuts answer alike are one pattern. A cut is not asked about rows that one of its
+    guards rejects in every lane that needs it.
+    """
+
+    input: int  #: of the source
+    start: int  #: rows of the input
+    stop: int
+    unit: int  #: number of the unit they are in
+    unit_rows: int  #: rows of that unit
+    cuts: tuple[str, ...]  #: those that exist here, in written order
+    verdicts: NDArray[np.int8]  #: (patterns, cuts): PASSED, FAILED, UNDEFINED or NOT_ASKED
+    rows: NDArray[np.int64]  #: of each pattern
+    weights: tuple[str, ...] = ()  #: weight steps that exist here, in written order
+    #: (patterns, 1 + weights, 2): what the rows weigh with the first 0, 1, 2 ... weights, and the
+    #: sums of squares; a weight that was not asked for a row counts nothing for it
+    sums: NDArray[np.float64] | None = None
+    order: tuple[str, ...] = ()  #: in which the chunk ran that it was taken from
+    seconds: float = 0.0  #: what looking took
+
+    @property
+    def size(self) -> int:
+        """How many rows were looked at."""
+        return self.stop - self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +236,8 @@ class Evidence:
     steps: tuple[tuple[str, StepCost], ...] = ()
     guards: tuple[tuple[str, str], ...] = ()  #: (step, cut): the step must come after the cut
     notes: tuple[str, ...] = ()
+    windows: tuple[Window, ...] = ()
+    terrain: Terrain | None = None  #: goes along with windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +250,15 @@ class Plan:
     guards: tuple[tuple[str, str], ...] = ()
     blocks: tuple[tuple[str, int], ...] = ()
     reason: str = ""
+    written: tuple[str, ...] = ()  #: the order to fall back to; () where ``order`` is that
+    #: the share of units, by keyed hash, in which rows are shown to all cuts, and how many rows
+    sample: float = 0.0
+    sample_rows: int = 0
+
+    @property
+    def moved(self) -> bool:
+        """Whether steps run in another order than they are written in."""
+        return bool(self.written) and self.order != self.written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +269,11 @@ class PlanJob:
     plan: Plan  #: in force now
     guards: tuple[tuple[str, str], ...]  #: all that are known; the new plan must keep every one
     evidence: Evidence  #: all accepted attempts of the category so far
+    spent_s: float = 0.0  #: seconds of the category's accepted attempts
+    left_s: float = (
+        0.0  #: seconds that the rest of the run is expected to take, added up over workers
+    )
+    blamed: int = 0  #: attempts that ran out of memory or time in a moved order
 
 
 class FailureKind(enum.Enum):

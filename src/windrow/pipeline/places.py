@@ -19,7 +19,7 @@ from windrow.shape.safety import Bounded
 from windrow.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from windrow.core.policies import SafetyPolicy
     from windrow.core.records import Measurement
@@ -127,7 +127,7 @@ def choose_place(
     options: Options,
     to_do: int,
     waited: str,
-    steps: Mapping[str, Fingerprint],
+    steps: Callable[[], Mapping[str, Fingerprint]],
 ) -> Place:
     """Decide where chunks run."""
     workers, memory = options.workers, options.memory
@@ -144,7 +144,7 @@ def choose_place(
         return Place("inline", 1, "the data is too small for threads to pay", waited=waited)
     if waited:
         return Place("processes", workers, f"in an earlier run {waited}", waited=waited)
-    for name, found in steps.items():
+    for name, found in steps().items():
         if found.stores_globals:
             why = f"{name!r} changes {found.stores_globals[0]}, which threads would share"
             return Place("processes", workers, why)

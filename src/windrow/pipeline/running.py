@@ -120,7 +120,11 @@ class _Run:
             )
             decisions += beginning.decisions
         place = choose_place(
-            self.source, self.options, len(beginning.specs), self.pipeline.waited, self.steps
+            self.source,
+            self.options,
+            len(beginning.specs),
+            self.pipeline.waited,
+            lambda: self.steps,
         )
         workload = self._workload(beginning)
         order = Repair(self.definition, self.issued)

@@ -49,7 +49,14 @@ class ShapePolicy(Protocol):
 
 
 class OrderPolicy(Protocol):
-    """What to run first; called by the loop, apart from the scheduler."""
+    """What to run first; ``replan`` is called by the loop, apart from the scheduler."""
+
+    def due(self, category: str, spent_s: float, windows: int) -> bool:
+        """Say whether to think again, after an accepted attempt that brought so many windows.
+
+        ``spent_s`` are the seconds of all accepted attempts of the category.
+        """
+        ...
 
     def replan(self, job: PlanJob) -> Plan:
         """Make the next plan of a category; it keeps every known guard and has a larger id."""
@@ -58,6 +65,10 @@ class OrderPolicy(Protocol):
 
 class KeepOrder:
     """The order decision that never moves anything: it only takes new guards into the plan."""
+
+    def due(self, category: str, spent_s: float, windows: int) -> bool:  # noqa: ARG002 - a Protocol's
+        """Never: guards are news enough."""
+        return False
 
     def replan(self, job: PlanJob) -> Plan:
         """Repeat the plan with all guards known by now."""

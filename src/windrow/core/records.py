@@ -175,6 +175,9 @@ class StepCost(NamedTuple):
         )
 
 
+NO_COST = StepCost()
+
+
 class StepFacts(NamedTuple):
     """What the order decision has to know of a step, as it is bound to a kind of file."""
 
@@ -269,6 +272,7 @@ class PlanJob:
     plan: Plan  #: in force now
     guards: tuple[tuple[str, str], ...]  #: all that are known; the new plan must keep every one
     evidence: Evidence  #: all accepted attempts of the category so far
+    costs: StepCost = NO_COST  #: of its tasks: rows and wall time
     spent_s: float = 0.0  #: seconds of the category's accepted attempts
     left_s: float = (
         0.0  #: seconds that the rest of the run is expected to take, added up over workers

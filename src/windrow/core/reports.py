@@ -14,11 +14,14 @@ from windrow.core.transitions import AttemptState
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from windrow.core.crew import Crew
     from windrow.core.events import Finished, Shrunk
     from windrow.core.intake import Intake
     from windrow.core.ledger import Ledger
     from windrow.core.merger import Merger
+    from windrow.core.policies import OrderPolicy
     from windrow.core.records import Handle, Plan
     from windrow.core.staff import Staff
     from windrow.core.state import Account, Attempt
@@ -37,6 +40,7 @@ class Reports:
         merger: Merger,
         staff: Staff,
         accounts: dict[str, Account],
+        order: OrderPolicy,
     ) -> None:
         self.wanted = True  #: False once the run has failed: no result counts any more
         self.accepted = 0  #: attempts
@@ -47,6 +51,7 @@ class Reports:
         self._merger = merger
         self._staff = staff
         self._accounts = accounts
+        self._order = order
 
     def finished(self, attempt: Attempt, event: Finished, out: list[Command]) -> None:
         """Accept the result of an attempt that has not ended, or discard it."""
@@ -90,8 +95,9 @@ class Reports:
         evidence = event.evidence
         if evidence is not None:
             account.learn(evidence)
-            if evidence.guards:
-                _ask_for_plan(account, out)
+            due = self._order.due(category, account.spent_s, len(evidence.windows))
+            if due or evidence.guards:
+                self._ask_for_plan(account, out, due=due)
 
     def planned(self, plan: Plan, out: list[Command]) -> None:
         """Put a new plan in force, and ask for the next if more was learned meanwhile."""
@@ -101,7 +107,20 @@ class Reports:
                 f"{plan} must have an id above {account.plan.id} and keep every guard of "
                 f"{list(account.guards)}"
             )
-        _ask_for_plan(account, out)
+        self._ask_for_plan(account, out)
+
+    def blame_order(self, attempts: Iterable[Attempt]) -> bool:
+        """Hold it against the order, if it was moved, that attempts used too much; say whether it was."""
+        blamed = {one.task.category for one in attempts if one.plan.moved and not one.void}
+        for category in blamed:
+            self._accounts[category].blame_order()
+        return bool(blamed)
+
+    def _ask_for_plan(self, account: Account, out: list[Command], *, due: bool = False) -> None:
+        left = self._intake.uncut + self._intake.expected() + self._crew.running_rows if due else 0
+        job = account.ask(due=due, rows_left=left)
+        if job is not None:
+            out.append(Replan(job))
 
     def shrunk(self, attempt: Attempt, event: Shrunk, out: list[Command]) -> None:
         """Take rows from an attempt; what it was never asked, or said before, is no news."""
@@ -126,9 +145,3 @@ def _check_cover(attempt: Attempt, event: Finished) -> None:
             f"{event.handle} with {left_out} left out does not cover what attempt {attempt.id} "
             f"ran: {rows}"
         )
-
-
-def _ask_for_plan(account: Account, out: list[Command]) -> None:
-    job = account.ask()
-    if job is not None:
-        out.append(Replan(job))

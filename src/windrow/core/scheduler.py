@@ -20,7 +20,7 @@ from windrow.core.merger import Merger
 from windrow.core.options import Options
 from windrow.core.placement import Placement
 from windrow.core.policies import AtTheEnd
-from windrow.core.records import Plan
+from windrow.core.records import FailureKind, Plan
 from windrow.core.reports import Reports
 from windrow.core.routes import graph_handlers
 from windrow.core.safekeeping import Safekeeping
@@ -80,7 +80,13 @@ class Scheduler:
             self.crew, self.intake, self.placement, self.accounts, options, spent
         )
         self.reports = Reports(
-            self.ledger, self.intake, self.crew, self.merger, self.staff, self.accounts
+            self.ledger,
+            self.intake,
+            self.crew,
+            self.merger,
+            self.staff,
+            self.accounts,
+            policies.order,
         )
         self.tasks = Tasks(options, self.crew, next_id)
         self._plans = dict(plans or {})
@@ -181,8 +187,8 @@ class Scheduler:
             happened.OutputLost: self._output_lost,
             happened.CancelRequested: self._cancel_requested,
             **graph_handlers(self.tasks, self.crew),
-            happened.Planned: self._planned,
-            happened.Tick: self._tick,
+            happened.Planned: lambda event: self.reports.planned(event.plan, self._out),
+            happened.Tick: lambda _: None,  # time alone is the news: what is due is found later
         }
 
     # -- inputs
@@ -235,6 +241,8 @@ class Scheduler:
     def _lose(self, worker: WorkerState, failure: Failure, *, again: bool) -> None:
         """Return everything that only this worker had."""
         attempts = self.crew.leave(worker)
+        if failure.kind is FailureKind.CRASHED:
+            self.reports.blame_order(attempts)
         if self.settling.lost(worker, attempts, failure, self._now, self._out):
             self._fail_run(failure)
         wanted = again and not self.stopping
@@ -283,7 +291,9 @@ class Scheduler:
     def _ended_badly(self, attempt: Attempt, failure: Failure) -> None:
         attempt.worker.heard = self._now
         self.crew.end(attempt, AttemptState.FAILED)
-        if self.settling.failed(attempt, failure, self._now, self._out):
+        if failure.kind is FailureKind.EXHAUSTED and self.reports.blame_order((attempt,)):
+            self.settling.again(attempt)  # the order comes first, then the shape
+        elif self.settling.failed(attempt, failure, self._now, self._out):
             self._fail_run(failure)
         self.merger.review(attempt.bundle, self._out)
 
@@ -322,16 +332,6 @@ class Scheduler:
         worker = self.crew.find(event.handle.worker, event.handle.incarnation)
         if worker is not None:
             self.intake.give_back(self.merger.output_lost(event.handle, worker))
-
-    # -- plans
-
-    def _planned(self, event: happened.Planned) -> None:
-        self.reports.planned(event.plan, self._out)
-
-    # -- time
-
-    def _tick(self, event: happened.Tick) -> None:
-        """Time alone is the news; what is due is found before the placement pass."""
 
     # -- the end
 

@@ -5,7 +5,7 @@ Only the scheduler and its two hands, intake and merger, change them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -245,17 +245,22 @@ class Account:
         "_cold",
         "_costs",
         "_notes",
+        "_outdated",
         "_steps",
         "_unread",
         "_warm",
+        "blamed",
         "guards",
         "plan",
         "row_s",
+        "spent_s",
     )
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.row_s: float | None = None  #: seconds per row of recent tasks
+        self.spent_s = 0.0  #: in accepted tasks
+        self.blamed = 0  #: times that a moved order was held to have used too much
         self.guards: dict[tuple[str, str], None] = dict.fromkeys(plan.guards)
         #: calls, rows, wall, rows squared, rows * wall of tasks; those that were the first of their
         #: worker apart, as they compile and open files
@@ -266,12 +271,14 @@ class Account:
         self._notes: dict[str, None] = {}
         self._unread: list[Evidence] = []
         self._asked: int | None = None  #: guards known when a new plan was asked for
+        self._outdated = False  #: the plan that was asked for is no longer wanted
 
     def count(self, rows: int, wall: float, *, warm: bool) -> None:
         """Count the cost of a task."""
         sums = self._warm if warm else self._cold
         sums[:] = map(add, sums, (1, rows, wall, rows * rows, rows * wall))
         self._costs = None
+        self.spent_s += wall
         recent = self.row_s
         per_row = wall / rows
         self.row_s = per_row if recent is None else recent + RECENT * (per_row - recent)
@@ -316,9 +323,9 @@ class Account:
         self._read()
         return Evidence(tuple(self._steps.items()), tuple(self.guards), tuple(self._notes))
 
-    def ask(self) -> PlanJob | None:
-        """Give the question for a new plan if there are new guards and nobody was asked yet."""
-        if self._asked is not None or len(self.guards) == len(self.plan.guards):
+    def ask(self, *, due: bool = False, rows_left: int = 0) -> PlanJob | None:
+        """Give the question for a new plan if there are new guards or it is ``due``, and nobody was asked yet."""
+        if self._asked is not None or not (due or len(self.guards) != len(self.plan.guards)):
             return None
         self._asked = len(self.guards)
         return PlanJob(
@@ -326,10 +333,26 @@ class Account:
             plan=self.plan,
             guards=tuple(self.guards),
             evidence=self.evidence,
+            costs=self.costs(),
+            spent_s=self.spent_s,
+            left_s=rows_left * (self.row_s or 0.0),
+            blamed=self.blamed,
         )
+
+    def blame_order(self) -> None:
+        """Fall back to the written order, at once: rows that it removes may be what was too large."""
+        self.blamed += 1
+        self._outdated = self._asked is not None
+        plan = self.plan
+        if plan.moved:
+            why = "the written order, because a moved one used too much memory or time"
+            self.plan = replace(plan, id=plan.id + 1, order=plan.written, reason=why)
 
     def answer(self, plan: Plan) -> bool:
         """Put a new plan in force; False for one that is older or forgets guards it was told."""
+        if self._outdated:
+            self._outdated, self._asked = False, None
+            return True
         if plan.id <= self.plan.id:
             return False
         told = list(self.guards)[: self._asked or 0]

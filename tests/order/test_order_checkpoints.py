@@ -1,0 +1,150 @@
+"""When to think again, how much to look, and what of the past still holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windrow.core.records import NOT_ASKED, StepCost, Window
+from windrow.order.checkpoints import Checkpoints
+from windrow.order.drift import recent_cost, recent_windows
+from windrow.order.sampling import MOST_ROWS, NO_SAMPLE, SHARE, how_much
+
+# --- checkpoints ------------------------------------------------------------------------------------
+
+
+def test_the_period_doubles_after_two_quiet_ones() -> None:
+    checks = Checkpoints(1.0)
+    times, spent = [], 0.0
+    for _ in range(6):
+        assert checks.due(spent)
+        checks.passed(spent, changed=False)
+        times.append(checks.next_s - spent)
+        assert not checks.due(spent)
+        spent = checks.next_s
+    assert times == [1, 2, 2, 4, 4, 8]
+
+
+def test_the_period_halves_after_two_busy_ones_and_not_below_the_shortest() -> None:
+    checks = Checkpoints(8.0, shortest_s=2.0)
+    periods = []
+    for _ in range(8):
+        checks.passed(0.0, changed=True)
+        periods.append(checks.period_s)
+    assert periods == [8, 4, 4, 2, 2, 2, 2, 2]
+
+
+def test_quiet_and_busy_ones_in_turn_change_nothing() -> None:
+    checks = Checkpoints(3.0)
+    for number in range(10):
+        checks.passed(0.0, changed=bool(number % 2))
+    assert checks.period_s == 3
+
+
+@given(st.lists(st.booleans(), max_size=30), st.floats(0.01, 100))
+def test_the_next_time_is_always_ahead(changes: list[bool], period: float) -> None:
+    checks = Checkpoints(period, shortest_s=period / 4)
+    spent = 0.0
+    for changed in changes:
+        checks.passed(spent, changed=changed)
+        assert checks.next_s >= spent + period / 4
+        spent = checks.next_s
+
+
+# --- how much to look -------------------------------------------------------------------------------
+
+seconds = st.floats(1e-9, 10.0)
+
+
+@given(
+    fixed_s=seconds,
+    row_s=seconds,
+    unit_s=seconds,
+    unit_rows=st.integers(1, 10**6),
+    spent_s=st.floats(0, 1e4),
+    left_s=st.floats(0, 1e4),
+    looked_s=st.floats(0, 100),
+    windows=st.integers(0, 50),
+    ahead=st.floats(1, 1000),
+    known=st.booleans(),
+)
+def test_looking_stays_within_its_share(**facts: float) -> None:
+    found = how_much(**facts)  # type: ignore[arg-type]
+    assert 0 <= found.share <= 1
+    if found == NO_SAMPLE:
+        return
+    assert 1 <= found.rows <= min(facts["unit_rows"], MOST_ROWS)
+    window = facts["fixed_s"] + found.rows * facts["row_s"]
+    units = facts["left_s"] / facts["unit_s"]
+    # What is expected to be looked at in the rest of the run, or at once while there is nothing to decide from.
+    expected = found.share * max(units, 1.0) * window
+    soon = found.share * facts["ahead"] * window
+    budget = SHARE * (facts["spent_s"] + facts["left_s"]) - facts["looked_s"]
+    assert min(expected, soon) <= budget * 1.001
+
+
+def test_what_was_never_measured_is_looked_at_with_few_rows() -> None:
+    facts = {
+        "fixed_s": 0.0, "row_s": 1e-6, "unit_s": 1.0, "unit_rows": 100_000, "spent_s": 1.0, "left_s": 100.0,
+        "looked_s": 0.0, "windows": 0, "ahead": 4.0,
+    }  # fmt: skip
+    first = how_much(**facts, known=False)  # type: ignore[arg-type]
+    later = how_much(**facts, known=True)  # type: ignore[arg-type]
+    assert first.rows == 64
+    assert later.rows > first.rows
+    assert first.share == 1
+
+
+def test_a_spent_budget_ends_looking() -> None:
+    found = how_much(
+        fixed_s=0.01, row_s=1e-6, unit_s=1.0, unit_rows=1000, spent_s=10, left_s=10, looked_s=0.5, windows=9, ahead=4,
+        known=True,
+    )  # fmt: skip
+    assert found == NO_SAMPLE
+
+
+# --- drift ------------------------------------------------------------------------------------------
+
+
+def window(passed: int, rows: int = 100, *, cuts: tuple[str, ...] = ("a",)) -> Window:
+    return Window(
+        0, 0, rows, 0, rows, cuts, np.array([[1] * len(cuts), [0] * len(cuts)], np.int8),
+        np.array([passed, rows - passed]),
+    )  # fmt: skip
+
+
+def test_windows_that_agree_are_all_kept() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        windows = [window(int(n)) for n in rng.binomial(100, 0.4, 40)]
+        assert recent_windows(windows) == tuple(windows)
+
+
+@pytest.mark.parametrize("newest", [3, 6, 12])
+def test_windows_from_before_a_change_are_left_out(newest: int) -> None:
+    rng = np.random.default_rng(4)
+    old = [window(int(n)) for n in rng.binomial(100, 0.9, 12)]
+    new = [window(int(n)) for n in rng.binomial(100, 0.1, newest)]
+    assert recent_windows([*old, *new]) == tuple(new)
+
+
+def test_windows_that_differ_a_lot_among_themselves_are_no_change() -> None:
+    windows = [window(90 if number % 2 else 10) for number in range(16)]
+    assert recent_windows(windows) == tuple(windows)
+
+
+def test_a_cut_that_was_not_asked_tells_nothing() -> None:
+    some = [window(90) for _ in range(8)]
+    for one in some[4:]:
+        one.verdicts[:] = NOT_ASKED
+    assert recent_windows(some) == tuple(some)
+
+
+def test_costs_that_changed_count_from_then_on() -> None:
+    cheap, dear = StepCost.of_call(1000, 500, 0.001), StepCost.of_call(1000, 500, 0.01)
+    assert recent_cost(cheap, cheap.merge(dear)) == pytest.approx(dear)
+    assert recent_cost(cheap, cheap.merge(cheap)) == cheap.merge(cheap)
+    assert recent_cost(StepCost(), dear) == dear
+    assert recent_cost(dear, dear) == dear

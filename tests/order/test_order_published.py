@@ -1,0 +1,371 @@
+"""The published policies: their known answers, and legal orders whatever they are given."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Window
+from windrow.order import agreedy, heft, hepframe, path, rank, written
+from windrow.order.model import Column, Lane, Situation, Step
+from windrow.order.rates import propositions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+POLICIES = {
+    "agreedy": agreedy.order,
+    "heft": heft.order,
+    "hepframe": hepframe.order,
+    "path": path.order,
+    "rank": rank.order,
+    "written": written.order,
+}
+
+
+# --- situations -----------------------------------------------------------------------------------
+
+
+def window(cuts: Sequence[str], said: Sequence[Sequence[int]], rows: Sequence[int]) -> Window:
+    verdicts = np.array(said, np.int8).reshape(len(rows), len(cuts))
+    return Window(0, 0, sum(rows), 0, sum(rows), tuple(cuts), verdicts, np.array(rows, np.int64))
+
+
+def situation(
+    costs: Sequence[float],
+    windows: tuple[Window, ...] = (),
+    *,
+    needs: dict[str, tuple[str, ...]] | None = None,
+    kinds: dict[str, str] | None = None,
+    lanes: tuple[Lane, ...] | None = None,
+    current: Sequence[str] | None = None,
+    **more: Any,
+) -> Situation:
+    """Steps f0, f1, ... with a cost per row; cuts that are all in one lane unless said otherwise."""
+    names = tuple(f"f{number}" for number in range(len(costs)))
+    kinds = kinds or {}
+    steps = {
+        name: Step(name, kinds.get(name, "cut"), (0,), row_s=cost)
+        for name, cost in zip(names, costs, strict=True)
+    }
+    cuts = tuple(name for name in names if steps[name].kind == "cut")
+    return Situation(
+        written=names,
+        current=tuple(current or names),
+        steps=steps,
+        needs={name: (needs or {}).get(name, ()) for name in names},
+        lanes=lanes or (Lane(tuple((name, False) for name in cuts)),),
+        windows=windows,
+        columns={},
+        **{"chunk_rows": 1e4, **more},
+    )
+
+
+def independent(shares: Sequence[float], rows: int) -> Window:
+    """All patterns of filters that know nothing of each other, in exact numbers of rows."""
+    names = [f"f{number}" for number in range(len(shares))]
+    said, counts = [], []
+    for pattern in itertools.product((PASSED, FAILED), repeat=len(shares)):
+        share = float(rows)
+        for passes, verdict in zip(shares, pattern, strict=True):
+            share = share * (passes if verdict == PASSED else 1 - passes)
+        said.append(pattern)
+        counts.append(round(share))
+        assert abs(share - counts[-1]) < 1e-6
+    return window(names, said, counts)
+
+
+def cost_per_row(given_: Situation, order: Sequence[str]) -> float:
+    """What an order of cuts of one lane costs, row by row."""
+    total = paid = 0.0
+    for one in given_.windows:
+        for said, rows in zip(one.verdicts.tolist(), one.rows.tolist(), strict=True):
+            total += rows
+            for name in order:
+                paid += rows * given_.steps[name].row_s
+                if name in one.cuts and said[one.cuts.index(name)] != PASSED:
+                    break
+    return paid / total
+
+
+def numbers(order: Sequence[str]) -> str:
+    return "".join(name.removeprefix("f") for name in order)
+
+
+# --- known answers --------------------------------------------------------------------------------
+
+FOUR = situation((1, 2, 10, 0.5), (independent((0.9, 0.5, 0.1, 0.99), 20_000),))
+
+
+def test_rank_of_independent_filters_is_the_best_order() -> None:
+    found = rank.order(FOUR)
+    assert numbers(found) == "1023"
+    assert cost_per_row(FOUR, found) == pytest.approx(7.0225)
+    assert cost_per_row(FOUR, found) == min(
+        cost_per_row(FOUR, one) for one in itertools.permutations(FOUR.written)
+    )
+
+
+def test_weights_of_70_and_30_percent_can_be_worse_than_doing_nothing() -> None:
+    found = hepframe.order(FOUR)
+    assert numbers(found) == "2103"
+    assert cost_per_row(FOUR, found) == pytest.approx(10.2725)
+    assert cost_per_row(FOUR, FOUR.written) == pytest.approx(7.3225)
+
+
+def test_the_shortest_path_starts_with_the_heaviest() -> None:
+    weight = hepframe.weights(propositions(FOUR))
+    shortest = min(
+        sum(weight[name] for name in one[1:]) for one in itertools.permutations(FOUR.written)
+    )
+    found = path.order(FOUR)
+    assert numbers(found) == "3210"
+    assert sum(weight[name] for name in found[1:]) == pytest.approx(shortest)
+
+
+@given(
+    st.lists(st.floats(0.01, 10), min_size=6, max_size=6),
+    st.lists(st.integers(1, 9), min_size=6, max_size=6),
+)
+@settings(max_examples=25)
+def test_no_order_of_independent_filters_is_cheaper_than_by_rank(
+    costs: list[float], tenths: list[int]
+) -> None:
+    given_ = situation(costs, (independent([n / 10 for n in tenths], 10**6),))
+    passes = {f"f{n}": tenth / 10 for n, tenth in enumerate(tenths)}
+
+    def cost(order: Sequence[str]) -> float:
+        share, total = 1.0, 0.0
+        for name in order:
+            total += share * given_.steps[name].row_s
+            share *= passes[name]
+        return total
+
+    best = min(cost(one) for one in itertools.permutations(given_.written))
+    assert cost(rank.order(given_)) <= best * (1 + 1e-9)
+
+
+def test_the_cheapest_available_first_is_not_the_best_order() -> None:
+    given_ = situation(
+        (1, 5, 2, 1), (independent((0.99, 0.05, 0.5, 0.9), 40_000),), needs={"f1": ("f0",)}
+    )
+    found = rank.order(given_)
+    assert numbers(found) == "2301"
+    assert cost_per_row(given_, found) == pytest.approx(5.1775)
+    assert cost_per_row(given_, ("f2", "f0", "f1", "f3")) == pytest.approx(4.99975)
+
+
+def test_a_needed_cut_comes_before_the_one_that_needs_it() -> None:
+    # f1 is dear without f2 before it: the written order does not matter, what it needs does.
+    names = ("f0", "f2", "f1", "f3")
+    plain = situation((1, 2, 10, 0.5), FOUR.windows)
+    given_ = Situation(
+        written=names,
+        current=names,
+        steps=plain.steps,
+        needs={**plain.needs, "f1": ("f2",)},
+        lanes=plain.lanes,
+        windows=plain.windows,
+        columns={},
+        chunk_rows=1e4,
+    )
+    found = rank.order(given_)
+    assert numbers(found) == "0213"
+    assert cost_per_row(given_, found) == pytest.approx(10.2025)
+
+
+# Drop bits of f0 f1 f2: 110 four times, 100 once, 001 three times, 000 twice.
+PROFILED = window(
+    ("f0", "f1", "f2"),
+    [(FAILED, FAILED, PASSED), (FAILED, PASSED, PASSED), (PASSED, PASSED, FAILED), (PASSED,) * 3],
+    [4, 1, 3, 2],
+)
+
+
+def test_greedy_sees_that_a_filter_drops_nothing_more() -> None:
+    given_ = situation((1, 1, 1), (PROFILED,))
+    assert numbers(rank.order(given_)) == "012"
+    assert cost_per_row(given_, rank.order(given_)) == pytest.approx(2.0)
+    found = agreedy.order(given_)
+    assert numbers(found) == "021"
+    assert cost_per_row(given_, found) == pytest.approx(1.7)
+
+
+def test_greedy_keeps_an_order_that_is_nearly_greedy() -> None:
+    nearly = window(
+        ("f0", "f1"), [(FAILED, PASSED), (PASSED, FAILED), (PASSED, PASSED)], [19, 20, 61]
+    )
+    assert numbers(agreedy.order(situation((1, 1), (nearly,)))) == "01"
+    far = window(("f0", "f1"), [(FAILED, PASSED), (PASSED, FAILED), (PASSED, PASSED)], [15, 20, 65])
+    assert numbers(agreedy.order(situation((1, 1), (far,)))) == "10"
+    assert numbers(agreedy.order(situation((1, 1), (nearly,), current=("f1", "f0")))) == "10"
+
+
+def test_greedy_leaves_alone_what_stands_before_the_violation() -> None:
+    # f0 and f1 are in the other order than a greedy start would have them, within the tolerance; f2 and f3 are not.
+    said = [[FAILED if n == m else PASSED for m in range(4)] for n in range(4)]
+    given_ = situation((1, 1, 1, 1), (window(("f0", "f1", "f2", "f3"), said, [19, 20, 2, 8]),))
+    assert numbers(agreedy.order(given_)) == "0132"
+
+
+# --- what the publications leave open -------------------------------------------------------------
+
+
+def test_columns_are_made_for_the_first_cut_that_needs_them_and_charged_to_it() -> None:
+    # f0 is a column of f1 and f3, f4 one that no cut needs. Alone f1 would come before f2; with f0 it does not, and
+    # once f0 is there f3 costs next to nothing.
+    given_ = situation(
+        (8, 1, 2, 1, 1),
+        (window(("f1", "f2", "f3"), *_alone(3, 50, 30)),),
+        kinds={"f0": "column", "f4": "column"},
+        needs={"f1": ("f0",), "f3": ("f0",)},
+    )
+    assert numbers(rank.order(given_)) == "20134"
+    assert numbers(agreedy.order(given_)) == "20134"
+
+
+def _alone(cuts: int, dropped: int, passed: int) -> tuple[list[list[int]], list[int]]:
+    """Rows that exactly one cut rejects, so many for each, and some that all pass."""
+    said = [[FAILED if n == m else PASSED for m in range(cuts)] for n in range(cuts)]
+    return [*said, [PASSED] * cuts], [dropped] * cuts + [passed]
+
+
+def test_a_row_is_discarded_when_it_is_in_no_lane() -> None:
+    said = window(
+        ("f0", "f1", "f2"),
+        [(FAILED, FAILED, FAILED), (UNDEFINED, PASSED, PASSED), (PASSED, PASSED, NOT_ASKED)],
+        [30, 20, 50],
+    )
+    lanes = (
+        Lane((("f0", False), ("f1", False), ("f2", False))),
+        Lane((("f0", False), ("f1", True))),
+        Lane(()),
+    )
+    found = propositions(situation((1, 1, 1), (said,), lanes=lanes))
+    assert found["f0"].discarded == pytest.approx(
+        0.5
+    )  # both lanes want it, undefined is in neither
+    assert found["f1"].discarded == 0  # what it rejects in one lane it passes in the other
+    assert found["f2"].discarded == 0  # the second lane does without it
+    alone = propositions(situation((1, 1, 1), (said,)))
+    assert alone["f2"].discarded == pytest.approx(30 / 50)  # of the rows it was asked about
+
+
+def test_what_a_call_costs_is_shared_by_its_rows() -> None:
+    def first(**more: Any) -> str:
+        plain = situation((1.0, 1.5), (independent((0.5, 0.5), 100),), **more)
+        steps = {**plain.steps, "f0": plain.steps["f0"]._replace(fixed_s=100.0)}
+        return rank.order(
+            Situation(
+                written=plain.written,
+                current=plain.current,
+                steps=steps,
+                needs=plain.needs,
+                lanes=plain.lanes,
+                windows=plain.windows,
+                columns={},
+                chunk_rows=plain.chunk_rows,
+            )
+        )[0]
+
+    assert first(chunk_rows=1e4) == "f0"
+    assert first(chunk_rows=100.0) == "f1"
+
+
+def test_levels_and_heavy_propositions_that_move_to_later_ones() -> None:
+    # f1 needs f0; f2 takes long and drops nothing; f3 needs f2 and would drop most.
+    given_ = situation(
+        (1, 1, 100, 1),
+        (independent((0.9, 0.5, 1.0, 0.1), 1000),),
+        needs={"f1": ("f0",), "f3": ("f2",)},
+    )
+    assert numbers(hepframe.order(given_)) == "0123"
+    light = situation(
+        (1, 1, 5, 1),
+        (independent((0.9, 0.5, 1.0, 0.1), 1000),),
+        needs={"f1": ("f0",), "f3": ("f2",)},
+    )
+    assert numbers(hepframe.order(light)) == "0231"
+
+
+def test_upward_ranks() -> None:
+    # f0 -> f2 -> f3, f1 -> f3: 2 + 3 + 1, 4 + 1, 3 + 1, 1.
+    given_ = situation((2, 4, 3, 1, 4.5), needs={"f2": ("f0",), "f3": ("f1", "f2")})
+    assert list(heft.upward_ranks(given_).values()) == [6, 5, 4, 1, 4.5]
+    assert numbers(heft.order(given_)) == "01423"
+
+
+# --- whatever the situation -----------------------------------------------------------------------
+
+
+@st.composite
+def windows(draw: st.DrawFn, cuts: list[str]) -> Window:
+    known = [name for name in cuts if draw(st.integers(0, 5))]
+    patterns = draw(st.integers(0, 6))
+    values = st.sampled_from((PASSED, PASSED, FAILED, FAILED, UNDEFINED, NOT_ASKED))
+    said = [[draw(values) for _ in known] for _ in range(patterns)]
+    return window(known, said, [draw(st.integers(0, 50)) for _ in range(patterns)])
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> Situation:
+    """Anything a policy may be asked: little or no evidence, steps without a cost, orders made illegal by a guard."""
+    count = draw(st.integers(1, 9))
+    names = [f"s{number}" for number in draw(st.permutations(range(count)))]
+    seconds = st.sampled_from((0.0, 0.0, 1e-9, 1e-6, 1.0)) | st.floats(0, 1e3)
+    lanes_count = draw(st.integers(1, 3))
+    steps, needs = {}, {}
+    for number, name in enumerate(names):
+        kind = draw(st.sampled_from(("cut", "cut", "column", "weight")))
+        block = draw(st.sampled_from((0, 0, 10)))
+        lanes = tuple(n for n in range(lanes_count) if draw(st.booleans()))
+        steps[name] = Step(name, kind, lanes, draw(seconds), draw(seconds), block, ("x",))
+        above = draw(st.lists(st.sampled_from(names[: number + 1]), unique=True, max_size=3))
+        needs[name] = tuple(need for need in above if need != name)
+    cuts = [name for name in names if steps[name].kind == "cut"]
+    return Situation(
+        written=tuple(names),
+        current=tuple(draw(st.permutations(names)) if draw(st.booleans()) else names),
+        steps=steps,
+        needs=needs,
+        lanes=tuple(
+            Lane(tuple((name, draw(st.booleans())) for name in cuts if draw(st.booleans())))
+            for _ in range(draw(st.integers(0, lanes_count)))
+        ),
+        windows=tuple(draw(windows(cuts)) for _ in range(draw(st.integers(0, 3)))),
+        columns={"x": Column("x", 1e-9, 4.0)},
+        chunk_rows=draw(st.sampled_from((0.0, 1.0, 1e5))),
+        unit_rows=1e5,
+    )
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@given(given_=situations())
+def test_every_order_is_legal_and_the_same_every_time(name: str, given_: Situation) -> None:
+    found = POLICIES[name](given_)
+    assert sorted(found) == sorted(given_.written)
+    place = {step: number for number, step in enumerate(found)}
+    for step, needed in given_.needs.items():
+        assert all(place[need] < place[step] for need in needed)
+    assert POLICIES[name](given_) == found
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_nothing_is_moved_while_nothing_is_known(name: str) -> None:
+    nothing = situation((0, 0, 0, 0), needs={"f3": ("f1",)}, chunk_rows=0.0)
+    assert POLICIES[name](nothing) == nothing.written
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_many_steps_are_no_trouble(name: str) -> None:
+    count = 40
+    rng = np.random.default_rng(7)
+    names = [f"f{number}" for number in range(count)]
+    said = rng.choice((PASSED, FAILED), (200, count)).tolist()
+    many = situation(rng.random(count).tolist(), (window(names, said, [1] * 200),))
+    assert sorted(POLICIES[name](many)) == sorted(names)

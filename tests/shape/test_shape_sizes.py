@@ -94,9 +94,16 @@ def test_the_first_tasks_are_smaller_until_costs_are_known_or_remembered() -> No
 
 
 def test_a_small_rest_is_divided_so_that_all_end_together() -> None:
-    assert Guided().rows(request(known=100_000)) == 50_500
-    assert Guided().rows(request(known=50_000, running=50_000)) == 50_500
-    assert Guided().rows(request(known=60_000, running=20_000)) == 40_500
+    quick = affine(0.0, 1e-8, [1000, 10_000])
+    assert Guided().rows(request(known=100_000, costs=quick)) == 50_500
+    assert Guided().rows(request(known=50_000, running=50_000, costs=quick)) == 50_500
+    assert Guided().rows(request(known=60_000, running=20_000, costs=quick)) == 40_500
+
+
+def test_the_first_tasks_are_a_small_part_of_all() -> None:
+    assert Guided().rows(request(known=100_000)) == 6_250 + 500
+    assert Guided().rows(request(known=90_000, running=6_250)) == 11_250 + 500
+    assert Guided().rows(request(known=3_000)) == 1_000 + 500  # a unit at least
 
 
 def test_tasks_are_large_enough_for_their_fixed_cost_and_not_too_long() -> None:

@@ -186,6 +186,11 @@ class Crew:
         passed = now * len(self.attempts) - self.launch_times
         return max(0, self.running_rows - int(passed / row_s))
 
+    def rows_of(self, category: str) -> int:
+        """Count the rows of a category that workers have before them."""
+        attempts = self.attempts.values()
+        return sum(one.task.size for one in attempts if one.task.category == category)
+
     def started(self, attempt: Attempt, now: float) -> None:
         """An attempt left the queue; one that is told to stop stays so."""
         if attempt.started is None:

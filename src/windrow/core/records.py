@@ -241,6 +241,10 @@ class Evidence:
     notes: tuple[str, ...] = ()
     windows: tuple[Window, ...] = ()
     terrain: Terrain | None = None  #: goes along with windows
+    #: what steps cost where rows were shown to all of them; not in ``steps``, which are the run's own
+    probed: tuple[tuple[str, StepCost], ...] = ()
+    #: (step, floating-point warnings it gave where it ran earlier than written)
+    warned: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

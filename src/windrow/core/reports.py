@@ -90,7 +90,7 @@ class Reports:
         category = attempt.task.category
         account = self._accounts[category]
         known = attempt.worker.known
-        account.count(attempt.task.size, measured.wall, warm=category in known)
+        account.count(attempt.task.size, measured.wall, warm=category in known, cpu=measured.cpu)
         known.add(category)
         evidence = event.evidence
         if evidence is not None:
@@ -117,7 +117,8 @@ class Reports:
         return bool(blamed)
 
     def _ask_for_plan(self, account: Account, out: list[Command], *, due: bool = False) -> None:
-        left = self._intake.uncut + self._intake.expected() + self._crew.running_rows if due else 0
+        category = account.plan.category
+        left = self._intake.left(category) + self._crew.rows_of(category) if due else 0
         job = account.ask(due=due, rows_left=left)
         if job is not None:
             out.append(Replan(job))

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
-from windrow.core.records import Evidence, FailureKind, PlanJob, StepCost
+from windrow.core.learned import Learned
+from windrow.core.records import FailureKind, PlanJob, StepCost
 from windrow.core.source import Cutter
 from windrow.core.transitions import AttemptState, InputState
 
 if TYPE_CHECKING:
     from windrow.core.packing import Grant
-    from windrow.core.records import Failure, Handle, InputSpec, Plan, Task, Worker
+    from windrow.core.records import Evidence, Failure, Handle, InputSpec, Plan, Task, Worker
 
 __all__ = [
     "NO_TRIES",
@@ -29,13 +30,8 @@ __all__ = [
     "WorkerState",
 ]
 
-#: Notes are for people; a step that writes a new one for every block must not fill the memory.
-MAX_NOTES = 100
-
-#: Evidence is added up so many tasks at a time: column by column it costs half of task by task.
-UNREAD = 128
-
-NOTHING = StepCost()
+#: A task that computes less than this share of its time waits for something.
+MOSTLY_WAITS = 0.1
 
 #: Weight of the newest task in the recent cost of a row: about the last five count.
 RECENT = 0.2
@@ -244,10 +240,9 @@ class Account:
         "_asked",
         "_cold",
         "_costs",
-        "_notes",
+        "_learned",
         "_outdated",
-        "_steps",
-        "_unread",
+        "_wall_s",
         "_warm",
         "blamed",
         "guards",
@@ -259,7 +254,8 @@ class Account:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.row_s: float | None = None  #: seconds per row of recent tasks
-        self.spent_s = 0.0  #: in accepted tasks
+        self.spent_s = 0.0  #: in accepted tasks: processor time, where they compute
+        self._wall_s = 0.0
         self.blamed = 0  #: times that a moved order was held to have used too much
         self.guards: dict[tuple[str, str], None] = dict.fromkeys(plan.guards)
         #: calls, rows, wall, rows squared, rows * wall of tasks; those that were the first of their
@@ -267,18 +263,18 @@ class Account:
         self._cold: list[float] = [0] * 5
         self._warm: list[float] = [0] * 5
         self._costs: StepCost | None = None
-        self._steps: dict[str, StepCost] = {}
-        self._notes: dict[str, None] = {}
-        self._unread: list[Evidence] = []
+        self._learned = Learned()
         self._asked: int | None = None  #: guards known when a new plan was asked for
         self._outdated = False  #: the plan that was asked for is no longer wanted
 
-    def count(self, rows: int, wall: float, *, warm: bool) -> None:
+    def count(self, rows: int, wall: float, *, warm: bool, cpu: float = 0.0) -> None:
         """Count the cost of a task."""
         sums = self._warm if warm else self._cold
         sums[:] = map(add, sums, (1, rows, wall, rows * rows, rows * wall))
         self._costs = None
-        self.spent_s += wall
+        # Others on the same machine make it take longer; where it does little but wait, that is its cost.
+        self.spent_s += cpu if cpu > MOSTLY_WAITS * wall else wall
+        self._wall_s += wall
         recent = self.row_s
         per_row = wall / rows
         self.row_s = per_row if recent is None else recent + RECENT * (per_row - recent)
@@ -297,31 +293,12 @@ class Account:
         """Add what an attempt learned: costs add up, guards only grow."""
         for guard in evidence.guards:
             self.guards[guard] = None
-        self._unread.append(evidence)
-        if len(self._unread) >= UNREAD:
-            self._read()
-
-    def _read(self) -> None:
-        """Add up what was left unread; steps are the same in most, so column by column."""
-        tables: dict[tuple[str, ...], list[tuple[StepCost, ...]]] = {}
-        for evidence in self._unread:
-            if evidence.steps:
-                names, costs = zip(*evidence.steps, strict=True)
-                tables.setdefault(names, []).append(costs)
-            for note in evidence.notes:
-                if len(self._notes) < MAX_NOTES:
-                    self._notes[note] = None
-        self._unread.clear()
-        for names, table in tables.items():
-            for name, column in zip(names, zip(*table, strict=True), strict=True):
-                total = StepCost(*map(sum, zip(*column, strict=True)))
-                self._steps[name] = self._steps.get(name, NOTHING).merge(total)
+        self._learned.add(evidence)
 
     @property
     def evidence(self) -> Evidence:
         """Give everything learned so far as a record."""
-        self._read()
-        return Evidence(tuple(self._steps.items()), tuple(self.guards), tuple(self._notes))
+        return self._learned.evidence(self.guards)
 
     def ask(self, *, due: bool = False, rows_left: int = 0) -> PlanJob | None:
         """Give the question for a new plan if there are new guards or it is ``due``, and nobody was asked yet."""
@@ -335,7 +312,7 @@ class Account:
             evidence=self.evidence,
             costs=self.costs(),
             spent_s=self.spent_s,
-            left_s=rows_left * (self.row_s or 0.0),
+            left_s=rows_left * (self.row_s or 0.0) * (self.spent_s / (self._wall_s or 1.0)),
             blamed=self.blamed,
         )
 

@@ -80,9 +80,16 @@ def write_report(event: Any) -> Any:
     known = None
     if evidence is not None:
         steps = tuple([(name, tuple(cost)) for name, cost in evidence.steps])
-        known = (steps, evidence.guards, evidence.notes)
+        known = (steps, evidence.guards, evidence.notes, *_looks(evidence))
     plain = tuple(map(tuple, rows))
     return (attempt, (number, handle.attempt, plain, rest), tuple(measurement), known, more)
+
+
+def _looks(evidence: Evidence) -> tuple[Any, ...]:
+    """What was seen where rows were shown to all cuts; most tasks have none of it."""
+    if not (evidence.windows or evidence.probed or evidence.warned):
+        return ()
+    return evidence.windows, evidence.terrain, evidence.probed, evidence.warned
 
 
 def read_report(written: Any, worker: int, incarnation: int) -> Any:
@@ -97,6 +104,6 @@ def read_report(written: Any, worker: int, incarnation: int) -> Any:
     evidence = None
     if known is not None:
         steps = tuple([(name, StepCost(*cost)) for name, cost in known[0]])
-        evidence = Evidence(steps, known[1], known[2])
+        evidence = Evidence(steps, *known[1:])
     used = Measurement(*measurement)
     return Finished._make((attempt, worker, incarnation, handle, used, evidence, *more))

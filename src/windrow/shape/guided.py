@@ -37,6 +37,10 @@ MOST_S = 2.0
 #: analysis of 100 us per row is seen to move after half a minute.
 FIRST_ROWS = 262_144
 
+#: The same as a share of all rows, and half of it for the very first: what it teaches, and what order follows from it,
+#: comes too late for the rows that are under way by then.
+FIRST_SHARE = 1 / 8
+
 #: A task takes all that would make the workers end together if that is at most this much larger:
 #: crumbs cost a task's fixed price.
 CRUMBS = 1.25
@@ -74,7 +78,8 @@ class Guided(Queued):
         if costs.rows_in:
             want = min(want, MOST_S * costs.rows_in / max(costs.wall, 1e-9))
         else:
-            want = min(want, FIRST_ROWS)
+            part = FIRST_SHARE if request.running else FIRST_SHARE / 2
+            want = min(want, FIRST_ROWS, max(part * left, request.unit))
         # With so many rows each, counting what they are at, all workers would end together.
         level = (left + request.running) / workers
         if level < CRUMBS * want:

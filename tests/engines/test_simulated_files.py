@@ -55,7 +55,7 @@ def written(place: Path, text: str) -> Path:
 
 
 def test_what_comes_with_the_package_is_there_and_says_where_numbers_are_from() -> None:
-    assert NAMES == ["events", "files", "tiles"]
+    assert NAMES == ["events", "files", "hepframe_24core", "tiles"]
     assert set(load_devices()) == {"local-disk", "node-ssd", "object-store", "shared-disk"}
     for path in MODELS.glob("*.toml"):
         comments = re.findall(r"#.*", path.read_text())

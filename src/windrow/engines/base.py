@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
 
 
 class WorkerSide(Protocol):
-    """What one worker does, in its thread; in another process it may have ``news()`` for ``Workload.hear``."""
+    """What one worker does, in its thread. It may have ``news()`` for ``Workload.hear``, and ``prepare`` for ``setup``."""
 
     def inspect(self, input: int) -> tuple[int, tuple[int, ...]]:  # noqa: A002 - the word of the house
         """Open an input: its rows and unit borders."""

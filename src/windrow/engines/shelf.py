@@ -78,6 +78,12 @@ class Shelf:
         self._side: WorkerSide | None = None
         self._queue = RunQueue()
         self.partials: dict[int, Any] = {}  #: handle id -> partial
+        self.prepared: Any = None  #: what others set up for the next launch
+
+    @property
+    def reading(self) -> Any:
+        """What reading took in the last launch, where the worker's side tells."""
+        return getattr(self._side, "reading", None)
 
     def do(self, command: Launch | Inspect | Merge) -> Event:
         """Do a job and report; KeyboardInterrupt alone passes through."""
@@ -115,7 +121,12 @@ class Shelf:
             meter.begin(command)
         try:
             delay, cpu, begin = queue.delay_s(), thread_time(), perf_counter()
-            partial, used, evidence, skipped = side.run(command.task.inputs, command.plan)
+            if self.prepared is None:
+                outcome = side.run(command.task.inputs, command.plan)
+            else:
+                run: Any = side.run
+                outcome = run(command.task.inputs, command.plan, self._taken())
+            partial, used, evidence, skipped = outcome
             wall, cpu = perf_counter() - begin, thread_time() - cpu
             lock_wait = 0.0
             if queue.known:
@@ -137,6 +148,11 @@ class Shelf:
             evidence,
             skipped,
         )
+
+    def _taken(self) -> Any:
+        """Give away what was set up: whoever runs with it is the last to know it."""
+        prepared, self.prepared = self.prepared, None
+        return prepared
 
     def _merge(self, side: WorkerSide, command: Merge) -> Merged:
         # Taken off the shelf first: a merge may be done in place, so its inputs do not survive it.

@@ -20,7 +20,9 @@ from windrow.core.commands import (
     Cancel,
     Discard,
     Fetch,
+    Inspect,
     Launch,
+    Merge,
     Shrink,
     StartWorker,
     StopWorker,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import EngineCommand
     from windrow.engines.base import Workload
+    from windrow.engines.setup import SetupAhead
 
 __all__ = ["ThreadsEngine"]
 
@@ -48,19 +51,22 @@ LISTEN_S = 0.25
 
 
 class ThreadsEngine:
-    """Workers that share the interpreter."""
+    """Workers that share the interpreter; with ``setup``, others may read ahead of them."""
 
     capabilities = Capabilities()
     work_cpu_s = 0.0
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, setup: SetupAhead | None = None) -> None:
         self.outbox: deque[Event | BaseException] = deque()  #: appended to by all threads
+        self.setup = setup
         self.fetched: dict[int, Any] = {}  #: handle id -> partial; single atomic operations only
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._threads = [_WorkerThread(self, number) for number in range(at_least_one(workers))]
 
     def start(self, workload: Workload) -> None:
         """Start the threads."""
+        if self.setup is not None:
+            self.setup.start(workload)
         for thread in self._threads:
             self.outbox.append(WorkerJoined(Worker(thread.number, 0)))
             thread.workload = workload
@@ -69,9 +75,11 @@ class ThreadsEngine:
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
         """Put commands into the workers' inboxes."""
-        threads = self._threads
+        threads, setup = self._threads, self.setup
         for command in commands:
             if isinstance(command, Launch):  # by far the most
+                if setup is not None:
+                    setup.queued(command)
                 threads[command.worker].inbox.put(command)
             elif isinstance(command, (Fetch, Discard)):
                 threads[command.handle.worker].inbox.put(command)
@@ -115,10 +123,14 @@ class ThreadsEngine:
         for thread in self._threads:
             thread.ending = True
             thread.inbox.put(None)
+        if self.setup is not None:
+            self.setup.end()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
         errors = {thread.number: thread.unclosed for thread in self._threads}
+        if self.setup is not None:
+            errors |= self.setup.join()
         self._threads.clear()
         warn_unclosed(errors)
 
@@ -146,6 +158,7 @@ class _WorkerThread(threading.Thread):
                 self._work(shelf)
             finally:
                 self.unclosed = shelf.close()
+                self._leave()
         except BaseException as error:  # noqa: BLE001 - raised again in the driver's thread
             self._engine.outbox.append(error)
             self._engine.wake()
@@ -168,26 +181,58 @@ class _WorkerThread(threading.Thread):
                     engine.wake()
                     return
 
+    def _leave(self) -> None:
+        """Nobody will do what is still in the inbox."""
+        setup = self._engine.setup
+        while setup is not None and not self.inbox.empty():
+            command = self.inbox.get()
+            if isinstance(command, Launch):
+                setup.forget(command.attempt)
+
     def _do(self, shelf: Shelf, command: EngineCommand) -> Event | None:
         """Do a command; return what there is to report."""
         if isinstance(command, Launch):
-            number = command.attempt
-            if number in self.cancelled:
-                self.cancelled.discard(number)
-                return Cancelled(number, self.number, 0)
-            self._engine.outbox.append(Started(number, self.number, 0))
-        elif isinstance(command, Fetch):
+            return self._launch(shelf, command)
+        if isinstance(command, Fetch):
             handle = command.handle
             self._engine.fetched[handle.id] = shelf.partials.pop(handle.id)
             return Fetched(handle)
-        elif isinstance(command, Discard):
+        if isinstance(command, Discard):
             shelf.partials.pop(command.handle.id, None)
             self._engine.fetched.pop(command.handle.id, None)
             return None
-        elif isinstance(command, StopWorker):
+        if isinstance(command, StopWorker):
             return WorkerLost(self.number, 0)
-        elif isinstance(command, (Cancel, Shrink, StartWorker)):
+        if isinstance(command, (Cancel, Shrink, StartWorker)):
             return None  # a cancel overtakes what waits here; threads cannot do the others
+        return self._job(shelf, command)
+
+    def _launch(self, shelf: Shelf, command: Launch) -> Event | None:
+        number, setup = command.attempt, self._engine.setup
+        if number in self.cancelled:
+            self.cancelled.discard(number)
+            if setup is not None:
+                setup.forget(number)
+            return Cancelled(number, self.number, 0)
+        if setup is None:
+            self._engine.outbox.append(Started(number, self.number, 0))
+            return self._job(shelf, command)
+        shelf.prepared = setup.begin(number)
+        event: Event | None = None
+        try:
+            # It may have waited for its turn until the end, or until nobody wanted it any more.
+            if number in self.cancelled:
+                self.cancelled.discard(number)
+                event = Cancelled(number, self.number, 0)
+            elif not self.ending:
+                self._engine.outbox.append(Started(number, self.number, 0))
+                event = self._job(shelf, command)
+        finally:
+            shelf.prepared = None
+            setup.done(command.task.size, event, shelf.reading)
+        return event
+
+    def _job(self, shelf: Shelf, command: Launch | Inspect | Merge) -> Event:
         try:
             return shelf.do(command)
         except KeyboardInterrupt as error:

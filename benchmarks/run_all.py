@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SHARED = {"harness", "run_all"}
+SHARED = {"harness", "order_cases", "order_counting", "random_numbers", "run_all"}
 
 
 def benchmarks() -> list[str]:

@@ -85,7 +85,14 @@ def check_lines(lines: Any, expected: Sequence[Line], where: Any) -> None:
     for got, want in zip(lines, expected, strict=True):
         here = (where, want)
         assert type(got.passed) is int, here
-        assert (got.passed, got.undefined, got.nan) == (want.passed, want.undefined, want.nan), here
+        if got.kind == "estimated":
+            # How far it may be off is the business of test_cutflow_estimated.py.
+            assert got.interval[0] <= got.passed <= got.interval[1], here
+            continue
+        assert got.passed == want.passed, here
+        # Not counted where a cut did not run on the rows that reach it as written.
+        if where[0] != "written" or got.undefined is not None:
+            assert (got.undefined, got.nan) == (want.undefined, want.nan), here
         assert got.applies == want.applies, here
         # |w| < 2 in all strategies' weights, a few of them multiplied
         scale = 100.0 * want.passed

@@ -10,8 +10,14 @@ import awkward as ak
 import pytest
 from hypothesis import settings
 
+from windrow.pipeline import adapting
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# How long a run takes is no test result either: whether an order is looked for must not depend on it. Tests that want one
+# looked for say so.
+adapting.STAY_OUT_S = 1e9
 
 # Examples open files, and machines are shared: how long one takes is no test result.
 settings.register_profile("windrow", deadline=None)

@@ -219,11 +219,15 @@ class Execution:
         before: list[str] = []
         used = {cut for region in self.plan.analysis.regions for cut in self.plan.cuts(region)}
         first = next(name for name in self.plan.order if name in used)
+        written = [step.name for step in self.plan.analysis.steps]
+        top = set(written[: next(n for n, name in enumerate(written) if name in used)])
         for name in self.plan.order:
             step = self.plan.analysis.step(name)
             if name == first:
+                # Weighted by what is written above all cuts, as far as it ran.
+                above = [weight for weight in before if weight in top]
                 for region, lines in self.lines.items():
-                    lines.append(Line("initial", self.file.rows, *self.sums(region, before)))
+                    lines.append(Line("initial", self.file.rows, *self.sums(region, above)))
             if self.plan.applies(step):
                 self.perform(step)
             if step.kind == "cut":

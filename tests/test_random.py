@@ -17,7 +17,7 @@ from windrow._portable import high_product, log, normal_quantile
 from windrow.errors import UsageError
 from windrow.random import Rng, entry_identity, identity_hash, philox
 
-METHODS = ["uniform", "normal", "exponential", "integers"]
+METHODS = ["uniform", "normal", "exponential", "integers", "poisson"]
 
 
 PINNED = {
@@ -25,6 +25,7 @@ PINNED = {
     "normal": ["-0x1.2d20eadb92af9p-1", "0x1.29765235b872bp-4"],
     "exponential": ["0x1.9717c8ba6e3eap-1", "0x1.3eaf34f2d65d2p+1"],
     "integers": ["0x1.ba00000000000p+8", "0x1.3680000000000p+9"],
+    "poisson": ["0x1.e8aee00000000p+19", "0x1.e7c6000000000p+19"],
 }
 PINNED_ENTRIES = ["0x9c58b6ddbda01f45", "0xe737acabd6bbafb8"]
 
@@ -33,6 +34,8 @@ def draw(rng: Rng, method: str, name: str = "jer", **arguments: Any) -> Any:
     stream = rng(name)
     if method == "integers":
         return stream.integers(-50, 1000, **arguments)
+    if method == "poisson":
+        return stream.poisson(1e6, **arguments)  # so large that equal ones are rare
     return getattr(stream, method)(**arguments)
 
 

@@ -1,8 +1,9 @@
-"""Elementary functions made of +, -, *, /, sqrt and frexp only, and one of integers.
+"""Functions made of +, -, *, /, sqrt, floor, frexp and ldexp only, and one of integers.
 
 IEEE 754 rounds those operations in one way, and NumPy does one of them per call, so that the bits
 are the same in any array length, on any machine and with any vector unit. NumPy's own log, exp and
-cos promise none of this and must not be used here.
+cos promise none of this and must not be used here. ``windrow.random.scalars`` has the same
+functions of one number, compiled: same constants, same operations in the same order.
 """
 
 from __future__ import annotations
@@ -19,25 +20,36 @@ if TYPE_CHECKING:
 
     Floats: TypeAlias = NDArray[np.float64]
 
-__all__ = ["high_product", "log", "normal_quantile"]
+__all__ = ["exp", "high_product", "log", "normal_quantile", "poisson_log_probability"]
 
 # log(x) after fdlibm's e_log.c (Sun Microsystems, 1993): ln 2 in two parts, and the series in
 # s = f / (2 + f), highest power first.
-_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-_LOG_ODD = (
+LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+LOG_ODD = (
     1.479819860511658591e-01,
     1.818357216161805012e-01,
     2.857142874366239149e-01,
     6.666666666666735130e-01,
 )
-_LOG_EVEN = (1.531383769920937332e-01, 2.222219843214978396e-01, 3.999999999940941908e-01)
-_SQRT_HALF = math.sqrt(0.5)
+LOG_EVEN = (1.531383769920937332e-01, 2.222219843214978396e-01, 3.999999999940941908e-01)
+SQRT_HALF = math.sqrt(0.5)
+
+# exp(x) after fdlibm's e_exp.c: the even function x (exp(x) + 1) / (exp(x) - 1), highest power of
+# its argument x * x first.
+INVERSE_LN2 = 1.44269504088896338700e00
+EXP_EVEN = (
+    4.13813679705723846039e-08,
+    -1.65339022054652515390e-06,
+    6.61375632143793436117e-05,
+    -2.77777777770155933842e-03,
+    1.66666666666666019037e-01,
+)
 
 # The normal quantile: algorithm AS 241, PPND16 (Wichura 1988, doi:10.2307/2347330), highest power
 # first: numerator and denominator for the centre, the tails and the far tails.
-_CENTRE = 0.425
+CENTRE = 0.425
 # fmt: off
-_CENTRAL = (
+CENTRAL = (
     (
         2.5090809287301226727e3, 3.3430575583588128105e4,
         6.7265770927008700853e4, 4.5921953931549871457e4,
@@ -51,7 +63,7 @@ _CENTRAL = (
         4.2313330701600911252e1, 1.0,
     ),
 )
-_TAIL = (
+TAIL = (
     (
         7.74545014278341407640e-4, 2.27238449892691845833e-2,
         2.41780725177450611770e-1, 1.27045825245236838258e0,
@@ -65,7 +77,7 @@ _TAIL = (
         2.05319162663775882187e0, 1.0,
     ),
 )
-_FAR_TAIL = (
+FAR_TAIL = (
     (
         2.01033439929228813265e-7, 2.71155556874348757815e-5,
         1.24266094738807843860e-3, 2.65321895265761230930e-2,
@@ -81,6 +93,25 @@ _FAR_TAIL = (
 )
 # fmt: on
 
+# The Poisson probability in Loader's form ("Fast and accurate computation of binomial
+# probabilities", 2000): no large numbers that cancel. What Stirling's formula lacks of log(n!) for
+# n = 0 to 15 (0 is never asked), its series in 1 / n**2 for more, and twice the series of atanh.
+TWO_PI = 6.283185307179586477
+# fmt: off
+STIRLING_ERRORS = (
+    0.0,
+    0.08106146679532725822, 0.04134069595540929409, 0.02767792568499833915,
+    0.02079067210376509311, 0.01664469118982119216, 0.01387612882307074800,
+    0.01189670994589177010, 0.01041126526197209650, 0.00925546218271273292,
+    0.00833056343336287126, 0.00757367548795184079, 0.00694284010720952987,
+    0.00640899418800420707, 0.00595137011275884774, 0.00555473355196280137,
+)
+# fmt: on
+STIRLING_SERIES = (-1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+ATANH_SERIES = tuple(2 / n for n in range(19, 1, -2))
+#: From this relative distance on, nothing cancels in the plain form.
+FAR_FROM_MEAN = 0.1
+
 
 def _horner(coefficients: Sequence[float], x: Floats) -> Floats:
     total = x * coefficients[0]
@@ -94,7 +125,7 @@ def _horner(coefficients: Sequence[float], x: Floats) -> Floats:
 def log(x: Floats) -> Floats:
     """Return the natural logarithm of positive normal numbers, good to a unit in the last place."""
     mantissa, exponent = np.frexp(x)
-    small = mantissa < _SQRT_HALF
+    small = mantissa < SQRT_HALF
     mantissa[small] *= 2.0
     power = exponent.astype(np.float64)
     power[small] -= 1.0
@@ -103,23 +134,23 @@ def log(x: Floats) -> Floats:
     z = s * s
     w = z * z
     half_square = 0.5 * f * f
-    series = z * _horner(_LOG_ODD, w) + w * _horner(_LOG_EVEN, w) + half_square
-    result: Floats = power * _LN2_HIGH - ((half_square - (s * series + power * _LN2_LOW)) - f)
+    series = z * _horner(LOG_ODD, w) + w * _horner(LOG_EVEN, w) + half_square
+    result: Floats = power * LN2_HIGH - ((half_square - (s * series + power * LN2_LOW)) - f)
     return result
 
 
 def normal_quantile(q: Floats, out: Floats) -> None:
     """Write the normal quantile of probability ``q + 0.5`` for q strictly between -0.5 and 0.5."""
     # Held at the border outside the centre, where the answer is replaced: no poles on the way.
-    r = np.maximum(_CENTRE * _CENTRE - q * q, 0.0)
-    np.divide(q * _horner(_CENTRAL[0], r), _horner(_CENTRAL[1], r), out=out)
-    outside = np.flatnonzero(np.abs(q) > _CENTRE)
+    r = np.maximum(CENTRE * CENTRE - q * q, 0.0)
+    np.divide(q * _horner(CENTRAL[0], r), _horner(CENTRAL[1], r), out=out)
+    outside = np.flatnonzero(np.abs(q) > CENTRE)
     tail = np.sqrt(0.0 - log(0.5 - np.abs(q[outside])))
     near = np.minimum(tail, 5.0) - 1.6
-    value = _horner(_TAIL[0], near) / _horner(_TAIL[1], near)
+    value = _horner(TAIL[0], near) / _horner(TAIL[1], near)
     far = np.flatnonzero(tail > 5.0)
     beyond = tail[far] - 5.0
-    value[far] = _horner(_FAR_TAIL[0], beyond) / _horner(_FAR_TAIL[1], beyond)
+    value[far] = _horner(FAR_TAIL[0], beyond) / _horner(FAR_TAIL[1], beyond)
     out[outside] = np.copysign(value, q[outside])
 
 
@@ -132,3 +163,37 @@ def high_product(words: NDArray[np.uint64], span: int) -> NDArray[np.uint64]:
     cross = (middle & mask) + word_low * high
     result: NDArray[np.uint64] = word_high * high + (middle >> shift) + (cross >> shift)
     return result
+
+
+def exp(x: Floats) -> Floats:
+    """Return the exponential of numbers from -700 to 700, good to a unit in the last place."""
+    power = np.floor(x * INVERSE_LN2 + 0.5)
+    high = x - power * LN2_HIGH
+    low = power * LN2_LOW
+    r = high - low
+    square = r * r
+    c = r - square * _horner(EXP_EVEN, square)
+    result: Floats = np.ldexp(1.0 - ((low - r * c / (2.0 - c)) - high), power.astype(np.int32))
+    return result
+
+
+def poisson_log_probability(n: Floats, mean: Floats) -> Floats:
+    """Return the logarithm of the Poisson probability of whole numbers n >= 0, for means above 1."""
+    some = np.maximum(n, 1.0)
+    inverse = 1.0 / some
+    # Above 15 the table's last entry is read and replaced; below 16 the series is.
+    small = np.minimum(some, 15.0).astype(np.int64)
+    series = inverse * _horner(STIRLING_SERIES, inverse * inverse)
+    error = np.where(some > 15.0, series, np.asarray(STIRLING_ERRORS)[small])
+    result: Floats = 0.0 - error - _deviance(some, mean) - 0.5 * log(some * TWO_PI)
+    return np.where(n < 1.0, 0.0 - mean, result)
+
+
+def _deviance(n: Floats, mean: Floats) -> Floats:
+    """Return n log(n / mean) + mean - n without losing digits where they are near each other."""
+    distance = n - mean
+    v = distance / (n + mean)
+    square = v * v
+    near = distance * v + n * v * (square * _horner(ATANH_SERIES, square))
+    plain = n * log(n / mean) + mean - n
+    return np.where(np.abs(v) < FAR_FROM_MEAN, near, plain)

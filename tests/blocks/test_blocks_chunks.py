@@ -90,10 +90,11 @@ def test_layouts_keep_lines_of_regions_apart_and_in_the_order_that_runs() -> Non
     plan = layout(program, ("b", "a", "unused"))
     assert plan.regions == ("one", "two", "all")
     assert plan.lines == (("b",), ("b", "a"), ())
-    assert plan.first == (0, 2, 5)
-    assert plan.size == 6
+    assert plan.first == (0, 3, 7)
+    assert plan.size == 9
     assert plan.line("one", "b") == 1
-    assert plan.line("two", "a") == 4
+    assert plan.line("two", "a") == 5
+    assert [plan.end(region) for region in plan.regions] == [2, 6, 8]
 
 
 def test_line_counts_add_up_and_stay_as_they_are() -> None:

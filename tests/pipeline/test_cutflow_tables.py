@@ -24,12 +24,13 @@ WRITTEN = ("a", "w", "b")
 
 def plan(order: Sequence[str]) -> Layout:
     lines = tuple(name for name in order if name in CUTS)
-    return Layout(tuple(order), ("other", "SR"), ((), lines), (0, 1), 2 + len(lines))
+    return Layout(tuple(order), ("other", "SR"), ((), lines), (0, 2), 4 + len(lines))
 
 
 def lines(numbers: Sequence[Sequence[int]]) -> LineCounts:
-    """Make the lines of the region SR, after one of another region; weights count double."""
-    counts = np.array([[99, 99, 0, 0], *numbers], dtype=np.int64)
+    """Make the lines of the region SR, after two of another region; weights count double."""
+    end = [numbers[0][0], numbers[-1][1], 0, 0]
+    counts = np.array([[99, 99, 0, 0], [99, 99, 0, 0], *numbers, end], dtype=np.int64)
     return LineCounts(counts, np.stack([2.0 * counts[:, 1], 4.0 * counts[:, 1]], axis=1))
 
 
@@ -86,9 +87,16 @@ def test_a_table_of_another_order_says_so() -> None:
 def test_a_moved_weight_alone_moves_the_written_table() -> None:
     """A line is weighted by the weights above it, so their place among the cuts counts."""
     moved = table({plan(("w", "a", "b")): SIMPLE.parts[ab]})
-    assert moved.written is None
+    assert moved.executed == SIMPLE.executed
+    assert moved.written is not None
+    # Above the cut a nothing is written that weighs; the last line is known whatever ran.
+    assert [line.sumw for line in moved.written] == [20.0, 6.0, 4.0]
+    assert [line.kind for line in moved.written] == ["exact"] * 3
+    # Where a weight ran too late, only rows that were looked at could tell.
+    late = Table("SR", "d", CUTS, ("w", "a", "b"), frozenset("w"), {ab: SIMPLE.parts[ab]})
+    assert late.written is None
     unweighted = Table("SR", "d", CUTS, WRITTEN, frozenset(), moved.parts)
-    assert unweighted.written is not None
+    assert unweighted.written == unweighted.executed
 
 
 def test_steps_that_are_neither_cut_nor_weight_may_move() -> None:
@@ -121,11 +129,11 @@ def test_a_cut_may_be_called_initial_or_selected() -> None:
     cuts = {"initial": True, "selected": False}
 
     def order(*names: str) -> Layout:
-        return Layout(names, ("SR",), (names,), (0,), 3)
+        return Layout(names, ("SR",), (names,), (0,), 4)
 
     def part(*passed: int) -> LineCounts:
-        counts = np.array([[n, n, 0, 0] for n in passed], dtype=np.int64)
-        return LineCounts(counts, np.zeros((3, 2)))
+        counts = np.array([[n, n, 0, 0] for n in (*passed, passed[-1])], dtype=np.int64)
+        return LineCounts(counts, np.zeros((4, 2)))
 
     one = Table(
         "SR", "d", cuts, ("initial", "selected"), frozenset(),
@@ -165,7 +173,18 @@ def test_a_dataset_without_rows_has_lines_of_zeros() -> None:
 
 # --- adding ---------------------------------------------------------------------------------------
 
-numbers = st.lists(st.lists(st.integers(0, 50), min_size=4, max_size=4), min_size=3, max_size=3)
+
+def chain(survivors: list[int], odd: list[int]) -> list[list[int]]:
+    """Make lines of which each has what the one before left."""
+    all_rows, one, two = sorted(survivors, reverse=True)
+    return [[all_rows, all_rows, 0, 0], [all_rows, one, *odd[:2]], [one, two, *odd[2:]]]
+
+
+numbers = st.builds(
+    chain,
+    st.lists(st.integers(0, 50), min_size=3, max_size=3),
+    st.lists(st.integers(0, 50), min_size=4, max_size=4),
+)
 tables = st.builds(
     lambda parts, dataset, missing: table(
         {p: lines(n) for p, n in parts.items()}, dataset, not_applying=missing
@@ -250,8 +269,9 @@ def test_json_says_everything_the_table_says() -> None:
     assert plain["why_no_written"] == ""
     assert plain["written"] == plain["executed"]
     assert plain["executed"][2] == {
-        "cut": "!b", "entered": 6, "passed": 2, "sumw": 4.0, "sumw_error": 8.0**0.5,
-        "undefined": 0, "nan": 3, "applies": True,
+        "cut": "!b", "kind": "exact", "entered": 6, "passed": 2, "passed_error": 0.0,
+        "interval": [2, 2], "sampled": 0, "sumw": 4.0, "sumw_error": 8.0**0.5,
+        "sumw_sampling": 0.0, "undefined": 0, "nan": 3, "applies": True,
     }  # fmt: skip
     every = json.loads(Cutflow({("SR", "d"): SIMPLE}).to_json())
     assert every["SR"]["datasets"]["d"] == plain

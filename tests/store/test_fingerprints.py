@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import copyreg
 import ctypes
 import datetime as dt
 import decimal
@@ -906,3 +907,15 @@ def test_how_far_a_program_has_come_can_be_left_out() -> None:
     after = fingerprint(made.f), fingerprint(made.f, exact=False)
     assert before[0].digest != after[0].digest
     assert before[1].digest == after[1].digest
+
+
+def test_a_class_is_the_same_after_an_instance_was_pickled() -> None:
+    class Scale:
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+    scale = Scale(2.0)
+    before = fingerprint(scale)
+    copyreg._slotnames(Scale)  # type: ignore[attr-defined]  # what pickling does, and leaves in the class
+    assert "__slotnames__" in vars(Scale)
+    assert fingerprint(scale) == before

@@ -267,3 +267,33 @@ def test_a_narrow_page_does_not_scroll_sideways(browser: Any, demo_page: Path) -
             tab.wait_for_timeout(100)
             assert tab.evaluate("document.documentElement.scrollWidth") <= width
         assert wrong == []
+
+
+def test_an_order_is_drawn_and_its_lines_say_what_they_are(browser: Any, tmp_path: Path) -> None:
+    result = moved_cuts()
+    (dataset, *_), names = result.datasets, result.order[0][1]
+    steps = [
+        {
+            "name": name, "kind": "cut", "place": place, "written_place": len(names) - 1 - place, "alive": 0.5,
+            "passes": 0.25, "fixed_s": 1e-6, "row_s": 2e-9, "columns": [], "why": "</td><b>odd",
+        }
+        for place, name in enumerate(names)
+    ]  # fmt: skip
+    result.ordering = {
+        dataset: {
+            "checkpoints": [], "planning_s": 0.1, "steps": steps, "looked": {"windows": 1, "rows": 9, "seconds": 0.1},
+            "saved": {"evaluations": 1.0, "seconds": 1.0, "bytes": 0.0},
+        }
+    }  # fmt: skip
+    with opened(browser, result.report(tmp_path / "order.html")) as (tab, wrong):
+        lines = tab.locator("#order .bump .step")
+        assert lines.count() == len(names)
+        assert tab.locator("#order b").count() == 0
+        assert tab.locator(".tip.floating").count() == 0
+        lines.first.locator("circle").first.hover()
+        box = tab.locator(".tip.floating").inner_text()
+        assert any(name in box for name in names)
+        assert "25 %" in box
+        tab.mouse.move(1, 1)
+        assert tab.locator(".tip.floating").count() == 0
+        assert wrong == []

@@ -6,7 +6,6 @@ always through the same door. Whatever it raises comes out as a ``StepError`` th
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -15,8 +14,10 @@ import numpy as np
 from windrow.blocks.collections import collection
 from windrow.blocks.kernels import Jagged
 from windrow.blocks.lookahead import Lookahead, needed_columns
+from windrow.blocks.meter import Stopwatch
 from windrow.errors import StepError
 from windrow.random import Rng, entry_identity, identity_hash
+from windrow.random.ahead import Ahead, Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,6 +70,7 @@ class Caller:
         self._current = ""
         self._records: dict[str, tuple[Selection, tuple[int, ...], Any]] = {}
         self._identity: tuple[Selection, NDArray[np.uint64]] | None = None
+        self._numbers = Ahead()  #: that steps called block by block will draw next
 
     def clear(self) -> None:
         """Forget what was gathered."""
@@ -94,8 +96,13 @@ class Caller:
 
     def rng(self, selection: Selection, pick: Pick = None) -> Rng:
         """Return the random numbers of some rows; identity columns are read only if numbers are drawn."""
-        count = selection.count if pick is None else len(np.arange(selection.count)[pick])
-        return Rng(self.program.seed, lambda: _pick(self.identities(selection), pick), count)
+        seed = self.program.seed
+        if isinstance(pick, slice):
+            start, stop, _ = pick.indices(selection.count)
+            block = Block(self._numbers, lambda: self.identities(selection), start, stop)
+            return Rng(seed, lambda: self.identities(selection)[pick], stop - start, block)
+        count = selection.count if pick is None else len(pick)
+        return Rng(seed, lambda: _pick(self.identities(selection), pick), count)
 
     def call(
         self,
@@ -114,8 +121,7 @@ class Caller:
             keywords["rng"] = self.rng(selection, pick)
         picked = [_pick(argument, pick) for argument in arguments]
         self._current = step.name
-        reading = self.store.read_seconds
-        began = perf_counter()
+        watch = Stopwatch(self.store)
         try:
             value = step.function(*picked, **keywords)
         except SystemExit as error:
@@ -123,8 +129,7 @@ class Caller:
                 f"a step must not end the program: sys.exit({error.code!r})"
             ) from error
         if meter is not None:
-            spent = perf_counter() - began - (self.store.read_seconds - reading)
-            meter.call(selection.count if pick is None else _size(pick), spent)
+            meter.call(selection.count if pick is None else _size(pick), watch.seconds())
         return value
 
     def each(self, step: BoundStep, selection: Selection, meter: Meter) -> Any:
@@ -137,9 +142,10 @@ class Caller:
             whole = [_scalars(argument) for argument in gathered], None, selection.count
         arguments, rows, length = whole
         step.kernel.compile_for(arguments, length)
-        began = perf_counter()
-        value = step.kernel(arguments, rows, length)
-        meter.call(selection.count, perf_counter() - began)
+        watch = Stopwatch()
+        rng = self.rng(selection) if step.wants_rng else None
+        value = step.kernel(arguments, rows, length, rng)
+        meter.call(selection.count, watch.seconds())
         return value
 
     # -- inside ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ is kept until another selection asks. Over a slow link bytes may be fetched earl
 from __future__ import annotations
 
 from contextlib import contextmanager
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -70,6 +70,7 @@ class ColumnStore:
         self._gathered: dict[tuple[str, str], tuple[Selection, Any]] = {}
         self._ranges: tuple[Selection, Ranges] | None = None
         self.read_seconds = 0.0  #: time spent reading, which may happen inside a user's function
+        self.read_cpu_s = 0.0  #: of that, computing: the rest is waiting, for data or for others
         self.read_error: Exception | None = None  #: why a read failed, wherever it happened
 
     def clear(self) -> None:
@@ -81,6 +82,31 @@ class ColumnStore:
         self._made.clear()
         self._gathered.clear()
         self._ranges = None
+
+    def adopt(self, columns: Mapping[str, Any]) -> None:
+        """Take over file columns that were read elsewhere, each for all rows of the chunk."""
+        for name, values in columns.items():
+            self._stored[name] = Stored(((0, self.length),), values)
+            self._gathered.pop(("file", name), None)
+
+    def give_away(self) -> dict[str, Any]:
+        """Give all columns that are here for every row, read or only fetched, for another store to adopt; forget all."""
+        whole: Ranges = ((0, self.length),)
+        self._load([name for name, ranges in self._fetched.items() if ranges == whole], whole)
+        given = {name: one.array for name, one in self._stored.items() if one.ranges == whole}
+        self.clear()
+        return given
+
+    def fork(self) -> ColumnStore:
+        """Return a store that shares what is read from the file and has made columns of its own; it fetches nothing ahead."""
+        other = ColumnStore(self.reader, self.start, self.length, self.borders)
+        other._stored, other._fetched, other.link = self._stored, self._fetched, None
+        return other
+
+    def forget_made(self) -> None:
+        """Forget all columns but those read from the file."""
+        self._made.clear()
+        self._gathered.clear()
 
     # -- made columns ------------------------------------------------------------------------
 
@@ -214,7 +240,7 @@ class ColumnStore:
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        began = perf_counter()
+        began, computed = perf_counter(), thread_time()
         try:
             yield
         except Exception as error:
@@ -223,6 +249,7 @@ class ColumnStore:
             raise
         finally:
             self.read_seconds += perf_counter() - began
+            self.read_cpu_s += thread_time() - computed
 
     def _gather(
         self,

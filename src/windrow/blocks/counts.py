@@ -1,23 +1,37 @@
 """Cutflow counts of one chunk, per unit: rows that reached and passed each cut in each lane, raw and weighted.
 
-Kept unit by unit, because weighted sums are merged in the same fixed tree as the outputs.
+Kept unit by unit, because weighted sums are merged in the same fixed tree as the outputs. The lines of cuts are weighted by
+the weights that ran before them. The first and the last line of a region are what the written program shows there, whatever
+order ran: all rows, with the weights written above the first cut of any region, and what passed all cuts, with the weights
+written above the region's last one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
-    from windrow.blocks.program import Program
+    from windrow.blocks.program import Lane, Program
     from windrow.blocks.selection import Selection
 
-__all__ = ["COUNTS", "Layout", "LineCounts", "Lines", "layout"]
+__all__ = [
+    "COUNTS",
+    "Layout",
+    "LineCounts",
+    "Lines",
+    "end_weights",
+    "initial_weights",
+    "is_moved",
+    "layout",
+]
 
 #: What the columns of ``LineCounts.counts`` are.
 COUNTS = ("entered", "passed", "undefined", "nan")
@@ -31,7 +45,7 @@ class Layout:
     regions: tuple[str, ...]
     lines: tuple[
         tuple[str, ...], ...
-    ]  #: per region: its cuts in that order; an "initial" line comes first
+    ]  #: per region: its cuts in that order; an "initial" line comes first, and one of the end last
     first: tuple[int, ...]  #: where each region's initial line stands
     size: int
 
@@ -39,6 +53,11 @@ class Layout:
         """Return where the line of a cut in a region stands."""
         number = self.regions.index(region) if region is not None else 0
         return self.first[number] + 1 + self.lines[number].index(cut)
+
+    def end(self, region: str | None) -> int:
+        """Return where the line of what passed all cuts of a region stands."""
+        number = self.regions.index(region) if region is not None else 0
+        return self.first[number] + 1 + len(self.lines[number])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +78,40 @@ def layout(program: Program, order: tuple[str, ...]) -> Layout:
     cuts = [name for name in order if name in program.cuts]
     lanes = [lane for lane in program.lanes if lane.region is not None and not lane.hidden]
     lines = tuple(tuple(name for name in cuts if name in lane.declared) for lane in lanes)
-    sizes = [len(names) + 1 for names in lines]
+    sizes = [len(names) + 2 for names in lines]
     first = tuple(sum(sizes[:number]) for number in range(len(sizes)))
     regions = tuple(lane.region for lane in lanes if lane.region is not None)
     return Layout(order, regions, lines, first, sum(sizes))
+
+
+def initial_weights(program: Program) -> tuple[str, ...]:
+    """Return the weights that are written above the first cut of any region."""
+    return _above(program, program.used_cuts, min)
+
+
+def end_weights(program: Program, lane: Lane) -> tuple[str, ...]:
+    """Return the weights that are written above the last cut of a region, as its last line has them."""
+    return _above(program, lane.declared, max) if lane.declared else initial_weights(program)
+
+
+def is_moved(program: Program, order: tuple[str, ...]) -> bool:
+    """Say whether an order shows in cutflows: cuts, or weights among them, stand elsewhere than written."""
+    written = _all_written(program)
+    shown = {*program.cuts, *program.weights} & set(written)
+    return [n for n in order if n in shown] != [n for n in written if n in shown]
+
+
+def _all_written(program: Program) -> tuple[str, ...]:
+    # Cuts that do not apply here are no steps of the program, but their lines stand where they are written.
+    return program.all_written or program.written
+
+
+def _above(program: Program, cuts: Iterable[str], which: Any) -> tuple[str, ...]:
+    written = _all_written(program)
+    place = {name: number for number, name in enumerate(written)}
+    places = [place[cut] for cut in cuts if cut in place]
+    end = which(places) if places else len(written)
+    return tuple(name for name in program.weights if place[name] < end)
 
 
 class Lines:

@@ -7,23 +7,26 @@ are evaluated unit by unit and merged in the fixed tree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from windrow.blocks.answers import checked, fewer_rows, joined
+from windrow.blocks.asked import Asked, Asking
 from windrow.blocks.calls import Caller, is_flat
 from windrow.blocks.columns import ColumnStore
-from windrow.blocks.counts import Lines, layout
+from windrow.blocks.counts import Lines, end_weights, initial_weights, is_moved, layout
 from windrow.blocks.ends import lane_ends
 from windrow.blocks.failures import named_error
+from windrow.blocks.floating import counting, early_steps
 from windrow.blocks.kept import RowSet, row_set
 from windrow.blocks.meter import Meter
 from windrow.blocks.nan import rows_with_nan
 from windrow.blocks.outputs import Leaf, evaluate_outputs, merge_leaves
-from windrow.blocks.purity import first_difference
 from windrow.blocks.results import UpDown, Verdict
+from windrow.blocks.row_purity import check_row_purity
 from windrow.blocks.saves import SavedPart, write_down
 from windrow.blocks.selection import Selection, everything, keep, union
 from windrow.blocks.skipping import RowsFailed, Search, is_about_rows
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from windrow.blocks.program import BoundStep, Program
+    from windrow.core.records import Window
     from windrow.data.base import Reader
 
 __all__ = ["Chunk", "ChunkRun", "Partial", "Stopped"]
@@ -53,6 +57,7 @@ class Partial:
     nodes: Nodes[Leaf] = field(default_factory=Nodes)
     fragments: tuple[SavedPart, ...] = ()  #: rows written down for files
     kept: tuple[tuple[str, RowSet], ...] = ()  #: (region, rows of it)
+    asked: tuple[Asked, ...] = ()  #: what cuts said that did not run in the written order
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,18 @@ class ChunkRun:
         self.rows = rows or everything(length)  #: there is no other row, for this attempt
         self.selections: list[Selection] = [self.rows] * len(program.lanes)
         self.meters: dict[str, Meter] = {}
+        self.windows: dict[int, Window] = {}  #: what all cuts say of sampled rows, by unit
+        self.probed: dict[str, Meter] = {}  #: what asking them cost
+        #: steps that run earlier than written, and floating-point warnings that they gave
+        self._early: frozenset[str] = frozenset()
+        self.warned: dict[str, int] = {}
+        needed = program.needed(order)
+        self.moved = needed != program.written  #: whether steps run in another order than written
+        if self.moved:
+            self._early = early_steps(needed, program.written, program.cuts)
         self.lines = Lines(layout(program, order), self.borders)
+        keeping = program.keep_rows and is_moved(program, order)
+        self._asking = Asking(self.start) if keeping else None
         self.varied: dict[str, bool] = {}  #: weights that ran, and whether they have variations
         self._blocks = blocks
         self._force_rows = force_rows
@@ -128,6 +144,9 @@ class ChunkRun:
         for name, meter in self.meters.items():
             run.meters[name] = Meter()
             run.meters[name].bytes_read = meter.bytes_read
+            run.meters[name].read_s = meter.read_s
+        run.windows = {unit: replace(seen, order=order) for unit, seen in self.windows.items()}
+        run.probed = self.probed
         return run
 
     def stop_if_asked(self) -> None:
@@ -176,8 +195,7 @@ class ChunkRun:
         except StepError as error:
             self._leave_out_rows(step, rows, error)
             # In a moved order the step may just be too early: the chunk is done again in the written one.
-            moved = self.program.needed(self.order) != self.program.written
-            if moved or isinstance(error, RowPurityError) or not self._give_up(step, rows):
+            if self.moved or isinstance(error, RowPurityError) or not self._give_up(step, rows):
                 raise
             rows = self._alive(step.lanes)
             value = self._answer(step, rows, meter) if rows.count else None
@@ -246,23 +264,22 @@ class ChunkRun:
         return bool(self.given_up)
 
     def _evaluate(self, step: BoundStep, rows: Selection, meter: Meter) -> Any:
-        before = self._reader.bytes_read
-        try:
-            self.caller.prepare(step.name, step.arguments, rows)
-            if step.kernel is not None:
-                return checked(step, self.caller.each(step, rows, meter), rows.count)
-            arguments = self.caller.gather(step.arguments, rows, step.lanes)
-            value = self._in_blocks(step, arguments, rows, meter)
-            if step.name in self.program.unchecked and rows.count > 1:
-                self._check_purity(step, arguments, rows, value)
-        except Exception as error:
-            if self.forced:
-                # Not every function takes an empty array; what then reads its column gets an empty one.
-                self.notes.append(f"{step.kind} {step.name!r} fails on zero rows ({error})")
-                return None
-            raise named_error(self, step, rows, error) from error
-        finally:
-            meter.bytes_read += self._reader.bytes_read - before
+        quietly = counting(self.warned, step.name) if step.name in self._early else nullcontext()
+        with meter.reading(self.store), quietly:
+            try:
+                self.caller.prepare(step.name, step.arguments, rows)
+                if step.kernel is not None:
+                    return checked(step, self.caller.each(step, rows, meter), rows.count)
+                arguments = self.caller.gather(step.arguments, rows, step.lanes)
+                value = self._in_blocks(step, arguments, rows, meter)
+                if step.name in self.program.unchecked and rows.count > 1:
+                    check_row_purity(self, step, arguments, rows, value)
+            except Exception as error:
+                if self.forced:
+                    # Not every function takes an empty array; what then reads its column gets an empty one.
+                    self.notes.append(f"{step.kind} {step.name!r} fails on zero rows ({error})")
+                    return None
+                raise named_error(self, step, rows, error) from error
         return value
 
     def _in_blocks(
@@ -283,29 +300,12 @@ class ChunkRun:
             parts.append(checked(step, value, pick.stop - pick.start))
         return joined(parts)
 
-    def _check_purity(
-        self, step: BoundStep, arguments: list[Any], rows: Selection, value: Any
-    ) -> None:
-        def ask(positions: NDArray[np.int64]) -> Any:
-            again = self.caller.call(step, arguments, rows, positions)
-            return checked(step, again, len(positions))
-
-        found = first_difference(value, rows.count, ask, self.program.sample_rows)
-        if found is not None:
-            row = self.start + int(rows.positions()[found])
-            raise RowPurityError(
-                f"{step.kind} {step.name!r} is not a function of its own row: asked about row {row} of "
-                f"{self.chunk.label} together with other rows, it gave another answer. Something in it looks at all "
-                "rows (a mean, a maximum, a length, the row's position, np.random); compute that beforehand and "
-                "pass it as a parameter, or use rng(...) for random numbers",
-                step=step.name, file=self.chunk.label, start=row, stop=row + 1,
-            )  # fmt: skip
-        self.program.unchecked.discard(step.name)
-
     # -- cuts --------------------------------------------------------------------------------
 
     def _cut(self, step: BoundStep, rows: Selection, verdict: Verdict | None) -> None:
         nan = self._nan_rows(step, rows) if verdict is not None else None
+        if verdict is not None and self._asking is not None:
+            self._asking.note(step.name, rows, verdict, nan)
         after: dict[tuple[int, bool], Selection] = {}
         for lane_number in step.lanes:
             lane = self.program.lanes[lane_number]
@@ -337,16 +337,28 @@ class ChunkRun:
                 line = self.lines.layout.line(lane.region, cut)
                 self.lines.record(line, rows, rows, None, None, self._line_weights(rows))
 
-    def _line_weights(self, passed: Selection) -> NDArray[np.float64] | None:
-        names = [name for name in self.program.weights if name in self.varied]
+    def _line_weights(
+        self, passed: Selection, only: tuple[str, ...] | None = None
+    ) -> NDArray[np.float64] | None:
+        """Multiply the weights that ran so far, or those of ``only`` among them."""
+        allowed = self.program.weights if only is None else only
+        names = [name for name in allowed if name in self.varied]
         if not names:
             return None
         return self.product(names, passed) if passed.count else np.empty(0)
 
     def _initial_lines(self) -> None:
-        weights = self._line_weights(self.rows)
+        weights = self._line_weights(self.rows, initial_weights(self.program))
         for first in self.lines.layout.first:
             self.lines.record(first, self.rows, self.rows, None, None, weights)
+
+    def _end_lines(self) -> None:
+        for number, lane in enumerate(self.program.lanes):
+            if lane.region is not None and not lane.hidden:
+                passed = self.selections[number]
+                weights = self._line_weights(passed, end_weights(self.program, lane))
+                end = self.lines.layout.end(lane.region)
+                self.lines.record(end, self.rows, passed, None, None, weights)
 
     def _nan_rows(self, step: BoundStep, rows: Selection) -> NDArray[np.bool_] | None:
         """Rows with NaN in a number, or in a list of numbers, that the cut reads; None if there are none."""
@@ -373,11 +385,16 @@ class ChunkRun:
                 for number, lane in enumerate(lanes)
                 if lane.region is not None and not lane.hidden
             )
+        if self._asking is not None:
+            partial.asked = (self._asking.asked(self),)
+        self._end_lines()
         key = self.lines.layout
         given_up = {str(lanes[number].region): why for number, why in self.given_up.items()}
         totals = {} if self.program.initial_weights is None else lane_ends(self)
         for unit in range(units):
             ends = {region: tuple(rows[unit].tolist()) for region, rows in totals.items()}
-            leaf = Leaf(outputs[unit], {key: self.lines.unit(unit)}, given_up, ends)
-            grow(partial.nodes, (0, self.chunk.first_unit + unit), leaf, merge_leaves)
+            place = self.chunk.first_unit + unit
+            seen = (self.windows[place],) if place in self.windows else ()
+            leaf = Leaf(outputs[unit], {key: self.lines.unit(unit)}, given_up, ends, seen)
+            grow(partial.nodes, (0, place), leaf, merge_leaves)
         return partial

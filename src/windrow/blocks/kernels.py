@@ -3,7 +3,8 @@
 A kernel takes whole-block columns and a selection vector and gathers inside the loop, so that a
 late step on few survivors touches only their numbers, and reordering never recompiles. Functions
 Numba cannot compile run as a plain Python loop over the same scalars. What a function reads from
-closures and globals is fixed when it is compiled. Importing this module must not import Numba.
+closures and globals is fixed when it is compiled. A function that asks for ``*, rng`` gets the random
+numbers of its row. Importing this module must not import Numba.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from windrow.random import Rng
 
     Column: TypeAlias = NDArray[Any] | Jagged | Constant
 
@@ -76,6 +79,9 @@ class EachKernel:
         self.use_numba = use_numba
         self.compiled, self.reason = None, ""
         self.parameters = _bound(self.name, self.function, parameters)
+        names = _keyword_names(self.function)
+        #: Where ``rng`` stands among the keyword-only arguments; None: the function draws no numbers.
+        self.rng_place = names.index("rng") if "rng" in names else None
         self._variants: dict[tuple[Any, ...], _Compiled | None] = {}
         self._jitted: Any = None
 
@@ -89,17 +95,21 @@ class EachKernel:
         args: Sequence[Any],
         rows: NDArray[np.int64] | None,
         length: int,
+        rng: Rng | None = None,
     ) -> NDArray[Any]:
-        """Return one value per row of ``rows`` (None: all rows) of whole-block columns."""
+        """Return one value per row of ``rows`` (None: all rows) of whole-block columns; ``rng`` is theirs."""
         columns = prepare(self.name, args, length)
         chosen = self._rows(rows, length)
         compiled = self._variant(columns)
         if compiled is None:
             empty = np.dtype(np.bool_ if self.kind == "cut" else np.float64)
-            return python_loop(self.name, self.function, self.parameters, columns, chosen, empty)
+            return python_loop(
+                self.name, self.function, self.parameters, columns, chosen, empty, rng
+            )
         out = np.empty(len(chosen), compiled.dtype)
         values = [_compilable(value) for value in self.parameters.values()]
-        missing = compiled.run(out, chosen, *_flattened(columns), *values)
+        drawing = [] if self.rng_place is None else self._drawing(rng, len(chosen))
+        missing = compiled.run(out, chosen, *_flattened(columns), *values, *drawing)
         if missing >= 0:
             raise wrong_result(self.name, "None", missing)
         return out
@@ -117,6 +127,19 @@ class EachKernel:
             )
         chosen.flags.writeable = False
         return chosen
+
+    def _drawing(self, rng: Rng | None, rows: int) -> list[Any]:
+        """Return what compiled code makes random numbers of: identities of the rows, and keys."""
+        from windrow.random.typed import table
+
+        if rng is None or rng.length != rows:
+            raise InternalError(
+                f"step {self.name!r} draws numbers for {rows} rows, but has {rng!r}"
+            )
+        # Not writeable, as all arrays here: a compiled loop is for one kind of array.
+        identity = np.ascontiguousarray(rng.identity).view()
+        identity.flags.writeable = False
+        return [identity, table(rng.seed)]
 
     def _variant(self, columns: Sequence[Column]) -> _Compiled | None:
         key = tuple(_key(column) for column in columns)
@@ -137,7 +160,8 @@ class EachKernel:
                 # They tell Numba's own users how to write faster code, or of its future.
                 warnings.simplefilter("ignore", NumbaWarning)
                 result = self._jit(columns)
-                compiled = _loop(self._jitted, columns, list(self.parameters.values()), result)
+                parameters = list(self.parameters.values())
+                compiled = _loop(self._jitted, columns, parameters, self.rng_place, result)
         except Exception as error:  # noqa: BLE001
             # Nothing of the user's has run yet, so whatever was raised only says that Numba cannot
             # compile this (or is not there at all); the plain loop takes over and the reason stays.
@@ -157,6 +181,10 @@ class EachKernel:
             self._jitted = numba.njit(**_OPTIONS)(_positional(self.function))
         types_of_row = [_row_type(column) for column in columns]
         types_of_row += [numba.typeof(_compilable(value)) for value in self.parameters.values()]
+        if self.rng_place is not None:
+            from windrow.random.typed import RNG
+
+            types_of_row.insert(len(columns) + self.rng_place, RNG)
         signature = tuple(types_of_row)
         self._jitted.compile(signature)
         result = self._jitted.overloads[signature].signature.return_type
@@ -176,7 +204,7 @@ def _bound(
     code = getattr(function, "__code__", None)
     if code is None or code.co_flags & inspect.CO_VARKEYWORDS:
         return given
-    names = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
+    names = [name for name in _keyword_names(function) if name != "rng"]
     defaults = getattr(function, "__kwdefaults__", None) or {}
     for key in given:
         if key not in names:
@@ -188,6 +216,14 @@ def _bound(
         if key not in given and key not in defaults:
             raise DefinitionError(f"step {step!r}: parameter {key!r} has neither value nor default")
     return {key: given[key] if key in given else constant(defaults[key]) for key in names}
+
+
+def _keyword_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ()
+    names: tuple[str, ...] = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
+    return names
 
 
 def _positional(function: Callable[..., Any]) -> types.FunctionType:
@@ -273,7 +309,11 @@ def _result_dtype(result: Any) -> np.dtype[Any] | None:
 
 
 def _loop(
-    jitted: Any, columns: Sequence[Column], parameters: Sequence[Any], result: Any
+    jitted: Any,
+    columns: Sequence[Column],
+    parameters: Sequence[Any],
+    rng_place: int | None,
+    result: Any,
 ) -> _Compiled | None:
     """Compile the loop over rows around a compiled function; None if its results are no numbers."""
     import numba
@@ -281,7 +321,7 @@ def _loop(
     dtype = _result_dtype(result)
     if dtype is None:
         return None
-    source, names = _loop_source(columns, len(parameters))
+    source, names = _loop_source(columns, len(parameters), rng_place)
     namespace: dict[str, Any] = {"function": jitted, "empty": np.empty, **names}
     # Numba needs one argument per column, and their number is known only now; the text is made of
     # nothing but counters.
@@ -290,11 +330,17 @@ def _loop(
     out, rows = np.empty(0, dtype), np.empty(0, np.int64)
     rows.flags.writeable = False
     values = [*_flattened(columns), *map(_compilable, parameters)]
+    if rng_place is not None:
+        identity = np.empty(0, np.uint64)
+        identity.flags.writeable = False
+        values += [identity, np.empty(0, np.uint64)]
     run.compile(tuple(numba.typeof(value) for value in (out, rows, *values)))
     return _Compiled(run, dtype)
 
 
-def _loop_source(columns: Sequence[Column], parameters: int) -> tuple[str, dict[str, Any]]:
+def _loop_source(
+    columns: Sequence[Column], parameters: int, rng_place: int | None
+) -> tuple[str, dict[str, Any]]:
     """Return the text of a loop over rows and the names it needs."""
     names: dict[str, Any] = {}
     head: list[str] = []
@@ -326,8 +372,15 @@ def _loop_source(columns: Sequence[Column], parameters: int) -> tuple[str, dict[
             arguments.append(f"c{i}")
             call.append(f"type{i}(c{i}[row])")
     bound = [f"p{i}" for i in range(parameters)]
+    arguments += bound
+    if rng_place is not None:
+        from windrow.random.typed import row_rng
+
+        names["row_rng"] = row_rng
+        arguments += ["identity", "keys"]
+        bound.insert(rng_place, "row_rng(identity[i], keys)")
     lines = [
-        f"def run({', '.join(['out', 'rows', *arguments, *bound])}):",
+        f"def run({', '.join(['out', 'rows', *arguments])}):",
         *(f"    {line}" for line in head),
         "    for i in range(rows.size):",
         "        row = rows[i]",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from windrow.blocks.execute import ChunkRun
     from windrow.blocks.program import BoundOutput
     from windrow.blocks.selection import Selection
+    from windrow.core.records import Window
 
 __all__ = ["ALL_ROWS", "Leaf", "OutputKey", "evaluate_outputs", "merge_leaves"]
 
@@ -73,6 +74,7 @@ class Leaf:
     given_up: dict[str, str] = field(default_factory=dict)  #: optional lane -> why it has no count
     #: lane -> rows in the end, their weights and squared weights; where somebody asks for it
     ends: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    windows: tuple[Window, ...] = ()  #: what all cuts say of some of the rows
 
 
 def merge_leaves(left: Leaf, right: Leaf) -> Leaf:
@@ -91,7 +93,8 @@ def merge_leaves(left: Leaf, right: Leaf) -> Leaf:
     for region, numbers in right.ends.items():
         mine = ends.get(region)
         ends[region] = numbers if mine is None else _sum(mine, numbers)
-    return Leaf(outputs, tables, {**right.given_up, **left.given_up}, ends)
+    given_up = {**right.given_up, **left.given_up}
+    return Leaf(outputs, tables, given_up, ends, (*left.windows, *right.windows))
 
 
 def _sum(left: tuple[float, ...], right: tuple[float, ...]) -> tuple[float, ...]:

@@ -121,6 +121,7 @@ class Program:
     #: weights of the rows before any cut, where these are to be added up; None: nobody asks
     initial_weights: tuple[str, ...] | None = None
     keep_rows: bool = False  #: whether a chunk tells which rows its regions have
+    all_written: tuple[str, ...] = ()  #: the written order of all steps, also of those not here
     used_cuts: frozenset[str] = frozenset()  #: of all regions, also of those not needed here
 
     def needed(self, order: tuple[str, ...]) -> tuple[str, ...]:

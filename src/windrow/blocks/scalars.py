@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
 import numpy as np
 
 from windrow.errors import InternalError, StepResultError, UsageError
+from windrow.random.rows import RowRng
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from windrow.random import Rng
 
     Column: TypeAlias = "NDArray[Any] | Jagged | Constant"
 
@@ -171,12 +174,18 @@ def python_loop(
     columns: Sequence[Column],
     rows: NDArray[np.int64],
     empty: np.dtype[Any],
+    rng: Rng | None = None,
 ) -> NDArray[Any]:
-    """Call a function row by row; ``empty`` is the type of no results."""
+    """Call a function row by row; ``empty`` is the type of no results, ``rng`` belongs to the rows."""
     iterators = [_scalars(column, rows) for column in columns]
+    drawing: dict[str, Any] = {} if rng is None else {"rng": RowRng(rng)}
+    values = []
     # Array expressions in compiled functions do not warn, so neither do they here.
     with np.errstate(all="ignore"):
-        values = [function(*row, **parameters) for _, *row in zip(rows, *iterators, strict=False)]
+        for number, (_, *numbers) in enumerate(zip(rows, *iterators, strict=False)):
+            if drawing:
+                drawing["rng"].move(number)
+            values.append(function(*numbers, **parameters, **drawing))
     if not values:
         return np.empty(0, empty)
     kinds = {kind: _result_kind(kind) for kind in set(map(type, values))}

@@ -91,8 +91,8 @@ def main(context: click.Context) -> int:
     "--order",
     default="adaptive",
     show_default=True,
-    metavar="adaptive|written|A,B,...",
-    help="Order of the steps.",
+    metavar="adaptive|written|POLICY|FILE.json|A,B,...",
+    help="Order of the steps; a file is one that freeze() wrote.",
 )
 @click.option(
     "--chunk",
@@ -247,8 +247,11 @@ def demo(rows: int, keep: Path | None, workers: int | None, debug: bool) -> int:
 
 def _pipeline_options(given: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
     """Turn what the command line says into the arguments of ``Pipeline.run``."""
+    from windrow.pipeline.policies import POLICIES
+
     options = dict(given)
-    if options["order"] not in ("adaptive", "written"):
+    order = options["order"]
+    if order not in ("adaptive", "written", *POLICIES) and not order.endswith(".json"):
         options["order"] = [name.strip() for name in options["order"].split(",") if name.strip()]
     if options["chunk"] != "auto":
         try:

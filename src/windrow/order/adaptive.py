@@ -29,8 +29,8 @@ __all__ = ["Decision", "adaptive", "order"]
 
 #: With fewer sampled rows nothing is decided: shares of them say too little.
 LEAST_ROWS = 16
-#: With fewer windows, or fewer rows, their differences say nothing about chance: only a large gain counts then.
-LEAST_WINDOWS, FEW_ROWS = 4, 64
+#: With fewer windows their differences say nothing about chance: only a large gain counts then.
+LEAST_WINDOWS = 4
 LARGE = 0.2
 #: Errors by which a gain must exceed nothing.
 SURE = 2.0
@@ -104,13 +104,12 @@ def _choose(
     error = 0.0
     if len(sample.sizes) >= LEAST_WINDOWS:
         error = _error(situation, sample, best, current)
-    rows = sum(int(window.rows.sum()) for window in situation.windows)
-    if len(sample.sizes) < LEAST_WINDOWS and rows < FEW_ROWS:
+    else:
         materially = max(materially, LARGE)
     if gain > materially * current.cost and gain > SURE * error:
         sureness = f", +- {percent(error / current.cost)}" if error else ""
         return best, f"changed: saves {saved} of the seconds{sureness}"
-    if current.cost > written_cost * (1 + ROUNDING):
+    if current.cost > written_cost * (1 + materially / 2):
         return best, f"changed: the order in force is dearer than the written one; saves {saved}"
     if gain > materially * current.cost:
         return current, (

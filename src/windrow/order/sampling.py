@@ -19,8 +19,8 @@ PLANNED = 0.75
 LEAST_ROWS, MOST_ROWS = 16, 4096
 #: Rows looked at where some steps have never run, and nobody knows what they cost.
 FIRST_ROWS = 64
-#: Windows that are wanted soon, to decide from at all.
-FEW = 4
+#: Windows that are wanted soon, to decide from at all; and at first, where which units they are in is a matter of chance.
+FEW, FIRST_WINDOWS = 4, 1.5
 
 
 class Sampling(NamedTuple):
@@ -74,6 +74,9 @@ def how_much(
     affordable = budget / max(fixed_s + rows * row_s, 1e-9)
     if affordable < 1:
         return NO_SAMPLE
+    if not known:
+        # One, to learn what they cost: calls on few rows may cost as much as calls on many.
+        return Sampling(min(FIRST_WINDOWS / max(ahead, 1.0), 1.0), int(rows))
     share = affordable / max(left_s / unit_s, 1.0)
     if windows < FEW:
         share = max(share, min(affordable, FEW) / max(ahead, 1.0))

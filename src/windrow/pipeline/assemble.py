@@ -10,6 +10,7 @@ from windrow.blocks.outputs import ALL_ROWS, Leaf, merge_leaves
 from windrow.blocks.tree import Nodes, collapse
 from windrow.errors import WindrowError
 from windrow.pipeline.collecting import unite
+from windrow.pipeline.completing import Unfinished
 from windrow.pipeline.cutflow import Cutflow, Table
 from windrow.pipeline.fingerprints import fingerprint, parameters_said
 from windrow.pipeline.kept import KeptFile, KeptRows
@@ -19,6 +20,7 @@ from windrow.pipeline.nminus1 import Count, NMinusOne, NMinusOneTables
 from windrow.pipeline.products import classes, products_of
 from windrow.pipeline.projecting import project
 from windrow.pipeline.result import Result, StepSummary
+from windrow.pipeline.written_order import Member
 from windrow.shape.costs import fit
 
 if TYPE_CHECKING:
@@ -68,8 +70,9 @@ def assemble(
         leaves[dataset] = leaf = _dataset_leaf(dataset, source, workload, last_rows, united)
         _fill_empty_lanes(dataset, leaf, definition, source, workload, absent)
     planned = {dataset: order for dataset, order, _ in issued}
-    cutflow = _cutflow(definition, source, leaves, planned)
     accounts = {item.index: beginning.account(item.index, book) for item in source.inputs}
+    tables = _tables(definition, source, leaves, planned)
+    way = _unfinished(definition, source, workload, united, accounts, last_rows, tables)
     kept, notes = _kept(definition, source, workload, united, beginning)
     left_out = left_out_notes(book)
     notes = [*scheduler.notes, *left_out, *_default_notes(source, workload, accounts), *notes]
@@ -79,7 +82,7 @@ def assemble(
             dataset: {key: value.value for key, value in leaf.outputs.items()}
             for dataset, leaf in leaves.items()
         },
-        cutflow=cutflow,
+        cutflow=Cutflow(tables, way),
         nminus1=_nminus1(definition, leaves),
         ledger=_ledger(source, accounts, workload),
         steps=_steps(definition, outcome, workload),
@@ -170,6 +173,8 @@ def _side_by_side(leaves: Sequence[Leaf]) -> Leaf:
         all_of.tables.update(leaf.tables)
         all_of.given_up.update(leaf.given_up)
         all_of.ends.update(leaf.ends)
+    seen = {(w.input, w.start, w.stop, w.cuts): w for leaf in leaves for w in leaf.windows}
+    all_of.windows = tuple(seen.values())
     return all_of
 
 
@@ -218,30 +223,61 @@ def _fill_empty_lanes(
             absent.setdefault(name, f"no row of dataset {dataset!r} reached it, and {note}")
 
 
-def _cutflow(
+def _tables(
     definition: Definition,
     source: Source,
     leaves: dict[str, Leaf],
     planned: dict[str, tuple[str, ...]],
-) -> Cutflow:
+) -> dict[tuple[str, str], Table]:
     weights = frozenset(n for n, s in definition.steps.items() if s.kind == "weight")
     used = frozenset(cut for cuts in definition.regions.values() for cut in cuts)
     tables = {}
     for region, cuts in definition.regions.items():
         for dataset, metadata in source.datasets.items():
-            not_applying = frozenset(
+            absent = frozenset(
                 name
-                for name in cuts
-                if (when := definition.steps[name].when) is not None
-                and not when.holds(metadata, dataset)
+                for name, step in definition.steps.items()
+                if step.when is not None and not step.when.holds(metadata, dataset)
             )
             # What was taken over from an earlier run may have been made for other regions.
             parts = {p: n for p, n in leaves[dataset].tables.items() if region in p.regions}
+            member = Member(dataset, parts, absent, leaves[dataset].windows)
             tables[region, dataset] = Table(
-                region, dataset, cuts, definition.written, weights,
-                parts, not_applying, planned[dataset], used,
+                region, dataset, cuts, definition.written, weights, parts,
+                absent & frozenset(cuts), planned[dataset], used, members=(member,),
             )  # fmt: skip
-    return Cutflow(tables)
+    return tables
+
+
+def _unfinished(
+    definition: Definition,
+    source: Source,
+    workload: PipelineWorkload,
+    united: Mapping[int, Sequence[Partial]],
+    accounts: Mapping[int, Sequence[CoreEntry]],
+    last_rows: Mapping[int, int],
+    tables: Mapping[tuple[str, str], Table],
+) -> Unfinished | None:
+    """Gather what it takes to complete cutflows that are not exact."""
+    if not any(table.moved for table in tables.values()):
+        return None
+    opened = [item.index for item in source.inputs if item.index in workload.borders]
+    return Unfinished(
+        tables,
+        source,
+        definition.seed,
+        {name: fingerprint(step) for name, step in definition.steps.items()},
+        {
+            index: tuple((start, stop) for start, stop, state, _ in accounts[index]
+                         if state == "done" and stop is not None)
+            for index in opened
+        },
+        {index: workload.borders[index] for index in opened},
+        {index: bisect_left(workload.borders[index], last_rows[index]) for index in opened},
+        {index: workload.identities[index] for index in opened if index in workload.identities},
+        {index: tuple(a for part in united[index] for a in part.asked) for index in opened},
+        definition,
+    )  # fmt: skip
 
 
 def _nminus1(definition: Definition, leaves: dict[str, Leaf]) -> NMinusOneTables:
@@ -312,7 +348,8 @@ def _kept(
     if not definition.keep_rows:
         return None, []
     if not workload.keeping:
-        return None, ["which rows each region has was not kept: there are too many"]
+        said = "which rows each region has was not kept: there are too many"
+        return None, [f"{said}; cutflow.complete() would run the written order on all of them"]
     parts: dict[tuple[str, int], list[RowSet]] = {}
     files: list[KeptFile] = []
     for item in source.inputs:

@@ -139,6 +139,7 @@ class _Binder:
             saves=saves,
             initial_weights=self._before_first_cut() if self._adds_up_all_rows else None,
             keep_rows=self.definition.keep_rows,
+            all_written=self.definition.written,
             used_cuts=frozenset(c for cuts in self.definition.regions.values() for c in cuts),
         )
 

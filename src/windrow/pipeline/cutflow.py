@@ -1,22 +1,27 @@
 """Cutflow tables: how many rows each cut of a region left, raw and weighted, by dataset and in all.
 
-``executed`` is the order that ran: always there and exact. ``written`` is the order in the user's file: there where the
-cuts ran in it, otherwise None, and ``why`` says so. Tables of the same region add up.
+``executed`` is the order that ran: always there and exact. ``written`` is the order in the user's file: exact where the cuts
+ran in it, otherwise estimated from rows that were shown to all cuts. Every line says which it is. Tables of the same region
+add up.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
+from windrow.blocks.counts import LineCounts
 from windrow.errors import UsageError
-from windrow.pipeline.cutflow_formats import CutflowFormats, TableFormats
+from windrow.pipeline.completing import Both, Changed
+from windrow.pipeline.cutflow_formats import CutflowFormats, TableFormats, text_lines
+from windrow.pipeline.written_order import Member, Writing, add_members
 
 if TYPE_CHECKING:
-    from windrow.blocks.counts import Layout, LineCounts
+    from windrow.blocks.counts import Layout
+    from windrow.pipeline.estimating import Estimate
 
 __all__ = ["Cutflow", "Line", "Table"]
 
@@ -33,14 +38,21 @@ class Line:
     passed: int
     sumw: float
     sumw2: float
-    undefined: int  #: rows for which the cut was None: on neither side
-    nan: int  #: rows with NaN among the cut's inputs
+    undefined: int | None  #: rows for which the cut was None: on neither side; None: not counted
+    nan: int | None  #: rows with NaN among the cut's inputs; None: not counted
     applies: bool = True  #: False where ``when=`` keeps the cut out: every row passes
     inverted: bool = False
+    kind: Literal["exact", "estimated"] = "exact"
+    passed_error: float = 0.0  #: standard error of ``passed``; 0: it is exact
+    interval: tuple[int, int] | None = (
+        None  #: where ``passed`` is, with 95 % confidence; None: exact
+    )
+    sumw_sampling: float = 0.0  #: standard error of ``sumw`` that comes from sampling
+    sampled: int = 0  #: rows that were looked at for it
 
     @property
     def error(self) -> float:
-        """The statistical uncertainty of ``sumw``."""
+        """The statistical uncertainty of ``sumw``; that of an estimate comes on top, as ``sumw_sampling``."""
         return math.sqrt(self.sumw2)
 
     @property
@@ -52,10 +64,15 @@ class Line:
         """Return the line as plain data."""
         return {
             "cut": self.label,
+            "kind": self.kind,
             "entered": self.entered,
             "passed": self.passed,
+            "passed_error": self.passed_error,
+            "interval": list(self.interval or (self.passed, self.passed)),
+            "sampled": self.sampled,
             "sumw": self.sumw,
             "sumw_error": self.error,
+            "sumw_sampling": self.sumw_sampling,
             "undefined": self.undefined,
             "nan": self.nan,
             "applies": self.applies,
@@ -78,57 +95,78 @@ class Table(TableFormats):
         frozenset()
     )  #: cuts of any region; the initial line stands before the first
     scaled: bool = False  #: whether the weighted sums were scaled after the run
+    members: tuple[
+        Member, ...
+    ] = ()  #: what each dataset has; none: one, of which nothing was sampled
 
     @property
     def passed(self) -> int:
         """How many rows the region has in the end; exact, whatever ran in which order."""
-        return sum(int(lines.counts[self._last(plan), 1]) for plan, lines in self.parts.items())
+        return self.selected.passed
+
+    @property
+    def selected(self) -> Line:
+        """What passed all cuts, weighted as the last written line is; exact, whatever ran in which order."""
+        totals = [0, 0, 0, 0, 0.0, 0.0]
+        for plan, lines in self._sorted():
+            end = plan.end(self.region)
+            numbers = [*lines.counts[end].tolist(), *lines.sums[end].tolist()]
+            totals = [a + b for a, b in zip(totals, numbers, strict=True)]
+        return _total(SELECTED, totals)
 
     @property
     def executed(self) -> tuple[Line, ...]:
-        """The order that ran.
+        """The order that ran: exact. A line is weighted by the weights that ran before it.
 
         Where several orders did, each line adds up what reached and passed that cut, and a last line has what passed
         all of them.
         """
         if not self.parts:
             return self._empty(self.planned)
-        orders = sorted(
-            self.parts, key=lambda plan: -int(self.parts[plan].counts[self._first(plan), 1])
-        )
         # Keyed apart: a user may well call a cut "initial" or "selected".
         totals: dict[str | None, list[float]] = {}
-        for plan in orders:
-            first = self._first(plan)
-            names = (None, *plan.lines[plan.regions.index(self.region)])
-            lines = self.parts[plan]
-            for number, name in enumerate(names, start=first):
-                numbers = [*lines.counts[number].tolist(), *lines.sums[number].tolist()]
+        for plan, lines in self._sorted():
+            number = plan.regions.index(self.region)
+            names = (None, *plan.lines[number])
+            for line, name in enumerate(names, start=plan.first[number]):
+                numbers = [*lines.counts[line].tolist(), *lines.sums[line].tolist()]
                 known = totals.setdefault(name, [0, 0, 0, 0, 0.0, 0.0])
                 totals[name] = [a + b for a, b in zip(known, numbers, strict=True)]
         if self.orders > 1:
-            last = [self.parts[plan].sums[self._last(plan)].tolist() for plan in orders]
-            sums = [sum(column) for column in zip(*last, strict=True)]
-            selected = _total(SELECTED, [totals[None][0], self.passed, 0, 0, *sums])
-            return (*self._lines(totals), selected)
+            return (*self._lines(totals), self.selected)
         return self._lines(totals)
 
     @property
     def written(self) -> tuple[Line, ...] | None:
-        """The written order; None where the cuts or weights ran in another one."""
+        """The written order: exact where the cuts ran in it, else estimated; every line says which it is.
+
+        None where rows would have to be seen by all cuts for it, and none were; ``why`` says so.
+        """
         if not self.parts:
             return self._empty(self.written_order)
-        return self.executed if not self.why else None
+        if not self.moved:
+            return self.executed
+        found = self._writing.estimates(self._members())
+        return None if found is None else tuple(self._estimated(found))
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines that are shown first: the written order if there is one, else the one that ran."""
+        written = self.written
+        return self.executed if written is None else written
 
     @property
     def why(self) -> str:
         """Why there is no written-order table; empty if there is one."""
-        mine = self._shown(self.written_order)
-        moved = [order for order in self._orders() if order != mine]
-        if not moved:
+        moved = self.moved
+        if not moved or self.written is not None:
             return ""
-        ran = " ".join(name for name in moved[0] if name != INITIAL)
-        return f'the cuts did not run in the written order: {ran}; cutflow="exact" runs it'
+        shown = {*self.cuts, *self.weights}
+        ran = " ".join(name for name in moved[0].order if name in shown)
+        return (
+            f"the cuts did not run in the written order: {ran}; no rows were shown to all cuts, to estimate from; "
+            'cutflow.complete() finds out, and cutflow="exact" runs it'
+        )
 
     def __add__(self, other: Table) -> Table:
         if other.region != self.region or other.cuts != self.cuts:
@@ -143,11 +181,21 @@ class Table(TableFormats):
         return Table(
             self.region, self.dataset if same else None, self.cuts, self.written_order,
             self.weights, parts, self.not_applying & other.not_applying, self.planned, self.used,
-            self.scaled or other.scaled,
+            self.scaled or other.scaled, add_members((*self._members(), *other._members())),
         )  # fmt: skip
 
+    def scale(self, factor: float) -> Table:
+        """Return the table with weights scaled; what was counted stays as counted."""
+        by = [factor, factor**2]
+        return replace(
+            self,
+            parts={p: LineCounts(lines.counts, lines.sums * by) for p, lines in self.parts.items()},
+            members=tuple(replace(m, factor=m.factor * factor) for m in self._members()),
+            scaled=True,
+        )
+
     def as_dict(self) -> dict[str, Any]:
-        """Return the table as plain data, each list of lines saying what it is."""
+        """Return the table as plain data, each line saying what it is."""
         written = self.written
         return {
             "region": self.region,
@@ -164,10 +212,13 @@ class Table(TableFormats):
 
     @property
     def kind(self) -> str:
-        """Which order the lines are in."""
+        """What ``lines`` are: exact or estimated, and in which order."""
+        written = self.written
+        if written is not None:
+            return f"{'exact' if self.is_exact else 'estimated'}, written order"
         if self.orders > 1:
-            return f"executed, {self.orders} orders: rows that reached and passed each cut"
-        return "executed order" if self.why else "written order"
+            return f"exact, executed, {self.orders} orders: rows that reached and passed each cut"
+        return "exact, executed order"
 
     @property
     def title(self) -> str:
@@ -175,9 +226,22 @@ class Table(TableFormats):
         return f"{self.region} ({self.dataset or 'all datasets'})"
 
     @property
+    def moved(self) -> list[Layout]:
+        """What ran in orders that show in the table and are not the written one."""
+        writing = self._writing
+        mine = writing.shown(self.written_order)
+        return [plan for plan in self.parts if writing.shown(plan.order) != mine]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the written order's table is there, and exact in every line."""
+        written = self.written
+        return written is not None and all(line.kind == "exact" for line in written)
+
+    @property
     def orders(self) -> int:
         """In how many orders the cuts ran."""
-        return len(self._orders())
+        return len({self._writing.shown(plan.order) for plan in self.parts})
 
     @property
     def weighted(self) -> bool:
@@ -185,32 +249,31 @@ class Table(TableFormats):
         return bool(self.weights) or self.scaled
 
     def __str__(self) -> str:
-        lines = _text(self.executed, self.weighted)
-        return "\n".join([f"{self.title}: exact, {self.kind}", *lines])
+        lines = self.lines
+        text = [f"{self.title}: {self.kind}", *text_lines(lines, self.weighted)]
+        if any(line.kind == "estimated" for line in lines):
+            text += ["  the order that ran, exact:", *text_lines(self.executed, self.weighted)]
+        return "\n".join(text)
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _first(self, plan: Layout) -> int:
-        return plan.first[plan.regions.index(self.region)]
+    @property
+    def _writing(self) -> Writing:
+        cuts = {name: self.cuts[name] for name in self.written_order if name in self.cuts}
+        used = self.used or frozenset(self.cuts)
+        return Writing(self.region, cuts, self.written_order, self.weights, used)
 
-    def _last(self, plan: Layout) -> int:
-        return self._first(plan) + len(plan.lines[plan.regions.index(self.region)])
+    def _members(self) -> tuple[Member, ...]:
+        return self.members or (Member(self.dataset, self.parts, self.not_applying),)
 
-    def _orders(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(dict.fromkeys(self._shown(plan.order) for plan in self.parts))
+    def _sorted(self) -> list[tuple[Layout, LineCounts]]:
+        """The parts, the largest first."""
 
-    def _shown(self, order: tuple[str, ...]) -> tuple[str, ...]:
-        """What of an order this table depends on.
+        def size(part: tuple[Layout, LineCounts]) -> int:
+            plan, lines = part
+            return int(lines.counts[plan.first[plan.regions.index(self.region)], 1])
 
-        The region's cuts, where the weights stand among them, and which weights come before the first cut of any
-        region, because they weight the initial line.
-        """
-        first = next(
-            (n for n, name in enumerate(order) if name in (self.used or self.cuts)), len(order)
-        )
-        initial = tuple(name for name in order[:first] if name in self.weights)
-        rest = (name for name in order[first:] if name in self.cuts or name in self.weights)
-        return (*initial, INITIAL, *rest)
+        return sorted(self.parts.items(), key=size, reverse=True)
 
     def _lines(self, totals: Mapping[str | None, list[float]]) -> tuple[Line, ...]:
         return tuple(
@@ -224,12 +287,33 @@ class Table(TableFormats):
         names = [name for name in order if name in self.cuts]
         return self._lines({name: [0, 0, 0, 0, 0.0, 0.0] for name in (None, *names)})
 
+    def _estimated(self, found: list[Estimate]) -> Iterator[Line]:
+        entered = round(found[0].passed)
+        for name, line in zip((None, *self._writing.cuts), found, strict=True):
+            passed = round(line.passed)
+            undefined, nan = (0, 0) if name is None else self._writing.odd_rows(name, self.parts)
+            plain = Line(
+                INITIAL if name is None else name, entered, passed, line.sumw, line.sumw2,
+                undefined, nan, name is None or name not in self.not_applying,
+                name is not None and self.cuts[name],
+            )  # fmt: skip
+            entered = passed
+            if line.exact:
+                yield plain
+                continue
+            low, high = math.floor(line.low), math.ceil(line.high)
+            yield replace(
+                plain, kind="estimated", passed_error=line.error, interval=(low, high),
+                sumw_sampling=line.sumw_error, sampled=line.sampled,
+            )  # fmt: skip
+
 
 class Cutflow(CutflowFormats, Mapping[str, Table]):
     """Tables by region: ``cutflow["SR"]`` for all datasets together, ``cutflow["SR", "ttbar"]`` for one."""
 
-    def __init__(self, tables: Mapping[tuple[str, str], Table]) -> None:
+    def __init__(self, tables: Mapping[tuple[str, str], Table], way: Any = None) -> None:
         self._tables = dict(tables)
+        self._way = way  #: to complete them, if there is one
         self.regions = tuple(dict.fromkeys(region for region, _ in self._tables))
         self.datasets = tuple(dict.fromkeys(dataset for _, dataset in self._tables))
 
@@ -263,7 +347,26 @@ class Cutflow(CutflowFormats, Mapping[str, Table]):
         tables = dict(self._tables)
         for key, table in other._tables.items():
             tables[key] = tables[key] + table if key in tables else table
-        return Cutflow(tables)
+        return Cutflow(tables, Both(self, other))
+
+    def complete(self, analysis: Any = None) -> Cutflow:
+        """Return the cutflows with every table of the written order exact, at the price of what was not asked yet.
+
+        Cuts are asked about the rows of which nobody knows whether they are the first to reject them; what was kept of
+        the run is not asked again. A result that was loaded needs the analysis, which must be as it was.
+        """
+        if all(table.is_exact for table in self._tables.values()):
+            return self
+        if self._way is None:
+            raise UsageError(
+                "these cutflows do not know where their rows are: complete those of the run"
+            )
+        completed: Cutflow = self._way.complete(analysis)
+        return completed
+
+    def changed(self, change: Callable[[Cutflow], Cutflow]) -> Cutflow:
+        """Return what a function makes of them, such that it can still be completed; it must be picklable."""
+        return Cutflow(change(self)._tables, Changed(self, change))
 
     def as_dict(self) -> dict[str, Any]:
         """Return all tables as plain data: by region, in all and by dataset."""
@@ -291,26 +394,3 @@ def _line(name: str, numbers: list[float], applies: bool, inverted: bool) -> Lin
 
 def _total(name: str, numbers: list[float]) -> Line:
     return _line(name, numbers, applies=True, inverted=False)
-
-
-def _text(lines: tuple[Line, ...], weighted: bool) -> Iterator[str]:
-    width = max(len(line.label) for line in lines)
-    head = f"  {'cut':<{width}}  {'passed':>12}  {'of cut':>8}  {'of all':>8}"
-    yield head + (f"  {'weighted':>14}  {'+-':>10}" if weighted else "")
-    initial = lines[0].passed
-    for line in lines:
-        text = f"  {line.label:<{width}}  {line.passed:>12,}"
-        text += f"  {_percent(line.passed, line.entered):>8}  {_percent(line.passed, initial):>8}"
-        if weighted:
-            text += f"  {line.sumw:>14.6g}  {line.error:>10.4g}"
-        if not line.applies:
-            text += "  n/a here"
-        if line.undefined:
-            text += f"  {line.undefined:,} undefined"
-        if line.nan:
-            text += f"  {line.nan:,} with NaN"
-        yield text
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.2f}%" if whole else "-"

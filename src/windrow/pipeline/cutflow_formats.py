@@ -15,7 +15,7 @@ import numpy as np
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from windrow.pipeline.cutflow import Line
 
@@ -27,13 +27,16 @@ __all__ = [
     "escaped",
     "latex_table",
     "one_cut_counts",
+    "remarks",
     "root_lines",
     "rounded",
+    "said",
+    "text_lines",
 ]
 
 CSV_COLUMNS = (
-    "region", "dataset", "order", "cut", "entered", "passed", "of_cut", "of_all", "sumw",
-    "sumw_error", "undefined", "nan", "applies",
+    "region", "dataset", "order", "kind", "cut", "entered", "passed", "passed_error", "of_cut",
+    "of_all", "sumw", "sumw_error", "sumw_sampling", "sampled", "undefined", "nan", "applies",
 )  # fmt: skip
 
 #: What RCutFlowReport prints for each cut; people and their programs parse it. Names are padded to 10 letters in the
@@ -50,6 +53,10 @@ class _Table(Protocol):
     def dataset(self) -> str | None: ...
     @property
     def executed(self) -> tuple[Line, ...]: ...
+    @property
+    def written(self) -> tuple[Line, ...] | None: ...
+    @property
+    def lines(self) -> tuple[Line, ...]: ...
     @property
     def why(self) -> str: ...
     @property
@@ -69,7 +76,7 @@ class TableFormats:
 
     @property
     def labels(self: _Table) -> list[str]:
-        """The cuts as coffea names them, "initial" first; in the order that ``kind`` says."""
+        """The cuts as coffea names them, "initial" first, in the order that ran."""
         return [line.label for line in self.executed]
 
     @property
@@ -98,13 +105,13 @@ class TableFormats:
         return "\n".join(root_lines(self.executed))
 
     def to_csv(self: _Table) -> str:
-        """Return the table as CSV, saying which order it is in."""
-        return csv_text([(_about(self), self.executed)])
+        """Return the table as CSV, every line saying in which order and what it is; where they differ, both orders."""
+        return csv_text(_orders(self))
 
     def to_latex(self: _Table) -> str:
-        """Return the table as a LaTeX ``tabular`` (booktabs)."""
+        """Return the table as a LaTeX ``tabular`` (booktabs): the written order if there is one."""
         comment = f"{self.title}: {self.kind}"
-        return latex_table(self.executed, weighted=self.weighted, comment=comment)
+        return latex_table(self.lines, weighted=self.weighted, comment=comment)
 
     def _repr_html_(self) -> str:
         from windrow.pipeline.html import table_html
@@ -126,7 +133,7 @@ class CutflowFormats:
         tables = [self[region, dataset] for region in self for dataset in self.datasets]
         if len(self.datasets) > 1:
             tables += self.values()
-        return csv_text((_about(table), table.executed) for table in tables)
+        return csv_text(part for table in tables for part in _orders(table))
 
     def to_latex(self: Any) -> str:
         """Return a LaTeX ``tabular`` for every region, all datasets together."""
@@ -138,16 +145,57 @@ class CutflowFormats:
         return cutflow_html(self)
 
 
-def _about(table: _Table) -> dict[str, str]:
-    order = "executed" if table.why else "written"
-    return {"region": table.region, "dataset": table.dataset or "", "order": order}
+def _orders(table: _Table) -> list[tuple[dict[str, str], tuple[Line, ...]]]:
+    """Return a table's lines in the written order, and in the one that ran if that is another."""
+    about = {"region": table.region, "dataset": table.dataset or ""}
+    written, executed = table.written, table.executed
+    found = [] if written is None else [({**about, "order": "written"}, written)]
+    return found if written == executed else [*found, ({**about, "order": "executed"}, executed)]
+
+
+def said(line: Line, *, sign: str = "+-") -> str:
+    """Say how many rows passed: ``123,456``, or ``~123,400 +- 900`` if that is an estimate."""
+    if line.kind == "exact" or not line.passed_error:
+        return f"{line.passed:,}"
+    digits = min(1 - math.floor(math.log10(line.passed_error)), 0)
+    passed, error = (round(value, digits) for value in (line.passed, line.passed_error))
+    return f"~{passed:,.0f} {sign} {error:,.0f}"
+
+
+def remarks(line: Line, *, mixed: bool) -> list[str]:
+    """Return what else there is to say of a line; ``mixed``: other lines are of another kind."""
+    found = [] if line.applies else ["n/a here"]
+    if line.kind == "estimated":
+        found.append(f"estimated from {line.sampled:,} rows")
+        if line.sumw_sampling and line.sumw != line.passed:
+            found.append(f"weighted +- {line.sumw_sampling:.3g} by sampling")
+    elif mixed:
+        found.append("exact")
+    found += [f"{line.undefined:,} undefined"] if line.undefined else []
+    return found + ([f"{line.nan:,} with NaN"] if line.nan else [])
+
+
+def text_lines(lines: Sequence[Line], weighted: bool) -> Iterator[str]:
+    """Write a table for people."""
+    mixed = any(line.kind == "estimated" for line in lines)
+    width = max(len(line.label) for line in lines)
+    room = max(12, *(len(said(line)) for line in lines))
+    head = f"  {'cut':<{width}}  {'passed':>{room}}  {'of cut':>8}  {'of all':>8}"
+    yield head + (f"  {'weighted':>14}  {'+-':>10}" if weighted else "")
+    for line in lines:
+        text = f"  {line.label:<{width}}  {said(line):>{room}}"
+        for whole in (line.entered, lines[0].passed):
+            text += f"  {f'{100 * line.passed / whole:.2f}%' if whole else '-':>8}"
+        if weighted:
+            text += f"  {line.sumw:>14.6g}  {line.error:>10.4g}"
+        yield "  ".join([text, *remarks(line, mixed=mixed)])
 
 
 def _in_one_order(table: _Table, name: str) -> tuple[Line, ...]:
     if table.orders > 1:
         raise UsageError(
             f"{name} of region {table.region!r}: its cuts ran in {table.orders} orders, and rows after each cut depend "
-            'on the order; cutflow="exact" runs one'
+            'on the order; cutflow="exact" runs one, cutflow.complete() finds out about the written one'
         )
     return table.executed
 
@@ -188,13 +236,17 @@ def csv_text(tables: Iterable[tuple[Mapping[str, Any], Sequence[Line]]]) -> str:
             writer.writerow(
                 {
                     **about,
+                    "kind": line.kind,
                     "cut": line.label,
                     "entered": line.entered,
                     "passed": line.passed,
+                    "passed_error": repr(line.passed_error),
                     "of_cut": _share(line.passed, line.entered),
                     "of_all": _share(line.passed, lines[0].passed),
                     "sumw": repr(line.sumw),
                     "sumw_error": repr(line.error),
+                    "sumw_sampling": repr(line.sumw_sampling),
+                    "sampled": line.sampled,
                     "undefined": line.undefined,
                     "nan": line.nan,
                     "applies": line.applies,
@@ -215,12 +267,18 @@ def latex_table(lines: Sequence[Line], *, weighted: bool, comment: str) -> str:
     row = " & ".join(head) + (r" & \multicolumn{2}{c}{Weighted}" if weighted else "")
     text += [row + r" \\", r"\midrule"]
     for line in lines:
-        cells = [escaped(line.label), str(line.passed)]
+        cells = [escaped(line.label), _latex_count(line)]
         cells += [_cell(line.passed, line.entered), _cell(line.passed, lines[0].passed)]
         if weighted:
-            cells += rounded(line.sumw, line.error)
+            cells += rounded(line.sumw, math.hypot(line.error, line.sumw_sampling))
         text.append(" & ".join(cells) + r" \\")
     return "\n".join([*text, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _latex_count(line: Line) -> str:
+    if line.kind == "exact" or not line.passed_error:
+        return str(line.passed)
+    return said(line, sign=r"\pm").replace(",", "").replace("~", r"$\sim$$") + "$"
 
 
 def _cell(part: int, whole: int) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from windrow.blocks.selection import Selection
 from windrow.pipeline.short import short
+from windrow.random.rows import RowRng
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,9 +90,14 @@ def _call(run: ChunkRun, step: BoundStep, arguments: list[Any], rows: Selection)
     if step.kernel is None:
         return run.caller.call(step, arguments, rows)
     # Compiled code has no frames: the plain function is called, with the numbers it would see.
+    rng = RowRng(run.caller.rng(rows)) if step.wants_rng else None
     for row in range(rows.count):
         scalars = [_scalar(values, row) for values in arguments]
-        step.kernel.function(*scalars, **step.kernel.parameters)
+        drawn = {}
+        if rng is not None:
+            rng.move(row)
+            drawn["rng"] = rng
+        step.kernel.function(*scalars, **step.kernel.parameters, **drawn)
     return None
 
 

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.blocks.program import NOMINAL
+from windrow.pipeline.cutflow_formats import remarks, said
 from windrow.pipeline.histograms import histograms_in, is_histogram
+from windrow.pipeline.order_words import order_line
 from windrow.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from windrow.pipeline.comparing import Comparison
+    from windrow.pipeline.cutflow import Line
     from windrow.pipeline.ledger import Ledger
     from windrow.pipeline.nminus1 import NMinusOne
     from windrow.pipeline.result import Result
@@ -51,7 +54,9 @@ def result_html(result: Result) -> str:
         f"({format_count(result.rows_per_second)} rows/s), {format_bytes(result.bytes_read)} read, "
         f"{result.engine} with {result.workers} worker{'s' if result.workers != 1 else ''}"
     )
-    parts = [f"<p><b>{_text(result.name)}</b>{state}<br>{_text(facts)}</p>", _outputs(result)]
+    order = order_line(result.ordering)
+    about = f"{_text(facts)}<br>{_text(order)}" if order else _text(facts)
+    parts = [f"<p><b>{_text(result.name)}</b>{state}<br>{about}</p>", _outputs(result)]
     for region in result.cutflow.regions:
         table = result.cutflow[region]
         title = f"Cutflow {region}: {table.passed:,} of {table.executed[0].passed:,} rows"
@@ -140,23 +145,27 @@ def sparkline(histogram: Any, width: int = 140, height: int = 28) -> str:
 
 
 def table_html(table: Any) -> str:
-    """Return the cutflow of a region, saying in which order the cuts ran."""
-    lines = table.executed
-    heads = ["cut", "passed", "of cut", "of all"] + (
-        ["weighted", "&plusmn;"] if table.weighted else []
-    )
+    """Return the cutflow of a region, every line saying what it is; where that is estimated, the executed one too."""
+    why = f" &mdash; {_text(table.why)}" if table.why else ""
+    caption = f"{_text(table.title)}: {_text(table.kind)}{why}"
+    lines = table.lines
+    shown = _cutflow_lines(lines, weighted=table.weighted, caption=caption)
+    if any(line.kind == "estimated" for line in lines):
+        executed = _cutflow_lines(table.executed, weighted=table.weighted, caption="exact")
+        shown += _folded("the order that ran", executed)
+    return shown
+
+
+def _cutflow_lines(lines: Sequence[Line], *, weighted: bool, caption: str) -> str:
+    mixed = any(line.kind == "estimated" for line in lines)
+    heads = ["cut", "passed", "of cut", "of all"] + (["weighted", "&plusmn;"] if weighted else [])
     rows = []
     for line in lines:
-        remarks = [] if line.applies else ["n/a here"]
-        remarks += [f"{line.undefined:,} undefined"] if line.undefined else []
-        remarks += [f"{line.nan:,} with NaN"] if line.nan else []
-        row = [_text(line.label), f"{line.passed:,}", _share(line.passed, line.entered)]
+        row = [_text(line.label), said(line, sign="&plusmn;"), _share(line.passed, line.entered)]
         row.append(_share(line.passed, lines[0].passed))
-        if table.weighted:
+        if weighted:
             row += [f"{line.sumw:.6g}", f"{line.error:.4g}"]
-        rows.append([*row, _text(", ".join(remarks))])
-    why = f" &mdash; {_text(table.why)}" if table.why else ""
-    caption = f"{_text(table.title)}: exact, {_text(table.kind)}{why}"
+        rows.append([*row, _text(", ".join(remarks(line, mixed=mixed)))])
     return _table([*heads, ""], rows, caption=caption, numbers=range(1, len(heads)))
 
 

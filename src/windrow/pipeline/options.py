@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from windrow.engines.granted import granted_cores
 from windrow.errors import NotYetError, UsageError, nearest
+from windrow.pipeline.policies import POLICIES
 from windrow.units import parse_bytes, parse_seconds
 
 __all__ = ["Options"]
@@ -21,7 +22,8 @@ LATER_ENGINES = ("dask",)
 class Options:
     """What a user asked for, checked."""
 
-    order: str | tuple[str, ...]
+    #: a policy's name or function, "written", step names, or step names by dataset
+    order: Any
     chunk: int | None
     engine: str
     workers: int
@@ -34,6 +36,7 @@ class Options:
     progress: Any
     save: bool
     block_rows: int | None
+    split: tuple[int, int] | None = None  #: threads that set up and that process; None: measured
     memory: int | None = None  #: bytes for all workers together
     timeout: float | None = None  #: seconds a chunk may take
     resume: bool = False
@@ -57,6 +60,7 @@ class Options:
         progress: Any = None,
         save: Any = True,
         block_rows: Any = None,
+        split: Any = None,
         timeout: Any = None,
     ) -> Options:
         """Check every option, refusing what does not exist rather than ignoring it."""
@@ -66,16 +70,8 @@ class Options:
             )
         _check_engine(engine, memory=memory, timeout=timeout)
         _one_of("on_error", on_error, ("stop", "skip"))
-        if isinstance(order, str):
-            _one_of("order", order, ("adaptive", "written"))
-        elif isinstance(order, Sequence) and all(isinstance(name, str) for name in order):
-            order = tuple(order)
-        else:
-            raise UsageError(
-                f'order= is "adaptive", "written" or a list of step names, got {order!r}'
-            )
         return cls(
-            order=order,
+            order=_order(order),
             chunk=None if chunk == "auto" else _count("chunk", chunk, '"auto" or '),
             engine=engine,
             workers=granted_cores(os.environ) if workers is None else _count("workers", workers),
@@ -88,6 +84,7 @@ class Options:
             progress=progress,
             save=bool(save),
             block_rows=None if block_rows is None else _count("_block_rows", block_rows),
+            split=None if split is None else (int(split[0]), int(split[1])),
             memory=None if memory is None else _positive("memory", parse_bytes(memory)),
             timeout=None if timeout is None else _positive("timeout", parse_seconds(timeout)),
             resume=bool(resume),
@@ -103,6 +100,28 @@ def _check_engine(engine: Any, **limits: Any) -> None:
             raise UsageError(
                 f'{name}= is enforced on processes: use engine="processes" or leave engine= out, got {engine!r}'
             )
+
+
+def _order(order: Any) -> Any:
+    if isinstance(order, os.PathLike) or (isinstance(order, str) and order.endswith(".json")):
+        from windrow.pipeline.freezing import frozen_orders
+
+        return frozen_orders(order)
+    if isinstance(order, str):
+        _one_of("order", order, ("adaptive", "written", *POLICIES))
+        return order
+    if isinstance(order, Mapping):
+        return {dataset: _names(names) for dataset, names in order.items()}
+    return order if callable(order) else _names(order)
+
+
+def _names(order: Any) -> tuple[str, ...]:
+    if isinstance(order, Sequence) and all(isinstance(name, str) for name in order):
+        return tuple(order)
+    raise UsageError(
+        'order= is "adaptive", "written", another policy\'s name, a list of step names, a mapping of datasets to '
+        f"such lists, a function, or a file that freeze() wrote; got {order!r}"
+    )
 
 
 _Number = TypeVar("_Number", int, float)

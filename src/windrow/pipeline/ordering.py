@@ -1,24 +1,38 @@
-"""The order of a run's steps: what it begins with for each dataset, and how guards that are learned change it."""
+"""The order a run begins with for each dataset, and whether it may be moved."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windrow.core.records import Plan
 from windrow.errors import UnknownNameError, nearest
 from windrow.order.constraints import complete, repair
 from windrow.pipeline.graph import dependencies
+from windrow.pipeline.policies import AS_ASKED
+from windrow.pipeline.situations import constraints
 from windrow.shape.blocks import block_rows
 
 if TYPE_CHECKING:
-    from windrow.core.records import PlanJob
+    from collections.abc import Mapping
+
     from windrow.data.base import Source
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.options import Options
     from windrow.pipeline.pipeline import Pipeline
 
-__all__ = ["Repair", "check_conditions", "make_plans"]
+__all__ = ["Orders", "check_conditions", "make_orders"]
+
+
+@dataclass(slots=True)
+class Orders:
+    """What a run begins with."""
+
+    plans: dict[str, Plan]
+    policy: Any  #: what decides about orders; None: they change only to keep guards
+    fixed: dict[str, str] = field(default_factory=dict)  #: dataset -> why its order stays
+    decisions: list[str] = field(default_factory=list)
 
 
 def check_conditions(definition: Definition, source: Source) -> None:
@@ -29,75 +43,84 @@ def check_conditions(definition: Definition, source: Source) -> None:
                 step.when.holds(metadata, dataset)
 
 
-def make_plans(
-    definition: Definition,
-    source: Source,
-    options: Options,
-    pipeline: Pipeline,
-    decisions: list[str],
-) -> dict[str, Plan]:
-    """Decide the order for each dataset, and how many rows of plain arrays a step sees at once."""
-    written, guards = definition.written, pipeline.guards
+def make_orders(
+    definition: Definition, source: Source, options: Options, pipeline: Pipeline
+) -> Orders:
+    """Decide the order each dataset begins with, and how many rows of plain arrays a step sees at once."""
+    _check_cutflow(options.cutflow, source)
+    written, guards = definition.written, tuple(sorted(pipeline.guards))
     blocks = tuple((name, block_rows("flat", pipeline.step_costs.get(name))) for name in written)
-    order, why = written, "the written order"
-    if not isinstance(options.order, str):
-        needs = dependencies(definition.steps)
-        order = complete(options.order, written, needs)
-        order, why = repair(order, needs, guards), "as asked for with order="
-    elif options.order == "adaptive":
-        decisions.append(
-            'order: "adaptive" keeps the written order, because reordering does not exist yet'
-        )
-    plans = {}
+    orders = Orders({}, _policy(options, definition))
+    stays = _why_written(options, definition) if orders.policy not in (None, AS_ASKED) else ""
+    if stays:
+        orders.decisions.append(f"order: the written order, because {stays}")
     for number, dataset in enumerate(source.datasets):
-        exact = any(
-            kind == "exact" and fnmatchcase(dataset, pattern)
-            for pattern, kind in options.cutflow.items()
-        )
-        mine, reason = order, why
-        if exact and order != written:
-            mine, reason = written, 'the written order, because its cutflow is to be "exact"'
-            decisions.append(
-                f'order: dataset {dataset!r} runs in the written order, as cutflow="exact" needs it'
-            )
-        plans[dataset] = Plan(
+        order, why = _begin(definition, dataset, options, pipeline)
+        if stays:
+            order, why = written, f"the written order, because {stays}"
+            orders.fixed[dataset] = stays
+        if _is_exact(dataset, options.cutflow):
+            exact = 'its cutflow is to be "exact"'
+            if order != written:
+                orders.decisions.append(
+                    f'order: dataset {dataset!r} runs in the written order, as cutflow="exact" needs it'
+                )
+            order, why = written, f"the written order, because {exact}"
+            orders.fixed[dataset] = exact
+        orders.plans[dataset] = Plan(
             id=number,
             category=dataset,
-            order=mine,
-            guards=tuple(sorted(guards)),
+            order=order,
+            guards=guards,
             blocks=blocks,
-            reason=reason,
+            reason=why,
+            written=written,
         )
-    for pattern in options.cutflow:
+    return orders
+
+
+def _policy(options: Options, definition: Definition) -> Any:
+    """Say what decides about orders in this run."""
+    if options.order == "written" or not any(s.kind == "cut" for s in definition.steps.values()):
+        return None
+    return options.order if isinstance(options.order, str) or callable(options.order) else AS_ASKED
+
+
+def _why_written(options: Options, definition: Definition) -> str:
+    """Say why no order may be moved in this run; nothing if it may."""
+    if options.on_error == "skip":
+        return 'with on_error="skip" it is part of the answer: rows are left out where a step raises in it'
+    if definition.nminus1:
+        return "N-1 counts follow rows past the cuts that protect later steps"
+    return ""
+
+
+def _begin(
+    definition: Definition, dataset: str, options: Options, pipeline: Pipeline
+) -> tuple[tuple[str, ...], str]:
+    """Return the order to begin with, and why."""
+    written, asked = definition.written, options.order
+    if isinstance(asked, dict):
+        asked = asked.get(dataset, "written")
+    if isinstance(asked, tuple):
+        needs = dependencies(definition.steps)
+        order = complete(asked, written, needs)
+        return repair(order, needs, pipeline.guards), "as asked for with order="
+    known = pipeline.learned.get(dataset)
+    if asked != "written" and known is not None and sorted(known.order) == sorted(written):
+        needs = constraints(definition, pipeline.guards)
+        return repair(known.order, needs, ()), "the order that an earlier run found best"
+    return written, "the written order"
+
+
+def _is_exact(dataset: str, cutflow: Mapping[str, str]) -> bool:
+    return any(kind == "exact" and fnmatchcase(dataset, one) for one, kind in cutflow.items())
+
+
+def _check_cutflow(cutflow: Mapping[str, str], source: Source) -> None:
+    for pattern in cutflow:
         if not any(fnmatchcase(dataset, pattern) for dataset in source.datasets):
             raise UnknownNameError(
                 f"cutflow= names the dataset {pattern!r}, which is not there{nearest(pattern, source.datasets)} "
                 f"(datasets: {', '.join(source.datasets)})"
             )
-    return plans
-
-
-class Repair:
-    """The order decision of this run: an order changes only to keep a guard that was learned."""
-
-    def __init__(
-        self, definition: Definition, issued: list[tuple[str, tuple[str, ...], str]]
-    ) -> None:
-        self.needs = dependencies(definition.steps)
-        self.issued = issued
-        self.guards: set[tuple[str, str]] = set()
-
-    def replan(self, job: PlanJob) -> Plan:
-        """Make the next plan of a dataset: every step after the cuts that guard it."""
-        self.guards.update(job.guards)
-        order = repair(job.plan.order, self.needs, job.guards)
-        reason = "learned that " + ", ".join(f"{s!r} needs {c!r}" for s, c in job.guards)
-        self.issued.append((job.category, order, reason))
-        return Plan(
-            id=job.plan.id + 1,
-            category=job.category,
-            order=order,
-            guards=job.guards,
-            blocks=job.plan.blocks,
-            reason=reason,
-        )

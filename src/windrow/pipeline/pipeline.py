@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from windrow.core.state import Account
+    from windrow.pipeline.live import Live
     from windrow.pipeline.options import Options
     from windrow.pipeline.result import Result
 
@@ -42,7 +43,7 @@ class Pipeline(Writing):
         self,
         data: Any,
         *,
-        order: str | Sequence[str] = "adaptive",
+        order: Any = "adaptive",
         chunk: int | str = "auto",
         engine: str = "auto",
         workers: int | None = None,
@@ -58,6 +59,7 @@ class Pipeline(Writing):
         save: bool = True,
         timeout: Any = None,
         _block_rows: int | None = None,
+        _split: tuple[int, int] | None = None,
     ) -> Result:
         """Run the analysis over data, on all cores, and return its outputs.
 
@@ -66,7 +68,9 @@ class Pipeline(Writing):
         data
             A path, a glob, ``"file.root:Tree"``, a list, a fileset with metadata, arrays, or what ``wr.data.open`` returns.
         order, seed
-            "adaptive", "written", or a list of step names; of the random numbers.
+            "adaptive", "written", another policy ("hepframe", "path", "rank", "agreedy", "heft"), a list of step names, a
+            mapping of datasets to such lists, a file that ``result.freeze`` wrote, or a function of a situation; of the
+            random numbers.
         chunk
             "auto", or the most rows to schedule at once (whole file units).
         engine, workers
@@ -94,9 +98,24 @@ class Pipeline(Writing):
             order=order, chunk=chunk, engine=engine, workers=workers, memory=memory,
             cutflow=cutflow, nminus1=nminus1, max_rows=max_rows, on_error=on_error, seed=seed,
             rundir=rundir, resume=resume, progress=progress, save=save, timeout=timeout,
-            block_rows=_block_rows,
+            block_rows=_block_rows, split=_split,
         )  # fmt: skip
         return run_pipeline(self, self.definition(seed, options), data, options)
+
+    def start(self, data: Any, **options: Any) -> Live:
+        """Run the analysis in the background, with the options of ``run``.
+
+        Returns at once. ``.result()`` gives the result over everything done so far, ``.stop()`` ends the run and gives the
+        last one. Made for streams (``wr.data.stream``), and of use for anything that takes long.
+        """
+        from windrow.data import open as open_source
+        from windrow.pipeline.live import Live
+        from windrow.pipeline.options import Options
+        from windrow.pipeline.running import run_pipeline
+
+        chosen = Options.checked(**options)
+        definition, source = self.definition(chosen.seed, chosen), open_source(data)
+        return Live(lambda inbox: run_pipeline(self, definition, source, chosen, inbox), self.name)
 
     def check(self, data: Any, *, rows: int = 2000, seed: int = 0) -> tuple[str, ...]:
         """Check on the first rows that every step's answer for a row is its own; return the steps that were checked.

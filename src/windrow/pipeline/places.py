@@ -12,8 +12,10 @@ from windrow.core.records import Needs
 from windrow.data.paths import is_remote
 from windrow.engines.granted import granted_memory
 from windrow.engines.inline import InlineEngine
+from windrow.engines.setup import SetupAhead
 from windrow.engines.switching import SwitchingEngine
 from windrow.engines.threads import ThreadsEngine
+from windrow.place.balance import FixedSplit, MeasuredSplit
 from windrow.place.engines import LockWatch
 from windrow.shape.safety import Bounded
 from windrow.units import format_bytes, format_seconds
@@ -21,7 +23,7 @@ from windrow.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from windrow.core.policies import SafetyPolicy
+    from windrow.core.policies import SafetyPolicy, ShapePolicy, ShapeRequest
     from windrow.core.records import Measurement
     from windrow.core.scheduler import Scheduler
     from windrow.data.base import Source
@@ -35,6 +37,11 @@ __all__ = ["Place", "choose_place", "limits"]
 #: so few bytes or rows takes a few milliseconds.
 TINY_BYTES = 1_000_000
 TINY_ROWS = 20_000
+
+#: Share of the memory that may hold what was read ahead.
+AHEAD_SHARE = 1 / 16
+#: The same where nobody knows how much memory there is.
+AHEAD_BYTES = 256_000_000
 
 #: Bytes from a disk that are no reason to think that threads waited for data.
 LITTLE = 10_000_000
@@ -50,7 +57,10 @@ class Place:
     may_switch: bool = False  #: from threads to processes, if they wait for each other
     memory: int | None = None
     waited: str = ""  #: what an earlier run found out about threads
+    split: tuple[int, int] | None = None  #: threads that set up and that process, where fixed
+    remote: bool = False  #: whether there are remote files
     _switching: SwitchingEngine | None = None
+    _setup: SetupAhead | None = None
 
     def engine(self, scheduler: Scheduler) -> Engine:
         """Make the engine."""
@@ -58,11 +68,12 @@ class Place:
             return InlineEngine(self.workers)
         if self.kind == "processes":
             return self._processes(0)
-        threads = ThreadsEngine(self.workers)
+        before = _from_disk()
+        self._setup = self._ahead(before)
+        threads = ThreadsEngine(self.workers, self._setup)
         if not self.may_switch:
             return threads
         watch = LockWatch(self.workers)
-        before = _from_disk()
 
         def reason(used: Measurement, now: float) -> str:
             watch.add(used, now)
@@ -72,6 +83,27 @@ class Place:
 
         self._switching = SwitchingEngine(threads, self._processes, reason)
         return self._switching
+
+    def _ahead(self, before: int) -> SetupAhead | None:
+        """Make what may read ahead of the workers; None: each reads for itself, as asked for."""
+        memory = int(AHEAD_SHARE * granted_memory(os.environ)) or AHEAD_BYTES
+        if self.split is None:
+            split = MeasuredSplit(
+                self.workers, lambda: self.remote or _from_disk() - before > LITTLE
+            )
+            return SetupAhead(split, self.workers, memory)
+        if not self.split[0]:
+            return None
+        return SetupAhead(FixedSplit(*self.split), self.workers, memory)
+
+    def shape(self, shape: ShapePolicy) -> ShapePolicy:
+        """Let workers have more to do at a time where something is to be read ahead of them."""
+        return _Deeper(shape, self) if self.kind == "threads" else shape
+
+    @property
+    def depth(self) -> int:
+        """Jobs a worker should have at a time at least."""
+        return 1 if self._setup is None or self.switched else self._setup.depth
 
     def _processes(self, number: int) -> Engine:
         from windrow.engines.processes import ProcessesEngine
@@ -107,6 +139,8 @@ class Place:
                 amount += f", but only {format_bytes(allowed)} are granted"
             share = format_bytes(allowed // self.workers)
             said.append(f"memory: {amount}, so a chunk may use {share}")
+        if self._setup is not None and (about := self._setup.split.said()):
+            said.append(about)
         return said
 
 
@@ -122,6 +156,22 @@ class _OnceApart:
         return self._place.switched and self._bounded.due(held_s, cost_s, life_s)
 
 
+class _Deeper:
+    """A shape decision whose queues are as deep as reading ahead needs them."""
+
+    def __init__(self, shape: ShapePolicy, place: Place) -> None:
+        self._shape = shape
+        self._place = place
+
+    def rows(self, request: ShapeRequest) -> int:
+        """Size the next task."""
+        return self._shape.rows(request)
+
+    def window(self, task_s: float | None) -> int:
+        """Say how many jobs a worker may have at a time."""
+        return max(self._shape.window(task_s), self._place.depth)
+
+
 def choose_place(
     source: Source,
     options: Options,
@@ -132,7 +182,10 @@ def choose_place(
     """Decide where chunks run."""
     workers, memory = options.workers, options.memory
     if options.engine != "auto":
-        return Place(options.engine, workers, memory=memory, waited=waited)
+        return Place(
+            options.engine, workers, memory=memory, waited=waited, split=options.split,
+            remote=_is_remote(source),
+        )  # fmt: skip
     if not to_do:
         return Place("inline", 1, "nothing is left to do", waited=waited)
     if memory is not None or options.timeout is not None:
@@ -150,8 +203,12 @@ def choose_place(
             return Place("processes", workers, why)
     why = f"{workers} workers share the files of one process"
     # Waiting for a remote file looks like waiting for the lock.
-    remote = any(i.format != "arrays" and is_remote(str(i.location)) for i in source.inputs)
-    return Place("threads", workers, why, may_switch=not remote)
+    remote = _is_remote(source)
+    return Place("threads", workers, why, may_switch=not remote, split=options.split, remote=remote)
+
+
+def _is_remote(source: Source) -> bool:
+    return any(i.format != "arrays" and is_remote(str(i.location)) for i in source.inputs)
 
 
 def _limited(options: Options) -> str:

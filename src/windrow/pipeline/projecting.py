@@ -24,7 +24,8 @@ def project(partial: Partial, products: frozenset[Product]) -> Partial:
     regions = {product.region for product in products if product.kind == "cutflow"}
     kept = tuple((region, rows) for region, rows in partial.kept if region in regions)
     fragments = partial.fragments if any(p.kind == "save" for p in products) else ()
-    return replace(partial, nodes=nodes, kept=kept, fragments=fragments)
+    asked = partial.asked if regions else ()
+    return replace(partial, nodes=nodes, kept=kept, asked=asked, fragments=fragments)
 
 
 def _leaf(leaf: Leaf, products: frozenset[Product]) -> Leaf:
@@ -39,9 +40,11 @@ def _leaf(leaf: Leaf, products: frozenset[Product]) -> Leaf:
         for plan, lines in leaf.tables.items():
             mine, counts = _lines(plan, lines, regions)
             tables[mine] = tables[mine] + counts if mine in tables else counts
+    # Windows are looked at with the eyes of each region, so one region is enough to need them whole.
+    windows = leaf.windows if regions else ()
     if Product("ends") in products:
-        return Leaf(outputs, tables, leaf.given_up, leaf.ends)
-    return Leaf(outputs, tables)
+        return Leaf(outputs, tables, leaf.given_up, leaf.ends, windows)
+    return Leaf(outputs, tables, windows=windows)
 
 
 def _lines(plan: Layout, lines: LineCounts, regions: frozenset[str]) -> tuple[Layout, LineCounts]:
@@ -54,7 +57,7 @@ def _lines(plan: Layout, lines: LineCounts, regions: frozenset[str]) -> tuple[La
     for number in keep:
         first.append(len(rows))
         begin = plan.first[number]
-        rows += range(begin, begin + 1 + len(plan.lines[number]))
+        rows += range(begin, plan.end(plan.regions[number]) + 1)
     smaller = Layout(
         plan.order,
         tuple(plan.regions[number] for number in keep),

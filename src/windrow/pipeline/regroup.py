@@ -9,11 +9,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
 
-from windrow.blocks.counts import LineCounts
 from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.pipeline.cutflow import Cutflow
 from windrow.pipeline.histograms import has_variances, histograms_in, map_histograms, scaled
@@ -43,7 +42,7 @@ def group(result: Result, groups: Mapping[str, str | Sequence[str]]) -> Result:
         result,
         outputs=outputs,
         not_kept=not_kept,
-        cutflow=Cutflow(_group_tables(_tables(result.cutflow), members)),
+        cutflow=result.cutflow.changed(partial(_group_cutflow, members=members)),
         nminus1=NMinusOneTables(_group_tables(result.nminus1.tables, members)),
         initial={
             name: reduce(add, (result.initial[dataset] for dataset in datasets))
@@ -134,6 +133,10 @@ def _group_tables(
     return found
 
 
+def _group_cutflow(cutflow: Cutflow, members: Mapping[str, tuple[str, ...]]) -> Cutflow:
+    return Cutflow(_group_tables(_tables(cutflow), members))
+
+
 def _tables(cutflow: Cutflow) -> dict[tuple[str, str], Table]:
     return {(r, d): cutflow[r, d] for r in cutflow.regions for d in cutflow.datasets}
 
@@ -203,7 +206,7 @@ def scale(
     return replace(
         result,
         outputs=outputs,
-        cutflow=_scale_cutflow(result.cutflow, factors),
+        cutflow=result.cutflow.changed(partial(_scale_cutflow, factors=factors)),
         nminus1=NMinusOneTables(
             {key: table.scaled(factors[key[1]]) for key, table in result.nminus1.tables.items()}
         ),
@@ -260,15 +263,7 @@ def _number(value: Any, dataset: str) -> float:
 
 
 def _scale_cutflow(cutflow: Cutflow, factors: Mapping[str, float]) -> Cutflow:
-    tables = {}
-    for (region, dataset), table in _tables(cutflow).items():
-        by = factors[dataset]
-        parts = {
-            plan: LineCounts(lines.counts, lines.sums * [by, by**2])
-            for plan, lines in table.parts.items()
-        }
-        tables[region, dataset] = replace(table, parts=parts, scaled=True)
-    return Cutflow(tables)
+    return Cutflow({key: table.scale(factors[key[1]]) for key, table in _tables(cutflow).items()})
 
 
 def only(result: Result, dataset: str) -> Result:

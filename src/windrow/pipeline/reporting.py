@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow.errors import UsageError
+from windrow.pipeline.order_words import cost_share, how_decided, is_moved
 from windrow.store.rundir import EVENTS, MANIFEST, REPORT, RESULT, TRACE
 from windrow.watch.environment import environment
 from windrow.watch.files import write_whole
@@ -99,6 +100,7 @@ def report_data(result: Result) -> dict[str, Any]:
             {name: getattr(step, name) for name in step.__slots__} for step in result.steps.values()
         ],
         "order": result.order,
+        "ordering": [_ordering(dataset, result) for dataset in result.ordering],
         "decisions": pathless(result.decisions, keep),
         "notes": pathless([*result.notes, *absent], keep),
         "guards": result.guards,
@@ -133,6 +135,39 @@ def _problem(entry: Entry, keep: frozenset[str]) -> dict[str, str]:
         "rows": rows,
         "state": entry.state,
         "reason": without_paths(entry.reason, keep),
+    }
+
+
+def _ordering(dataset: str, result: Result) -> dict[str, Any]:
+    """Say how the order of a dataset came about; without steps where nothing was decided about it."""
+    told = result.ordering[dataset]
+    issued = [order for mine, order, _ in result.order if mine == dataset]
+    data = {
+        "dataset": dataset,
+        "fixed": told.get("fixed", ""),
+        "steps": [],
+        "checkpoints": told["checkpoints"],
+        "planning_s": told["planning_s"],
+        "began": issued[0] if issued else None,
+        "ended": issued[-1] if issued else None,
+    }
+    if "steps" not in told:
+        return data
+    # Counts of a whole run are those of a dataset where there is only one.
+    only = result.steps if len(result.ordering) == 1 else {}
+    counted = {
+        name: {"rows_in": step.rows_in, "bytes_read": step.bytes_read}
+        for name, step in only.items()
+    }
+    unknown = {"rows_in": None, "bytes_read": None}
+    return {
+        **data,
+        "words": how_decided(told),
+        "moved": is_moved(told),
+        "share": cost_share(told),
+        "looked": told["looked"],
+        "saved": told["saved"],
+        "steps": [{**unknown, **counted.get(step["name"], {}), **step} for step in told["steps"]],
     }
 
 

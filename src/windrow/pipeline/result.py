@@ -12,6 +12,7 @@ from windrow import __version__
 from windrow.blocks.program import NOMINAL
 from windrow.errors import IncompleteError, UnknownNameError, nearest
 from windrow.pipeline.nminus1 import Count, NMinusOneTables
+from windrow.pipeline.order_words import order_lines
 from windrow.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class Result(Mapping[str, Any]):
     environment: dict[str, Any] = field(default_factory=dict, repr=False)
     log: str | None = field(default=None, repr=False)  #: lines of the event log
     rundir: str | None = None
+    #: dataset -> how its order was decided: checkpoints, steps, what looking cost and what was saved
+    ordering: dict[str, Any] = field(default_factory=dict, repr=False)
     kept: Any = field(default=None, repr=False)  #: which rows each region has; None where not kept
     saved: tuple[dict[str, Any], ...] = ()  #: files written by ``analysis.save``
     #: output -> how to add two of its values, where the user said so
@@ -233,6 +236,12 @@ class Result(Mapping[str, Any]):
 
         return lumis(self)
 
+    def freeze(self, path: Any) -> str:
+        """Write down the order each dataset ended with; ``run(order=path)`` repeats it."""
+        from windrow.pipeline.freezing import freeze
+
+        return freeze(self, path)
+
     def report(self, path: Any = None) -> Any:
         """Write one HTML page about the run, by default ``report.html`` in the run directory; returns its path."""
         from windrow.pipeline.reporting import write_report
@@ -254,9 +263,7 @@ class Result(Mapping[str, Any]):
             f"({format_count(self.rows_per_second)} rows/s), {format_bytes(self.bytes_read)} read"
         )
         lines += [f"- {decision}" for decision in self.decisions]
-        lines += [
-            f"order for {dataset}: {' '.join(order)} ({why})" for dataset, order, why in self.order
-        ]
+        lines += order_lines(self.ordering, self.order)
         lines += [f"guard: {step!r} runs after {cut!r}, learned" for step, cut in self.guards]
         lines += [f"note: {note}" for note in self.notes]
         width = max((len(name) for name in self.steps), default=4)

@@ -191,7 +191,8 @@ def asked_orders(plans: Mapping[str, Plan], options: Options) -> dict[str, tuple
     return {
         dataset: plan.order
         for dataset, plan in plans.items()
-        if not isinstance(options.order, str) or any(fnmatchcase(dataset, one) for one in exact)
+        if isinstance(options.order, tuple | dict)
+        or any(fnmatchcase(dataset, one) for one in exact)
     }
 
 

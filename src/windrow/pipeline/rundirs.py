@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["running_in"]
 
 #: Options that say where things go, not what the run is.
-_ASIDE = ("rundir", "progress", "block_rows", "resume")
+_ASIDE = ("rundir", "progress", "block_rows", "split", "resume")
 
 
 @contextmanager

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from windrow import data as windrow_data
-from windrow.core.failures import lost_too_often
 from windrow.core.policies import Policies
-from windrow.core.records import FailureKind
 from windrow.core.scheduler import Options as SchedulerOptions
 from windrow.core.scheduler import Scheduler
-from windrow.core.settling import OUT_OF_TIME
 from windrow.data.paths import is_remote
+from windrow.engines.granted import granted_cores
 from windrow.errors import EngineError
+from windrow.pipeline.adapting import Adapting
 from windrow.pipeline.assemble import assemble
 from windrow.pipeline.collecting import Collecting
+from windrow.pipeline.hastening import Hastened
 from windrow.pipeline.identities import step_fingerprints
 from windrow.pipeline.journaling import Journaling
 from windrow.pipeline.keeping import keep
+from windrow.pipeline.live import outcome_so_far, still
 from windrow.pipeline.options import Options
-from windrow.pipeline.ordering import Repair, check_conditions, make_plans
+from windrow.pipeline.order_story import order_story
+from windrow.pipeline.order_words import warned_note
+from windrow.pipeline.ordering import check_conditions, make_orders
 from windrow.pipeline.places import Place, choose_place, limits
+from windrow.pipeline.raising import raised
+from windrow.pipeline.remembering import KEY as LEARNED
+from windrow.pipeline.remembering import recall, told
 from windrow.pipeline.resuming import asked_orders, begin, begin_anew
 from windrow.pipeline.rundirs import running_in
 from windrow.pipeline.skims import publish, saving
+from windrow.pipeline.streaming import streaming
 from windrow.pipeline.workload import PipelineWorkload
+from windrow.random import ahead
 from windrow.run.loop import run as run_loop
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
@@ -38,14 +48,17 @@ from windrow.watch.log import EventLog
 from windrow.watch.progress import watching
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from windrow.core.records import Failure
+    from windrow.core.records import Failure, Plan
     from windrow.data.base import Source
     from windrow.pipeline.bind import Definition
+    from windrow.pipeline.live import Inbox
+    from windrow.pipeline.ordering import Orders
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.result import Result
     from windrow.pipeline.resuming import Beginning
+    from windrow.pipeline.streaming import Streaming
     from windrow.run.loop import Observer, RunOutcome
     from windrow.store.fingerprints import Fingerprint
     from windrow.store.rundir import RunDirectory
@@ -54,24 +67,34 @@ __all__ = ["Options", "check_pipeline", "run_pipeline"]
 
 #: As long as a chunk of known cost takes at most: after Ctrl-C most of what is at work still counts.
 PATIENCE_S = 2.0
-#: A worker with no rows takes 60 to 150 MB, by the libraries it has loaded.
-EMPTY_WORKER = 150_000_000
 
 
-def run_pipeline(pipeline: Pipeline, definition: Definition, data: Any, options: Options) -> Result:
-    """Run a pipeline over data and return its result."""
+def run_pipeline(
+    pipeline: Pipeline,
+    definition: Definition,
+    data: Any,
+    options: Options,
+    inbox: Inbox | None = None,
+) -> Result:
+    """Run a pipeline over data and return its result; ``inbox`` is for who watches from another thread."""
     source = windrow_data.open(data)
     check_conditions(definition, source)
+    stream = streaming(source, options)
+    if stream is not None:
+        definition, source, inbox = stream.definition(definition), stream.flow, stream.fed(inbox)
+    recall(pipeline, definition, options.rundir)
     with (
         running_in(options, definition, source) as directory,
         saving(definition, source) as complete,
-        _journal_in(directory, options) as journal,
+        _journal_in(None if stream else directory, options) as journal,
     ):
-        result, failure = _Run(pipeline, complete, source, options, journal).run()
+        run = _Run(pipeline, complete, source, options, journal, stream=stream, inbox=inbox)
+        result, failure = run.run()
         if directory is not None:
             result.rundir = str(directory.path)
             result.environment = environment()
             result.notes = (*result.notes, *keep(result, directory))
+            directory.write_manifest({LEARNED: told(pipeline, definition)})
         if failure is not None:
             raise failure
         return result
@@ -99,49 +122,83 @@ class _Run:
     journal: Journal | None
     decisions: list[str] = field(default_factory=list)
     issued: list[tuple[str, tuple[str, ...], str]] = field(default_factory=list)  #: orders
+    stream: Streaming | None = None  #: what is different where rows come while it goes on
+    inbox: Inbox | None = None  #: what comes from outside
     _steps: dict[str, Fingerprint] | None = None
 
     def run(self) -> tuple[Result, BaseException | None]:
         """Run; return the result, and what kept it from being saved where it should be."""
         began = perf_counter()
         decisions = self.decisions
-        plans = make_plans(self.definition, self.source, self.options, self.pipeline, decisions)
+        orders = make_orders(self.definition, self.source, self.options, self.pipeline)
+        decisions += orders.decisions
+        plans = orders.plans
         self.issued += [(dataset, plan.order, plan.reason) for dataset, plan in plans.items()]
-        beginning = begin_anew(self.source)
-        if self.journal is not None:
-            beginning = begin(
-                self.definition,
-                self.source,
-                self.journal,
-                self.options.max_rows,
-                self.steps,
-                skip=self.options.on_error == "skip",
-                orders=asked_orders(plans, self.options),
-            )
-            decisions += beginning.decisions
-        place = choose_place(
-            self.source,
-            self.options,
-            len(beginning.specs),
-            self.pipeline.waited,
-            lambda: self.steps,
-        )
+        beginning = self._beginning(plans)
+        place = self._place(beginning)
         workload = self._workload(beginning)
-        order = Repair(self.definition, self.issued)
+        order = self._order(orders, workload, place)
         scheduler = self._scheduler(beginning, plans, order, place)
         journaling = None
         if self.journal is not None:
             journaling = Journaling(self.journal, beginning, self.definition, self.source, workload)
         log = EventLog.remembered() if self.options.rundir is None else None
-        outcome = self._loop(scheduler, place, workload, journaling, log)
+        made = partial(self._made, scheduler, beginning, order, place, began)
+        outcome = self._loop(scheduler, place, workload, journaling, log, made)
         decisions += [*place.said(), *_about_remote(self.source, workload)]
-        self.pipeline.guards.update(order.guards)
-        self.pipeline.remember(scheduler.accounts)
-        self.pipeline.waited = place.waited
+        self._remember(order, scheduler, outcome, place)
         if outcome.failure is not None:
             if place.switched and isinstance(outcome.failure.exception, EngineError):
                 return self._again(outcome.failure)
-            raise _raised(outcome.failure, workload, self.options)
+            error = raised(outcome.failure, workload, self.options)
+            if self.stream is not None:
+                self.stream.tell(error, lambda: made(outcome, workload))
+            raise error
+        result = made(outcome, workload)
+        workers = self.options.workers
+        failure = publish(self.definition, self.source, workload, outcome, result, workers)
+        if self.stream is not None:
+            failure = self.stream.failure(result)
+        result.seconds = perf_counter() - began
+        warned = warned_note(outcome.evidence.values())
+        kept = journaling.notes if journaling else ()
+        result.notes = (*self._limit(), *result.notes, *warned, *kept)
+        result.log = None if log is None else log.text
+        return result, failure
+
+    def _order(self, orders: Orders, workload: PipelineWorkload, place: Place) -> Adapting:
+        return Adapting(
+            self.definition,
+            orders.policy,
+            self.issued,
+            fixed=orders.fixed,
+            learned=self.pipeline.learned,
+            unit_rows=workload.unit_rows,
+            workers=place.workers,
+        )
+
+    def _remember(
+        self, order: Adapting, scheduler: Scheduler, outcome: RunOutcome, place: Place
+    ) -> None:
+        """Keep what the next run need not find out."""
+        pipeline = self.pipeline
+        pipeline.guards.update(order.guards)
+        pipeline.remember(scheduler.accounts)
+        plans = {name: account.plan for name, account in scheduler.accounts.items()}
+        pipeline.learned.update(order.learned(outcome.evidence, plans))
+        pipeline.waited = place.waited
+
+    def _made(
+        self,
+        scheduler: Scheduler,
+        beginning: Beginning,
+        order: Adapting,
+        place: Place,
+        began: float,
+        outcome: RunOutcome,
+        workload: PipelineWorkload,
+    ) -> Result:
+        """Make the result of what came out, or of what has come out so far."""
         result = assemble(
             definition=self.definition,
             source=self.source,
@@ -149,19 +206,38 @@ class _Run:
             scheduler=scheduler,
             outcome=outcome,
             beginning=beginning,
-            decisions=decisions,
+            decisions=self.decisions,
             issued=self.issued,
             guards=tuple(sorted(self.pipeline.guards)),
             engine=place.kind,
             workers=place.workers,
             seconds=perf_counter() - began,
         )
-        workers = self.options.workers
-        failure = publish(self.definition, self.source, workload, outcome, result, workers)
-        result.seconds = perf_counter() - began
-        result.notes = (*self._limit(), *result.notes, *(journaling.notes if journaling else ()))
-        result.log = None if log is None else log.text
-        return result, failure
+        result.ordering = order_story(order, outcome.evidence, result)
+        return result
+
+    def _place(self, beginning: Beginning) -> Place:
+        if self.stream is not None:
+            return self.stream.place(self.options, lambda: self.steps)
+        to_do, waited = len(beginning.specs), self.pipeline.waited
+        return choose_place(self.source, self.options, to_do, waited, lambda: self.steps)
+
+    def _beginning(self, plans: dict[str, Plan]) -> Beginning:
+        if self.stream is not None:
+            return self.stream.beginning
+        if self.journal is None:
+            return begin_anew(self.source)
+        beginning = begin(
+            self.definition,
+            self.source,
+            self.journal,
+            self.options.max_rows,
+            self.steps,
+            skip=self.options.on_error == "skip",
+            orders=asked_orders(plans, self.options),
+        )
+        self.decisions += beginning.decisions
+        return beginning
 
     @property
     def steps(self) -> dict[str, Fingerprint]:
@@ -184,21 +260,36 @@ class _Run:
         workload: PipelineWorkload,
         journaling: Journaling | None,
         log: EventLog | None,
+        made: Callable[[RunOutcome, PipelineWorkload], Result],
     ) -> RunOutcome:
         name, rundir, progress = self.pipeline.name, self.options.rundir, self.options.progress
-        with watching(scheduler, progress=progress, name=name, rundir=rundir) as observers:
+        collector: Any = Collecting(None if journaling is None else journaling.changed)
+        standings: Any = scheduler
+        if self.stream is not None:
+            self.stream.watch(scheduler, place.workers)
+            collector, standings = self.stream.gathered, self.stream
+        if self.inbox is not None:
+            self.inbox.rows = lambda: standings.standing().done
+            self.inbox.answer = lambda: made(outcome_so_far(scheduler, collector), still(workload))
+        with watching(standings, progress=progress, name=name, rundir=rundir) as observers:
             patience = _Patience(scheduler, workload)
             watchers: list[Observer] = [*observers, patience]
             watchers += [watcher for watcher in (log, journaling) if watcher is not None]
+            if place.kind == "inline":
+                ahead.grant(granted_cores(os.environ) - 1)
+            elif place.kind == "threads":
+                ahead.grant(granted_cores(os.environ) - place.workers)
             try:
                 return run_loop(
                     scheduler,
                     place.engine(scheduler),
                     workload,
                     observers=watchers,
-                    collector=Collecting(None if journaling is None else journaling.changed),
+                    collector=collector,
+                    inbox=self.inbox,
                 )
             finally:
+                ahead.grant(0)
                 patience.end()
                 if journaling is not None:
                     journaling.end()
@@ -206,6 +297,8 @@ class _Run:
     def _workload(self, beginning: Beginning) -> PipelineWorkload:
         """Make the workload, with what is known of files from an earlier run."""
         options = self.options
+        if self.stream is not None:
+            return self.stream.workload(self.definition, options)
         workload = PipelineWorkload(
             self.definition,
             self.source,
@@ -224,21 +317,29 @@ class _Run:
         return workload
 
     def _scheduler(
-        self, beginning: Beginning, plans: dict[str, Any], order: Repair, place: Place
+        self, beginning: Beginning, plans: dict[str, Plan], order: Adapting, place: Place
     ) -> Scheduler:
         options = self.options
         chunk = options.chunk
         return Scheduler(
             beginning.specs,
             Policies(
-                shape=Guided(self.pipeline.costs) if chunk is None else Fixed(chunk),
+                shape=place.shape(
+                    Hastened(Guided(self.pipeline.costs), order.most_s)
+                    if chunk is None
+                    else Fixed(chunk)
+                ),
                 order=order,
-                safety=place.safety(journaled=beginning.journal is not None),
+                safety=place.safety(
+                    # What somebody asks for while the run goes on has to be here by then.
+                    journaled=beginning.journal is not None or self.inbox is not None
+                ),
             ),
             SchedulerOptions(
                 on_error="skip" if options.on_error == "skip" else "stop",
-                row_limit=options.max_rows,
+                row_limit=None if self.stream else options.max_rows,
                 row_limits=beginning.limits,
+                open=self.stream is not None,
                 chunk=chunk,
                 limits=limits(options),
                 restart=place.kind == "processes" or place.may_switch,
@@ -252,31 +353,6 @@ class _Run:
             return ()
         rows = f"{self.options.max_rows:,}"
         return (f"max_rows: only the first {rows} rows of each dataset were asked for",)
-
-
-def _raised(failure: Failure, workload: PipelineWorkload, options: Options) -> BaseException:
-    """What to raise for the failure that stopped a run; one without an exception ended its worker."""
-    if failure.exception is not None:
-        return failure.exception
-    where = "" if failure.place in failure.message else f"{failure.place}: "
-    if failure.type == OUT_OF_TIME:
-        advice = (
-            '; allow more (timeout= is for one chunk), or leave such rows out with on_error="skip"'
-        )
-    elif failure.kind is FailureKind.EXHAUSTED:
-        advice = '; allow more (memory= is for all workers together), or leave such rows out with on_error="skip"'
-        if options.memory is not None and options.memory < EMPTY_WORKER * options.workers:
-            advice = (
-                "; that may be none of the rows' fault: the interpreter and libraries alone take about 60 MB in each "
-                f"worker, and memory= is for all {options.workers} together; allow more, or take fewer workers"
-            )
-    elif failure.kind in (FailureKind.CRASHED, FailureKind.LOST):
-        if failure.kind is FailureKind.LOST:
-            failure = lost_too_often(failure)
-        advice = '; look at these rows, or leave them out with on_error="skip"'
-    else:
-        advice = ""
-    return EngineError(f"{workload.named(where + failure.message)}{advice}")
 
 
 def _about_remote(source: Source, workload: PipelineWorkload) -> list[str]:

@@ -65,6 +65,7 @@ class StepDefinition:
     weights: tuple[str, ...] | None = ("*",)  #: outputs: factors of ``weight``; None: unweighted
     merge: Callable[[Any, Any], Any] | None = None
     version: str | None = None  #: stands for what in the function cannot be looked into
+    barrier: bool = False  #: what is written above it runs before it, and what is below after it
 
 
 def define(

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import re
 import threading
-from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.blocks.execute import Chunk, ChunkRun, Partial, Stopped
 from windrow.blocks.skipping import skipped
-from windrow.core.records import Evidence, Failure, FailureKind, Measurement
+from windrow.core.records import Failure, FailureKind, Measurement
 from windrow.engines.base import Outcome
+from windrow.engines.setup import Reading
 from windrow.errors import (
     CorruptFileError,
     DataError,
     DefinitionError,
-    InternalError,
     RowPurityError,
     StepError,
     WindrowError,
@@ -31,6 +30,7 @@ from windrow.pipeline.attempts import Attempts
 from windrow.pipeline.bind import bind
 from windrow.pipeline.collecting import unite
 from windrow.pipeline.news import News, Told, hear, news
+from windrow.pipeline.preparing import chunk_of, read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from windrow.core.records import Plan, Rows
     from windrow.data.base import FileInfo, Input, Reader, Source
     from windrow.pipeline.bind import Definition
+    from windrow.pipeline.preparing import PreparedColumns
     from windrow.pipeline.products import Product
 
 __all__ = ["Feed", "PipelineWorkload"]
@@ -217,6 +218,16 @@ class PipelineWorkload:
                 self.defaults[source.index, column] = None
         return borders
 
+    def unit_rows(self, dataset: str) -> float:
+        """Give the mean rows of the units of a dataset, as far as its inputs were opened; 0 if none was."""
+        rows = units = 0
+        for item in self.source.inputs:
+            if item.dataset == dataset and item.index in self.borders:
+                borders = self.borders[item.index]
+                rows += borders[-1]
+                units += len(borders) - 1
+        return rows / units if units else 0.0
+
     def check_same(self, index: int, info: FileInfo) -> None:
         """Refuse an input that is another file than when it was first opened in this run."""
         found = (info.identity, info.rows, info.borders)
@@ -232,12 +243,13 @@ class PipelineWorkload:
             )
 
     def note_kept(self, partial: Partial) -> None:
-        """Stop telling which rows the regions have where that becomes too much."""
+        """Stop telling which rows the regions have, and what cuts said, where that becomes too much."""
         if not self.keeping:
-            partial.kept = ()
+            partial.kept, partial.asked = (), ()
             return
         with self._lock:
             self._kept_bytes += sum(rows.data.nbytes for _, rows in partial.kept)
+            self._kept_bytes += sum(asked.nbytes for asked in partial.asked)
             if self._kept_bytes > KEPT_BYTES:
                 self.keeping = False
                 for program in self._programs.values():
@@ -259,6 +271,7 @@ class _Worker:
 
     def __init__(self, workload: PipelineWorkload) -> None:
         self.workload = workload
+        self.reading = Reading()  #: what reading took in the last run
         self._readers: OrderedDict[int, Reader] = OrderedDict()
         self._told = Told(
             opened=set(workload.borders),
@@ -279,29 +292,35 @@ class _Worker:
         program = self.workload.program(source, reader.info, feed.products)
         return reader.info.rows, self.workload.opened(source, reader.info, program)
 
-    def run(self, rows: tuple[Rows, ...], plan: Plan) -> Outcome:
-        """Run one chunk in the order of the plan."""
+    def prepare(self, rows: tuple[Rows, ...], plan: Plan) -> PreparedColumns:
+        """Read what a chunk needs first, for another worker to run it with."""
+        _, reader, program, chunk = self._opened(rows)
+        return read_ahead(program, reader, chunk, plan.order, self.workload.stop.is_set)
+
+    def run(
+        self, rows: tuple[Rows, ...], plan: Plan, prepared: PreparedColumns | None = None
+    ) -> Outcome:
+        """Run one chunk in the order of the plan, with what was prepared for it."""
         (part,) = rows
-        feed = self.workload.feed(part.input)
-        reader = self._reader(feed.input)
-        source = self.workload.source.inputs[feed.input]
-        program = self.workload.program(source, reader.info, feed.products)
-        borders = self.workload.borders.get(feed.input)
-        if borders is None:
-            borders = self.workload.opened(source, reader.info, program)
-        chunk = _chunk(source, part, borders, reader.info.clusters)
+        source, reader, program, chunk = self._opened(rows)
         before = reader.bytes_read
         attempts = self._attempts(program, reader, chunk, plan)
+        if prepared is not None:
+            prepared.hand_over(attempts.run)
+            before -= prepared.bytes_read
+            self.workload.note_reads(source.index, prepared.reads)
         try:
+            attempts.look(self.workload.borders[source.index])
             partial = attempts.partial()
         finally:
             attempts.run.release()
-            self.workload.note_reads(feed.input, reader.reads)
+            store = attempts.run.store
+            self.reading = Reading(store.read_seconds, store.read_cpu_s)
+            self.workload.note_reads(source.index, reader.reads)
             reader.reads.clear()
         self.workload.note_kept(partial)
-        steps = tuple((name, meter.cost()) for name, meter in attempts.run.meters.items())
         measurement = Measurement(bytes_read=reader.bytes_read - before)
-        evidence = Evidence(steps, attempts.guards)
+        evidence = attempts.evidence(in_memory=source.format == "arrays")
         gone = skipped(attempts.left_out.values(), part.input, source.label)
         return Outcome(partial, measurement, evidence, gone)
 
@@ -316,6 +335,18 @@ class _Worker:
 
     # -- inside ------------------------------------------------------------------------------
 
+    def _opened(self, rows: tuple[Rows, ...]) -> tuple[Input, Reader, Program, Chunk]:
+        """Open the file that rows are in; say what runs on them."""
+        (part,) = rows
+        feed = self.workload.feed(part.input)
+        reader = self._reader(feed.input)
+        source = self.workload.source.inputs[feed.input]
+        program = self.workload.program(source, reader.info, feed.products)
+        borders = self.workload.borders.get(feed.input)
+        if borders is None:
+            borders = self.workload.opened(source, reader.info, program)
+        return source, reader, program, chunk_of(source, part, borders, reader.info.clusters)
+
     def _attempts(self, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
         workload = self.workload
         run = ChunkRun(
@@ -327,7 +358,7 @@ class _Worker:
             workload.block_rows,
             stopping=workload.stop.is_set,
         )
-        return Attempts(run, workload.definition.written, skip=workload.skip)
+        return Attempts(run, workload.definition, plan, skip=workload.skip)
 
     def _reader(self, input: int) -> Reader:  # noqa: A002 - the word of the house
         reader = self._readers.get(input)
@@ -348,16 +379,3 @@ class _Worker:
         with self.workload._lock:
             self.workload.requests += getattr(reader, "requests", 0)
         reader.close()
-
-
-def _chunk(source: Input, part: Rows, borders: tuple[int, ...], clusters: tuple[int, ...]) -> Chunk:
-    if not part.start < part.stop:
-        raise InternalError(f"an empty chunk was launched: {part}")
-    first = bisect_right(borders, part.start) - 1
-    units = (part.start, *_inside(borders, part), part.stop)
-    finer = tuple(sorted({*units, *_inside(clusters, part)}))
-    return Chunk(source.index, source.label, first, units, finer)
-
-
-def _inside(borders: tuple[int, ...], part: Rows) -> tuple[int, ...]:
-    return borders[bisect_right(borders, part.start) : bisect_left(borders, part.stop)]

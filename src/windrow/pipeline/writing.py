@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from windrow.blocks.kernels import EachKernel
     from windrow.core.records import StepCost
+    from windrow.pipeline.adapting import Learned
     from windrow.pipeline.steps import Kind
 
 __all__ = ["Writing", "is_checked"]
@@ -43,6 +44,8 @@ class Writing:
         self.costs: dict[str, StepCost] = {}  #: what tasks cost in the last run, by dataset
         self.waited = ""  #: why threads are of no use here, as an earlier run found out
         self.step_costs: dict[str, StepCost] = {}  #: what steps cost in the last run
+        #: what the last run found out for its order, by dataset
+        self.learned: dict[str, Learned] = {}
         self._steps: dict[str, StepDefinition] = {}
         self._regions: dict[str, dict[str, bool]] = {}
         self._saves: dict[str, SaveDefinition] = {}
@@ -75,8 +78,9 @@ class Writing:
         """Add a cut: one boolean per row; None is neither pass nor fail.
 
         Options: ``name``, ``reads`` (columns by other names), ``when`` (a condition on the dataset's metadata), ``after``
-        (cuts that must come before), ``each`` (a function of one row's numbers, compiled), ``version`` (what to compare
-        where the function uses things that cannot be looked into, when a run is continued).
+        (cuts that must come before), ``barrier`` (True: it stays where it is, and no step moves across it), ``each`` (a
+        function of one row's numbers, compiled), ``version`` (what to compare where the function uses things that cannot
+        be looked into, when a run is continued).
         """
         return self._decorate("cut", function, **options)
 
@@ -127,7 +131,7 @@ class Writing:
             chosen = None if region is None else _names(region)
         else:
             chosen = _names(regions)
-        for option in ("each", "after"):
+        for option in ("each", "after", "barrier"):
             if option in options:
                 raise DefinitionError(
                     f"{option}= is for cuts, columns and weights, not for outputs"
@@ -219,6 +223,7 @@ class Writing:
             "weights",
             "merge",
             "version",
+            "barrier",
         }
         for option in options:
             if option not in allowed:
@@ -241,10 +246,6 @@ class Writing:
         step = define(kind, function, after=_names(after or ()), **options)
         if when is not None:
             step = replace(step, when=When.parse(when, step=step.name))
-        if step.each and "rng" in step.reserved:
-            raise DefinitionError(
-                f"{kind} {step.name!r}: rng does not work with each=True yet; draw in a column of its own"
-            )
         self._replace(step)
         self._steps[step.name] = step
         self._forget(step.name)
@@ -259,6 +260,7 @@ class Writing:
         self._touched.pop(name, None)
         self._access = AccessLog()
         self.costs.clear()
+        self.learned.clear()
         self.waited = ""
         self.step_costs.pop(name, None)
         self.guards = {guard for guard in self.guards if name not in guard}

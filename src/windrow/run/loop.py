@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from windrow.core.scheduler import Scheduler
     from windrow.engines.base import Engine, Workload
 
-__all__ = ["Collector", "Observer", "RunOutcome", "run"]
+__all__ = ["Collector", "Inbox", "Observer", "RunOutcome", "run"]
+
+#: Seconds after which the inbox is looked at although nobody rang.
+LISTEN_S = 0.25
 
 
 #: Is shown the events, the commands that followed and the time of every batch; must be quick.
@@ -41,6 +44,26 @@ class Collector(Protocol):
 
     def partials(self) -> dict[int, list[Any]]:
         """Give everything by input, in order of their first row."""
+        ...
+
+
+class Inbox(Protocol):
+    """What comes to a run from outside of its engine: more inputs, questions, the wish to end."""
+
+    def open(self, wake: Callable[[], None]) -> None:
+        """The run begins; whoever has something for it calls ``wake``, from any thread."""
+        ...
+
+    def events(self) -> list[Event]:
+        """Give what is new; asked for in the loop's thread, between two batches."""
+        ...
+
+    def stop(self) -> None:
+        """Somebody wishes the run to end (Ctrl-C); how is said by ``events``."""
+        ...
+
+    def close(self) -> None:
+        """The run has ended, and its workers too."""
         ...
 
 
@@ -73,7 +96,7 @@ class RunOutcome:
     partials: dict[int, list[Any]]  #: by input, in order of their first row
     ledger: Ledger
     evidence: dict[str, Evidence]  #: by category
-    plans: list[Plan]  #: issued during the run, in order
+    plans: list[Plan]  #: issued during the run, in order; those that changed something
     notes: list[str]
     bytes_read: int  #: by accepted attempts
     wall_s: float
@@ -94,17 +117,27 @@ def run(
     observers: Sequence[Observer] = (),
     planner: Callable[[PlanJob], Plan] | None = None,
     collector: Collector | None = None,
+    inbox: Inbox | None = None,
 ) -> RunOutcome:
-    """Run to the end; a first Ctrl-C ends it with what is done so far, a second one at once."""
+    """Run to the end; a first Ctrl-C ends it with what is done so far, a second one at once.
+
+    With an inbox, SIGTERM is like Ctrl-C, and the first of them is a wish told to the inbox.
+    """
     planner = planner or scheduler.policies.order.replan
-    loop = _Loop(scheduler, engine, clock, observers, planner, collector or Taken())
+    loop = _Loop(scheduler, engine, clock, observers, planner, collector or Taken(), inbox)
     begin, cpu = clock(), time.thread_time()
     try:
-        with _Interrupts(engine) as interrupts:
+        with _Interrupts(engine, terminate=inbox is not None) as interrupts:
             engine.start(workload)
+            if inbox is not None:
+                inbox.open(engine.wake)
             loop.until_resolved(interrupts)
     finally:
-        engine.stop()
+        try:
+            engine.stop()
+        finally:
+            if inbox is not None:
+                inbox.close()
     cpu = time.thread_time() - cpu - engine.work_cpu_s
     return loop.outcome(clock() - begin, cpu)
 
@@ -117,15 +150,18 @@ class _Loop:
     observers: Sequence[Observer]
     planner: Callable[[PlanJob], Plan]
     collector: Collector
+    inbox: Inbox | None = None
     end: Resolve | None = None
     wake: float | None = None
     plans: list[Plan] = field(default_factory=list)
 
     def until_resolved(self, interrupts: _Interrupts) -> None:
         told = False
-        while self.end is None:
+        while not self.ended():
             wake = self.wake
             timeout = None if wake is None else max(0.0, wake - self.clock())
+            if self.inbox is not None:
+                timeout = LISTEN_S if timeout is None else min(LISTEN_S, timeout)
             try:
                 events = self.engine.wait(timeout)
             except KeyboardInterrupt:
@@ -136,11 +172,24 @@ class _Loop:
             now = self.clock()
             if interrupts.count and not told:
                 told = True
-                events.append(CancelRequested("interrupted"))
+                events += self.stop()
             if wake is not None and now >= wake:
                 self.wake = None
                 events.append(Tick())
             self.feed(events, now)
+
+    def ended(self) -> bool:
+        """Say whether the run is resolved, after what has come from outside."""
+        if self.end is None and self.inbox is not None:
+            self.feed(self.inbox.events(), self.clock())
+        return self.end is not None
+
+    def stop(self) -> list[Event]:
+        """Say that the run is to end, or tell whoever knows how."""
+        if self.inbox is None:
+            return [CancelRequested("interrupted")]
+        self.inbox.stop()
+        return []
 
     def feed(self, events: list[Event], now: float) -> None:
         """Give events to the scheduler and do what it says, until it has no more questions."""
@@ -155,7 +204,9 @@ class _Loop:
                     self.collector.add(command.handle, self.engine.take(command.handle))
                 elif isinstance(command, Replan):
                     plan = self.planner(command.job)
-                    self.plans.append(plan)
+                    before = command.job.plan
+                    if (plan.order, plan.guards) != (before.order, before.guards):
+                        self.plans.append(plan)
                     answers.append(Planned(plan))
                 elif isinstance(command, WakeAt):
                     self.wake = command.time
@@ -192,25 +243,29 @@ class _Loop:
 class _Interrupts:
     """Counts Ctrl-C instead of letting it break into the scheduler; the second one raises.
 
-    Only in the main thread, where signals arrive, and only in place of Python's own handler: a host
-    that installed another one knows what it wants.
+    Only in the main thread, where signals arrive, and only in place of Python's own handlers: a
+    host that installed another one knows what it wants. With ``terminate``, SIGTERM counts too.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, terminate: bool = False) -> None:
         self.count = 0
         self._engine = engine
-        self._installed = False
+        self._wanted: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
+        if terminate:
+            self._wanted[signal.SIGTERM] = signal.SIG_DFL
+        self._installed: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._interrupt)
-            self._installed = True
+        if threading.current_thread() is threading.main_thread():
+            for number, own in self._wanted.items():
+                if signal.getsignal(number) is own:
+                    signal.signal(number, self._interrupt)
+                    self._installed[number] = own
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._installed:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, own in self._installed.items():
+            signal.signal(number, own)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a handler's
         self.count += 1

@@ -258,6 +258,7 @@ _NOT_WRITTEN = {
     "__doc__", "__module__", "__qualname__", "__dict__", "__weakref__", "__annotations__", "__annotate__",
     "__annotate_func__", "__annotations_cache__", "__firstlineno__", "__static_attributes__", "_abc_impl",
     "__abstractmethods__", "__orig_bases__", "__parameters__", "__type_params__", "__classdictcell__",
+    "__slotnames__",
 }  # fmt: skip
 
 _bases_of = names_of(type)["__bases__"].__get__

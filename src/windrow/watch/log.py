@@ -25,12 +25,14 @@ from windrow.core.events import (
 )
 from windrow.core.records import Rows
 from windrow.watch.lockmeter import LockMeter
+from windrow.watch.orders import OrdersSeen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from windrow.core.commands import Command
     from windrow.core.events import Event
+    from windrow.core.records import Plan
 
 __all__ = ["EventLog", "own_memory"]
 
@@ -96,6 +98,7 @@ class EventLog:
         self._size = 0
         self._written: float | None = None  #: when
         self._launched: dict[int, tuple[int, int, float]] = {}  #: attempt -> task, plan, time
+        self._orders = OrdersSeen()
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -129,6 +132,7 @@ class EventLog:
         for command in commands:
             if isinstance(command, Launch):
                 self._launched[command.attempt] = (command.task.id, command.plan.id, now)
+                self._orders.launched(command.plan)
             elif isinstance(command, Discard):
                 discarded.append(command.handle.id)
             elif isinstance(command, Resolve):
@@ -136,6 +140,8 @@ class EventLog:
         for event in events:
             if isinstance(event, Finished):
                 self._finished(event, now, discarded)
+            elif isinstance(event, Planned):
+                self._planned(event.plan, now)
             elif type(event) in _RARE:
                 self._rare(now, event)
         if self._written is None:
@@ -171,6 +177,23 @@ class EventLog:
             used.peak_memory,
         )
         self._add(line)
+
+    def _planned(self, plan: Plan, now: float) -> None:
+        """Write a plan: the order where it is another one, else only that it was thought about."""
+        changed = self._orders.changed(plan)
+        fields: dict[str, Any] = {
+            "t": round(now, 6),
+            "event": "Planned",
+            "plan": plan.id,
+            "category": plan.category,
+            "changed": changed,
+            "reason": plan.reason,
+            "sample": plan.sample,
+        }
+        if changed:
+            fields["order"] = list(plan.order)
+            fields["guards"] = [list(guard) for guard in plan.guards]
+        self._add(json.dumps(fields) + "\n")
 
     def _add(self, line: str) -> None:
         self._lines.append(line)
@@ -258,7 +281,6 @@ _RARE = frozenset(
         Failed,
         InspectFailed,
         MergeFailed,
-        Planned,
         WorkerJoined,
         WorkerLost,
     }

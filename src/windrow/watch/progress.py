@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from windrow.core.commands import Launch
+from windrow.core.events import Planned
 from windrow.errors import UsageError
 from windrow.units import format_count, format_seconds
+from windrow.watch.orders import OrdersSeen
 
 if TYPE_CHECKING:
     import os
@@ -38,6 +41,8 @@ BAR_EVERY_S = 0.1
 LINE_EVERY_S = 5.0
 #: Long enough that single chunks do not make the rate jump, short enough to follow a slow file.
 RATE_MEMORY_S = 10.0
+#: Long enough to be read.
+NEWS_S = 3.0
 
 
 class Standings(Protocol):
@@ -63,6 +68,7 @@ class Snapshot:
     files_open: int  #: opened so far
     files_total: int
     finished: bool  #: the run is over, though not necessarily complete
+    news: str = ""  #: what was decided just now: "new order in ttbar"
 
     @property
     def rows_total(self) -> int:
@@ -101,7 +107,13 @@ class Rate:
 
 
 def snapshot(
-    standing: Standing, *, name: str, rate: float, elapsed_s: float, finished: bool = False
+    standing: Standing,
+    *,
+    name: str,
+    rate: float,
+    elapsed_s: float,
+    finished: bool = False,
+    news: str = "",
 ) -> Snapshot:
     """Make the record of a moment from the scheduler's numbers."""
     done = standing.done + standing.held
@@ -122,6 +134,7 @@ def snapshot(
         files_open=standing.inputs - standing.inputs_unopened,
         files_total=standing.inputs,
         finished=finished,
+        news=news,
     )
 
 
@@ -145,6 +158,8 @@ def speed(shot: Snapshot) -> str:
         parts.append(f"{format_seconds(_rounded(shot.eta_s))} left")
     files = "file" if shot.files_total == 1 else "files"
     parts.append(f"{shot.files_open} of {shot.files_total} {files}")
+    if shot.news and not shot.finished:
+        parts.append(shot.news)
     return ", ".join(parts)
 
 
@@ -209,7 +224,9 @@ def _log(rundir: Path) -> EventLog:
 class _Progress:
     """Takes part in every batch and draws when it is time."""
 
-    __slots__ = ("_began", "_broken", "_display", "_name", "_next", "_rate", "_scheduler")
+    __slots__ = (
+        "_began", "_broken", "_display", "_name", "_news", "_next", "_orders", "_rate", "_scheduler", "_stale",
+    )  # fmt: skip
 
     def __init__(self, scheduler: Standings, display: _Display, name: str, now: float) -> None:
         self._scheduler = scheduler
@@ -219,8 +236,20 @@ class _Progress:
         self._next = now + display.first_s
         self._rate = Rate(now)
         self._broken = False
+        self._orders = OrdersSeen()
+        self._news = ""
+        self._stale = math.inf  #: when the news is none any more
 
-    def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:  # noqa: ARG002 - the observer's form
+    def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
+        for command in commands:
+            if type(command) is Launch:
+                self._orders.launched(command.plan)
+        for event in events:
+            if type(event) is Planned and self._orders.changed(event.plan):
+                self._news = f"new order in {event.plan.category}"
+                self._stale = now + max(NEWS_S, self._display.every_s)
+        if now > self._stale:
+            self._news, self._stale = "", math.inf
         if now < self._next:
             return
         # From now on, not from when it was due: after a pause there is nothing to catch up with.
@@ -251,6 +280,7 @@ class _Progress:
             rate=self._rate.update(standing.done + standing.held, now),
             elapsed_s=now - self._began,
             finished=finished,
+            news=self._news,
         )
 
 

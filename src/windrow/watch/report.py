@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from windrow.watch import report_tables as tables
+from windrow.watch.report_order import order
 from windrow.watch.report_timeline import memory_data, shares, throughput, timeline
 
 if TYPE_CHECKING:
@@ -24,7 +25,15 @@ if TYPE_CHECKING:
 
 __all__ = ["build_page"]
 
-SCRIPTS = ("base.js", "controls.js", "cutflow.js", "histograms.js", "plots.js", "timeline.js")
+SCRIPTS = (
+    "base.js",
+    "controls.js",
+    "cutflow.js",
+    "histograms.js",
+    "plots.js",
+    "timeline.js",
+    "order.js",
+)
 
 #: Digits of bin contents on the page: more than a screen shows, fewer than the result has.
 DIGITS = 7
@@ -44,6 +53,7 @@ def build_page(data: Mapping[str, Any], log: Log | None) -> str:
         "summary": tables.summary(data, crew),
         "nminus1": tables.nminus1(data),
         "steps": tables.steps(data),
+        "order": order(data),
         "ledger": tables.ledger(data),
         "decisions": tables.decisions(data),
         "outputs": tables.outputs(data),

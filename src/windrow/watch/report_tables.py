@@ -6,9 +6,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_bytes, format_count, format_rate, format_seconds
+from windrow.watch.report_pieces import hint, listed, more, table, tile, unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["decisions", "environment", "ledger", "nminus1", "outputs", "steps", "summary"]
 
@@ -19,13 +20,13 @@ MOST_LINES = 400
 def summary(data: Mapping[str, Any], shares: Mapping[str, Any] | None) -> str:
     """Write the heading: whose run, complete or not, and the numbers one looks for first."""
     state = data["state"]
-    tiles = [_tile(format_count(data["rows"]["done"]), "rows", _exactly(data["rows"]["done"]))]
+    tiles = [tile(format_count(data["rows"]["done"]), "rows", _exactly(data["rows"]["done"]))]
     seconds = data["seconds"]
     if seconds:
-        tiles.append(_tile(format_seconds(seconds), "elapsed"))
-        tiles.append(_tile(format_count(data["rows"]["done"] / seconds), "rows/s"))
+        tiles.append(tile(format_seconds(seconds), "elapsed"))
+        tiles.append(tile(format_count(data["rows"]["done"] / seconds), "rows/s"))
         tiles.append(
-            _tile(
+            tile(
                 format_rate(data["bytes_read"] / seconds),
                 "read",
                 f"{format_bytes(data['bytes_read'])} in all",
@@ -34,10 +35,10 @@ def summary(data: Mapping[str, Any], shares: Mapping[str, Any] | None) -> str:
     if data["workers"]:
         where = f"engine: {data['engine']}" if data["engine"] else ""
         tiles.append(
-            _tile(str(data["workers"]), "worker" if data["workers"] == 1 else "workers", where)
+            tile(str(data["workers"]), "worker" if data["workers"] == 1 else "workers", where)
         )
     if shares and shares["busy"] is not None:
-        tiles.append(_tile(f"{100 * shares['busy']:.0f} %", "busy", f"{shares['tasks']:,} tasks"))
+        tiles.append(tile(f"{100 * shares['busy']:.0f} %", "busy", f"{shares['tasks']:,} tasks"))
     words = f"<strong>{escape(data['headline'])}</strong> {escape(data['verdict'])}"
     parts = [
         f'<p class="verdict {escape(state)}">{words}</p>',
@@ -47,14 +48,6 @@ def summary(data: Mapping[str, Any], shares: Mapping[str, Any] | None) -> str:
     if data["problems_total"]:
         parts.append('<p class="hint"><a href="#ledger">What is missing, and why</a></p>')
     return "\n".join(parts)
-
-
-def _tile(value: str, label: str, title: str = "") -> str:
-    more = f'<span class="more">{escape(title)}</span>' if title else ""
-    return (
-        f'<div class="tile"><span class="value">{escape(value)}</span>'
-        f'<span class="label">{escape(label)}</span>{more}</div>'
-    )
 
 
 def _exactly(count: int) -> str:
@@ -88,7 +81,7 @@ def steps(data: Mapping[str, Any]) -> str:
     """Write the table of steps: what went in and out, and what it cost."""
     found = data["steps"]
     if not found:
-        return _none(_unknown(data) or "No step ran.")
+        return hint(unknown(data) or "No step ran.")
     spent = [step["seconds"] or 0.0 for step in found]
     longest, total = max(spent) or 1.0, sum(spent) or 1.0
     heads = ("step", "kind", "rows in", "rows out", "passed", "calls", "per call", "per row")
@@ -109,17 +102,17 @@ def steps(data: Mapping[str, Any]) -> str:
             f"<td>{100 * mine / total:.0f} %</td>"
             f"<td>{escape(format_bytes(step['bytes_read']))}</td></tr>"
         )
-    return _table((*heads, "total", "share", "read"), rows, left=2, name="steps")
+    return table((*heads, "total", "share", "read"), rows, left=2, name="steps")
 
 
 def nminus1(data: Mapping[str, Any]) -> str:
     """Write for each region the rows that pass all cuts but one, all datasets together."""
     lines = []
     for region, tables in data["nminus1"].items():
-        table = tables["all"]
+        every = tables["all"]
         rows = []
-        for label, count, sumw in zip(table["labels"], table["nev"], table["wgtev"], strict=True):
-            why = table["failures"].get(label.removeprefix("N - "), "")
+        for label, count, sumw in zip(every["labels"], every["nev"], every["wgtev"], strict=True):
+            why = every["failures"].get(label.removeprefix("N - "), "")
             numbers = (
                 f'<td colspan="2" class="left hint">n/a: {escape(why)}</td>'
                 if count is None
@@ -127,7 +120,7 @@ def nminus1(data: Mapping[str, Any]) -> str:
             )
             rows.append(f'<tr><td class="left">{escape(label)}</td>{numbers}</tr>')
         lines.append(f"<h4>{escape(region)}</h4>")
-        lines.append(_table(("", "rows", "weighted"), rows, left=1, name="nminus1"))
+        lines.append(table(("", "rows", "weighted"), rows, left=1, name="nminus1"))
     if not lines:
         return ""
     return f"<details><summary>All cuts but one</summary>{''.join(lines)}</details>"
@@ -150,8 +143,8 @@ def ledger(data: Mapping[str, Any]) -> str:
             for p in data["problems"]
         ]
         lines.append("<h3>Not done</h3>")
-        lines.append(_table(("file", "dataset", "rows", "state", "why"), rows, left=5))
-        lines.append(_more(data["problems_total"] - len(data["problems"]), "ranges"))
+        lines.append(table(("file", "dataset", "rows", "state", "why"), rows, left=5))
+        lines.append(more(data["problems_total"] - len(data["problems"]), "ranges"))
     files = data["files"]
     if files:
         rows = [
@@ -159,13 +152,13 @@ def ledger(data: Mapping[str, Any]) -> str:
             f"<td>{f['done']:,}</td><td>{f['failed']:,}</td><td>{f['missing']:,}</td></tr>"
             for f in files
         ]
-        table = _table(("file", "dataset", "done", "failed", "missing"), rows, left=2, name="files")
-        more = _more(data["files_total"] - len(files), "files")
+        shown = table(("file", "dataset", "done", "failed", "missing"), rows, left=2, name="files")
+        rest = more(data["files_total"] - len(files), "files")
         opened = " open" if len(files) <= 12 else ""
         lines.append(
             f"<details{opened}><summary>{data['files_total']:,} "
             f"{'file' if data['files_total'] == 1 else 'files'}, {counts['total']:,} rows</summary>"
-            f"{table}{more}</details>"
+            f"{shown}{rest}</details>"
         )
     if data["saved"]:
         lines.append("<h3>Files written</h3>")
@@ -177,7 +170,7 @@ def decisions(data: Mapping[str, Any]) -> str:
     """Write what was decided, the orders that ran with their reasons, notes and guards."""
     lines = []
     if data["decisions"]:
-        lines.append(_list(data["decisions"]))
+        lines.append(listed(data["decisions"]))
     if data["order"]:
         orders = _alike(data["order"])
         rows = [
@@ -187,16 +180,16 @@ def decisions(data: Mapping[str, Any]) -> str:
             for datasets, order, why in orders[:MOST_LINES]
         ]
         lines.append("<h3>Orders, as they were issued</h3>")
-        lines.append(_table(("datasets", "order", "why"), rows, left=3))
-        lines.append(_more(len(orders) - MOST_LINES, "orders"))
+        lines.append(table(("datasets", "order", "why"), rows, left=3))
+        lines.append(more(len(orders) - MOST_LINES, "orders"))
     if data["guards"]:
         lines.append("<h3>Guards that were learned</h3>")
-        lines.append(_list(f"{step} runs after {cut}" for step, cut in data["guards"]))
+        lines.append(listed(f"{step} runs after {cut}" for step, cut in data["guards"]))
     if data["notes"]:
         lines.append("<h3>Notes</h3>")
-        lines.append(_list(data["notes"][:MOST_LINES]))
-        lines.append(_more(len(data["notes"]) - MOST_LINES, "notes"))
-    return "\n".join(lines) or _none(_unknown(data) or "Nothing had to be decided.")
+        lines.append(listed(data["notes"][:MOST_LINES]))
+        lines.append(more(len(data["notes"]) - MOST_LINES, "notes"))
+    return "\n".join(lines) or hint(unknown(data) or "Nothing had to be decided.")
 
 
 def _alike(orders: Sequence[Sequence[Any]]) -> list[tuple[list[str], list[str], str]]:
@@ -210,10 +203,6 @@ def _alike(orders: Sequence[Sequence[Any]]) -> list[tuple[list[str], list[str], 
     return joined
 
 
-def _unknown(data: Mapping[str, Any]) -> str:
-    return "Not known, as the run left no result." if data["state"] == "unfinished" else ""
-
-
 def outputs(data: Mapping[str, Any]) -> str:
     """Write the outputs that are no histograms, as far as they can be said in a line."""
     found = data["values"]
@@ -225,15 +214,15 @@ def outputs(data: Mapping[str, Any]) -> str:
         f'<td class="left words">{escape(v["text"])}</td></tr>'
         for v in found
     ]
-    table = _table(("output", "region", "variation", "dataset", "value"), rows, left=5)
-    more = _more(data["values_total"] - len(found), "values")
+    shown = table(("output", "region", "variation", "dataset", "value"), rows, left=5)
+    rest = more(data["values_total"] - len(found), "values")
     opened = "" if data["histograms"] else " open"
-    return f"<details{opened}><summary>Other outputs</summary>{table}{more}</details>"
+    return f"<details{opened}><summary>Other outputs</summary>{shown}{rest}</details>"
 
 
 def environment(data: Mapping[str, Any]) -> str:
     """Write what the run ran with."""
-    return _facts(data["environment"]) or _none("Nothing was kept about the environment.")
+    return _facts(data["environment"]) or hint("Nothing was kept about the environment.")
 
 
 def _facts(value: Any, name: str = "") -> str:
@@ -255,27 +244,3 @@ def _facts(value: Any, name: str = "") -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}" if abs(value) >= 10_000 else str(value)
     return escape("-" if value is None else str(value))
-
-
-def _table(heads: Sequence[str], rows: Iterable[str], *, left: int, name: str = "") -> str:
-    cells = "".join(
-        f'<th scope="col"{" class=left" if number < left else ""}>{head}</th>'
-        for number, head in enumerate(heads)
-    )
-    kind = f' class="{name}"' if name else ""
-    return (
-        f'<div class="scroll" tabindex="0"><table{kind}><thead><tr>{cells}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _list(items: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
-
-
-def _more(count: int, things: str) -> str:
-    return f'<p class="hint">and {count:,} more {things}</p>' if count > 0 else ""
-
-
-def _none(text: str) -> str:
-    return f'<p class="hint">{text}</p>'

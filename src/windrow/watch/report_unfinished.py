@@ -19,7 +19,7 @@ __all__ = ["MOST_FILES", "file_lines", "manifest_facts", "unfinished_data"]
 MOST_FILES = 500
 
 _NOTHING = (
-    "steps", "order", "decisions", "notes", "guards", "problems", "histograms", "histogram_notes",
+    "steps", "order", "ordering", "decisions", "notes", "guards", "problems", "histograms", "histogram_notes",
     "values", "saved",
 )  # fmt: skip
 

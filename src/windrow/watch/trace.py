@@ -64,7 +64,7 @@ def _names(log: Log, name: str) -> Iterator[dict[str, Any]]:
 def _rare(log: Log) -> Iterator[dict[str, Any]]:
     for line in log.rare:
         yield {
-            "name": line["event"],
+            "name": _called(line),
             "ph": "i",
             "s": "p",
             "ts": _us(line["t"]),
@@ -72,6 +72,13 @@ def _rare(log: Log) -> Iterator[dict[str, Any]]:
             "tid": 0,
             "args": strict(pathless({k: v for k, v in line.items() if k not in _TIMELESS})),
         }
+
+
+def _called(line: dict[str, Any]) -> str:
+    """Name an event as people would; what was decided about an order stands out from that it was thought about."""
+    if line["event"] != "Planned" or "changed" not in line:
+        return str(line["event"])
+    return f"{'new order' if line['changed'] else 'order kept'}: {line.get('category', '')}"
 
 
 def _tasks(log: Log, label: Callable[[int], tuple[str, str]]) -> Iterator[str]:

@@ -43,12 +43,12 @@ function oneTable(found) {
   const heads = ["cut", "passed", "of cut", "of all", ...(weighted ? ["weighted", "+-"] : []), ""];
   const rows = lines.map((line, place) => element("tr", { class: place + 1 === lines.length && "last" },
     element("th", { scope: "row" }, line.cut),
-    element("td", null, count(line.passed)),
+    element("td", { title: interval(line) }, passed(line)),
     element("td", null, place ? percent(line.passed, line.entered) : "-"),
     barCell(line.passed, initial),
     ...(weighted ? [element("td", null, number(line.sumw)), element("td", null, number(line.sumw_error, 4))] : []),
-    element("td", { class: "remark" }, remarks(line))));
-  return tableOf(`${table.region}, ${table.dataset || "all datasets"}: exact, ${kindWords(table)}`, heads, rows);
+    element("td", { class: "remark" }, remarks(line, isEstimated([table])))));
+  return tableOf(`${table.region}, ${table.dataset || "all datasets"}: ${exactness([table])}, ${kindWords(table)}`, heads, rows);
 }
 
 function sideBySide(found, datasets) {
@@ -60,13 +60,14 @@ function sideBySide(found, datasets) {
   const rows = names.map((name, place) => {
     const lines = tables.map((table) => table[cutflow.kind].find((line) => line.cut === name));
     const total = lines.reduce((sum, line) => sum + (line ? line.passed : 0), 0);
+    const about = lines.some((line) => line && line.kind === "estimated") ? "~" : "";
     return element("tr", { class: place + 1 === names.length && "last" },
       element("th", { scope: "row" }, name),
       ...lines.map((line) => element("td", { title: line ? remarks(line) : null },
-        line ? count(line.passed) + (line.applies ? "" : " n/a") : "-")),
-      element("td", null, count(total)));
+        line ? passed(line) + (line.applies ? "" : " n/a") : "-")),
+      element("td", null, about + count(total)));
   });
-  return tableOf(`${cutflow.region}, rows passed by dataset: exact, ${kindWords(tables[0])}`, heads, rows);
+  return tableOf(`${cutflow.region}, rows passed by dataset: ${exactness(tables)}, ${kindWords(tables[0])}`, heads, rows);
 }
 
 function kindWords(table) {
@@ -86,8 +87,30 @@ function isWeighted(tables) {
   return tables.some((table) => table.executed.some((line) => line.sumw !== line.passed));
 }
 
-function remarks(line) {
+function isEstimated(tables) {
+  return tables.some((table) => (table[cutflow.kind] || []).some((line) => line.kind === "estimated"));
+}
+
+function exactness(tables) {
+  return isEstimated(tables) ? "estimated" : "exact";
+}
+
+// "~123,400 +- 900": both to the two leading digits of the error.
+function passed(line) {
+  if (line.kind !== "estimated" || !line.passed_error) return count(line.passed);
+  const unit = Math.max(1, 10 ** (Math.floor(Math.log10(line.passed_error)) - 1));
+  const rounded = (value) => count(Math.round(value / unit) * unit);
+  return `~${rounded(line.passed)} \u00b1 ${rounded(line.passed_error)}`;
+}
+
+function interval(line) {
+  return line.kind === "estimated" ? `95 %: ${count(line.interval[0])} to ${count(line.interval[1])}` : null;
+}
+
+function remarks(line, mixed) {
   const words = [];
+  if (line.kind === "estimated") words.push(`estimated from ${count(line.sampled)} rows`);
+  else if (mixed) words.push("exact");
   if (!line.applies) words.push("n/a here: every row passes");
   if (line.undefined) words.push(count(line.undefined) + " undefined");
   if (line.nan) words.push(count(line.nan) + " with NaN");

@@ -1,0 +1,154 @@
+"""Numbers made in the background, where a core has nothing else to do.
+
+Numbers belong to rows, so what can be made ahead is the numbers of the next rows. A step that is
+called block by block and draws has two buffers: while it computes with the numbers of one block, the
+same are made for the next. A single large draw is shared with the background instead. Nobody can tell
+from the numbers: wherever they are made, they are the same.
+
+How many cores are left over is said by ``grant``; where nobody says it, nothing happens here.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from windrow.random.making import Wish, make, new
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Words: TypeAlias = NDArray[np.uint64]
+
+__all__ = ["Ahead", "Block", "grant", "make_shared"]
+
+#: Numbers from which on a draw is shared: the other half then takes some 100 us at least, many times
+#: what it takes to wake a thread.
+_SHARED = 65_536
+#: Draws of a step whose next numbers are made ahead, and their size: what is beyond is made when it
+#: is asked for.
+_MOST_DRAWS = 16
+_MOST_BYTES = 32 * 2**20
+
+
+class _Spare:
+    """The cores that are left over, as threads which wait for something to make."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cores = 0
+        self._busy = 0
+        self._pool: ThreadPoolExecutor | None = None
+
+    def grant(self, cores: int) -> None:
+        """Use so many threads from now on; those there are end when they are idle."""
+        with self._lock:
+            if cores == self._cores:
+                return
+            self._cores = max(cores, 0)
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False)
+
+    def submit(self, work: Callable[[], Any]) -> Future[Any] | None:
+        """Begin some work; None if every core has some already."""
+        with self._lock:
+            if self._busy >= self._cores:
+                return None
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self._cores, "windrow-random")
+            self._busy += 1
+            future = self._pool.submit(work)
+        future.add_done_callback(self._done)
+        return future
+
+    def _done(self, _: Future[Any]) -> None:
+        with self._lock:
+            self._busy -= 1
+
+    def after_fork(self) -> None:
+        """Begin again in a child, which has none of the threads."""
+        self._lock = threading.Lock()
+        self._pool, self._busy, self._cores = None, 0, 0
+
+
+_SPARE = _Spare()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_SPARE.after_fork)
+
+
+def grant(cores: int) -> None:
+    """Say how many cores of this process no worker uses; 0, as at the start, switches all of this off."""
+    _SPARE.grant(cores)
+
+
+def make_shared(wish: Wish, identity: Words, counts: int | NDArray[np.int64]) -> NDArray[Any]:
+    """Make numbers as ``make`` does, one half of a large draw in the background."""
+    out = new(wish, identity, counts)
+    if len(out) < _SHARED or len(identity) < 2:
+        return make(wish, identity, counts, out=out)
+    half = len(identity) // 2
+    here = counts if isinstance(counts, int) else counts[:half]
+    there = counts if isinstance(counts, int) else counts[half:]
+    place = half * here if isinstance(here, int) else int(here.sum())
+    other = _SPARE.submit(lambda: make(wish, identity[half:], there, out=out[place:]))
+    if other is None:
+        return make(wish, identity, counts, out=out)
+    make(wish, identity[:half], here, out=out[:place])
+    if other.cancel():  # it has not begun, so it would not be faster than we are
+        make(wish, identity[half:], there, out=out[place:])
+    else:
+        other.result()
+    return out
+
+
+class Ahead:
+    """What was made ahead for the blocks of the steps of a chunk."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Wish, int], tuple[int, int, Future[Any]]] = {}
+
+    def numbers(
+        self, wish: Wish, counts: int, identity: Words, start: int, stop: int
+    ) -> NDArray[Any]:
+        """Return the numbers of rows start to stop, and begin those of as many rows that follow."""
+        values = self._take(wish, counts, start, stop)
+        if values is None:
+            values = make_shared(wish, identity[start:stop], counts)
+        following = identity[stop : stop + (stop - start)]
+        if len(following) and values.nbytes * (len(self._made) + 1) <= _MOST_BYTES:
+            if len(self._made) >= _MOST_DRAWS:
+                self._made.clear()  # steps that ended have left theirs behind
+            future = _SPARE.submit(lambda: make(wish, following, counts))
+            if future is not None:
+                self._made[wish, counts] = stop, stop + len(following), future
+        return values
+
+    def _take(self, wish: Wish, counts: int, start: int, stop: int) -> NDArray[Any] | None:
+        first, last, future = self._made.pop((wish, counts), (-1, -1, None))
+        if future is None or future.cancel() or (first, last) != (start, stop):
+            return None
+        values: NDArray[Any] = future.result()
+        return values
+
+
+class Block:
+    """Some rows of many, one block after the other."""
+
+    __slots__ = ("_ahead", "_identity", "_start", "_stop")
+
+    def __init__(self, ahead: Ahead, identity: Callable[[], Words], start: int, stop: int) -> None:
+        self._ahead = ahead
+        self._identity = identity  #: of all rows
+        self._start = start
+        self._stop = stop
+
+    def numbers(self, wish: Wish, counts: int) -> NDArray[Any]:
+        """Return the numbers of the rows."""
+        return self._ahead.numbers(wish, counts, self._identity(), self._start, self._stop)

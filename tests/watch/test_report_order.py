@@ -1,0 +1,420 @@
+"""How orders are shown: the drawing says who was where, tables count what ran, words are short, logs and traces tell of changes."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import windrow as wr
+from windrow.core.commands import Launch
+from windrow.core.events import Planned
+from windrow.core.records import Plan, Rows, Task
+from windrow.core.scheduler import Standing
+from windrow.order.sampling import Sampling
+from windrow.pipeline import adapting
+from windrow.pipeline.order_words import how_decided, order_line, order_lines, savings
+from windrow.pipeline.reporting import report_data
+from windrow.watch.log import EventLog
+from windrow.watch.order_chart import Stretch, order_chart
+from windrow.watch.progress import watching
+from windrow.watch.readlog import read_log
+from windrow.watch.report import build_page
+from windrow.watch.report_order import order
+from windrow.watch.report_unfinished import unfinished_data
+from windrow.watch.trace import trace_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROWS = 40_000
+
+
+def slow_first() -> wr.Pipeline:
+    """A costly cut that drops little is written above a cheap one that drops much."""
+    made = wr.Pipeline("slow first")
+
+    @made.cut
+    def costly(x: Any) -> Any:
+        y = x
+        for _ in range(200):
+            y = np.sin(y + x)
+        return y > -0.99
+
+    @made.column
+    def double(z: Any) -> Any:
+        return 2 * z
+
+    @made.cut
+    def cheap(double: Any) -> Any:
+        return double > 1.8
+
+    @made.output
+    def total(x: Any) -> Any:
+        return x.sum()
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def moved() -> Any:
+    """A run in which the cheap cut came first."""
+    rng = np.random.default_rng(5)
+    data = wr.data.open({"x": rng.normal(size=ROWS), "z": rng.random(ROWS)}, grid=200)
+    with (
+        mock.patch.object(adapting, "STAY_OUT_S", -1.0),
+        mock.patch.object(adapting, "PERIOD", 0.0),
+        mock.patch.object(adapting, "SHORTEST_S", 0.0),
+        mock.patch.object(adapting, "how_much", return_value=Sampling(1.0, 100)),
+    ):
+        # A policy that measures nothing: what it wants does not depend on how busy the machine is.
+        policy: Any = lambda _: ["double", "cheap", "costly"]  # noqa: E731
+        result = slow_first().run(
+            data,
+            order=policy,
+            chunk=200,
+            engine="inline",
+            progress=False,
+        )
+    assert result.order[-1][1] == ("double", "cheap", "costly")
+    return result
+
+
+def told(
+    names: Sequence[str] = ("b", "a"), written: Sequence[str] = ("a", "b"), **changes: Any
+) -> dict[str, Any]:
+    """A story made by hand; names with a dot are columns."""
+    steps: list[dict[str, Any]] = [
+        {
+            "name": name, "kind": "column" if "." in name else "cut", "place": place,
+            "written_place": written.index(name), "alive": 0.5, "passes": 0.25, "fixed_s": 1e-6,
+            "row_s": 2e-9, "columns": [], "why": f"why {name}",
+        }
+        for place, name in enumerate(names)
+    ]  # fmt: skip
+    checkpoint = {
+        "spent_s": 1.5, "left_s": 8.0, "windows": 3, "changed": True, "order": list(names), "cost_s": 0.5,
+        "written_s": 1.0, "why": "changed: saves 50 % of the seconds",
+    }  # fmt: skip
+    values: dict[str, Any] = {
+        "checkpoints": [checkpoint],
+        "steps": steps,
+        "looked": {"windows": 3, "rows": 192, "seconds": 0.01},
+        "saved": {"evaluations": 1000.0, "seconds": 2.0, "bytes": 0.0},
+        "planning_s": 0.002,
+    }
+    return {**values, **changes}
+
+
+# -- the drawing -----------------------------------------------------------------------------------
+
+
+def drawn(stretches: list[Stretch], **changes: Any) -> Any:
+    values: dict[str, Any] = {
+        "until_s": 100.0, "checkpoints": (), "cuts": frozenset(stretches[0].order), "tips": {}, "label": "order",
+    }  # fmt: skip
+    return ET.fromstring(order_chart(stretches, **{**values, **changes}))
+
+
+def heights(path: str) -> list[float]:
+    """Where a line is in the end of every move, from its commands."""
+    found = [float(path.split("H")[0].split("C")[0].split()[1])]
+    for curve in re.findall(r"C([^HCM]*)", path):
+        numbers = [float(one) for one in curve.split()]
+        found.append(numbers[5])
+    return found
+
+
+names = st.lists(
+    st.text("ab<&\"'\u00e9", min_size=1, max_size=40), min_size=2, max_size=25, unique=True
+)
+
+
+@given(st.data())
+def test_lines_lead_from_the_first_order_to_the_last(data: st.DataObject) -> None:
+    first = data.draw(names)
+    later = data.draw(st.lists(st.permutations(first), min_size=1, max_size=24))
+    times = sorted(data.draw(st.floats(0, 100)) for _ in later)
+    stretches = [
+        Stretch(first, 0.0),
+        *(Stretch(one, time) for one, time in zip(later, times, strict=True)),
+    ]
+    tips = {name: f"{name}\nplace: 1" for name in first}
+    picture = drawn(stretches, tips=tips, checkpoints=times)
+    lines = {}
+    for group in picture.iter("g"):
+        lines[group.find("title").text.removesuffix("\nplace: 1")] = group.findall("path")[1].get(
+            "d"
+        )
+    assert set(lines) == set(first)
+    begin = sorted(first, key=lambda name: heights(lines[name])[0])
+    end = sorted(first, key=lambda name: heights(lines[name])[-1])
+    assert begin == first
+    assert end == list(stretches[-1].order)
+    assert len({round(heights(lines[name])[-1], 1) for name in first}) == len(first)
+    # Nothing is drawn outside, nor backwards.
+    width = float(picture.get("width"))
+    assert width <= max(1182, 300 + 2 * (14 + 7.2 * 26 + 30) + 1)
+    for way in lines.values():
+        across = [float(one) for one in re.findall(r"[MH]([\d.]+)", way)]
+        assert across == sorted(across)
+        assert 0 < across[0] < across[-1] < width
+
+
+def test_names_stand_on_both_sides_with_their_places_and_times_below() -> None:
+    picture = drawn(
+        [Stretch(("a", "b"), None, "written"), Stretch(("b", "a"), 0.0)], checkpoints=[7.0]
+    )
+    texts = ["".join(text.itertext()).replace("\u00a0", " ") for text in picture.iter("text")]
+    assert texts == [
+        "written",
+        "0 s",
+        "1 min 40 s",
+        "work of all workers",
+        "a  1",
+        "b  2",
+        "1  b",
+        "2  a",
+    ]
+
+
+def test_what_moved_stands_out() -> None:
+    picture = drawn([Stretch(("a", "b", "c"), 0.0), Stretch(("b", "a", "c"), 3.0)])
+    marks = {g.find("title").text: g.get("style") for g in picture.iter("g")}
+    assert "--rest" in marks["c"]
+    assert len({marks["a"], marks["b"]}) == 2
+
+
+# -- the section -----------------------------------------------------------------------------------
+
+
+def text_of(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
+
+
+def test_the_section_counts_what_ran(moved: Any) -> None:
+    page = build_page(report_data(moved), None)
+    section = page[page.index('<section id="order">') : page.index('<section id="ledger">')]
+    assert section.count('<g class="step"') == 2
+    assert section.count('<g class="step made"') == 1
+    rows = re.findall(r"<tr>(<td>\d+</td>.*?)</tr>", section)
+    cells = [
+        [text_of(one) for one in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row)] for row in rows
+    ]
+    places = [(row[0], row[1], row[2]) for row in cells[:3]]
+    assert places == [("1", "2", "double column"), ("2", "3", "cheap"), ("3", "1", "costly")]
+    for row, name in zip(cells, ("double", "cheap", "costly"), strict=False):
+        assert row[7] == f"{moved.steps[name].rows_in:,}"
+    words = text_of(section)
+    assert "evaluations saved against the written order, by the model" in words
+    assert "of the run for looking" in words
+    assert "of the run for planning" in words
+
+
+def test_what_is_counted_for_each_dataset_is_used_where_there_are_several(moved: Any) -> None:
+    story = moved.ordering["data"]
+    counted = [{**step, "rows_in": 77, "bytes_read": 5} for step in story["steps"]]
+    both = {"one": {**story, "steps": counted}, "two": story}
+    issued = tuple((dataset, names, why) for dataset in both for _, names, why in moved.order)
+    data = report_data(replace(moved, ordering=both, order=issued))
+    assert [step["rows_in"] for step in data["ordering"][0]["steps"]] == [77, 77, 77]
+    html = order(data)
+    assert html.count('<details class="dataset"') == 2
+    assert html.count("<td>77</td>") == 3
+    # Of the other it is not known.
+    assert html.count('<th scope="col">evaluations</th>') == 1
+
+
+def test_a_run_without_decisions_has_a_line() -> None:
+    data = {"x": np.arange(10.0), "z": np.linspace(0, 1, 10)}
+    result = slow_first().run(data, engine="inline", progress=False)
+    html = order(report_data(result))
+    assert "svg" not in html
+    assert text_of(html) == "Nothing was decided about the order in this run: the written order."
+    assert text_of(order(unfinished_data({}, None))) == "Not known, as the run left no result."
+
+
+def test_why_an_order_stays_and_how_reading_was_shared_is_said(moved: Any) -> None:
+    story = {"data": {"checkpoints": [], "planning_s": 0.0, "fixed": "it <must>"}}
+    decisions = ("reading: by the workers themselves", "engine: inline")
+    html = order(report_data(replace(moved, ordering=story, decisions=decisions)))
+    assert "<li>data: it &lt;must&gt;</li>" in html
+    assert "<li>by the workers themselves</li>" in html
+    assert "engine" not in html
+
+
+def test_many_steps_are_drawn_as_cuts_and_many_changes_as_the_last_ones(moved: Any) -> None:
+    cuts = [f"c{number}" for number in range(20)]
+    written = [name for cut in cuts for name in (f"{cut}.x", cut)]
+    orders = [written[2 * turn :] + written[: 2 * turn] for turn in range(1, 20)] * 2
+    story = told(orders[-1], written)
+    one = story["checkpoints"][0]
+    story["checkpoints"] = [
+        {**one, "order": names, "spent_s": float(t)} for t, names in enumerate(orders)
+    ]
+    issued = (("data", tuple(written), ""), ("data", tuple(orders[-1]), ""))
+    html = order(report_data(replace(moved, ordering={"data": story}, order=issued)))
+    assert html.count('<g class="step"') == 20
+    assert "step made" not in html
+    assert "The last 24 of 38 changes are drawn." in html
+
+
+@given(st.text(max_size=20), st.sampled_from([None, float("nan"), float("inf"), 0.0]))
+def test_odd_names_and_numbers_do_no_harm(name: str, number: Any) -> None:
+    name = name or "x"
+    story = told((name, f"{name}!"), (f"{name}!", name))
+    story["saved"] = {"evaluations": number, "seconds": number, "bytes": number}
+    for step in story["steps"]:
+        step |= {"alive": number, "passes": number, "row_s": number, "fixed_s": number}
+    story["checkpoints"][0] |= {"left_s": number, "cost_s": number, "written_s": number}
+    data = {
+        "ordering": [
+            {
+                "dataset": name, "fixed": "", "began": None, "ended": None, "words": name, "moved": True,
+                "share": number, **story,
+                "steps": [{**step, "rows_in": None, "bytes_read": None} for step in story["steps"]],
+            }
+        ],
+        "order": [], "decisions": [], "seconds": 0.0, "workers": 0, "state": "complete",
+    }  # fmt: skip
+    from windrow.watch.report_words import strict
+
+    assert "<svg" in order(strict(data))
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def test_cuts_are_listed_with_what_is_made_before_them() -> None:
+    story = told(("b.x", "b", "a", "late.x"), ("a", "b.x", "b", "late.x"))
+    lines = order_lines({"tt": story})
+    assert lines == [
+        "order of tt, decided once and changed once: 50 % of the written order's cost, by the model",
+        "  from 192 rows in 3 places: looking at them took 10 ms; planning took 2 ms in the whole run",
+        "  changed after 1.5 s of work: saves 50 % of the seconds",
+        "  saved against the written order, by the model: 1 k evaluations, 2 s of processor time",
+        "  1. b  (written 2)  why b; made just before it: b.x",
+        "  2. a  (written 1)  why a",
+        "  after the cuts: late.x",
+    ]
+
+
+def test_datasets_with_the_same_order_have_it_listed_once() -> None:
+    lines = order_lines({"one": told(), "two": told()})
+    assert sum("why a" in line for line in lines) == 1
+    assert "  the same order as in one" in lines
+
+
+def test_an_order_that_stayed_is_told_in_two_lines() -> None:
+    story = told(("a", "b"))
+    story["checkpoints"][0] |= {"changed": False, "why": "kept: no cheaper order is known"}
+    lines = order_lines(
+        {"tt": story}, [("tt", ("a", "b"), "the written order"), ("x", ("a",), "asked")]
+    )
+    assert lines[:2] == [
+        "order for x: a (asked)",
+        "order of tt, decided once and never changed: the written one (no cheaper order is known)",
+    ]
+    assert len(lines) == 3
+    assert order_line({"tt": story}) == "Order: the written one, as no cheaper one was found"
+    assert savings(story) == ""
+
+
+def test_what_cost_more_is_not_called_saved() -> None:
+    story = told(saved={"evaluations": -500.0, "seconds": 3.0, "bytes": -2e6})
+    assert savings(story) == (
+        "saved against the written order, by the model: 3 s of processor time; "
+        "more than in the written order, by the model: 500 evaluations, 2 MB of reading"
+    )
+
+
+def test_an_order_that_was_taken_back_says_why() -> None:
+    story = told(fixed="it used too much memory")
+    assert how_decided(story) == "decided once and changed once: it used too much memory"
+
+
+def test_a_notebook_has_one_line(moved: Any) -> None:
+    line = order_line(moved.ordering)
+    assert re.fullmatch(
+        r"Order: another than the written one, at \d+ % of the written order's cost, by the model",
+        line,
+    )
+    assert line.replace("'", "&#x27;") in moved._repr_html_()
+    several = order_line({"one": told(), "two": told(("a", "b")), "three": {"checkpoints": []}})
+    assert several.startswith("Order: another than the written one in 1 of 3 datasets, at 50 %")
+    assert order_line({"three": {"checkpoints": []}}) == ""
+
+
+# -- log, trace, progress --------------------------------------------------------------------------
+
+WRITTEN = Plan(id=1, category="tt", order=("a", "b"), written=("a", "b"), reason="written")
+OTHER = replace(WRITTEN, id=2, order=("b", "a"), reason="saves", guards=(("a", "b"),))
+
+
+def launch(plan: Plan) -> Launch:
+    return Launch(Task(0, "tt", (Rows(0, 0, 10),), 10), 0, 0, 0, plan)
+
+
+def test_the_log_has_new_orders_and_the_trace_names_them() -> None:
+    stream = io.StringIO()
+    log = EventLog(stream)
+    log([], [launch(WRITTEN)], 1.0)
+    log([Planned(replace(WRITTEN, id=3))], [], 2.0)
+    # What follows from a plan is launched in the same batch.
+    log([Planned(OTHER)], [launch(OTHER)], 3.0)
+    log([Planned(replace(OTHER, id=5))], [], 4.0)
+    log.flush()
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["changed"] for line in lines] == [False, True, False]
+    assert [line.get("order") for line in lines] == [None, ["b", "a"], None]
+    assert lines[1]["guards"] == [["a", "b"]]
+    assert (lines[1]["category"], lines[1]["reason"], lines[1]["plan"]) == ("tt", "saves", 2)
+    trace = json.loads(
+        trace_text(read_log(stream.getvalue().splitlines()), "run", lambda _: ("tt", "f"))
+    )
+    found = [(e["name"], e["ts"]) for e in trace["traceEvents"] if e["ph"] == "i"]
+    assert found == [("order kept: tt", 0.0), ("new order: tt", 1e6), ("order kept: tt", 2e6)]
+
+
+def test_an_order_that_a_run_begins_with_is_no_news() -> None:
+    stream = io.StringIO()
+    log = EventLog(stream)
+    log([], [launch(OTHER)], 1.0)
+    log([Planned(replace(OTHER, id=3))], [], 2.0)
+    log.flush()
+    assert json.loads(stream.getvalue())["changed"] is False
+
+
+def test_an_old_log_is_still_read() -> None:
+    old = '{"t": 1.0, "event": "Planned", "plan": "Plan(id=1)"}'
+    trace = json.loads(trace_text(read_log([old]), "run", lambda _: ("tt", "f")))
+    assert [e["name"] for e in trace["traceEvents"] if e["ph"] == "i"] == ["Planned"]
+
+
+class _Scheduler:
+    def standing(self) -> Standing:
+        return Standing(**dict.fromkeys(Standing._fields, 0))
+
+
+def test_progress_tells_of_a_new_order_for_a_while() -> None:
+    seen: list[tuple[bool, str]] = []
+    with watching(
+        _Scheduler(),
+        progress=lambda shot: seen.append((shot.finished, shot.news)),
+        clock=lambda: 0.0,
+    ) as (observer,):
+        observer([], [launch(WRITTEN)], 1.0)
+        observer([Planned(WRITTEN)], [], 2.0)
+        observer([Planned(OTHER)], [], 3.0)
+        observer([], [], 4.0)
+        observer([], [], 9.0)
+    assert [news for _, news in seen] == ["", "", "new order in tt", "new order in tt", "", ""]

@@ -95,7 +95,7 @@ def test_too_few_rows_change_nothing() -> None:
 
 
 def test_an_order_that_has_become_dearer_than_the_written_one_is_left() -> None:
-    window = independent_window(["c0", "c1"], [0.5, 0.51], 10_000)
+    window = independent_window(["c0", "c1"], [0.5, 0.525], 10_000)
     situation = dataclasses.replace(two_cuts([window]), current=("c1", "c0"))
     decision = adaptive(situation)
     assert decision.order == ("c0", "c1")

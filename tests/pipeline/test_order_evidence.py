@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -317,7 +318,9 @@ def test_a_lane_that_has_rows_without_the_guard_is_given_up_for_the_look() -> No
         looking = Looking(patch, 16)
         result = analysis.run(MemorySource([dataset]), **how)
         assert result["rows"] == expected["rows"]
-        assert repr(result.nminus1["SR"]) == repr(expected.nminus1["SR"])
+        # What awkward says of rows that raise has the length of the chunk in it.
+        told = [re.sub("length [0-9]+", "", repr(r.nminus1["SR"])) for r in (result, expected)]
+        assert told[0] == told[1]
         for evidence in looking.seen:
             assert set(evidence.guards) <= {("second", "two")}
             for window in evidence.windows:

@@ -217,7 +217,7 @@ def test_a_file_that_is_no_frozen_order_is_refused(
 def test_orders_that_mean_nothing_are_refused() -> None:
     for order in ("fastest", 3, [1, 2]):
         with pytest.raises(UsageError, match="order="):
-            slow_first().run(opened(), order=order)  # type: ignore[arg-type]
+            slow_first().run(opened(), order=order)
     with eager(), pytest.raises(UsageError, match="list of step names"):
         slow_first().run(opened(), order=lambda _: 7, chunk=200, engine="inline", progress=False)
 

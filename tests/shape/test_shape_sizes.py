@@ -103,7 +103,7 @@ def test_a_small_rest_is_divided_so_that_all_end_together() -> None:
 def test_the_first_tasks_are_a_small_part_of_all() -> None:
     assert Guided().rows(request(known=100_000)) == 6_250 + 500
     assert Guided().rows(request(known=90_000, running=6_250)) == 11_250 + 500
-    assert Guided().rows(request(known=3_000)) == 1_000 + 500  # a unit at least
+    assert Guided().rows(request(known=6_000)) == 1_024 + 500  # but no handful of rows
 
 
 def test_tasks_are_large_enough_for_their_fixed_cost_and_not_too_long() -> None:

@@ -223,7 +223,8 @@ def test_the_section_counts_what_ran(moved: Any) -> None:
 def test_what_is_counted_for_each_dataset_is_used_where_there_are_several(moved: Any) -> None:
     story = moved.ordering["data"]
     counted = [{**step, "rows_in": 77, "bytes_read": 5} for step in story["steps"]]
-    both = {"one": {**story, "steps": counted}, "two": story}
+    unknown = [{k: v for k, v in step.items() if k != "rows_in"} for step in story["steps"]]
+    both = {"one": {**story, "steps": counted}, "two": {**story, "steps": unknown}}
     issued = tuple((dataset, names, why) for dataset in both for _, names, why in moved.order)
     data = report_data(replace(moved, ordering=both, order=issued))
     assert [step["rows_in"] for step in data["ordering"][0]["steps"]] == [77, 77, 77]

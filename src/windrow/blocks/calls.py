@@ -16,8 +16,9 @@ from windrow.blocks.kernels import Jagged
 from windrow.blocks.lookahead import Lookahead, needed_columns
 from windrow.blocks.meter import Stopwatch
 from windrow.errors import StepError
-from windrow.random import Rng, entry_identity, identity_hash
+from windrow.random import Rng, identity_hash
 from windrow.random.ahead import Ahead, Block
+from windrow.random.entries import Entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +70,7 @@ class Caller:
             self._ahead = Lookahead(program, store, store.link, alive, steps)
         self._current = ""
         self._records: dict[str, tuple[Selection, tuple[int, ...], Any]] = {}
-        self._identity: tuple[Selection, NDArray[np.uint64]] | None = None
+        self._identity: tuple[Selection, NDArray[np.uint64] | Entries] | None = None
         self._numbers = Ahead()  #: that steps called block by block will draw next
 
     def clear(self) -> None:
@@ -99,10 +100,11 @@ class Caller:
         seed = self.program.seed
         if isinstance(pick, slice):
             start, stop, _ = pick.indices(selection.count)
-            block = Block(self._numbers, lambda: self.identities(selection), start, stop)
+            block = Block(self._numbers, lambda: self._rows(selection), start, stop)
             return Rng(seed, lambda: self.identities(selection)[pick], stop - start, block)
-        count = selection.count if pick is None else len(pick)
-        return Rng(seed, lambda: _pick(self.identities(selection), pick), count)
+        if pick is None:
+            return Rng(seed, lambda: self._rows(selection), selection.count)
+        return Rng(seed, lambda: self.identities(selection)[pick], len(pick))
 
     def call(
         self,
@@ -186,16 +188,22 @@ class Caller:
 
     def identities(self, selection: Selection) -> NDArray[np.uint64]:
         """Return one number per row that is the same wherever the row is stored."""
+        rows = self._rows(selection)
+        return rows.words() if isinstance(rows, Entries) else rows
+
+    def _rows(self, selection: Selection) -> NDArray[np.uint64] | Entries:
+        """Return the identities of rows; where they are made of entry numbers, what makes them."""
         if self._identity is None or self._identity[0] is not selection:
             names = self.program.identity
+            values: NDArray[np.uint64] | Entries
             if names:
                 self.store.load(names, selection)
                 values = identity_hash([self.store.file(name, selection) for name in names])
             elif (column := self.store.reader.info.identity_column) is not None:
                 values = np.asarray(self.store.file(column, selection), dtype=np.uint64)
             else:
-                entries = self.store.start + selection.positions()
-                values = entry_identity(self.store.reader.info.identity, entries)
+                file = self.store.reader.info.identity
+                values = Entries(file, self.store.start, selection.count, selection.index)
             self._identity = (selection, values)
         return self._identity[1]
 

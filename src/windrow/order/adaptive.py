@@ -29,8 +29,8 @@ __all__ = ["Decision", "adaptive", "order"]
 
 #: With fewer sampled rows nothing is decided: shares of them say too little.
 LEAST_ROWS = 16
-#: With fewer windows their differences say nothing about chance: only a large gain counts then.
-LEAST_WINDOWS = 4
+#: With fewer windows their differences say nothing about chance: of few rows only a large gain counts then.
+LEAST_WINDOWS, FEW_ROWS = 4, 1024
 LARGE = 0.2
 #: Errors by which a gain must exceed nothing.
 SURE = 2.0
@@ -104,7 +104,7 @@ def _choose(
     error = 0.0
     if len(sample.sizes) >= LEAST_WINDOWS:
         error = _error(situation, sample, best, current)
-    else:
+    elif sample.sizes.sum() < FEW_ROWS:
         materially = max(materially, LARGE)
     if gain > materially * current.cost and gain > SURE * error:
         sureness = f", +- {percent(error / current.cost)}" if error else ""

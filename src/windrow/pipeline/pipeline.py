@@ -68,9 +68,7 @@ class Pipeline(Writing):
         data
             A path, a glob, ``"file.root:Tree"``, a list, a fileset with metadata, arrays, or what ``wr.data.open`` returns.
         order, seed
-            "adaptive", "written", another policy ("hepframe", "path", "rank", "agreedy", "heft"), a list of step names, a
-            mapping of datasets to such lists, a file that ``result.freeze`` wrote, or a function of a situation; of the
-            random numbers.
+            "adaptive", "written", a policy's name or function, step names, a file of ``freeze``; of the random numbers.
         chunk
             "auto", or the most rows to schedule at once (whole file units).
         engine, workers

@@ -15,6 +15,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from windrow.random.entries import drawn_from
 from windrow.random.making import Wish, make, new
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from windrow.random.entries import Entries, Span
 
     Words: TypeAlias = NDArray[np.uint64]
 
@@ -88,7 +91,9 @@ def grant(cores: int) -> None:
     _SPARE.grant(cores)
 
 
-def make_shared(wish: Wish, identity: Words, counts: int | NDArray[np.int64]) -> NDArray[Any]:
+def make_shared(
+    wish: Wish, identity: Words | Span, counts: int | NDArray[np.int64]
+) -> NDArray[Any]:
     """Make numbers as ``make`` does, one half of a large draw in the background."""
     out = new(wish, identity, counts)
     if len(out) < _SHARED or len(identity) < 2:
@@ -115,13 +120,14 @@ class Ahead:
         self._made: dict[tuple[Wish, int], tuple[int, int, Future[Any]]] = {}
 
     def numbers(
-        self, wish: Wish, counts: int, identity: Words, start: int, stop: int
+        self, wish: Wish, counts: int, identity: Words | Entries, start: int, stop: int
     ) -> NDArray[Any]:
         """Return the numbers of rows start to stop, and begin those of as many rows that follow."""
         values = self._take(wish, counts, start, stop)
+        rows = drawn_from(identity, wish.method, counts, stop - start)
         if values is None:
-            values = make_shared(wish, identity[start:stop], counts)
-        following = identity[stop : stop + (stop - start)]
+            values = make_shared(wish, rows[start:stop], counts)
+        following = rows[stop : stop + (stop - start)]
         if len(following) and values.nbytes * (len(self._made) + 1) <= _MOST_BYTES:
             if len(self._made) >= _MOST_DRAWS:
                 self._made.clear()  # steps that ended have left theirs behind
@@ -143,7 +149,9 @@ class Block:
 
     __slots__ = ("_ahead", "_identity", "_start", "_stop")
 
-    def __init__(self, ahead: Ahead, identity: Callable[[], Words], start: int, stop: int) -> None:
+    def __init__(
+        self, ahead: Ahead, identity: Callable[[], Words | Entries], start: int, stop: int
+    ) -> None:
         self._ahead = ahead
         self._identity = identity  #: of all rows
         self._start = start

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow._portable import CENTRE
+from windrow.random.entries import IDENTITIES, PLACES
 from windrow.random.identities import NEGATIVE
 from windrow.random.scalars import (
     GOLDEN,
@@ -44,16 +45,34 @@ _SHIFT32 = np.uint64(32)
 
 
 @inlined
+def _identities(rows: Any, start: Any, first: Any, n: Any) -> None:
+    """Write the identities of n rows; slices, because LLVM has no vectors for ``words[start + j]``."""
+    words, kind, file, entry = rows
+    some = words[start : start + n]
+    if kind == IDENTITIES:
+        for j in range(n):
+            first[j] = some[j]
+    elif kind == PLACES:
+        for j in range(n):
+            first[j] = mixed(file ^ mixed(entry + some[j] + GOLDEN))
+    else:
+        begin = entry + np.uint64(start) + GOLDEN
+        for j in range(n):
+            first[j] = mixed(file ^ mixed(begin + np.uint64(j)))
+
+
+@inlined
 def _counters(
-    identity: Any, counts: Any, step: Any, draw: Any, start: Any, place: Any, first: Any,
+    rows: Any, counts: Any, step: Any, draw: Any, start: Any, place: Any, first: Any,
     second: Any, n: Any,
 ) -> None:  # fmt: skip
     """Write the next n counters; ``place`` is the row and the object that come next."""
     if step == 0 and counts[0] == 1:
         for j in range(n):
-            first[j] = identity[start + j]
             second[j] = draw
+        _identities(rows, start, first, n)
         return
+    identity = rows[0]
     done = 0
     row, index = place[0], place[1]
     while done < n:
@@ -71,11 +90,11 @@ def _counters(
 
 @compiled
 def _words(
-    key: Any, identity: Any, counts: Any, step: Any, draw: Any, start: Any, place: Any, first: Any,
+    key: Any, rows: Any, counts: Any, step: Any, draw: Any, start: Any, place: Any, first: Any,
     second: Any, n: Any,
 ) -> None:  # fmt: skip
     """Leave the random words of the next n numbers in ``first``."""
-    _counters(identity, counts, step, draw, start, place, first, second, n)
+    _counters(rows, counts, step, draw, start, place, first, second, n)
     blocks(key, first, second, n)
 
 
@@ -85,13 +104,13 @@ def _room() -> Any:
 
 
 def _uniform(
-    key: Any, identity: Any, counts: Any, step: Any, draw: Any, out: Any,
+    key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any,
     low: Any, span: Any, highest: Any,
 ) -> None:  # fmt: skip
     first, second, place = _room()
     for start in range(0, out.size, _BLOCK):
         n = min(_BLOCK, out.size - start)
-        _words(key, identity, counts, step, draw, start, place, first, second, n)
+        _words(key, rows, counts, step, draw, start, place, first, second, n)
         part = out[start : start + n]
         if low == 0.0 and span == 1.0:
             for j in range(n):
@@ -103,25 +122,25 @@ def _uniform(
 
 
 def _exponential(
-    key: Any, identity: Any, counts: Any, step: Any, draw: Any, out: Any, scale: Any
+    key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, scale: Any
 ) -> None:
     first, second, place = _room()
     for start in range(0, out.size, _BLOCK):
         n = min(_BLOCK, out.size - start)
-        _words(key, identity, counts, step, draw, start, place, first, second, n)
+        _words(key, rows, counts, step, draw, start, place, first, second, n)
         part = out[start : start + n]
         for j in range(n):
             part[j] = (0.0 - log(above_zero(first[j]))) * scale
 
 
 def _normal(
-    key: Any, identity: Any, counts: Any, step: Any, draw: Any, out: Any, loc: Any, scale: Any
+    key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, loc: Any, scale: Any
 ) -> None:
     first, second, place = _room()
     q, tail, where = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK, np.int64)
     for start in range(0, out.size, _BLOCK):
         n = min(_BLOCK, out.size - start)
-        _words(key, identity, counts, step, draw, start, place, first, second, n)
+        _words(key, rows, counts, step, draw, start, place, first, second, n)
         part = out[start : start + n]
         for j in range(n):
             q[j] = centred(first[j])
@@ -146,26 +165,26 @@ def _normal(
 
 
 def _integers(
-    key: Any, identity: Any, counts: Any, step: Any, draw: Any, out: Any, span: Any, offset: Any
+    key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, span: Any, offset: Any
 ) -> None:
     first, second, place = _room()
     for start in range(0, out.size, _BLOCK):
         n = min(_BLOCK, out.size - start)
-        _words(key, identity, counts, step, draw, start, place, first, second, n)
+        _words(key, rows, counts, step, draw, start, place, first, second, n)
         part = out[start : start + n]
         for j in range(n):
             part[j] = np.int64(high_word(first[j], span) + offset)
 
 
 def _poisson(
-    key: Any, identity: Any, counts: Any, step: Any, draw: Any, out: Any, mean: Any, mean_step: Any
+    key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, mean: Any, mean_step: Any
 ) -> None:
     first, second, place = _room()
     one, other, _ = _room()
     known, terms = -1.0, (0.0, 0.0, 0.0)
     for start in range(0, out.size, _BLOCK):
         n = min(_BLOCK, out.size - start)
-        _counters(identity, counts, step, draw, start, place, first, second, n)
+        _counters(rows, counts, step, draw, start, place, first, second, n)
         one[:n], other[:n] = first[:n], second[:n]
         blocks(key, one, other, n)
         for j in range(n):

@@ -11,16 +11,23 @@ from windrow.errors import UsageError
 from windrow.random import compiling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     Words: TypeAlias = NDArray[np.uint64]
 
-__all__ = ["NEGATIVE", "entry_identity", "identity_hash"]
+__all__ = [
+    "HASHED_AT_ONCE",
+    "NEGATIVE",
+    "absorber",
+    "entry_identity",
+    "file_hash",
+    "identity_hash",
+]
 
 #: Rows hashed at a time: what is used over and over stays in the cache.
-_BLOCK = 16_384
+HASHED_AT_ONCE = 16_384
 
 # The finaliser and the increment of SplitMix64 (Steele et al. 2014, doi:10.1145/2660193.2660195).
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
@@ -38,15 +45,21 @@ def _mix(values: Words) -> None:
 
 def _hash(start: np.uint64, columns: Sequence[NDArray[Any]]) -> Words:
     state = np.empty(len(columns[0]), np.uint64)
-    absorb = compiling.loops.loop("identity", state.size * len(columns), _checked) or _absorb
-    for begin in range(0, len(state), _BLOCK):
-        part = slice(begin, begin + _BLOCK)
+    absorb = absorber(state.size * len(columns))
+    for begin in range(0, len(state), HASHED_AT_ONCE):
+        part = slice(begin, begin + HASHED_AT_ONCE)
         state[part] = start
         for column in columns:
             # Equal values count the same whatever their type.
             wide = column[part].astype(np.int64 if column.dtype.kind == "i" else np.uint64)
             absorb(state[part], wide.view(np.uint64), column.dtype.kind == "i")
     return state
+
+
+def absorber(size: int | None) -> Callable[[Words, Words, bool], None]:
+    """Return what mixes bits into the state of so many rows and may write over them; None: in NumPy."""
+    loop = None if size is None else compiling.loops.loop("identity", size, _checked)
+    return loop or _absorb
 
 
 def _absorb(state: Words, bits: Words, signed: bool) -> None:
@@ -95,6 +108,10 @@ def identity_hash(columns: Sequence[NDArray[Any]]) -> Words:
 
 def entry_identity(file_identity: str, entries: NDArray[Any]) -> Words:
     """Hash (file, entry number) to one 64-bit identity per row."""
+    return _hash(file_hash(file_identity), [_integer_column(entries, "entries")])
+
+
+def file_hash(file_identity: str) -> np.uint64:
+    """Hash what a file is known by: the state that the entries of the file are mixed into."""
     digest = hashlib.blake2b(file_identity.encode(), digest_size=8, person=b"windrow.file")
-    start = np.uint64(int.from_bytes(digest.digest(), "big"))
-    return _hash(start, [_integer_column(entries, "entries")])
+    return np.uint64(int.from_bytes(digest.digest(), "big"))

@@ -10,7 +10,9 @@ import numpy as np
 
 from windrow._portable import high_product, log, normal_quantile
 from windrow.random import compiling
+from windrow.random.entries import Span, compiled_rows
 from windrow.random.generator import philox
+from windrow.random.identities import absorber
 from windrow.random.poisson import fill_poisson
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class Wish(NamedTuple):
     parameters: tuple[Any, ...] = ()
 
 
-def new(wish: Wish, identity: Words, counts: Counts) -> NDArray[Any]:
+def new(wish: Wish, identity: Words | Span, counts: Counts) -> NDArray[Any]:
     """Return room for the numbers of a wish."""
     size = len(identity) * counts if isinstance(counts, int) else int(counts.sum())
     return np.empty(size, METHODS[wish.method])
@@ -57,12 +59,17 @@ def new(wish: Wish, identity: Words, counts: Counts) -> NDArray[Any]:
 
 def make(
     wish: Wish,
-    identity: Words,
+    identity: Words | Span,
     counts: Counts = 1,
     means: Floats | None = None,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Return ``counts`` numbers for each row, one after the other; ``means``: one per Poisson number."""
+    """Return ``counts`` numbers for each row, one after the other; ``means``: one per Poisson number.
+
+    The identities of a span are hashed on the way where each row has one number, and before otherwise.
+    """
+    if isinstance(identity, Span) and not (isinstance(counts, int) and counts == 1):
+        identity = identity.words()
     if out is None:
         out = new(wish, identity, counts)
     loop = compiling.loops.loop(wish.method, len(out), partial(_checked, wish.method))
@@ -90,13 +97,16 @@ def make_object(wish: Wish, identity: Words, index: int) -> NDArray[Any]:
 
 
 def _fill(
-    wish: Wish, identity: Words, counts: Counts, means: Floats | None, out: NDArray[Any]
+    wish: Wish, identity: Words | Span, counts: Counts, means: Floats | None, out: NDArray[Any]
 ) -> None:
     room = np.empty((4, min(_BLOCK, len(out))), np.uint64)
     transform = _TRANSFORMS.get(wish.method)
     for start, stop, rows, index in _counters(identity, counts, len(out)):
         view = room[:, : stop - start]
-        view[0] = rows
+        if isinstance(rows, Span):
+            rows.hash_into(view[0], absorber(None))
+        else:
+            view[0] = rows
         view[1] = wish.draw if index is None else index << _SHIFT32 | np.uint64(wish.draw)
         if transform is None:
             mean = np.full(len(rows), *wish.parameters) if means is None else means[start:stop]
@@ -107,8 +117,8 @@ def _fill(
 
 
 def _counters(
-    identity: Words, counts: Counts, size: int
-) -> Iterator[tuple[int, int, Words, Words | None]]:
+    identity: Words | Span, counts: Counts, size: int
+) -> Iterator[tuple[int, int, Words | Span, Words | None]]:
     """Cut the numbers into blocks; tell identity and object of each (None: object 0 of its row)."""
     ends = None if isinstance(counts, int) else np.cumsum(counts)
     for start in range(0, size, _BLOCK):
@@ -116,6 +126,7 @@ def _counters(
         if ends is None and counts == 1:
             yield start, stop, identity[start:stop], None
             continue
+        assert not isinstance(identity, Span)
         numbers = np.arange(start, stop)
         if ends is None:
             rows, index = np.divmod(numbers, counts)
@@ -174,7 +185,12 @@ _TRANSFORMS: dict[str, Callable[..., None]] = {
 
 
 def _run(
-    loop: Any, wish: Wish, identity: Words, counts: Counts, means: Floats | None, out: NDArray[Any]
+    loop: Any,
+    wish: Wish,
+    identity: Words | Span,
+    counts: Counts,
+    means: Floats | None,
+    out: NDArray[Any],
 ) -> None:
     parameters: tuple[Any, ...] = wish.parameters
     if wish.method == "uniform":
@@ -190,7 +206,7 @@ def _run(
     per_row = np.array([counts], np.int64) if same else counts
     # One type for every array and number, so that a loop is compiled once.
     loop(
-        np.uint64(wish.key), np.ascontiguousarray(identity), per_row, 0 if same else 1,
+        np.uint64(wish.key), compiled_rows(identity), per_row, 0 if same else 1,
         np.uint64(wish.draw), out, *parameters,
     )  # fmt: skip
 
@@ -207,7 +223,7 @@ def _checked(method: str, loop: Any) -> bool:
     return True
 
 
-def _samples(method: str) -> Iterator[tuple[Wish, Words, Counts, Floats | None]]:
+def _samples(method: str) -> Iterator[tuple[Wish, Words | Span, Counts, Floats | None]]:
     identity = np.arange(1, 2048, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     counts = np.arange(len(identity)) % 4
     cases: dict[str, list[tuple[Any, ...]]] = {
@@ -220,6 +236,8 @@ def _samples(method: str) -> Iterator[tuple[Wish, Words, Counts, Floats | None]]
     for number, parameters in enumerate(cases[method]):
         wish = Wish(0x0123456789ABCDEF, method, number, parameters)
         yield wish, identity, 1, None
+        yield wish, Span(identity[5], 2**33 + 7, 1500, None), 1, None
+        yield wish, Span(identity[6], 11, 1500, identity[:1500] >> np.uint64(20)), 1, None
         yield wish, identity[:99], 30, None
         means = np.linspace(0.0, 50.0, int(counts.sum())) if method == "poisson" else None
         yield wish, identity, counts, means

@@ -10,6 +10,7 @@ import numpy as np
 
 from windrow.errors import UsageError
 from windrow.random.ahead import make_shared
+from windrow.random.entries import Entries, drawn_from
 from windrow.random.generator import stream_key
 from windrow.random.making import Wish, make
 from windrow.random.poisson import LARGEST_MEAN
@@ -35,7 +36,7 @@ class Rng:
     def __init__(
         self,
         seed: int,
-        identity: Words | Callable[[], Words],
+        identity: Words | Entries | Callable[[], Words | Entries],
         length: int,
         block: Block | None = None,
     ) -> None:
@@ -53,8 +54,15 @@ class Rng:
     @property
     def identity(self) -> Words:
         """The 64-bit identities of the rows; loaded when a number is first drawn."""
+        rows = self._rows()
+        return rows.words() if isinstance(rows, Entries) else rows
+
+    def _rows(self) -> Words | Entries:
         identity = self._identity() if callable(self._identity) else self._identity
-        if identity.dtype != np.uint64 or identity.shape != (self.length,):
+        if isinstance(identity, Entries):
+            if len(identity) != self.length:
+                raise UsageError(f"an rng of {self.length} rows has {len(identity)} entries")
+        elif identity.dtype != np.uint64 or identity.shape != (self.length,):
             raise UsageError(
                 f"row identities must be {self.length} numbers of uint64, "
                 f"but are {identity.dtype} of shape {identity.shape}"
@@ -66,7 +74,8 @@ class Rng:
         """Return numbers for the rows; those of a regular block may have been made ahead."""
         if self._block is not None and isinstance(counts, int):
             return self._block.numbers(wish, counts)
-        return make_shared(wish, self.identity, counts)
+        rows = drawn_from(self._rows(), wish.method, counts, self.length)
+        return make_shared(wish, rows, counts)
 
 
 class Stream:

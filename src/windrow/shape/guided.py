@@ -41,6 +41,9 @@ FIRST_ROWS = 262_144
 #: comes too late for the rows that are under way by then.
 FIRST_SHARE = 1 / 8
 
+#: And so many at least: steps are checked on the first rows, and a handful of them shows nothing.
+FIRST_LEAST = 1_024
+
 #: A task takes all that would make the workers end together if that is at most this much larger:
 #: crumbs cost a task's fixed price.
 CRUMBS = 1.25
@@ -79,7 +82,7 @@ class Guided(Queued):
             want = min(want, MOST_S * costs.rows_in / max(costs.wall, 1e-9))
         else:
             part = FIRST_SHARE if request.running else FIRST_SHARE / 2
-            want = min(want, FIRST_ROWS, max(part * left, request.unit))
+            want = min(want, FIRST_ROWS, max(part * left, request.unit, FIRST_LEAST))
         # With so many rows each, counting what they are at, all workers would end together.
         level = (left + request.running) / workers
         if level < CRUMBS * want:

@@ -272,3 +272,20 @@ def test_attempts_know_the_guards_that_the_user_declared() -> None:
         big = window.verdicts[:, 0] == 1
         assert (window.verdicts[~big, 1] == -2).all()
         assert (window.verdicts[big, 1] >= 0).all()
+
+
+def test_what_windrow_raises_inside_a_moved_step_is_a_reason_to_go_back_too() -> None:
+    """A mean below zero is refused by the random numbers themselves, not by the user's code."""
+    analysis = wr.Pipeline("refused")
+    analysis.cut(lambda lam: lam >= 0, name="good")
+    analysis.column(lambda lam, *, rng: rng("a").poisson(lam), name="k")
+    analysis.cut(lambda k: k > 2, name="many")
+    analysis.output(lambda k: int(k.sum()), name="total")
+    lam = np.full(4000, 3.0)
+    lam[3123] = -1.0
+    how: Any = {"engine": "inline", "chunk": 500, "progress": False}
+    opened = wr.data.open({"lam": lam}, grid=500)
+    expected = analysis.run(opened, order="written", **how)
+    moved = analysis.run(opened, order=["many", "good"], **how)
+    assert moved["total"] == expected["total"]
+    assert moved.guards == (("k", "good"),)

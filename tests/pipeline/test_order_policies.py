@@ -17,7 +17,7 @@ import windrow as wr
 from comparing import check_cutflow, check_ledger, check_outputs, check_yields, oracle, run
 from description import MemorySource, build
 from strategies import analyses, filesets, ways
-from windrow.errors import RedefinitionNote, UsageError
+from windrow.errors import RedefinitionNote, StepError, UsageError
 from windrow.order.sampling import Sampling
 from windrow.pipeline import adapting
 from windrow.pipeline.policies import POLICIES
@@ -289,3 +289,38 @@ def test_rows_that_are_left_out_and_n_minus_1_keep_the_written_order() -> None:
             )
         assert [order for _, order, _ in result.order] == [("costly", "cheap")]
         assert any("written order, because" in decision for decision in result.decisions)
+
+
+def test_what_was_learned_of_another_written_order_is_not_taken_over(tmp_path: Any) -> None:
+    def made(*, guarded_first: bool) -> wr.Pipeline:
+        analysis = wr.Pipeline("swapped")
+        steps: list[tuple[str, Any]] = [
+            ("nz", lambda k: k != 0),
+            ("t", lambda k: np.array([1 // int(one) >= 0 for one in k])),
+        ]
+        for name, function in reversed(steps) if guarded_first else steps:
+            analysis.cut(function, name=name)
+        analysis.output(lambda k: len(k), name="rows")
+        return analysis
+
+    data = {"k": np.arange(4000) % 7}
+    options: Any = {"engine": "inline", "progress": False, "rundir": tmp_path / "run"}
+    first = made(guarded_first=False).run(data, order=["t", "nz"], **options)
+    assert first.guards == (("t", "nz"),)
+    with pytest.raises(StepError):
+        made(guarded_first=True).run(data, **options)
+
+
+def test_many_small_datasets_are_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What counts is how long the run takes, not each dataset of it."""
+    told: list[float] = []
+    ask = adapting.Adapting.replan
+
+    def replan(self: Any, job: Any) -> Any:
+        told.append(job.run_s / (job.spent_s + job.left_s))
+        return ask(self, job)
+
+    monkeypatch.setattr(adapting.Adapting, "replan", replan)
+    fileset = {f"d{number}": {"files": rows(2000)} for number in range(6)}
+    slow_first().run(fileset, engine="inline", progress=False)
+    assert max(told) > 1.5

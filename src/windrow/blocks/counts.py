@@ -8,6 +8,7 @@ written above the region's last one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -154,3 +155,20 @@ class Lines:
     def unit(self, number: int) -> LineCounts:
         """Return the lines of one unit."""
         return LineCounts(self._counts[number], self._sums[number])
+
+    def leaf(
+        self, number: int, program: Program
+    ) -> tuple[dict[Layout, LineCounts], dict[str, tuple[float, ...]]]:
+        """Return the lines of one unit, and the sums of each region's first and last line once more.
+
+        These are the same in all orders, so that they are also added up apart from them: the last digits of a sum
+        depend on what is added first. Those of the first line are NaN where a weight of it ran too late.
+        """
+        plan, lines = self.layout, self.unit(number)
+        first_cut = next((n for n, x in enumerate(plan.order) if x in program.used_cuts), None)
+        known = set(initial_weights(program)) <= set(plan.order[:first_cut])
+        finals: dict[str, tuple[float, ...]] = {}
+        for region, first in zip(plan.regions, plan.first, strict=True):
+            initial = lines.sums[first].tolist() if known else (math.nan, math.nan)
+            finals[region] = (*initial, *lines.sums[plan.end(region)].tolist())
+        return {plan: lines}, finals

@@ -388,13 +388,13 @@ class ChunkRun:
         if self._asking is not None:
             partial.asked = (self._asking.asked(self),)
         self._end_lines()
-        key = self.lines.layout
         given_up = {str(lanes[number].region): why for number, why in self.given_up.items()}
         totals = {} if self.program.initial_weights is None else lane_ends(self)
         for unit in range(units):
             ends = {region: tuple(rows[unit].tolist()) for region, rows in totals.items()}
             place = self.chunk.first_unit + unit
             seen = (self.windows[place],) if place in self.windows else ()
-            leaf = Leaf(outputs[unit], {key: self.lines.unit(unit)}, given_up, ends, seen)
+            tables, finals = self.lines.leaf(unit, self.program)
+            leaf = Leaf(outputs[unit], tables, given_up, ends, seen, finals)
             grow(partial.nodes, (0, place), leaf, merge_leaves)
         return partial

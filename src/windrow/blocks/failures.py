@@ -51,6 +51,7 @@ def named_error(
         found.__cause__ = error.__cause__
         return found
     if isinstance(error, WindrowError):
+        error.facts.setdefault("step", step.name)
         return error
     return StepError(f"{described(step, error)} [{where}; region {facts['region']}]", **facts)
 

@@ -14,6 +14,7 @@ from windrow.blocks.calls import locked
 from windrow.blocks.failures import named_error
 from windrow.blocks.meter import Meter
 from windrow.blocks.program import NOMINAL
+from windrow.blocks.sampling import bounded
 from windrow.blocks.skipping import LeftOut, RowsFailed, is_about_rows
 from windrow.errors import MergeError
 
@@ -75,6 +76,8 @@ class Leaf:
     #: lane -> rows in the end, their weights and squared weights; where somebody asks for it
     ends: dict[str, tuple[float, ...]] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()  #: what all cuts say of some of the rows
+    #: region -> sums of weights and squared weights, of the initial line and of the end, whatever order ran
+    finals: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def merge_leaves(left: Leaf, right: Leaf) -> Leaf:
@@ -89,16 +92,21 @@ def merge_leaves(left: Leaf, right: Leaf) -> Leaf:
     tables = dict(left.tables)
     for where, lines in right.tables.items():
         tables[where] = tables[where] + lines if where in tables else lines
-    ends = dict(left.ends)
-    for region, numbers in right.ends.items():
-        mine = ends.get(region)
-        ends[region] = numbers if mine is None else _sum(mine, numbers)
+    ends, finals = _sum(left.ends, right.ends), _sum(left.finals, right.finals)
     given_up = {**right.given_up, **left.given_up}
-    return Leaf(outputs, tables, given_up, ends, (*left.windows, *right.windows))
+    windows = bounded((*left.windows, *right.windows))
+    return Leaf(outputs, tables, given_up, ends, windows, finals)
 
 
-def _sum(left: tuple[float, ...], right: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple(a + b for a, b in zip(left, right, strict=True))
+def _sum(
+    left: dict[str, tuple[float, ...]], right: dict[str, tuple[float, ...]]
+) -> dict[str, tuple[float, ...]]:
+    found = dict(left)
+    for region, numbers in right.items():
+        if region in found:
+            numbers = tuple(a + b for a, b in zip(found[region], numbers, strict=True))
+        found[region] = numbers
+    return found
 
 
 def _nominal(leaf: Leaf, key: OutputKey) -> Value | None:

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windrow.blocks.execute import Chunk
+    from windrow.core.records import Window
 
-__all__ = ["Place", "lot", "places"]
+__all__ = ["Place", "bounded", "lot", "places"]
 
 _RANGE = 2.0**64
+
+#: Windows that a result keeps of a dataset: so many say what more of them would say.
+MOST_KEPT = 512
 
 
 class Place(NamedTuple):
@@ -72,3 +76,11 @@ def _first_row(clusters: Sequence[int], start: int, stop: int, size: int, where:
         number -= 1
         low = max(clusters[number], start)
     return low
+
+
+def bounded(windows: tuple[Window, ...]) -> tuple[Window, ...]:
+    """Keep so many windows at most: those with the lowest lots, so that it does not matter in which order they came."""
+    if len(windows) <= MOST_KEPT:
+        return windows
+    chosen = sorted(windows, key=lambda one: (lot(0, str(one.input), one.unit), one.start))
+    return tuple(chosen[:MOST_KEPT])

@@ -32,7 +32,16 @@ NOTHING = StepCost()
 class Learned:
     """What accepted attempts of a category learned, but guards, which are needed at once."""
 
-    __slots__ = ("_notes", "_probed", "_steps", "_terrain", "_unread", "_warned", "_windows")
+    __slots__ = (
+        "_looked",
+        "_notes",
+        "_probed",
+        "_steps",
+        "_terrain",
+        "_unread",
+        "_warned",
+        "_windows",
+    )
 
     def __init__(self) -> None:
         self._unread: list[Evidence] = []
@@ -42,6 +51,7 @@ class Learned:
         self._terrain: Terrain | None = None
         self._probed: dict[str, StepCost] = {}
         self._warned: dict[str, int] = {}
+        self._looked = (0, 0, 0.0)
 
     def add(self, evidence: Evidence) -> None:
         """Take in what one attempt learned."""
@@ -60,6 +70,7 @@ class Learned:
             self._terrain,
             tuple(self._probed.items()),
             tuple(self._warned.items()),
+            self._looked,
         )
 
     def _read(self) -> None:
@@ -85,6 +96,10 @@ class Learned:
     def _read_probes(self, evidence: Evidence) -> None:
         """Take in what was seen where rows were shown to all cuts; few tasks have that."""
         self._windows.extend(evidence.windows)
+        count, rows, seconds = self._looked
+        for window in evidence.windows:
+            count, rows, seconds = count + 1, rows + window.size, seconds + window.seconds
+        self._looked = count, rows, seconds
         self._terrain = evidence.terrain or self._terrain
         for name, cost in evidence.probed:
             self._probed[name] = self._probed.get(name, NOTHING).merge(cost)

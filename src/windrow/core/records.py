@@ -245,6 +245,8 @@ class Evidence:
     probed: tuple[tuple[str, StepCost], ...] = ()
     #: (step, floating-point warnings it gave where it ran earlier than written)
     warned: tuple[tuple[str, int], ...] = ()
+    #: of many attempts: windows, their rows and seconds, also of those that are no longer kept
+    looked: tuple[int, int, float] = (0, 0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +280,7 @@ class PlanJob:
     evidence: Evidence  #: all accepted attempts of the category so far
     costs: StepCost = NO_COST  #: of its tasks: rows and wall time
     spent_s: float = 0.0  #: seconds of the category's accepted attempts
+    run_s: float = 0.0  #: seconds that the whole run is expected to take, what is done included
     left_s: float = (
         0.0  #: seconds that the rest of the run is expected to take, added up over workers
     )

@@ -118,10 +118,20 @@ class Reports:
 
     def _ask_for_plan(self, account: Account, out: list[Command], *, due: bool = False) -> None:
         category = account.plan.category
-        left = self._intake.left(category) + self._crew.rows_of(category) if due else 0
-        job = account.ask(due=due, rows_left=left)
+        left, others_s = 0, 0.0
+        if due:
+            left = self._left(category)
+            others_s = sum(
+                other.spent_s + other.expected_s(self._left(name))
+                for name, other in self._accounts.items()
+                if name != category
+            )
+        job = account.ask(due=due, rows_left=left, others_s=others_s)
         if job is not None:
             out.append(Replan(job))
+
+    def _left(self, category: str) -> int:
+        return self._intake.left(category) + self._crew.rows_of(category)
 
     def shrunk(self, attempt: Attempt, event: Shrunk, out: list[Command]) -> None:
         """Take rows from an attempt; what it was never asked, or said before, is no news."""

@@ -300,7 +300,9 @@ class Account:
         """Give everything learned so far as a record."""
         return self._learned.evidence(self.guards)
 
-    def ask(self, *, due: bool = False, rows_left: int = 0) -> PlanJob | None:
+    def ask(
+        self, *, due: bool = False, rows_left: int = 0, others_s: float = 0.0
+    ) -> PlanJob | None:
         """Give the question for a new plan if there are new guards or it is ``due``, and nobody was asked yet."""
         if self._asked is not None or not (due or len(self.guards) != len(self.plan.guards)):
             return None
@@ -312,9 +314,14 @@ class Account:
             evidence=self.evidence,
             costs=self.costs(),
             spent_s=self.spent_s,
-            left_s=rows_left * (self.row_s or 0.0) * (self.spent_s / (self._wall_s or 1.0)),
+            left_s=self.expected_s(rows_left),
+            run_s=self.spent_s + self.expected_s(rows_left) + others_s,
             blamed=self.blamed,
         )
+
+    def expected_s(self, rows: int) -> float:
+        """Say how long so many rows will take."""
+        return rows * (self.row_s or 0.0) * (self.spent_s / (self._wall_s or 1.0))
 
     def blame_order(self) -> None:
         """Fall back to the written order, at once: rows that it removes may be what was too large."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from windrow.errors import UnknownNameError, UsageError, nearest
+from windrow.errors import InternalError, UnknownNameError, UsageError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -73,6 +73,9 @@ def repair(
             before[reader].discard(name)
             if not before[reader]:
                 heapq.heappush(ready, rank[reader])
+    if len(result) != len(order):
+        lost = [name for name in order if name not in set(result)]
+        raise InternalError(f"no order keeps what these steps need: {', '.join(lost)}")
     return tuple(result)
 
 

@@ -130,7 +130,7 @@ class Adapting:
             self.fixed[job.category] = why
             return replace(plan, order=job.plan.written or order, reason=why, sample=0.0)
         state = self._state(job.category)
-        if not state.looking and job.spent_s + job.left_s < STAY_OUT_S:
+        if not state.looking and job.run_s < STAY_OUT_S:
             state.checkpoints.next_s = 2 * job.spent_s
             return plan
         return self._think(job, plan)
@@ -158,7 +158,7 @@ class Adapting:
         chunk_rows = job.costs.rows_in / max(job.costs.calls, 1)
         sample = self._sample(job, evidence, chunk_rows)
         needed = FEW if sample.share else LEAST_WINDOWS  # no more will come
-        allowed_s = THINKING * (job.spent_s + job.left_s) - self.planning_s
+        allowed_s = THINKING * job.run_s - self.planning_s
         if state.chosen is not None and state.thought_s > allowed_s:
             state.checkpoints.passed(job.spent_s, changed=False)
         elif evidence.terrain is not None and len(evidence.windows) >= needed:
@@ -223,7 +223,7 @@ class Adapting:
             unit_rows=unit_rows,
             spent_s=job.spent_s,
             left_s=job.left_s,
-            looked_s=sum(window.seconds for window in job.evidence.windows),
+            looked_s=job.evidence.looked[2],
             windows=len(evidence.windows),
             ahead=ahead,
             known=terrain is not None and len(fits) == len(names),

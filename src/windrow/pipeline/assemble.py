@@ -173,6 +173,7 @@ def _side_by_side(leaves: Sequence[Leaf]) -> Leaf:
         all_of.tables.update(leaf.tables)
         all_of.given_up.update(leaf.given_up)
         all_of.ends.update(leaf.ends)
+        all_of.finals.update(leaf.finals)
     seen = {(w.input, w.start, w.stop, w.cuts): w for leaf in leaves for w in leaf.windows}
     all_of.windows = tuple(seen.values())
     return all_of
@@ -245,6 +246,7 @@ def _tables(
             tables[region, dataset] = Table(
                 region, dataset, cuts, definition.written, weights, parts,
                 absent & frozenset(cuts), planned[dataset], used, members=(member,),
+                finals=leaves[dataset].finals.get(region, ()),
             )  # fmt: skip
     return tables
 

@@ -25,7 +25,7 @@ from windrow.blocks.selection import Selection, everything, union
 from windrow.blocks.skipping import RowsFailed, Search, is_about_rows
 from windrow.blocks.terrain import terrain
 from windrow.core.records import Evidence
-from windrow.errors import RowPurityError, StepError
+from windrow.errors import DataError, InternalError, RowPurityError, StepError, WindrowError
 from windrow.order.constraints import guards_against
 from windrow.order.narrowing import narrow
 
@@ -114,8 +114,9 @@ class Attempts:
             return self._attempt(self._planned, self._search)
         try:
             return self._attempt(self._planned, None)
-        except StepError as error:
-            if isinstance(error, RowPurityError):
+        except WindrowError as error:
+            # Also what Windrow's own functions raise inside a step: a mean below zero, say, for random numbers.
+            if isinstance(error, RowPurityError | DataError | InternalError):
                 raise
             too_early, early = error, self._early(error)
         partial = self._attempt(self._written, self._search)
@@ -160,7 +161,7 @@ class Attempts:
 
     # -- guards ------------------------------------------------------------------------------
 
-    def _early(self, error: StepError) -> _Early | None:
+    def _early(self, error: WindrowError) -> _Early | None:
         """Look for rows on which the step raises, while the columns are there that it read; None if it overtook nothing."""
         run, program = self.run, self.run.program
         step = program.steps.get(str(error.facts.get("step")))

@@ -7,6 +7,7 @@ place of the one before. There are several heaps where some rows are of no use t
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.execute import Partial
@@ -107,7 +108,7 @@ def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryv
     for node, leaf in mine.nodes.values.items():
         # How to merge is the analysis' own; it may be a lambda, which cannot be pickled.
         outputs = {key: Value(value.value, None) for key, value in leaf.outputs.items()}
-        plain[node] = Leaf(outputs, leaf.tables, leaf.given_up, leaf.ends, leaf.windows)
+        plain[node] = replace(leaf, outputs=outputs)
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps((plain, mine.kept, mine.asked), protocol=5, buffer_callback=buffers.append)
     raw = [buffer.raw() for buffer in buffers]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from windrow.blocks.counts import LineCounts
 from windrow.errors import UsageError
 from windrow.pipeline.completing import Both, Changed
-from windrow.pipeline.cutflow_formats import CutflowFormats, TableFormats, text_lines
-from windrow.pipeline.written_order import Member, Writing, add_members
+from windrow.pipeline.cutflow_formats import CutflowFormats, TableFormats
+from windrow.pipeline.written_order import Member, Writing, add_members, add_parts
 
 if TYPE_CHECKING:
     from windrow.blocks.counts import Layout
@@ -98,6 +98,8 @@ class Table(TableFormats):
     members: tuple[
         Member, ...
     ] = ()  #: what each dataset has; none: one, of which nothing was sampled
+    #: sums of weights and squared weights of the initial line (NaN: not known) and of the end, added up apart from orders
+    finals: tuple[float, ...] = ()
 
     @property
     def passed(self) -> int:
@@ -112,7 +114,7 @@ class Table(TableFormats):
             end = plan.end(self.region)
             numbers = [*lines.counts[end].tolist(), *lines.sums[end].tolist()]
             totals = [a + b for a, b in zip(totals, numbers, strict=True)]
-        return _total(SELECTED, totals)
+        return self._final(_total(SELECTED, totals), end=True)
 
     @property
     def executed(self) -> tuple[Line, ...]:
@@ -132,9 +134,12 @@ class Table(TableFormats):
                 numbers = [*lines.counts[line].tolist(), *lines.sums[line].tolist()]
                 known = totals.setdefault(name, [0, 0, 0, 0, 0.0, 0.0])
                 totals[name] = [a + b for a, b in zip(known, numbers, strict=True)]
+        first, *cuts = self._lines(totals)
         if self.orders > 1:
-            return (*self._lines(totals), self.selected)
-        return self._lines(totals)
+            cuts.append(self.selected)
+        elif self._writing.ends_as_written(self.parts):
+            cuts[-1] = self._final(cuts[-1], end=True)
+        return (self._final(first, end=False), *cuts)
 
     @property
     def written(self) -> tuple[Line, ...] | None:
@@ -174,14 +179,15 @@ class Table(TableFormats):
                 f"cutflows add up for the same region: {self.region!r} of {list(self.cuts)} and {other.region!r} of "
                 f"{list(other.cuts)} are not"
             )
-        parts = dict(self.parts)
-        for plan, lines in other.parts.items():
-            parts[plan] = parts[plan] + lines if plan in parts else lines
         same = self.dataset == other.dataset
+        # A table without rows has none of these sums; one of an unknown sum makes all unknown.
+        filled = [table.finals for table in (self, other) if table.parts]
+        finals = tuple(map(sum, zip(*filled, strict=False)))
         return Table(
             self.region, self.dataset if same else None, self.cuts, self.written_order,
-            self.weights, parts, self.not_applying & other.not_applying, self.planned, self.used,
-            self.scaled or other.scaled, add_members((*self._members(), *other._members())),
+            self.weights, add_parts(self.parts, other.parts),
+            self.not_applying & other.not_applying, self.planned, self.used,
+            self.scaled or other.scaled, add_members((*self._members(), *other._members())), finals,
         )  # fmt: skip
 
     def scale(self, factor: float) -> Table:
@@ -191,6 +197,7 @@ class Table(TableFormats):
             self,
             parts={p: LineCounts(lines.counts, lines.sums * by) for p, lines in self.parts.items()},
             members=tuple(replace(m, factor=m.factor * factor) for m in self._members()),
+            finals=tuple(a * b for a, b in zip(self.finals, by * 2, strict=False)),
             scaled=True,
         )
 
@@ -221,11 +228,6 @@ class Table(TableFormats):
         return "exact, executed order"
 
     @property
-    def title(self) -> str:
-        """The region and the dataset."""
-        return f"{self.region} ({self.dataset or 'all datasets'})"
-
-    @property
     def moved(self) -> list[Layout]:
         """What ran in orders that show in the table and are not the written one."""
         writing = self._writing
@@ -248,13 +250,6 @@ class Table(TableFormats):
         """Whether the weighted sums say more than the counts."""
         return bool(self.weights) or self.scaled
 
-    def __str__(self) -> str:
-        lines = self.lines
-        text = [f"{self.title}: {self.kind}", *text_lines(lines, self.weighted)]
-        if any(line.kind == "estimated" for line in lines):
-            text += ["  the order that ran, exact:", *text_lines(self.executed, self.weighted)]
-        return "\n".join(text)
-
     # -- inside ------------------------------------------------------------------------------
 
     @property
@@ -275,6 +270,12 @@ class Table(TableFormats):
 
         return sorted(self.parts.items(), key=size, reverse=True)
 
+    def _final(self, line: Line, *, end: bool) -> Line:
+        """Give a first or last line the sums that are the same bits in all orders, where they are known."""
+        sums = self.finals[2:] if end else self.finals[:2]
+        known = bool(sums) and not math.isnan(sums[0])
+        return replace(line, sumw=sums[0], sumw2=sums[1]) if known else line
+
     def _lines(self, totals: Mapping[str | None, list[float]]) -> tuple[Line, ...]:
         return tuple(
             _total(INITIAL, numbers)
@@ -289,7 +290,8 @@ class Table(TableFormats):
 
     def _estimated(self, found: list[Estimate]) -> Iterator[Line]:
         entered = round(found[0].passed)
-        for name, line in zip((None, *self._writing.cuts), found, strict=True):
+        names = (None, *self._writing.cuts)
+        for name, line in zip(names, found, strict=True):
             passed = round(line.passed)
             undefined, nan = (0, 0) if name is None else self._writing.odd_rows(name, self.parts)
             plain = Line(
@@ -299,7 +301,8 @@ class Table(TableFormats):
             )  # fmt: skip
             entered = passed
             if line.exact:
-                yield plain
+                last = name == names[-1]
+                yield self._final(plain, end=last) if last or name is None else plain
                 continue
             low, high = math.floor(line.low), math.ceil(line.high)
             yield replace(

@@ -113,6 +113,25 @@ class TableFormats:
         comment = f"{self.title}: {self.kind}"
         return latex_table(self.lines, weighted=self.weighted, comment=comment)
 
+    @property
+    def title(self: _Table) -> str:
+        """The region and the dataset."""
+        return f"{self.region} ({self.dataset or 'all datasets'})"
+
+    def __str__(self: _Table) -> str:
+        lines, several = self.lines, self.orders > 1
+        entered = several and self.written is None
+        text = [f"{self.title}: {self.kind}", *text_lines(lines, self.weighted, entered=entered)]
+        if any(line.kind == "estimated" for line in lines):
+            ran = "rows that reached and passed each cut"
+            said = (
+                f"{self.orders} orders ran, exact: {ran}"
+                if several
+                else "the order that ran, exact:"
+            )
+            text += [f"  {said}", *text_lines(self.executed, self.weighted, entered=several)]
+        return "\n".join(text)
+
     def _repr_html_(self) -> str:
         from windrow.pipeline.html import table_html
 
@@ -175,15 +194,17 @@ def remarks(line: Line, *, mixed: bool) -> list[str]:
     return found + ([f"{line.nan:,} with NaN"] if line.nan else [])
 
 
-def text_lines(lines: Sequence[Line], weighted: bool) -> Iterator[str]:
-    """Write a table for people."""
+def text_lines(lines: Sequence[Line], weighted: bool, *, entered: bool = False) -> Iterator[str]:
+    """Write a table for people; ``entered`` says how many rows reached each cut, where the line above does not."""
     mixed = any(line.kind == "estimated" for line in lines)
     width = max(len(line.label) for line in lines)
     room = max(12, *(len(said(line)) for line in lines))
-    head = f"  {'cut':<{width}}  {'passed':>{room}}  {'of cut':>8}  {'of all':>8}"
+    reached = f"  {'entered':>12}" if entered else ""
+    head = f"  {'cut':<{width}}{reached}  {'passed':>{room}}  {'of cut':>8}  {'of all':>8}"
     yield head + (f"  {'weighted':>14}  {'+-':>10}" if weighted else "")
     for line in lines:
-        text = f"  {line.label:<{width}}  {said(line):>{room}}"
+        reached = f"  {line.entered:>12,}" if entered else ""
+        text = f"  {line.label:<{width}}{reached}  {said(line):>{room}}"
         for whole in (line.entered, lines[0].passed):
             text += f"  {f'{100 * line.passed / whole:.2f}%' if whole else '-':>8}"
         if weighted:

@@ -10,9 +10,11 @@ from windrow import __version__
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from windrow.pipeline.result import Result
 
-__all__ = ["freeze", "frozen_orders"]
+__all__ = ["FrozenOrders", "freeze", "frozen_orders"]
 
 KIND = "windrow order"
 
@@ -31,7 +33,21 @@ def freeze(result: Result, path: Any) -> str:
     return str(path)
 
 
-def frozen_orders(path: Any) -> dict[str, tuple[str, ...]]:
+class FrozenOrders(dict[str, tuple[str, ...]]):
+    """Orders by dataset as a file has them: who reads them has to know that they are of another run."""
+
+    def __init__(
+        self,
+        path: str,
+        orders: Mapping[str, tuple[str, ...]],
+        guards: tuple[tuple[str, str], ...],
+    ) -> None:
+        super().__init__(orders)
+        self.path = path
+        self.guards = guards  #: (step, cut that has to run before it), learned in that run
+
+
+def frozen_orders(path: Any) -> FrozenOrders:
     """Read the orders of a file that ``freeze`` wrote."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -39,4 +55,27 @@ def frozen_orders(path: Any) -> dict[str, tuple[str, ...]]:
         raise UsageError(f"order= {path} cannot be read: {error}") from error
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise UsageError(f"order= {path} is no file that result.freeze() wrote")
-    return {dataset: tuple(order) for dataset, order in content["order"].items()}
+    orders, guards = content.get("order"), content.get("guards", [])
+    if not isinstance(orders, dict) or not orders:
+        raise _unfit(path, '"order" has to map datasets to lists of step names', orders)
+    for dataset, order in orders.items():
+        if not _are_names(order):
+            raise _unfit(path, f"the order of {dataset!r} has to be a list of step names", order)
+    if not isinstance(guards, list) or not all(_are_names(g) and len(g) == 2 for g in guards):
+        raise _unfit(path, '"guards" has to be a list of pairs of a step and a cut', guards)
+    return FrozenOrders(
+        str(path),
+        {dataset: tuple(order) for dataset, order in orders.items()},
+        tuple((step, cut) for step, cut in guards),
+    )
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _unfit(path: Any, expected: str, came: Any) -> UsageError:
+    said = "nothing" if came is None else repr(came)
+    return UsageError(
+        f"order= {path}: {expected}, and there is {said}; write the file again with result.freeze()"
+    )

@@ -111,8 +111,24 @@ def _order(order: Any) -> Any:
         _one_of("order", order, ("adaptive", "written", *POLICIES))
         return order
     if isinstance(order, Mapping):
-        return {dataset: _names(names) for dataset, names in order.items()}
+        return _by_dataset(order)
     return order if callable(order) else _names(order)
+
+
+def _by_dataset(order: Mapping[Any, Any]) -> dict[str, Any]:
+    if not order:
+        raise UsageError(
+            'order= is a mapping without any dataset; leave order= out, or say order="written"'
+        )
+    for dataset, names in order.items():
+        if not isinstance(dataset, str):
+            raise UsageError(f"order= maps names of datasets to lists of names, got {dataset!r}")
+        # A string is a sequence too, and its letters are no steps.
+        if isinstance(names, str) and names != "written":
+            raise UsageError(
+                f'order= for the dataset {dataset!r} is a list of names of steps, or "written"; got {names!r}'
+            )
+    return {d: names if isinstance(names, str) else _names(names) for d, names in order.items()}
 
 
 def _names(order: Any) -> tuple[str, ...]:

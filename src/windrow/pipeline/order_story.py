@@ -37,13 +37,15 @@ def order_story(
             told["fixed"] = order.fixed[dataset]
         if situation is not None and chosen is not None and dataset in evidence:
             mine = evidence[dataset]
-            told["looked"] = {
-                "windows": len(mine.windows),
-                "rows": sum(window.size for window in mine.windows),
-                "seconds": sum(window.seconds for window in mine.windows),
-            }
+            told["looked"] = dict(zip(("windows", "rows", "seconds"), mine.looked, strict=True))
             told["steps"] = _steps(situation, chosen, dict(mine.steps))
-            told["saved"] = _saved(situation, mine, rows.get(dataset, 0))
+            # Where no chunk ran in another order, a difference would be the model's error.
+            moved = any(
+                plan.order != situation.written
+                for region in result.cutflow.regions
+                for plan in result.cutflow[region, dataset].parts
+            )
+            told["saved"] = _saved(situation, mine, rows.get(dataset, 0) if moved else 0)
         story[dataset] = told
     return story
 
@@ -81,7 +83,7 @@ def _saved(situation: Situation, evidence: Evidence, rows: int) -> dict[str, flo
     """Compare what ran with what the model says the written order would have run for as many rows."""
     from windrow.order.cost import expected_cost
 
-    ran = dict(evidence.steps)
+    ran = dict(evidence.steps) if rows else {}
     stored = any(column.bytes for column in situation.columns.values())
     evaluations = seconds = read = 0.0
     for step in expected_cost(situation, situation.written).steps:

@@ -7,8 +7,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.records import Plan
-from windrow.errors import UnknownNameError, nearest
+from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.order.constraints import complete, repair
+from windrow.pipeline.freezing import FrozenOrders
 from windrow.pipeline.graph import dependencies
 from windrow.pipeline.policies import AS_ASKED
 from windrow.pipeline.situations import constraints
@@ -48,14 +49,17 @@ def make_orders(
 ) -> Orders:
     """Decide the order each dataset begins with, and how many rows of plain arrays a step sees at once."""
     _check_cutflow(options.cutflow, source)
+    asked, said = _asked(options.order, source)
+    if isinstance(options.order, FrozenOrders):
+        pipeline.guards.update(_guards(options.order, definition))
     written, guards = definition.written, tuple(sorted(pipeline.guards))
     blocks = tuple((name, block_rows("flat", pipeline.step_costs.get(name))) for name in written)
-    orders = Orders({}, _policy(options, definition))
+    orders = Orders({}, _policy(options, definition), decisions=said)
     stays = _why_written(options, definition) if orders.policy not in (None, AS_ASKED) else ""
     if stays:
         orders.decisions.append(f"order: the written order, because {stays}")
     for number, dataset in enumerate(source.datasets):
-        order, why = _begin(definition, dataset, options, pipeline)
+        order, why = _begin(definition, dataset, asked[dataset], pipeline)
         if stays:
             order, why = written, f"the written order, because {stays}"
             orders.fixed[dataset] = stays
@@ -95,13 +99,49 @@ def _why_written(options: Options, definition: Definition) -> str:
     return ""
 
 
+def _asked(order: Any, source: Source) -> tuple[dict[str, Any], list[str]]:
+    """Say what is asked for each dataset, and in words what was not asked by name."""
+    if not isinstance(order, dict):
+        return dict.fromkeys(source.datasets, order), []
+    left = [dataset for dataset in source.datasets if dataset not in order]
+    named = ", ".join(map(repr, left))
+    other: Any = "written"
+    whose = "the written order"
+    if isinstance(order, FrozenOrders):
+        found = set(order.values())
+        if left and len(found) > 1:
+            raise UsageError(
+                f"order= {order.path} has different orders for the datasets {', '.join(map(repr, order))}, and none "
+                f"for {named} of this run; give order= a mapping of the datasets {', '.join(map(repr, source.datasets))}"
+            )
+        other, whose = next(iter(found)), f"the one order that {order.path} has"
+    else:
+        for dataset in order:
+            if dataset not in source.datasets:
+                raise UnknownNameError(
+                    f"order= names the dataset {dataset!r}, which is not there{nearest(dataset, source.datasets)} "
+                    f"(datasets: {', '.join(source.datasets)})"
+                )
+    said = [f"order: {whose} is used for {named}, not named in order="] if left else []
+    return {dataset: order.get(dataset, other) for dataset in source.datasets}, said
+
+
+def _guards(frozen: FrozenOrders, definition: Definition) -> set[tuple[str, str]]:
+    """Return the guards of a file that fit the steps of today: a cut protects only what is written below it."""
+    place = {name: number for number, name in enumerate(definition.written)}
+    cuts = {name for name, step in definition.steps.items() if step.kind == "cut"}
+    return {
+        (step, cut)
+        for step, cut in frozen.guards
+        if step in place and cut in cuts and place[cut] < place[step]
+    }
+
+
 def _begin(
-    definition: Definition, dataset: str, options: Options, pipeline: Pipeline
+    definition: Definition, dataset: str, asked: Any, pipeline: Pipeline
 ) -> tuple[tuple[str, ...], str]:
     """Return the order to begin with, and why."""
-    written, asked = definition.written, options.order
-    if isinstance(asked, dict):
-        asked = asked.get(dataset, "written")
+    written = definition.written
     if isinstance(asked, tuple):
         needs = dependencies(definition.steps)
         order = complete(asked, written, needs)

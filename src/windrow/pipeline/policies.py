@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,13 +60,18 @@ def _with_cost(situation: Situation, order: tuple[str, ...], why: str) -> Chosen
 
 
 def _of_user(policy: Any, situation: Situation) -> tuple[str, ...]:
-    wanted = policy(situation)
+    names: tuple[Any, ...] = ()
+    try:
+        wanted = policy(situation)
+        # The letters of a string are no names.
+        if isinstance(wanted, Iterable) and not isinstance(wanted, str):
+            names = tuple(wanted)
+    except Exception as error:
+        raise UsageError(
+            f"the function given as order= raised {type(error).__name__}: {error}"
+        ) from error
     if wanted is None:
         return situation.current
-    try:
-        names = tuple(wanted)
-    except TypeError:
-        names = ()
     if not names or not all(isinstance(name, str) for name in names):
         raise UsageError(
             f"the function given as order= returns a list of step names, or None for no change; it returned {wanted!r}"

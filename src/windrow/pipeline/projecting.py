@@ -42,9 +42,10 @@ def _leaf(leaf: Leaf, products: frozenset[Product]) -> Leaf:
             tables[mine] = tables[mine] + counts if mine in tables else counts
     # Windows are looked at with the eyes of each region, so one region is enough to need them whole.
     windows = leaf.windows if regions else ()
+    finals = {region: sums for region, sums in leaf.finals.items() if region in regions}
     if Product("ends") in products:
-        return Leaf(outputs, tables, leaf.given_up, leaf.ends, windows)
-    return Leaf(outputs, tables, windows=windows)
+        return Leaf(outputs, tables, leaf.given_up, leaf.ends, windows, finals)
+    return Leaf(outputs, tables, windows=windows, finals=finals)
 
 
 def _lines(plan: Layout, lines: LineCounts, regions: frozenset[str]) -> tuple[Layout, LineCounts]:

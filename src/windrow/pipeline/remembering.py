@@ -45,7 +45,7 @@ _VERDICTS = {letter: verdict for verdict, letter in _LETTERS.items()}
 def told(pipeline: Pipeline, definition: Definition) -> dict[str, Any]:
     """Say as plain data what was learned."""
     return {
-        "steps": {name: fingerprint(step) for name, step in definition.steps.items()},
+        "steps": _same_by(definition),
         "guards": sorted(map(list, pipeline.guards)),
         "orders": {name: _learned(one) for name, one in pipeline.learned.items()},
     }
@@ -57,18 +57,27 @@ def recall(pipeline: Pipeline, definition: Definition, rundir: Any) -> None:
         return
     try:
         found = json.loads((Path(rundir) / MANIFEST).read_text(encoding="utf-8"))[KEY]
-        same = {name: fingerprint(step) for name, step in definition.steps.items()}
-        if found["steps"] != same:
+        if found["steps"] != _same_by(definition):
             return
         learned = {name: _of_plain(one) for name, one in found["orders"].items()}
         guards = {(str(step), str(cut)) for step, cut in found["guards"]}
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return
-    known = {name: step.kind for name, step in definition.steps.items()}
+    place = {name: number for number, name in enumerate(definition.written)}
     pipeline.learned.update(learned)
+    # A guard is a cut that is written above what it protects.
+    last = len(place)
     pipeline.guards.update(
-        (step, cut) for step, cut in guards if step in known and known.get(cut) == "cut"
+        (step, cut)
+        for step, cut in guards
+        if place.get(cut, last) < place.get(step, -1) and definition.steps[cut].kind == "cut"
     )
+
+
+def _same_by(definition: Definition) -> list[list[Any]]:
+    """What an analysis is known by: its steps as they are, in the order in which they are written."""
+    steps = definition.steps.values()
+    return [[step.name, fingerprint(step), step.barrier, list(step.after)] for step in steps]
 
 
 def _learned(learned: Learned) -> dict[str, Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from windrow.blocks.counts import Layout, LineCounts
     from windrow.core.records import Window
 
-__all__ = ["Member", "Writing", "add_members"]
+__all__ = ["Member", "Writing", "add_members", "add_parts"]
 
 #: The number of the line before all cuts.
 INITIAL_LINE = -1
@@ -34,11 +34,19 @@ class Member:
     factor: float = 1.0  #: by which weights were scaled after the run
 
     def __add__(self, other: Member) -> Member:
-        parts = dict(self.parts)
-        for plan, lines in other.parts.items():
-            parts[plan] = parts[plan] + lines if plan in parts else lines
+        parts = add_parts(self.parts, other.parts)
         windows = (*self.windows, *other.windows)
         return Member(self.dataset, parts, self.absent & other.absent, windows, self.factor)
+
+
+def add_parts(
+    left: Mapping[Layout, LineCounts], right: Mapping[Layout, LineCounts]
+) -> dict[Layout, LineCounts]:
+    """Add up what ran in the same order."""
+    parts = dict(left)
+    for plan, lines in right.items():
+        parts[plan] = parts[plan] + lines if plan in parts else lines
+    return parts
 
 
 def add_members(members: Iterable[Member]) -> tuple[Member, ...]:
@@ -88,6 +96,17 @@ class Writing:
             return None, None
         found = [lines.counts[plan.line(self.region, cut)] for plan, lines in parts.items()]
         return sum(int(counts[2]) for counts in found), sum(int(counts[3]) for counts in found)
+
+    def ends_as_written(self, parts: Iterable[Layout]) -> bool:
+        """Say whether the last cut that ran stands below the weights of the last written line, and no others."""
+        if not self.cuts:
+            return False
+
+        def above(order: tuple[str, ...]) -> frozenset[str]:
+            last = max(order.index(cut) for cut in self.cuts)
+            return self.weights & frozenset(order[:last])
+
+        return all(above(plan.order) == above(self.order) for plan in parts)
 
     def _before_first(self, order: tuple[str, ...]) -> frozenset[str]:
         first = next((n for n, name in enumerate(order) if name in self.used), len(order))

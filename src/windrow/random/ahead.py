@@ -131,7 +131,9 @@ class Ahead:
         if len(following) and values.nbytes * (len(self._made) + 1) <= _MOST_BYTES:
             if len(self._made) >= _MOST_DRAWS:
                 self._made.clear()  # steps that ended have left theirs behind
-            future = _SPARE.submit(lambda: make(wish, following, counts))
+            # Room is taken and given back by one thread: memory of another's is new to it each time.
+            out = new(wish, following, counts)
+            future = _SPARE.submit(lambda: make(wish, following, counts, out=out))
             if future is not None:
                 self._made[wish, counts] = stop, stop + len(following), future
         return values

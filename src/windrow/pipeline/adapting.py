@@ -15,7 +15,7 @@ from windrow.order.checkpoints import Checkpoints
 from windrow.order.constraints import repair
 from windrow.order.sampling import FEW, NO_SAMPLE, Sampling, how_much
 from windrow.pipeline.graph import dependencies
-from windrow.pipeline.policies import AS_ASKED, choose
+from windrow.pipeline.policies import AS_ASKED, choose, load
 from windrow.pipeline.situations import affine, constraints, make_situation, step_costs
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ LEAST_WINDOWS = 2
 #: Checkpoints that are told of.
 TOLD = 500
 #: Of the work of a run, what thinking may take; what it takes at most by itself; and the least share of that.
-THINKING, WHOLE_EFFORT_S, LEAST_EFFORT = 0.01, 0.15, 0.01
+THINKING, WHOLE_EFFORT_S, LEAST_EFFORT = 0.007, 0.15, 0.01
 #: Work of a chunk while the first rows are looked at: so much, or this share of what is left.
 FIRST_S, FIRST_SHARE = 0.1, 0.02
 #: Windows of an earlier run that are remembered, and used until there are so many new ones.
@@ -104,6 +104,8 @@ class Adapting:
 
     def replan(self, job: PlanJob) -> Plan:
         """Make the next plan of a dataset."""
+        if job.run_s >= STAY_OUT_S:
+            load(self.policy)  # once in a program, and no thinking
         began = thread_time()
         plan = self._next(job)
         self.planning_s += thread_time() - began

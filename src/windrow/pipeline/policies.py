@@ -12,7 +12,7 @@ from windrow.order.constraints import complete, repair
 if TYPE_CHECKING:
     from windrow.order.model import Situation
 
-__all__ = ["AS_ASKED", "POLICIES", "Chosen", "choose"]
+__all__ = ["AS_ASKED", "POLICIES", "Chosen", "choose", "load"]
 
 #: Names of policies that look at what was measured, apart from "adaptive".
 POLICIES = ("hepframe", "path", "rank", "agreedy", "heft")
@@ -28,6 +28,13 @@ class Chosen(NamedTuple):
     cost: float  #: seconds per chunk
     written_cost: float
     steps: tuple[tuple[str, str], ...] = ()  #: why each step stands where it does
+
+
+def load(policy: Any) -> None:
+    """Import what a policy consists of."""
+    if isinstance(policy, str) and policy != AS_ASKED:
+        import_module(f"windrow.order.{policy}")
+    import_module("windrow.order.cost")
 
 
 def choose(policy: Any, situation: Situation, effort: float = 1.0) -> Chosen:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import awkward as ak
 import pytest
 from hypothesis import settings
 
 from windrow.pipeline import adapting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # How long a run takes is no test result either: whether an order is looked for must not depend on it. Tests that want one
 # looked for say so.
@@ -37,11 +33,11 @@ def samples() -> Path:
     return directory
 
 
-@pytest.fixture(autouse=True)
-def registered_behaviours() -> Iterator[None]:
-    """Take back what a test registers for all awkward arrays: other programs have not got it, so nothing is the same there."""
-    before = dict(ak.behavior)
-    yield
-    if ak.behavior != before:
-        ak.behavior.clear()
-        ak.behavior.update(before)
+@pytest.fixture
+def new_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nothing registered for awkward arrays, as in a program that has just begun.
+
+    Other tests of the same worker may have registered something for the whole process, once and for all. A run is then
+    rightly not the same as one in another process, which has not got it.
+    """
+    monkeypatch.setattr(ak, "behavior", {})

@@ -460,6 +460,11 @@ class Farm:
                 (body.job or body.inbox) and not body.hung for body in self.bodies.values()
             )
             if len(self.log) == before and not working and not self.scheduler.finished:
+                if self.bodies and all(body.hung for body in self.bodies.values()):
+                    # Nobody else is left to take over: it is waited for, as without limits it has to be.
+                    for body in self.bodies.values():
+                        body.hung = False
+                    continue
                 assert self.wake is not None, "the run waits for nothing"
                 self.now = max(self.now, self.wake)
                 self.wake = None

@@ -28,6 +28,9 @@ from windrow.errors import EngineError, StepError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: What other processes kept is used here, or the other way round.
+pytestmark = pytest.mark.usefixtures("new_program")
+
 #: Seconds after which a test is taken to hang; ten times what the longest takes.
 NO_END_S = 300
 TESTS = Path(__file__).resolve().parents[1]

@@ -19,6 +19,9 @@ import windrow as wr
 from description import Dataset, File, MemoryReader, MemorySource
 from windrow import errors
 
+#: What other processes kept is used here, or the other way round.
+pytestmark = pytest.mark.usefixtures("new_program")
+
 ROWS, UNIT = 70, 10
 
 WAYS = [

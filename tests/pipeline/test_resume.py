@@ -31,6 +31,9 @@ from windrow.store.journal import Journal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+#: What other processes kept is used here, or the other way round.
+pytestmark = pytest.mark.usefixtures("new_program")
+
 #: A cut fails above the number in this file: a switch that is no part of what the analysis is.
 SWITCH = Path(tempfile.gettempdir()) / f"windrow-test-boom-{os.getpid()}"
 

@@ -19,6 +19,9 @@ from windrow.errors import StepError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
+#: What other processes kept is used here, or the other way round.
+pytestmark = pytest.mark.usefixtures("new_program")
+
 
 def counting() -> wr.Pipeline:
     analysis = wr.Pipeline("counting")

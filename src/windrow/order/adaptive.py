@@ -32,6 +32,8 @@ LEAST_ROWS = 16
 #: With fewer windows their differences say nothing about chance: of few rows only a large gain counts then.
 LEAST_WINDOWS, FEW_ROWS = 4, 1024
 LARGE = 0.2
+#: How much dearer than the written order the one in force may be.
+DEARER = 1.01
 #: Errors by which a gain must exceed nothing.
 SURE = 2.0
 #: Sums that differ by less are equal but for rounding.
@@ -109,7 +111,7 @@ def _choose(
     if gain > materially * current.cost and gain > SURE * error:
         sureness = f", +- {percent(error / current.cost)}" if error else ""
         return best, f"changed: saves {saved} of the seconds{sureness}"
-    if current.cost > written_cost * (1 + materially / 2):
+    if current.cost > DEARER * written_cost:
         return best, f"changed: the order in force is dearer than the written one; saves {saved}"
     if gain > materially * current.cost:
         return current, (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Input
 
-__all__ = ["ArrayReader", "ArrayTable", "native", "native_lists"]
+__all__ = ["ArrayReader", "ArrayTable", "as_read", "native", "native_lists"]
 
 
 class ArrayTable:
@@ -122,6 +122,13 @@ def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
 
 
+def as_read(kind: str, values: Any) -> Any:
+    """Return values as every reader gives those of this kind of column."""
+    if kind == "flat":
+        return native(values)
+    return native_lists(values) if kind == "jagged" else values
+
+
 def native_lists(array: ak.Array) -> ak.Array:
     """Return one-level lists as offsets that start at 0 and native, contiguous numbers."""
     layout = array.layout
@@ -159,12 +166,7 @@ class ArrayReader:
         out: dict[str, Any] = {}
         for name in columns:
             part = self._table.columns[name][start:stop]
-            kind = self.info.columns[name].kind
-            if kind == "flat":
-                part = native(part)
-            elif kind == "jagged":
-                part = native_lists(part)
-            out[name] = part
+            out[name] = part = as_read(self.info.columns[name].kind, part)
             self.bytes_read += part.nbytes
             self.reads.append((name, start, stop))
         return out

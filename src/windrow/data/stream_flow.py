@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windrow.data.arrays import native, native_lists
+from windrow.data.arrays import as_read
 from windrow.data.base import MAX_UNIT_ROWS, FileInfo, Input
 from windrow.data.columns import check_request, find_collections
 from windrow.data.stream_tables import Columns, joined, packed, part, size_of, table_of
@@ -262,12 +262,7 @@ class StreamReader:
         out: dict[str, Any] = {}
         for name in columns:
             values = joined([table.columns[name][low:high] for table, low, high in places])
-            kind = self.info.columns[name].kind
-            if kind == "flat":
-                values = native(values)
-            elif kind == "jagged":
-                values = native_lists(values)
-            out[name] = values
+            out[name] = values = as_read(self.info.columns[name].kind, values)
             self.bytes_read += values.nbytes
             self.reads.append((name, start, stop))
         return out

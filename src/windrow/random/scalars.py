@@ -166,6 +166,9 @@ def high_word(word: Any, span: Any) -> Any:
 
 # -- elementary functions ----------------------------------------------------------------------
 
+# Polynomials are written out, one for each length: the same operations in the same order as in ``_portable``, so that the
+# bits are the same.
+
 
 @inlined
 def _three(c: Any, x: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -245,15 +246,28 @@ def test_blocks_made_ahead_have_the_numbers_of_the_whole(
         assert np.concatenate(parts[draw]).tobytes() == whole.tobytes()
 
 
-def test_a_large_draw_is_shared(how: str) -> None:
+def test_a_large_draw_is_shared(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chunk = Entries("f", 5, 150_001)
     expected = making.make(UNIFORM, chunk.words()).tobytes()
+    me, begun, there = threading.get_ident(), threading.Event(), []
+
+    def noted(*arguments: Any, **more: Any) -> Any:
+        values = making.make(*arguments, **more)
+        if threading.get_ident() == me:
+            assert begun.wait(60)  # or this thread might do all of it
+        else:
+            there.append(len(values))
+            begun.set()
+        return values
+
+    monkeypatch.setattr(ahead, "make", noted)
     ahead.grant(1)
     try:
         rows = drawn_from(Entries("f", 5, 150_001), "uniform", 1, 150_001)
         assert ahead.make_shared(UNIFORM, rows, 1).tobytes() == expected
     finally:
         ahead.grant(0)
+    assert there == [75_001]
 
 
 # -- in pipelines --------------------------------------------------------------------------------

@@ -77,6 +77,7 @@ class Caller:
         """Forget what was gathered."""
         self._records.clear()
         self._identity = None
+        self._numbers.clear()
         if self._ahead is not None:
             self._ahead.finish()
 
@@ -144,7 +145,7 @@ class Caller:
             whole = [_scalars(argument) for argument in gathered], None, selection.count
         arguments, rows, length = whole
         step.kernel.compile_for(arguments, length)
-        watch = Stopwatch()
+        watch = Stopwatch(self.store)  # identity columns are read when the first number is drawn
         rng = self.rng(selection) if step.wants_rng else None
         value = step.kernel(arguments, rows, length, rng)
         meter.call(selection.count, watch.seconds())

@@ -114,23 +114,33 @@ def make_shared(
 
 
 class Ahead:
-    """What was made ahead for the blocks of the steps of a chunk."""
+    """What was made ahead for the blocks of the steps of a chunk: for one choice of its rows at a time."""
 
     def __init__(self) -> None:
+        self._whose: Words | Entries | None = None  #: the rows; another choice is another object
         self._made: dict[tuple[Wish, int], tuple[int, int, Future[Any]]] = {}
+
+    def clear(self) -> None:
+        """Forget the rows, and what was made for them."""
+        self._whose = None
+        self._keep(())
 
     def numbers(
         self, wish: Wish, counts: int, identity: Words | Entries, start: int, stop: int
     ) -> NDArray[Any]:
         """Return the numbers of rows start to stop, and begin those of as many rows that follow."""
+        if identity is not self._whose:
+            self.clear()
+            self._whose = identity
         values = self._take(wish, counts, start, stop)
         rows = drawn_from(identity, wish.method, counts, stop - start)
         if values is None:
             values = make_shared(wish, rows[start:stop], counts)
         following = rows[stop : stop + (stop - start)]
-        if len(following) and values.nbytes * (len(self._made) + 1) <= _MOST_BYTES:
-            if len(self._made) >= _MOST_DRAWS:
-                self._made.clear()  # steps that ended have left theirs behind
+        if len(self._made) >= _MOST_DRAWS:
+            self._keep((start, stop))  # who does not draw in every block leaves some behind
+        room = len(self._made) < _MOST_DRAWS
+        if len(following) and room and values.nbytes * (len(self._made) + 1) <= _MOST_BYTES:
             # Room is taken and given back by one thread: memory of another's is new to it each time.
             out = new(wish, following, counts)
             future = _SPARE.submit(lambda: make(wish, following, counts, out=out))
@@ -140,10 +150,18 @@ class Ahead:
 
     def _take(self, wish: Wish, counts: int, start: int, stop: int) -> NDArray[Any] | None:
         first, last, future = self._made.pop((wish, counts), (-1, -1, None))
-        if future is None or future.cancel() or (first, last) != (start, stop):
+        # Blocks may become smaller from one to the next: outputs see what is left of each unit.
+        if future is None or future.cancel() or first != start or last < stop:
             return None
         values: NDArray[Any] = future.result()
-        return values
+        return values[: (stop - start) * counts]
+
+    def _keep(self, starts: tuple[int, ...]) -> None:
+        """Forget what does not begin at one of these rows."""
+        for key, (first, _, future) in list(self._made.items()):
+            if first not in starts:
+                future.cancel()
+                del self._made[key]
 
 
 class Block:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 import socket
+import sys
 import threading
 import weakref
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, Self
 
 import awkward as ak
@@ -18,10 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.data import stream_directory, stream_socket
+from windrow.data import stream_directory, stream_flow, stream_socket
 from windrow.data.stream_directory import DirectoryTap
 from windrow.data.stream_flow import Flow
 from windrow.data.stream_socket import SocketTap
+from windrow.data.stream_tables import joined
 from windrow.errors import DataError, MissingColumnError, SpecError, UsageError
 
 if TYPE_CHECKING:
@@ -78,12 +81,55 @@ def test_structured_arrays_and_records() -> None:
     assert flow.open(0).info.collections["Muon"] == ("Muon.pt", "Muon.eta")
 
 
-def test_a_producer_may_fill_its_arrays_again() -> None:
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "array": lambda own: {"x": own},
+    "part of an array": lambda own: {"x": own[:]},
+    "read-only view": lambda own: {"x": np.frombuffer(own.data.toreadonly())},
+    "awkward array": lambda own: {"x": ak.from_numpy(own)},
+    "awkward records": lambda own: ak.Array({"x": own}),
+    "structured array": lambda own: own.view([("x", "f8")]),
+    "Arrow array": lambda own: {"x": pa.array(own)},
+    "chunked Arrow array": lambda own: {"x": pa.chunked_array([pa.array(own)])},
+    "record batch": lambda own: pa.record_batch({"x": pa.array(own)}),
+    "table": lambda own: pa.table({"x": pa.array(own)}),
+}
+
+
+@pytest.mark.parametrize("form", VIEWS)
+def test_a_producer_may_fill_its_arrays_again(form: str) -> None:
     flow, own = a_flow(), np.zeros(2)
     for number in range(3):
         own[:] = number
-        flow.push({"x": own}, f"batch {number}")
+        flow.push(VIEWS[form](own), f"batch {number}")
     assert flow.open(0).read(["x"], 0, 6)["x"].tolist() == [0, 0, 1, 1, 2, 2]
+
+
+LISTS_OF: dict[str, Callable[[Any], Any]] = {
+    "lists": lambda own: {"v": ak.unflatten(own, [1, 2])},
+    "lists of records": lambda own: ak.Array({"v": ak.unflatten(ak.Array({"pt": own}), [1, 2])}),
+    "lists that may be missing": lambda own: {"v": ak.mask(ak.unflatten(own, [1, 2]), [True] * 2)},
+    "Arrow lists": lambda own: pa.table(
+        {"v": pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), pa.array(own))}
+    ),
+}
+
+
+@pytest.mark.parametrize("form", LISTS_OF)
+def test_a_producer_may_fill_its_lists_again(form: str) -> None:
+    flow, own = a_flow(), np.zeros(3)
+    for number in range(2):
+        own[:] = number
+        flow.push(LISTS_OF[form](own), f"batch {number}")
+    (name,) = flow.open(0).info.columns
+    values = flow.open(0).read([name], 0, 4)[name].to_list()
+    assert values == [[0.0], [0.0, 0.0], [1.0], [1.0, 1.0]]
+
+
+def test_a_slice_of_a_large_array_takes_no_more_than_it_shows() -> None:
+    flow = a_flow()
+    large = ak.unflatten(np.arange(20_000.0), np.full(10_000, 2))
+    flow.push({"v": large[500:510]}, "batch 0")
+    assert flow.held < 1000
 
 
 @pytest.mark.parametrize(
@@ -117,6 +163,25 @@ def test_types_that_say_less_become_those_of_the_first() -> None:
     assert values["v"].to_list() == [[1.0], [], [], []]
     assert values["m"].to_list() == [1.0, None, 2.0, 3.0]
     assert str(values["m"].type) == "4 * ?float64"
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ([[], []], r"var \* unknown"),
+        (ak.Array([None, None]), r"\?unknown"),
+        (ak.Array([[[]], []]), r"var \* var \* unknown"),
+    ],
+)
+def test_a_first_batch_of_unknown_type_is_refused_with_what_to_do(column: Any, kind: str) -> None:
+    flow = a_flow()
+    with pytest.raises(DataError, match=rf"'v' has no values in batch 0.*{kind}.*enforce_type"):
+        flow.push({"v": column}, "batch 0")
+    assert flow.taken == 0
+    typed = ak.enforce_type(ak.Array([[], []]), "var * float64")
+    flow.push({"v": typed, "unknown": np.zeros(2)}, "batch 0")
+    flow.push({"v": [[1.5], []], "unknown": np.zeros(2)}, "batch 1")
+    assert flow.open(0).read(["v"], 0, 4)["v"].to_list() == [[], [], [1.5], []]
 
 
 def test_columns_choose_what_is_taken() -> None:
@@ -190,6 +255,49 @@ def test_a_producer_of_single_rows_costs_few_objects() -> None:
     assert len(flow._unfinished) < 70
     flow.end()
     assert flow.open(0).read(["x"], 0, 1000)["x"].tolist() == list(range(1000))
+
+
+def test_single_rows_are_copied_a_few_times_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = [0]
+
+    def noted(parts: Any) -> Any:
+        copied[0] += sum(map(len, parts)) if len(parts) > 1 else 0
+        return joined(parts)
+
+    monkeypatch.setattr(stream_flow, "joined", noted)
+    rows = 10_000
+    flow = a_flow(batch=2 * rows)
+    for number in range(rows):
+        flow.push({"x": np.array([number])}, "a batch")
+        assert len(flow._unfinished) < stream_flow.MANY_PIECES
+    assert copied[0] < 20 * rows
+    flow.end()
+    assert flow.open(0).read(["x"], 0, rows)["x"].tolist() == list(range(rows))
+
+
+def test_borders_of_rows_that_are_gone_take_no_memory() -> None:
+    flow = a_flow()
+    kept: list[Any] = []
+    for number in range(1000):
+        flow.push({"x": np.full(1 + number % 3, number)}, f"batch {number}")
+        kept += portions(flow)
+        if len(kept) == 5:
+            flow.release(kept.pop(2))  # not the oldest
+            flow.release(kept.pop(0))
+    borders = np.cumsum([0, *(1 + n % 3 for n in range(1000))]).tolist()
+    assert flow.borders.known < 20
+    assert len(flow.borders) == 1001
+    assert flow.borders[-1] == borders[-1] == flow.taken
+    for row in range(kept[0].start, flow.taken + 1):
+        assert bisect_right(flow.borders, row) == bisect_right(borders, row)
+        assert bisect_left(flow.borders, row) == bisect_left(borders, row)
+    first = borders.index(kept[0].start)
+    assert flow.borders[first:] == tuple(borders[first:])
+    for portion in kept:
+        flow.release(portion)
+    assert flow.borders.known == 1
+    with pytest.raises(IndexError):
+        flow.borders[1001]
 
 
 def test_what_is_done_leaves_the_memory_also_where_a_unit_had_begun() -> None:
@@ -325,6 +433,28 @@ def test_a_file_that_was_taken_away_again_is_not_waited_for(tmp_path: Path) -> N
     assert next(found) == ("b.parquet", [1])
     bad.unlink()
     assert list(found) == []
+
+
+def test_a_look_at_files_that_are_done_makes_nothing_for_each(tmp_path: Path) -> None:
+    tap = DirectoryTap(tmp_path, "", None, None)
+    for number in range(200):
+        (tmp_path / f"{number}.parquet").touch()
+        tap._done.add(f"{number}.parquet")
+    for name in ("z.parquet", "a.parquet"):
+        (tmp_path / name).touch()
+    called = [0]
+
+    def count(*_: Any) -> None:
+        called[0] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        new = tap._new_files()
+    finally:
+        sys.setprofile(before)
+    assert [path.name for path in new] == ["a.parquet", "z.parquet"]
+    assert called[0] < 200
 
 
 def test_an_idle_directory_and_a_stopped_one(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ is looked at again for as long as it changes, and a while longer.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import dataclass
@@ -90,10 +91,10 @@ class DirectoryTap:
 
     def _new_files(self) -> list[Path]:
         try:
-            names = sorted(entry.name for entry in self._place.iterdir())
+            names = os.listdir(self._place)  # noqa: PTH208 - no object for each of the many done
         except OSError as error:
             raise DataError(f"{self.label} cannot be looked at any more: {error}") from error
-        new = [name for name in names if name not in self._done and self._is(name)]
+        new = sorted([name for name in names if name not in self._done and self._is(name)])
         for name in self._unreadable.keys() - set(new):
             del self._unreadable[name]  # it was taken away again
         return [self._place / name for name in new]

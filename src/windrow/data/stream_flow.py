@@ -7,7 +7,6 @@ limit in bytes holds the producer back, so the memory does not depend on who is 
 from __future__ import annotations
 
 import threading
-from array import array
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.data.arrays import as_read
 from windrow.data.base import MAX_UNIT_ROWS, FileInfo, Input
 from windrow.data.columns import check_request, find_collections
+from windrow.data.stream_borders import Borders
 from windrow.data.stream_tables import Columns, joined, packed, part, size_of, table_of
 from windrow.errors import DataError, UsageError
 
@@ -63,7 +63,7 @@ class Flow:
         )
         self.datasets = {dataset: metadata}
         self.buffer = buffer
-        self.borders = array("q", [0])  #: of the units that were handed over
+        self.borders = Borders()  #: of the units that were handed over
         self.taken = 0  #: rows that came so far
         self.held = 0  #: bytes of rows that wait or are being worked on
         self.most_held = 0
@@ -133,7 +133,7 @@ class Flow:
         if last <= start:
             self._unfinished.append((start, table))
             if len(self._unfinished) >= MANY_PIECES:
-                self._unfinished = [_one(self._unfinished)]
+                self._unfinished = _fewer(self._unfinished)
             return
         first = start - start % grid + grid
         head = table if last == stop else part(table, 0, last - start)
@@ -179,6 +179,7 @@ class Flow:
             stop = bisect_right(self._starts, portion.stop - 1)
             del self._starts[first:stop]
             del self._tables[first:stop]
+            self.borders.forget(self._starts[0] if self._starts else self.borders[-1])
             self.held -= portion.bytes
             self._changed.notify_all()
 
@@ -223,9 +224,28 @@ def _gone(label: str, dataset: str, metadata: Mapping[str, Any]) -> Flow:
     return flow
 
 
+def _fewer(pieces: list[tuple[int, ArrayTable]]) -> list[tuple[int, ArrayTable]]:
+    """Join neighbours of similar size, until each has more than twice the rows of the next.
+
+    However many pieces come, a row is copied no more often than what it is in can grow by half.
+    """
+    groups: list[list[tuple[int, ArrayTable]]] = []
+    sizes: list[int] = []
+    for piece in pieces:
+        groups.append([piece])
+        sizes.append(piece[1].rows)
+        while len(groups) > 1 and sizes[-2] <= 2 * sizes[-1]:
+            last, size = groups.pop(), sizes.pop()
+            groups[-1] += last
+            sizes[-1] += size
+    return [_one(group) for group in groups]
+
+
 def _one(pieces: list[tuple[int, ArrayTable]]) -> tuple[int, ArrayTable]:
     from windrow.data.arrays import ArrayTable
 
+    if len(pieces) == 1:
+        return pieces[0]
     names = pieces[0][1].columns
     columns = {name: joined([table.columns[name] for _, table in pieces]) for name in names}
     return pieces[0][0], ArrayTable(columns, "a part of a unit")

@@ -32,17 +32,17 @@ def table_of(batch: Any, where: str, columns: Sequence[str] | None = None) -> Ar
                 raise DataError(f"{where} has no column {name!r}{nearest(name, names)}")
         arrays = {name: arrays[name] for name in columns}
     try:
-        return ArrayTable(arrays, where)
+        table = ArrayTable(arrays, where)
+        return ArrayTable({name: _own(column) for name, column in table.columns.items()}, where)
     except SpecError as error:
         raise DataError(error.message) from error
 
 
 def _named_arrays(batch: Any, where: str) -> Any:
     if isinstance(batch, Mapping):
-        # Whoever fills the same arrays again for the next batch cannot know when this one is done.
-        return {name: _own(value) for name, value in batch.items()}
+        return batch
     if isinstance(batch, np.ndarray) and batch.dtype.names:
-        return {name: _own(batch[name]) for name in batch.dtype.names}
+        return {name: batch[name] for name in batch.dtype.names}
     if isinstance(batch, ak.Array) and batch.fields:
         return batch
     if hasattr(batch, "__arrow_c_stream__") or hasattr(batch, "__arrow_c_array__"):
@@ -57,8 +57,15 @@ def _said(batch: Any) -> str:
     return f"a {type(batch).__name__} ({batch!r:.60})"
 
 
-def _own(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) and value.flags.writeable else value
+def _own(column: Any) -> Any:
+    """Return a column in memory of its own: who fills the same memory again cannot know when this batch is done.
+
+    Awkward and Arrow arrays may be views of such memory as well, and do not tell.
+    """
+    if isinstance(column, np.ndarray):
+        safe = column.flags.owndata and not column.flags.writeable
+        return column if safe else column.copy()
+    return ak.copy(ak.to_packed(column))  # packed first: of a slice only what it shows
 
 
 def _from_arrow(batch: Any) -> dict[str, Any]:
@@ -89,6 +96,13 @@ class Columns:
     def __init__(self, first: ArrayTable, where: str) -> None:
         self.where = where  #: the batch that decided
         self.kinds = {name: _kind(column) for name, column in first.columns.items()}
+        for name, column in first.columns.items():
+            if isinstance(column, ak.Array) and _is_unknown(column.type.content):
+                raise DataError(
+                    f"column {name!r} has no values in {where}, the first of the stream, so that its type is not known "
+                    f"({self.kinds[name]}): begin with a batch that has some, or say the type, for instance with "
+                    'ak.enforce_type(array, "var * float64")'
+                )
         self.empty = packed(part(first, 0, 0))  #: no rows, of the right types
         self.infos = first.infos
         self.first_rows = first.rows
@@ -125,6 +139,13 @@ class Columns:
 
 def _kind(column: Any) -> str:
     return _name(column.dtype) if isinstance(column, np.ndarray) else str(column.type.content)
+
+
+def _is_unknown(kind: Any) -> bool:
+    inside = getattr(kind, "contents", None) or [getattr(kind, "content", None)]
+    return isinstance(kind, ak.types.UnknownType) or any(
+        _is_unknown(one) for one in inside if one is not None
+    )
 
 
 @lru_cache(maxsize=64)  # numpy takes 20 us to write one down, for each column of each batch

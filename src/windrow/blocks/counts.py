@@ -1,9 +1,10 @@
 """Cutflow counts of one chunk, per unit: rows that reached and passed each cut in each lane, raw and weighted.
 
 Kept unit by unit, because weighted sums are merged in the same fixed tree as the outputs. The lines of cuts are weighted by
-the weights that ran before them. The first and the last line of a region are what the written program shows there, whatever
-order ran: all rows, with the weights written above the first cut of any region, and what passed all cuts, with the weights
-written above the region's last one.
+the weights that ran before them. The first and the last line of a region are what the written program shows there, in every
+order that Windrow chooses: all rows, with the weights written above the first cut of any region, and what passed all cuts,
+with the weights written above the region's last one. A user's own order may have such a weight run below a cut: the first
+line is then one of the order that ran, and not of the written one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "initial_weights",
     "is_moved",
     "layout",
+    "starts_as_written",
 ]
 
 #: What the columns of ``LineCounts.counts`` are.
@@ -102,6 +104,12 @@ def is_moved(program: Program, order: tuple[str, ...]) -> bool:
     return [n for n in order if n in shown] != [n for n in written if n in shown]
 
 
+def starts_as_written(program: Program, order: tuple[str, ...]) -> bool:
+    """Say whether the weights that are written above the first cut of any region ran above it."""
+    first_cut = next((n for n, name in enumerate(order) if name in program.used_cuts), None)
+    return set(initial_weights(program)) <= set(order[:first_cut])
+
+
 def _all_written(program: Program) -> tuple[str, ...]:
     # Cuts that do not apply here are no steps of the program, but their lines stand where they are written.
     return program.all_written or program.written
@@ -157,16 +165,15 @@ class Lines:
         return LineCounts(self._counts[number], self._sums[number])
 
     def leaf(
-        self, number: int, program: Program
+        self, number: int, known: bool
     ) -> tuple[dict[Layout, LineCounts], dict[str, tuple[float, ...]]]:
         """Return the lines of one unit, and the sums of each region's first and last line once more.
 
         These are the same in all orders, so that they are also added up apart from them: the last digits of a sum
-        depend on what is added first. Those of the first line are NaN where a weight of it ran too late.
+        depend on what is added first. Those of the first line are NaN where it is not ``known``: where a weight of it
+        ran too late.
         """
         plan, lines = self.layout, self.unit(number)
-        first_cut = next((n for n, x in enumerate(plan.order) if x in program.used_cuts), None)
-        known = set(initial_weights(program)) <= set(plan.order[:first_cut])
         finals: dict[str, tuple[float, ...]] = {}
         for region, first in zip(plan.regions, plan.first, strict=True):
             initial = lines.sums[first].tolist() if known else (math.nan, math.nan)

@@ -17,13 +17,20 @@ from windrow.blocks.answers import checked, fewer_rows, joined
 from windrow.blocks.asked import Asked, Asking
 from windrow.blocks.calls import Caller, is_flat
 from windrow.blocks.columns import ColumnStore
-from windrow.blocks.counts import Lines, end_weights, initial_weights, is_moved, layout
+from windrow.blocks.counts import (
+    Lines,
+    end_weights,
+    initial_weights,
+    is_moved,
+    layout,
+    starts_as_written,
+)
 from windrow.blocks.ends import lane_ends
 from windrow.blocks.failures import named_error
 from windrow.blocks.floating import counting, early_steps
 from windrow.blocks.kept import RowSet, row_set
 from windrow.blocks.meter import Meter
-from windrow.blocks.nan import rows_with_nan
+from windrow.blocks.nan import rows_reading_nan
 from windrow.blocks.outputs import Leaf, evaluate_outputs, merge_leaves
 from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.row_purity import check_row_purity
@@ -362,15 +369,7 @@ class ChunkRun:
 
     def _nan_rows(self, step: BoundStep, rows: Selection) -> NDArray[np.bool_] | None:
         """Rows with NaN in a number, or in a list of numbers, that the cut reads; None if there are none."""
-        found: NDArray[np.bool_] | None = None
-        for argument in step.arguments:
-            if argument.kind not in ("file", "made"):
-                continue
-            read = self.store.file if argument.kind == "file" else self.store.made
-            mask = rows_with_nan(read(argument.source, rows))
-            if mask is not None:
-                found = mask if found is None else found | mask
-        return found
+        return rows_reading_nan(self.store, step.arguments, rows)
 
     # -- outputs -----------------------------------------------------------------------------
 
@@ -390,11 +389,12 @@ class ChunkRun:
         self._end_lines()
         given_up = {str(lanes[number].region): why for number, why in self.given_up.items()}
         totals = {} if self.program.initial_weights is None else lane_ends(self)
+        known = starts_as_written(self.program, self.order)
         for unit in range(units):
             ends = {region: tuple(rows[unit].tolist()) for region, rows in totals.items()}
             place = self.chunk.first_unit + unit
             seen = (self.windows[place],) if place in self.windows else ()
-            tables, finals = self.lines.leaf(unit, self.program)
+            tables, finals = self.lines.leaf(unit, known)
             leaf = Leaf(outputs[unit], tables, given_up, ends, seen, finals)
             grow(partial.nodes, (0, place), leaf, merge_leaves)
         return partial

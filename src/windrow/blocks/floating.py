@@ -7,6 +7,7 @@ is counted: a user who asked for exceptions, silence or a handler of his own get
 
 from __future__ import annotations
 
+import warnings
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -47,8 +48,8 @@ def counting(warned: dict[str, int], step: str) -> Iterator[None]:
         warned[step] = warned.get(step, 0) + 1
 
     settings = np.geterr()
-    if any(how in ("call", "log") for how in settings.values()):
-        yield  # they go to the user's own handler, and there is only one
+    if any(how in ("call", "log") for how in settings.values()) or _may_raise():
+        yield  # they go to the user's own handler, and there is only one; or they are exceptions
         return
     changed = {kind: "call" for kind, how in settings.items() if how == "warn"}
     with np.errstate(call=count, **changed):  # type: ignore[arg-type]
@@ -58,6 +59,24 @@ def counting(warned: dict[str, int], step: str) -> Iterator[None]:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Print no floating-point warnings."""
+    if _may_raise():
+        yield
+        return
     changed = {kind: "ignore" for kind, how in np.geterr().items() if how == "warn"}
     with np.errstate(**changed):  # type: ignore[arg-type]
         yield
+
+
+def _may_raise() -> bool:
+    """Say whether a filter makes exceptions of NumPy's warnings, as ``python -W error`` does.
+
+    The first filter that matches decides. Of one that asks for a text or a module it is not known beforehand whether it
+    will: if it raises, something may raise; if not, the next may be asked.
+    """
+    for action, text, category, module, line in warnings.filters:
+        if issubclass(RuntimeWarning, category):
+            if action == "error":
+                return True
+            if text is None and module is None and line == 0:
+                return False
+    return False

@@ -8,9 +8,30 @@ import awkward as ak
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-__all__ = ["rows_with_nan"]
+    from windrow.blocks.columns import ColumnStore
+    from windrow.blocks.program import Argument
+    from windrow.blocks.selection import Selection
+
+__all__ = ["rows_reading_nan", "rows_with_nan"]
+
+
+def rows_reading_nan(
+    store: ColumnStore, arguments: Sequence[Argument], rows: Selection
+) -> NDArray[np.bool_] | None:
+    """Return a mask of the rows with NaN in a column that a step reads; None if there are none."""
+    found: NDArray[np.bool_] | None = None
+    for argument in arguments:
+        if argument.kind not in ("file", "made"):
+            continue
+        read = store.file if argument.kind == "file" else store.made
+        mask = rows_with_nan(read(argument.source, rows))
+        if mask is not None:
+            found = mask if found is None else found | mask
+    return found
 
 
 def rows_with_nan(values: Any) -> NDArray[np.bool_] | None:

@@ -137,6 +137,7 @@ def test_a_plan_that_was_asked_for_before_the_blame_is_not_taken() -> None:
     assert len(policy.jobs) == 1
     assert scheduler.accounts["data"].plan.order == WRITTEN
     assert scheduler.accounts["data"].blamed == 1
+    assert [plan.order for plan in scheduler.accounts["data"].plans] == [MOVED, WRITTEN]
     later = [command for command in commands if isinstance(command, orders.Launch)]
     assert {launch.plan.order for launch in later} == {WRITTEN}
     send(scheduler, policy, *(finished(launch, 1.0) for launch in later))
@@ -152,3 +153,90 @@ def test_a_crash_in_a_moved_order_is_tried_again_in_the_written_one() -> None:
     again = launched(send(scheduler, policy, happened.WorkerJoined(Worker(0, 1))))
     assert again.task.inputs == first.task.inputs
     assert again.plan.order == WRITTEN
+
+
+KILLED = Failure(FailureKind.LOST, "Killed", "ended by signal 9")
+
+
+def kill(scheduler: Scheduler, policy: Often, launch: orders.Launch, life: int) -> orders.Launch:
+    """Kill a worker from outside while it works, and let it come again."""
+    send(scheduler, policy, happened.Started(launch.attempt, 0, life))
+    send(scheduler, policy, happened.WorkerLost(0, life, KILLED))
+    return launched(send(scheduler, policy, happened.WorkerJoined(Worker(0, life + 1))))
+
+
+def test_the_second_kill_of_a_task_in_a_moved_order_is_held_against_the_order() -> None:
+    """Without a limit of memory, that is how too much of it shows: the kernel kills."""
+    policy = Often(1e9)
+    scheduler, first = make(policy, moved=True, restart=True)
+    second = kill(scheduler, policy, first, 0)
+    assert second.task.inputs == first.task.inputs
+    assert second.plan.order == MOVED, "once may be anybody"
+    third = kill(scheduler, policy, second, 1)
+    assert third.task.inputs == first.task.inputs
+    assert third.plan.order == WRITTEN
+    assert scheduler.accounts["data"].blamed == 1
+    kill(scheduler, policy, third, 2)
+    assert scheduler.accounts["data"].blamed == 1, "the written order is not blamed"
+
+
+def test_kills_of_different_tasks_are_nobodys_fault() -> None:
+    policy = Often(1e9)
+    scheduler, launch = make(policy, moved=True, restart=True)
+    for life in range(3):
+        again = kill(scheduler, policy, launch, life)
+        event = finished(again, 1.0)
+        launch = launched(send(scheduler, policy, event))
+    assert scheduler.accounts["data"].blamed == 0
+    assert launch.plan.order == MOVED
+
+
+def test_a_worker_that_went_away_unseen_is_nobodys_fault() -> None:
+    policy = Often(1e9)
+    scheduler, launch = make(policy, moved=True, restart=True)
+    for life in range(4):
+        send(scheduler, policy, happened.Started(launch.attempt, 0, life))
+        send(scheduler, policy, happened.WorkerLost(0, life))
+        launch = launched(send(scheduler, policy, happened.WorkerJoined(Worker(0, life + 1))))
+    assert launch.plan.order == MOVED
+
+
+def test_a_plan_asked_for_because_of_a_guard_is_told_what_is_left_too() -> None:
+    policy = Often(1e9)
+    specs = [
+        InputSpec(id=n, category=name, rows=100, borders=tuple(range(0, 101, 10)))
+        for n, name in enumerate(("data", "more"))
+    ]
+    plans = {
+        name: Plan(id=0, category=name, order=WRITTEN, written=WRITTEN) for name in ("data", "more")
+    }
+    scheduler = Scheduler(specs, Policies(Fixed(20), order=policy), Options(), plans)
+    joined = [happened.WorkerJoined(Worker(number, 0)) for number in range(2)]
+    commands = send(scheduler, policy, *joined)
+    one, other = [command for command in commands if isinstance(command, orders.Launch)]
+    assert (one.task.category, other.task.category) == ("data", "more")
+    send(scheduler, policy, finished(other, 3.0))
+    guarded = replace(Evidence(), guards=(("b", "a"),))
+    send(scheduler, policy, finished(one, 1.0)._replace(evidence=guarded))
+    (job,) = policy.jobs
+    assert job.guards == (("b", "a"),)
+    assert job.spent_s == 1.0
+    assert job.left_s == 80 * 0.05
+    assert job.run_s == 1.0 + 80 * 0.05 + 3.0 + 80 * 0.15
+
+
+def test_what_is_left_is_known_without_looking_at_every_input() -> None:
+    """A checkpoint asks it of every category: that must not cost categories times inputs."""
+
+    class Counted(dict[int, Any]):
+        walks = 0
+
+        def values(self) -> Any:
+            self.walks += 1
+            return super().values()
+
+    policy = Often(0.5)
+    scheduler, first = make(policy)
+    scheduler.intake.feeds = feeds = Counted(scheduler.intake.feeds)
+    scheduler.on([finished(first, 1.0)], 0.0)
+    assert feeds.walks == 0

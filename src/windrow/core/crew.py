@@ -37,6 +37,7 @@ class Crew:
         #: by attempt, worker and incarnation: whoever does not name all three finds nothing
         self.attempts: dict[tuple[int, int, int], Attempt] = {}
         self.running_rows = 0  #: those of twins once
+        self.running: dict[str, int] = {}  #: the same by category
         self.void = 0  #: attempts that nobody waits for
         self.launch_times = 0.0  #: the sum over attempts, for estimating what is left of them
         #: usable workers by how many jobs they have; who came to a level first is served first
@@ -171,7 +172,7 @@ class Crew:
         worker.feed = bundle.feed
         attempt.launched = now
         self.launch_times += now
-        self.running_rows += task.size
+        self._count(task, task.size)
         self._set_busy(worker, worker.busy + 1)
         return attempt
 
@@ -188,8 +189,11 @@ class Crew:
 
     def rows_of(self, category: str) -> int:
         """Count the rows of a category that workers have before them."""
-        attempts = self.attempts.values()
-        return sum(one.task.size for one in attempts if one.task.category == category)
+        return self.running.get(category, 0)
+
+    def _count(self, task: Task, rows: int) -> None:
+        self.running_rows += rows
+        self.running[task.category] = self.running.get(task.category, 0) + rows
 
     def started(self, attempt: Attempt, now: float) -> None:
         """An attempt left the queue; one that is told to stop stays so."""
@@ -207,14 +211,14 @@ class Crew:
     def pair(self, attempt: Attempt, copy: Attempt) -> None:
         """Two attempts have the same rows from now on; the first to finish keeps them."""
         attempt.twin, copy.twin = copy, attempt
-        self.running_rows -= copy.task.size
+        self._count(copy.task, -copy.task.size)
 
     def part(self, attempt: Attempt, out: list[Command]) -> None:
         """Leave the rows of two attempts to the other one."""
         other = attempt.twin
         assert other is not None
         attempt.twin = other.twin = None
-        self.running_rows += attempt.task.size
+        self._count(attempt.task, attempt.task.size)
         self.dismiss(attempt, out)
 
     def dismiss(self, attempt: Attempt, out: list[Command]) -> None:
@@ -222,7 +226,7 @@ class Crew:
         attempt.void = True
         attempt.bundle.running -= 1
         self.void += 1
-        self.running_rows -= attempt.task.size
+        self._count(attempt.task, -attempt.task.size)
         self.cancel(attempt, out)
 
     def shrink(self, attempt: Attempt, stop: int) -> Rows:
@@ -231,7 +235,7 @@ class Crew:
         rest = rows._replace(start=stop)
         size = stop - rows.start
         attempt.task = attempt.task._replace(inputs=(rows._replace(stop=stop),), size=size)
-        self.running_rows -= rest.stop - stop
+        self._count(attempt.task, stop - rest.stop)
         return rest
 
     def end(self, attempt: Attempt, state: AttemptState) -> None:
@@ -253,7 +257,7 @@ class Crew:
         elif attempt.twin is not None:
             attempt.twin.twin = None  # it has the rows alone now
         else:
-            self.running_rows -= attempt.task.size
+            self._count(attempt.task, -attempt.task.size)
 
     def _move(self, attempt: Attempt, state: AttemptState) -> None:
         if state not in ATTEMPT_MOVES[attempt.state]:  # the quick way for the usual case

@@ -27,12 +27,14 @@ __all__ = ["Intake"]
 class _Order:
     """The inputs of one category in order, and how many rows of them are still wanted."""
 
-    __slots__ = ("feeds", "left", "next")
+    __slots__ = ("feeds", "left", "next", "uncut", "unopened")
 
     def __init__(self, limit: int | None) -> None:
         self.feeds: list[Feed] = []
         self.next = 0  #: the first input that was not released yet
         self.left = limit
+        self.uncut = 0  #: rows that can be cut now
+        self.unopened = 0  #: inputs whose rows are not known or not released yet
 
 
 class Intake:
@@ -65,7 +67,7 @@ class Intake:
                 order = self._orders[spec.category] = _Order(self._limit_of(spec.category))
             if spec.limited:
                 order.feeds.append(feed)
-            self.unopened += 1
+            self._count(spec.category, unopened=1)
             self._ledger.unopened[spec.id] = None
             if spec.rows is not None and spec.borders is not None:
                 self.known(feed, spec.rows, spec.borders)
@@ -124,8 +126,7 @@ class Intake:
                 wanted.append((start, stop))
                 feed.cutter.add(start, stop)
         self._ledger.expect(feed.spec.id, wanted)
-        self.unopened -= 1
-        self.uncut += feed.cutter.rows
+        self._count(feed.spec.category, uncut=feed.cutter.rows, unopened=-1)
         if feed.cutter.rows:
             self._open[feed.spec.id] = feed
             self._fresh.append(feed)
@@ -184,7 +185,7 @@ class Intake:
         """Cut rows for a task."""
         rows = feed.cutter.cut(want)
         feed.touched = True
-        self.uncut -= rows.stop - rows.start
+        self._count(feed.spec.category, uncut=rows.start - rows.stop)
         if not feed.cutter.rows:
             del self._open[feed.spec.id]
         return rows
@@ -197,7 +198,7 @@ class Intake:
                 self._ledger.fail(part, feed.failure)
                 continue
             feed.cutter.add(part.start, part.stop, single=single)
-            self.uncut += part.stop - part.start
+            self._count(feed.spec.category, uncut=part.stop - part.start)
             self._open[part.input] = feed
 
     def give_up(self, feed: Feed, failure: Failure) -> None:
@@ -208,12 +209,12 @@ class Intake:
         self._move(feed, InputState.BAD)
         feed.failure = failure
         if opened:
-            self.uncut -= feed.cutter.rows
+            self._count(feed.spec.category, uncut=-feed.cutter.rows)
             for part in feed.cutter.clear():
                 self._ledger.fail(part, failure)
             self._open.pop(feed.spec.id, None)
         else:
-            self.unopened -= 1
+            self._count(feed.spec.category, unopened=-1)
             self._ledger.fail_input(feed.spec.id, failure)
             self._release(self._orders[feed.spec.category])
 
@@ -224,17 +225,21 @@ class Intake:
         return self.unopened * self._seen_rows // self._seen
 
     def left(self, category: str) -> int:
-        """Estimate the rows of a category that nobody was given yet; looks at all inputs, so ask rarely."""
+        """Estimate the rows of a category that nobody was given yet."""
         order = self._orders[category]
         mean = self._seen_rows // self._seen if self._seen else 0
-        rows = 0
-        for feed in self.feeds.values():
-            if feed.spec.category == category:
-                if feed.state is InputState.OPEN:
-                    rows += feed.cutter.rows
-                elif feed.state is not InputState.BAD and order.left is None:
-                    rows += mean
-        return rows
+        return order.uncut + (order.unopened * mean if order.left is None else 0)
+
+    def waiting(self) -> dict[str, tuple[int, int]]:
+        """Give by category the rows that can be cut now, and the inputs that are not open yet."""
+        return {name: (order.uncut, order.unopened) for name, order in self._orders.items()}
+
+    def _count(self, category: str, *, uncut: int = 0, unopened: int = 0) -> None:
+        order = self._orders[category]
+        order.uncut += uncut
+        order.unopened += unopened
+        self.uncut += uncut
+        self.unopened += unopened
 
     def _move(self, feed: Feed, state: InputState) -> None:
         feed.state = move(INPUT_MOVES, feed.state, state, "input", feed.spec.id)

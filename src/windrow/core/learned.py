@@ -23,7 +23,7 @@ MAX_NOTES = 100
 #: Evidence is added up so many tasks at a time: column by column it costs half of task by task.
 UNREAD = 128
 
-#: Windows that are kept, the latest: a decision looks at all of them at once.
+#: Windows that are kept, the latest: a decision looks at the newest of them (``order.drift``).
 MAX_WINDOWS = 512
 
 NOTHING = StepCost()

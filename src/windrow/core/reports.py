@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windrow.core.commands import Command, Discard, Replan
+from windrow.core.failures import KILLED
 from windrow.core.ledger import covers
+from windrow.core.records import FailureKind
 from windrow.core.transitions import AttemptState
 from windrow.errors import InternalError
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from windrow.core.ledger import Ledger
     from windrow.core.merger import Merger
     from windrow.core.policies import OrderPolicy
-    from windrow.core.records import Handle, Plan
+    from windrow.core.records import Failure, Handle, Plan
     from windrow.core.staff import Staff
     from windrow.core.state import Account, Attempt
 
@@ -116,19 +118,26 @@ class Reports:
             self._accounts[category].blame_order()
         return bool(blamed)
 
+    def lost(self, attempts: Iterable[Attempt], failure: Failure) -> None:
+        """Hold it against the order that a worker ended, where that may have been for want of memory.
+
+        SIGKILL comes from the kernel then, but may come from anybody: the second one at the same task is no chance.
+        """
+        if failure.kind is FailureKind.CRASHED:
+            self.blame_order(attempts)
+        elif failure.type == KILLED:
+            at_work = [one for one in attempts if one.started is not None][:1]
+            self.blame_order(one for one in at_work if one.tries.losses)
+
     def _ask_for_plan(self, account: Account, out: list[Command], *, due: bool = False) -> None:
-        category = account.plan.category
-        left, others_s = 0, 0.0
-        if due:
-            left = self._left(category)
+        if account.wants_plan(due=due):
+            category = account.plan.category
             others_s = sum(
                 other.spent_s + other.expected_s(self._left(name))
                 for name, other in self._accounts.items()
                 if name != category
             )
-        job = account.ask(due=due, rows_left=left, others_s=others_s)
-        if job is not None:
-            out.append(Replan(job))
+            out.append(Replan(account.ask(rows_left=self._left(category), others_s=others_s)))
 
     def _left(self, category: str) -> int:
         return self._intake.left(category) + self._crew.rows_of(category)

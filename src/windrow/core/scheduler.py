@@ -241,8 +241,7 @@ class Scheduler:
     def _lose(self, worker: WorkerState, failure: Failure, *, again: bool) -> None:
         """Return everything that only this worker had."""
         attempts = self.crew.leave(worker)
-        if failure.kind is FailureKind.CRASHED:
-            self.reports.blame_order(attempts)
+        self.reports.lost(attempts, failure)
         if self.settling.lost(worker, attempts, failure, self._now, self._out):
             self._fail_run(failure)
         wanted = again and not self.stopping

@@ -247,12 +247,14 @@ class Account:
         "blamed",
         "guards",
         "plan",
+        "plans",
         "row_s",
         "spent_s",
     )
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self.plans = [plan]  #: that were in force, in order; those that changed something
         self.row_s: float | None = None  #: seconds per row of recent tasks
         self.spent_s = 0.0  #: in accepted tasks: processor time, where they compute
         self._wall_s = 0.0
@@ -300,12 +302,12 @@ class Account:
         """Give everything learned so far as a record."""
         return self._learned.evidence(self.guards)
 
-    def ask(
-        self, *, due: bool = False, rows_left: int = 0, others_s: float = 0.0
-    ) -> PlanJob | None:
-        """Give the question for a new plan if there are new guards or it is ``due``, and nobody was asked yet."""
-        if self._asked is not None or not (due or len(self.guards) != len(self.plan.guards)):
-            return None
+    def wants_plan(self, *, due: bool = False) -> bool:
+        """Say whether to ask for a new plan: there are new guards or it is ``due``, and nobody was asked yet."""
+        return self._asked is None and (due or len(self.guards) != len(self.plan.guards))
+
+    def ask(self, *, rows_left: int = 0, others_s: float = 0.0) -> PlanJob:
+        """Give the question for a new plan; ``others_s`` is all the work of other categories."""
         self._asked = len(self.guards)
         return PlanJob(
             category=self.plan.category,
@@ -330,7 +332,7 @@ class Account:
         plan = self.plan
         if plan.moved:
             why = "the written order, because a moved one used too much memory or time"
-            self.plan = replace(plan, id=plan.id + 1, order=plan.written, reason=why)
+            self._follow(replace(plan, id=plan.id + 1, order=plan.written, reason=why))
 
     def answer(self, plan: Plan) -> bool:
         """Put a new plan in force; False for one that is older or forgets guards it was told."""
@@ -342,8 +344,13 @@ class Account:
         told = list(self.guards)[: self._asked or 0]
         if any(guard not in plan.guards for guard in told):
             return False
-        self.plan = plan
+        self._follow(plan)
         self._asked = None
         for guard in plan.guards:
             self.guards[guard] = None
         return True
+
+    def _follow(self, plan: Plan) -> None:
+        if (plan.order, plan.guards) != (self.plan.order, self.plan.guards):
+            self.plans.append(plan)
+        self.plan = plan

@@ -122,6 +122,23 @@ def _books(scheduler: Scheduler) -> None:
     }
     for name, (counted, found) in counters.items():
         _check(counted == found, f"the counter {name!r} is {counted}, but there are {found}")
+    _categories(scheduler)
+
+
+def _categories(scheduler: Scheduler) -> None:
+    """What is left is counted by category as it is."""
+    intake, crew = scheduler.intake, scheduler.crew
+    for category, counted in intake.waiting().items():
+        feeds = [feed for feed in intake.feeds.values() if feed.spec.category == category]
+        uncut = sum(_sum(feed.cutter.waiting()) for feed in feeds)
+        unopened = sum(feed.spec.id in scheduler.ledger.unopened for feed in feeds)
+        attempts = [one for one in _owners(scheduler) if one.task.category == category]
+        running = sum(_sum(one.task.inputs) for one in attempts)
+        counts = (*counted, crew.rows_of(category))
+        _check(
+            counts == (uncut, unopened, running),
+            f"of {category!r} are uncut, unopened and running {(uncut, unopened, running)}, counted {counts}",
+        )
 
 
 def _handles(scheduler: Scheduler) -> None:

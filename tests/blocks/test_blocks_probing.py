@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import warnings
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
+from windrow.blocks import columns, counts, meter
 from windrow.blocks.blaming import MOST_FOUND, failing_rows
 from windrow.blocks.execute import Chunk, ChunkRun, Stopped
 from windrow.blocks.floating import counting, early_steps, quiet
@@ -20,6 +23,7 @@ from windrow.blocks.probing import Look, probe
 from windrow.blocks.sampling import lot, places
 from windrow.blocks.terrain import terrain
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Plan
+from windrow.errors import StepError
 from windrow.order.narrowing import narrow
 from windrow.pipeline.bind import bind
 
@@ -67,7 +71,8 @@ def test_the_same_rows_are_chosen_however_a_file_is_cut(
 
     whole = chosen([])
     assert chosen(cuts) == whole
-    for unit, unit_rows, start, stop in whole:
+    assert {place.share for place in whole} <= {share}
+    for unit, unit_rows, start, stop, _ in whole:
         first, last = borders[unit], borders[unit + 1]
         assert unit_rows == last - first
         assert stop - start == min(rows, last - first)
@@ -225,6 +230,7 @@ def test_a_window_has_what_numpy_says_of_its_rows() -> None:
         assert window.cuts == ("big", "first", "even")
         assert window.weights == ("early", "late")
         assert window.order == run.order
+        assert window.share == min(plan.sample, 1.0)
         part = range(window.start, window.stop)
         rows = [
             (
@@ -497,14 +503,13 @@ def test_terrain_says_what_steps_read_and_what_that_weighs() -> None:
     steps = {step.name: step for step in found.steps}
     assert list(steps) == ["early", "big", "both", "first", "late", "even"]
     assert steps["both"].columns == (("x", 8.0), ("y", 8.0))
-    assert steps["even"] == ("even", "cut", (0, 1), (), ("both",))
+    assert steps["even"] == ("even", "cut", (0, 1), ())
     assert steps["first"].lanes == (0,)
     assert steps["first"].columns == (("J", info.columns["J"].stored_bytes / 200),)
     assert found.lanes == (
         (("big", False), ("first", False), ("even", False)),
         (("big", True), ("even", False)),
     )
-    assert found.outputs == ((0, ("early", "late")), (1, ("early", "late")))
     free = terrain(run.program, info, in_memory=True)
     assert {size for step in free.steps for _, size in step.columns} == {0.0}
 
@@ -520,6 +525,51 @@ def test_reading_is_timed_apart_from_the_step() -> None:
     assert again.meters["early"].read_s == costs["early"].read_s
 
 
+@pytest.mark.parametrize("each", [False, True])
+def test_identities_read_for_random_numbers_are_no_cost_of_the_step(
+    monkeypatch: pytest.MonkeyPatch, each: bool
+) -> None:
+    analysis = wr.Pipeline("drawing", identity=("event",))
+    step = analysis.column(each=each, name="y")
+
+    @step
+    def y(x: Any, *, rng: Any) -> Any:
+        return x + rng("a").normal()
+
+    analysis.output(lambda y: len(y), name="out")
+    now = [0.0]
+    for module in (meter, columns):
+        monkeypatch.setattr(module, "perf_counter", lambda: now[0])
+        monkeypatch.setattr(module, "thread_time", lambda: 0.0)
+    run, _, _ = opened(analysis, {"x": np.arange(80.0), "event": np.arange(80)})
+    read = run.store.reader.read
+
+    def slow(names: Any, start: int, stop: int) -> Any:
+        now[0] += 1.0
+        return read(names, start, stop)
+
+    monkeypatch.setattr(run.store.reader, "read", slow)
+    run.run()
+    cost = run.meters["y"].cost()
+    assert cost.read_s == now[0] >= 2.0
+    assert cost.wall == 0.0
+
+
+def test_what_all_units_have_in_common_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    known = counts.initial_weights
+
+    def noted(program: Any) -> Any:
+        asked.append(program)
+        return known(program)
+
+    monkeypatch.setattr(counts, "initial_weights", noted)
+    run, _, _ = opened(counting_pipeline(), numbers(), unit=2)
+    assert len(run.borders) > 100
+    run.run()
+    assert len(asked) < 10
+
+
 # --- floating-point warnings ----------------------------------------------------------------------
 
 
@@ -532,6 +582,7 @@ def test_only_steps_that_overtook_a_cut_are_early() -> None:
     assert early_steps(("a", "b", "column", "weight", "c"), written, cuts) == {"weight"}
 
 
+@pytest.mark.filterwarnings("always")
 def test_warnings_are_counted_only_where_they_would_be_printed() -> None:
     zero = np.zeros(3)
     warned: dict[str, int] = {}
@@ -555,6 +606,49 @@ def test_warnings_are_counted_only_where_they_would_be_printed() -> None:
         1 / zero
     with np.errstate(divide="raise"), quiet(), pytest.raises(FloatingPointError):
         1 / zero
+
+
+@pytest.mark.parametrize(
+    ("filters", "raises"),
+    [
+        (["error"], True),
+        (["error::RuntimeWarning"], True),
+        (["error", "ignore::DeprecationWarning"], True),
+        (["default", "error:divide by zero"], True),
+        (["error", "ignore:something else"], True),
+        (["error", "default"], False),  # the last one given is the first that is asked
+        (["error", "ignore::RuntimeWarning"], False),
+        (["default", "error::DeprecationWarning"], False),
+        (["default"], False),
+        ([], False),
+    ],
+)
+def test_warnings_that_are_exceptions_stay_exceptions(filters: list[str], raises: bool) -> None:
+    zero, warned = np.zeros(3), dict[str, int]()
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        for one in filters:
+            action, text, category = (*one.split(":"), "", "")[:3]
+            kind = getattr(builtins, category) if category else Warning
+            warnings.filterwarnings(action, text, kind)  # type: ignore[arg-type]
+        for context in (counting(warned, "step"), quiet()):
+            expected = pytest.raises(RuntimeWarning, match="divide") if raises else nullcontext()
+            with context, expected:
+                1 / zero
+    assert warned == ({} if raises else {"step": 1})
+
+
+@pytest.mark.parametrize("order", ["written", ["inverse", "first"]])
+def test_a_moved_order_raises_what_the_user_asked_for(order: Any) -> None:
+    analysis = wr.Pipeline("strict")
+    analysis.cut(lambda y: y > 0, name="first")
+    analysis.cut(lambda x: 1 / x > 0.3, name="inverse")
+    analysis.output(lambda x: len(x), name="out")
+    data = {"x": np.arange(40.0) % 4, "y": np.arange(40.0) % 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(StepError, match="divide by zero"):
+            analysis.run(data, order=order, engine="inline", progress=False)
 
 
 def test_a_moved_order_counts_and_the_written_one_warns() -> None:

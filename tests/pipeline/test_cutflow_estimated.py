@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import pickle
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import windrow as wr
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Window
 from windrow.pipeline.estimating import Estimate, Stratified, estimate, patterns, student
+from windrow.pipeline.written_order import Writing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +39,17 @@ class World:
     window_rows: int = 60
     alike: float = 0.0  #: share of the variance that neighbours have in common
     together: float = 0.5  #: share of the variance that cuts have in common
+    drift: float = 0.0  #: by how much what cuts look at rises from the first row to the last
+    shares: tuple[float, float] | None = None  #: of units looked at, in the first quarter and later
+
+    def looked_at(self, rng: np.random.Generator) -> list[tuple[int, float]]:
+        """Choose units, and say what share of units was chosen where each of them is."""
+        if not self.shares:
+            chosen = rng.choice(self.units, self.windows, replace=False)
+            return [(int(unit), 1.0) for unit in chosen]
+        early, late = self.shares
+        share = [early if 4 * unit < self.units else late for unit in range(self.units)]
+        return [(unit, share[unit]) for unit in range(self.units) if rng.random() < share[unit]]
 
     def rows(self, rng: np.random.Generator) -> NDArray[np.bool_]:
         """One row of answers for each row."""
@@ -46,6 +59,7 @@ class World:
         stretch = self.unit_rows // 10
         near = np.repeat(rng.normal(size=(count // stretch, cuts)), stretch, axis=0)
         value = math.sqrt(1 - self.alike) * own + math.sqrt(self.alike) * near
+        value += self.drift * np.linspace(-0.5, 0.5, count)[:, np.newaxis]
         return value > np.array([NormalDist().inv_cdf(1 - rate) for rate in self.pass_rates])
 
 
@@ -81,10 +95,11 @@ def experiment(
     rejecting, first = first_failing(passes[:, ran]), first_failing(passes)
     order = tuple(NAMES[cut] for cut in ran)
     seen = []
-    for unit in rng.choice(world.units, world.windows, replace=False):
+    for unit, share in world.looked_at(rng):
         start = unit * world.unit_rows + rng.integers(world.unit_rows - world.window_rows + 1)
         here = slice(start, start + world.window_rows)
-        seen.append(window(passes[here], weights[here], order, int(start)))
+        taken = window(passes[here], weights[here], order, int(start))
+        seen.append(replace(taken, unit_rows=world.unit_rows, share=share))
     part = Stratified(
         order=order,
         cuts=tuple(ran),
@@ -112,8 +127,10 @@ LEAST, MOST = 181, 198
         World(windows=12, order=(1, 0, 3, 2), alike=0.05),
         World(windows=20, pass_rates=(0.99, 0.98, 0.05, 0.02)),
         World(windows=8, alike=0.2),
+        World(units=120, drift=2.0, shares=(0.6, 0.2)),
+        World(units=120, drift=-1.0, shares=(1.0, 0.15), alike=0.1),
     ],
-    ids=["few windows", "alike", "pairs", "rare", "few and alike"],
+    ids=["few windows", "alike", "pairs", "rare", "few and alike", "drift", "more looks early"],
 )
 def test_intervals_cover_the_truth_as_often_as_they_say(world: World) -> None:
     covered = np.zeros(len(world.pass_rates) + 1)
@@ -161,7 +178,7 @@ def test_lines_stay_within_what_is_possible(data: st.DataObject) -> None:
         order=tuple(data.draw(st.permutations(range(cuts)))),
         units=10,
         unit_rows=100,
-        windows=data.draw(st.integers(1, 4)),
+        windows=data.draw(st.integers(2, 4)),
         window_rows=data.draw(st.integers(1, 20)),
         alike=data.draw(st.sampled_from([0.0, 0.5])),
     )
@@ -226,13 +243,13 @@ def test_inverted_undefined_and_unasked_answers() -> None:
     ], dtype=np.int8)  # fmt: skip
     rows = np.array([10, 20, 30, 40])
     seen = Window(0, 0, 100, 0, 100, ("a", "b"), verdicts, rows, order=("b", "a"))
-    looked = patterns([seen], {"a": False, "b": True}, ())
-    assert looked.first.tolist() == [2, 1, 1, 0]
+    looked = patterns([seen, seen], {"a": False, "b": True}, ())
+    assert looked.first.tolist() == 2 * [2, 1, 1, 0]
     # In the order b, a nobody knows where the last pattern is rejected, so it informs no stratum.
     found = estimate([part([1, 0], [70, 30], 10)], looked, [0, 0, 0])
     assert found is not None
     assert found[1].passed == 80  # all 50 seen rows of the stratum b pass a
-    assert found[1].sampled == 50
+    assert found[1].sampled == 100
 
 
 def test_an_order_without_windows_borrows_those_of_others() -> None:
@@ -240,12 +257,17 @@ def test_an_order_without_windows_borrows_those_of_others() -> None:
     answers = [rng.random((50, 2)) < 0.5 for _ in range(6)]
     seen = [window(mine, np.ones(50), ("a", "b")) for mine in answers]
     looked = patterns(seen, {"a": False, "b": False}, ())
-    found = estimate([part([1, 0], [500, 250], 250)], looked, [0, 0, 0])
+    written = part([0, 1], [5000, 2500], 2500)
+    found = estimate([written, part([1, 0], [500, 250], 250)], looked, [0, 0, 0])
     assert found is not None
     rejected = np.concatenate(answers)
     rejected = rejected[~rejected[:, 1]]
-    assert found[1].passed == pytest.approx(250 + 500 * rejected[:, 0].mean())
+    assert found[1].passed == pytest.approx(5000 + 250 + 500 * rejected[:, 0].mean())
     assert found[1].error > 0
+    # Where much ran in an order of which nothing was seen, nobody knows whether it was like the rest.
+    assert estimate([written, part([1, 0], [900, 250], 250)], looked, [0, 0, 0]) is None
+    one = patterns([window(answers[0], np.ones(50), ("b", "a"))], {"a": False, "b": False}, ())
+    assert estimate([part([1, 0], [500, 250], 250)], one, [0, 0, 0]) is None
 
 
 def test_students_quantiles() -> None:
@@ -413,3 +435,28 @@ def test_without_windows_a_moved_table_says_what_to_do() -> None:
     assert table.selected.sumw == exact.written[-1].sumw
     assert table.selected.sumw2 == exact.written[-1].sumw2
     assert table.executed[0] == exact.executed[0]
+
+
+@pytest.mark.usefixtures("sampled")
+def test_a_table_is_estimated_once_whoever_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    cutflow = run(arrays(6)).cutflow
+    table, same = cutflow["SR", "data"], cutflow["SR", "data"]
+    estimates = Writing.estimates
+    found: list[Any] = []
+
+    def counted(self: Any, members: Any) -> Any:
+        found.append(members)
+        return estimates(self, members)
+
+    monkeypatch.setattr(Writing, "estimates", counted)
+    words = str(table)
+    assert (table.kind, table.why, table.is_exact) == ("estimated, written order", "", False)
+    assert table.lines is table.written
+    assert len(found) == 1
+    assert str(same) == words
+    # What is made of it is another table, with lines of its own.
+    scaled, added = table.scale(2.0), table + table
+    assert scaled.lines[1].sumw == 2.0 * table.lines[1].sumw
+    assert added.lines[0].passed == 2 * table.lines[0].passed
+    assert pickle.loads(pickle.dumps(table)).written == table.written
+    assert table == replace(table)

@@ -156,6 +156,7 @@ class Look:
             sums=sums,
             order=self._run.order,
             seconds=seconds,
+            share=place.share,
         )
 
     # -- which rows --------------------------------------------------------------------------

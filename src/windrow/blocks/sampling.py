@@ -32,6 +32,7 @@ class Place(NamedTuple):
     unit_rows: int
     start: int
     stop: int
+    share: float = 1.0  #: of units that are looked at
 
 
 def lot(seed: int, identity: str, unit: int) -> tuple[float, float]:
@@ -57,7 +58,7 @@ def places(
         if chosen < share and (units[unit], units[unit + 1]) == (start, stop):
             size = min(rows, stop - start)
             first = _first_row(chunk.clusters, start, stop, size, where)
-            found.append(Place(unit, stop - start, first, first + size))
+            found.append(Place(unit, stop - start, first, first + size, min(share, 1.0)))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What of a program an order can matter for, as plain facts: steps, what they read and how much of it, lanes, outputs."""
+"""What of a program an order can matter for, as plain facts: steps, what they read and how much of it, lanes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,9 @@ __all__ = ["terrain"]
 
 def terrain(program: Program, info: FileInfo, *, in_memory: bool = False) -> Terrain:
     """Describe a program; the bytes are those of the file at hand, or none for arrays in memory."""
-    outputs: dict[int, dict[str, None]] = {}
-    for output in program.outputs:
-        reads = outputs.setdefault(output.lane, {})
-        reads.update(dict.fromkeys(a.source for a in output.arguments if a.kind == "made"))
-        reads.update(dict.fromkeys(output.weights))
-    for save in program.saves:
-        for lane in save.lanes:
-            outputs.setdefault(lane, {}).update(dict.fromkeys(save.made))
     return Terrain(
         steps=tuple(_facts(program, step, info, in_memory) for step in program.steps.values()),
         lanes=tuple(tuple(lane.cuts.items()) for lane in program.lanes),
-        outputs=tuple((lane, tuple(reads)) for lane, reads in outputs.items()),
     )
 
 
@@ -46,5 +37,4 @@ def _facts(program: Program, step: BoundStep, info: FileInfo, in_memory: bool) -
         kind=step.kind,
         lanes=step.lanes,
         columns=tuple((column, size(column)) for column in dict.fromkeys(columns)),
-        needs=tuple(dict.fromkeys(a.source for a in step.arguments if a.kind == "made")),
     )

@@ -187,7 +187,6 @@ class StepFacts(NamedTuple):
     #: file columns it reads, fields of collections included as far as they were seen to be touched,
     #: with their stored bytes per row (0 where nothing has to be read from a file)
     columns: tuple[tuple[str, float], ...] = ()
-    needs: tuple[str, ...] = ()  #: steps whose columns it reads
 
 
 class Terrain(NamedTuple):
@@ -196,7 +195,6 @@ class Terrain(NamedTuple):
     steps: tuple[StepFacts, ...]  #: in written order; those that exist and are needed here
     #: by lane: its cuts, and whether they are inverted; no cuts: all rows
     lanes: tuple[tuple[tuple[str, bool], ...], ...]
-    outputs: tuple[tuple[int, tuple[str, ...]], ...] = ()  #: (lane, steps its outputs read)
 
 
 #: Values of ``Window.verdicts``.
@@ -225,6 +223,7 @@ class Window:
     sums: NDArray[np.float64] | None = None
     order: tuple[str, ...] = ()  #: in which the chunk ran that it was taken from
     seconds: float = 0.0  #: what looking took
+    share: float = 1.0  #: of units that were looked at while it was taken
 
     @property
     def size(self) -> int:

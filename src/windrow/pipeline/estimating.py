@@ -4,7 +4,9 @@ What ran tells exactly how many rows each cut rejected: a stratum. Of a row that
 that ran before k pass it; its first failing written cut is k, or one written above k that had not run yet. How a stratum
 divides among these is estimated by the rows that were shown to all cuts. They come in windows of neighbours, so the error
 is that of a ratio of sums over clusters (by the jackknife; W. G. Cochran, Sampling Techniques, 3rd ed., 1977, sec. 6.15
-and 6.17): from how much windows differ, never from the number of rows alone.
+and 6.17): from how much windows differ, never from the number of rows alone. Early in a run more is looked at than later,
+and data may change along the way, so a window counts for as many rows as it stands for (D. G. Horvitz and D. J. Thompson,
+"A generalization of sampling without replacement from a finite universe", doi:10.1080/01621459.1952.10483446).
 
 Pure: counts and windows in, numbers out. Cuts are known by their place in the written order.
 """
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Estimate", "Patterns", "Stratified", "estimate", "patterns", "student"]
 
-#: An order with fewer windows of its own borrows those of the others: one window has no spread.
-OWN_WINDOWS = 2
+#: An order with fewer windows of its own borrows those of the others: one window has no spread. Not for more than this
+#: share of all rows: nobody knows whether they were like the others.
+OWN_WINDOWS, BORROWING = 2, 0.1
 #: Windows in which the rarer answer must be seen before their spread alone is believed.
 SPREAD_WINDOWS = 5
 #: Patterns of which nobody knows where they are rejected.
@@ -68,6 +71,11 @@ class Stratified:
     sums: Mapping[int, tuple[float, float]]
     absent: frozenset[int] = frozenset()  #: cuts that do not exist here: they pass every row
 
+    @property
+    def rows(self) -> int:
+        """All that ran in this order."""
+        return sum(self.rejected) + self.passed
+
     def fate(self, place: int, line: int) -> bool | None:
         """Whether rows rejected at ``place`` pass all cuts up to a written one; None: some may."""
         if place == len(self.cuts):
@@ -88,6 +96,7 @@ class Patterns:
     asked: NDArray[np.bool_]  #: (patterns, cuts)
     rows: NDArray[np.float64]
     sums: NDArray[np.float64]  #: (patterns, 1 + weights, 2)
+    scale: NDArray[np.float64]  #: by window: how many rows one of its rows stands for
     window: NDArray[np.int64]  #: number of the window
     orders: tuple[tuple[str, ...], ...]  #: by window
     first: NDArray[np.int64]  #: the first failing written cut; the number of cuts where none fails
@@ -123,9 +132,10 @@ def patterns(
         sums.append(_sums(window, weights))
         number.append(np.full(size, place, dtype=np.int64))
     every = np.concatenate(passes)
+    scale = [window.unit_rows / max(window.size, 1) / window.share for window in windows]
     return Patterns(
         every, np.concatenate(asked), np.concatenate(rows).astype(np.float64), np.concatenate(sums),
-        np.concatenate(number), tuple(window.order for window in windows), _first(~every),
+        np.array(scale), np.concatenate(number), tuple(window.order for window in windows), _first(~every),
     )  # fmt: skip
 
 
@@ -145,7 +155,8 @@ def estimate(
 
     ``weighted`` says for each line, the one before all cuts first, how many of the weights stand above it.
     """
-    parts = [_Part(part, seen) for part in ran]
+    rows = sum(part.rows for part in ran)
+    parts = [_Part(part, seen, rows) for part in ran]
     windows = 0 if seen is None else len(seen.orders)
     found = []
     for line, weights in enumerate(weighted, start=-1):
@@ -204,12 +215,15 @@ def student(freedom: float) -> float:
 class _Part:
     """The rows that ran in one order, and the windows that tell of them."""
 
-    def __init__(self, ran: Stratified, seen: Patterns | None) -> None:
+    def __init__(self, ran: Stratified, seen: Patterns | None, rows: int) -> None:
         self.ran, self.seen = ran, seen
         if seen is None:
             return
         mine = [order == ran.order for order in seen.orders]
         self.own = sum(mine) >= OWN_WINDOWS
+        if not self.own and ran.rows > BORROWING * rows:
+            self.seen = None
+            return
         self.windows = sum(mine) if self.own else len(mine)
         self.rejecting = _rejecting(seen, ran.cuts)
         if self.own:
@@ -246,7 +260,7 @@ class _Part:
         assert self.seen is not None
         mine = self.rejecting == place
         pass_on = mine & (self.seen.first > line)
-        there, passing = self._by_window(mine), self._by_window(pass_on)
+        there, passing, scale = self._by_window(mine), self._by_window(pass_on), self.seen.scale
         seen, good = float(there.sum()), float(passing.sum())
         total.sampled += int(seen)
         if not seen:
@@ -256,13 +270,13 @@ class _Part:
             total.more[0] += rows**2 / 4
             total.most += rows
             return
-        share = good / seen
+        share = float(scale @ passing / (scale @ there))
         spread = self._spread(rows, passing, there)
         total.rows += rows * share
         total.spread[:, 0] += spread
         rarer = min(np.count_nonzero(passing), np.count_nonzero(there - passing))
         if rarer < SPREAD_WINDOWS:
-            size = _worth(there)
+            size = _worth(there, scale)
             likely = (share * size + 1) / (size + 2)
             floor = rows**2 * self._unseen(rows, seen) * likely * (1 - likely) / (size + 2)
             total.more[0] += max(0.0, floor - float((spread**2).sum()))
@@ -286,12 +300,15 @@ class _Part:
             total.more[1] += rows**2 * float(mean[1])
             return
         heavy = np.stack([self._by_window(pass_on, sums[:, n]) for n in (0, 1)])
-        total.sums += rows * heavy.sum(axis=1) / seen
+        scale = self.seen.scale
+        mean = heavy @ scale / (scale @ there)
+        total.sums += rows * mean
         spread = self._spread(rows, heavy[0], there)
         total.spread[:, 1] += spread
         if np.count_nonzero(heavy[0]) < SPREAD_WINDOWS:
-            square = max(float(heavy[1].sum()) / seen, 1 / (_worth(there) + 2))
-            floor = rows**2 * self._unseen(rows, seen) * square / (_worth(there) + 2)
+            size = _worth(there, scale)
+            square = max(float(mean[1]), 1 / (size + 2))
+            floor = rows**2 * self._unseen(rows, seen) * square / (size + 2)
             total.more[1] += max(0.0, floor - float((spread**2).sum()))
 
     def _by_window(
@@ -307,9 +324,12 @@ class _Part:
         self, rows: int, part: NDArray[np.float64], there: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """What each window adds to the error of ``rows`` times the ratio of two sums over windows: by leaving it out."""
-        seen = float(there.sum())
-        residuals = part - part.sum() / seen * there
-        others = seen - there
+        assert self.seen is not None
+        seen, scale = float(there.sum()), self.seen.scale
+        part, there = scale * part, scale * there
+        whole = float(there.sum())
+        residuals = part - part.sum() / whole * there
+        others = whole - there
         without = np.divide(residuals, others, out=np.zeros_like(residuals), where=others > 0)
         correction = (self.windows - 1) / self.windows * self._unseen(rows, seen)
         found: NDArray[np.float64] = rows * math.sqrt(correction) * without
@@ -336,7 +356,7 @@ def _rejecting(seen: Patterns, cuts: Sequence[int]) -> NDArray[np.int64]:
     return found
 
 
-def _worth(there: NDArray[np.float64]) -> float:
-    """How many independent rows the rows of some windows are worth, if neighbours are alike."""
-    together = float((there**2).sum() / there.sum())
-    return float(there.sum()) / (1 + (together - 1) * ALIKE)
+def _worth(there: NDArray[np.float64], scale: NDArray[np.float64]) -> float:
+    """How many independent rows the rows of some windows are worth, if neighbours are alike and some stand for more."""
+    spread = scale**2 * there * (1 + (there - 1) * ALIKE)
+    return float((scale @ there) ** 2 / spread.sum())

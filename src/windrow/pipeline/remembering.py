@@ -25,6 +25,7 @@ from windrow.core.records import (
 )
 from windrow.pipeline.adapting import Learned
 from windrow.pipeline.fingerprints import fingerprint
+from windrow.pipeline.situations import fitting
 from windrow.store.rundir import MANIFEST
 
 if TYPE_CHECKING:
@@ -63,15 +64,8 @@ def recall(pipeline: Pipeline, definition: Definition, rundir: Any) -> None:
         guards = {(str(step), str(cut)) for step, cut in found["guards"]}
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return
-    place = {name: number for number, name in enumerate(definition.written)}
     pipeline.learned.update(learned)
-    # A guard is a cut that is written above what it protects.
-    last = len(place)
-    pipeline.guards.update(
-        (step, cut)
-        for step, cut in guards
-        if place.get(cut, last) < place.get(step, -1) and definition.steps[cut].kind == "cut"
-    )
+    pipeline.guards.update(fitting(guards, definition))
 
 
 def _same_by(definition: Definition) -> list[list[Any]]:
@@ -106,7 +100,7 @@ def _window(window: Window) -> dict[str, Any]:
 
 
 def _of_plain(found: Mapping[str, Any]) -> Learned:
-    steps, lanes, *_ = found["terrain"]
+    steps, lanes = found["terrain"]
     terrain = Terrain(
         tuple(
             StepFacts(
@@ -114,9 +108,8 @@ def _of_plain(found: Mapping[str, Any]) -> Learned:
                 kind,
                 tuple(map(int, mine)),
                 tuple((str(column), float(size)) for column, size in columns),
-                tuple(map(str, needs)),
             )
-            for name, kind, mine, columns, needs in steps
+            for name, kind, mine, columns in steps
         ),
         tuple(tuple((str(cut), bool(side)) for cut, side in cuts) for cuts in lanes),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from windrow.core.records import NOT_ASKED, StepCost, Window
 from windrow.order.checkpoints import Checkpoints
 from windrow.order.drift import recent_cost, recent_windows
-from windrow.order.sampling import MOST_ROWS, NO_SAMPLE, SHARE, how_much
+from windrow.order.sampling import MOST_ROWS, NO_SAMPLE, RESERVE, SHARE, how_much
 
 # --- checkpoints ------------------------------------------------------------------------------------
 
@@ -82,7 +84,8 @@ def test_looking_stays_within_its_share(**facts: float) -> None:
     expected = found.share * max(units, 1.0) * window
     soon = found.share * facts["ahead"] * window
     budget = SHARE * (facts["spent_s"] + facts["left_s"]) - facts["looked_s"]
-    assert min(expected, soon) <= budget * 1.001
+    kept = SHARE * RESERVE * facts["left_s"]
+    assert min(expected, soon) <= max(budget, kept) * 1.001
 
 
 def test_what_was_never_measured_is_looked_at_with_few_rows() -> None:
@@ -98,12 +101,18 @@ def test_what_was_never_measured_is_looked_at_with_few_rows() -> None:
     assert later.share == 1
 
 
-def test_a_spent_budget_ends_looking() -> None:
-    found = how_much(
-        fixed_s=0.01, row_s=1e-6, unit_s=1.0, unit_rows=1000, spent_s=10, left_s=10, looked_s=0.5, windows=9, ahead=4,
-        known=True,
-    )  # fmt: skip
-    assert found == NO_SAMPLE
+def test_a_spent_budget_leaves_something_for_the_rest() -> None:
+    facts: dict[str, Any] = {
+        "fixed_s": 0.01, "row_s": 1e-6, "unit_s": 1.0, "unit_rows": 1000, "spent_s": 10, "looked_s": 0.5, "windows": 9,
+        "ahead": 4, "known": True,
+    }  # fmt: skip
+    found = how_much(**facts, left_s=10)
+    assert 0 < found.share * 10 * (0.01 + found.rows * 1e-6) <= SHARE * RESERVE * 10 * 1.001
+    # A window that costs more than is left for it is taken with a small probability: never with none.
+    rare = how_much(**facts | {"fixed_s": 10.0}, left_s=10)
+    assert 0 < rare.share < 0.01
+    assert rare.windows < 1
+    assert how_much(**facts, left_s=0) == NO_SAMPLE
 
 
 # --- drift ------------------------------------------------------------------------------------------

@@ -64,7 +64,9 @@ def adaptive(situation: Situation, *, materially: float = 0.02, budget: float = 
     current = repair(situation.current, layout.needs, ())
     written = repair(situation.written, layout.needs, ())
     current_cost = expected_cost(situation, current, sample).total
-    written_cost = expected_cost(situation, written, sample).total
+    written_cost = current_cost
+    if written != current:
+        written_cost = expected_cost(situation, written, sample).total
     seen = sum(int(window.rows.sum()) for window in situation.windows)
     exact = False
     if seen < LEAST_ROWS:

@@ -26,6 +26,10 @@ class Checkpoints:
         """Say whether it is time."""
         return spent_s >= self.next_s
 
+    def wait(self, spent_s: float) -> None:
+        """Nobody has thought: look again after the same time."""
+        self.next_s = spent_s + self.period_s
+
     def passed(self, spent_s: float, *, changed: bool) -> None:
         """Note how a checkpoint ended, and set the next."""
         self._busy = self._busy + 1 if changed else 0

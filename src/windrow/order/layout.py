@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from windrow.order.constraints import repair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from windrow.order.model import Situation
 
@@ -37,20 +37,6 @@ class Layout:
             order[self.cuts[cut]] = None
         order.update(dict.fromkeys(self.rest))
         return repair(tuple(order), self.needs, ())
-
-    def numbers(self, order: Iterable[str]) -> tuple[int, ...]:
-        """Say in which order the cuts stand in an order of all steps."""
-        number = {name: place for place, name in enumerate(self.cuts)}
-        return tuple(number[name] for name in order if name in number)
-
-    def legal(self, cuts: Iterable[int]) -> bool:
-        """Say whether every cut comes after those it needs."""
-        done = 0
-        for cut in cuts:
-            if self.before[cut] & ~done:
-                return False
-            done |= 1 << cut
-        return True
 
 
 def needs_of(situation: Situation) -> dict[str, tuple[str, ...]]:

@@ -21,6 +21,10 @@ LEAST_ROWS, MOST_ROWS = 16, 4096
 FIRST_ROWS = 64
 #: Windows that are wanted soon, to decide from at all; and at first, where which units they are in is a matter of chance.
 FEW, FIRST_WINDOWS = 4, 1.5
+#: Of what looking may take in all, what may go into the windows that the first decision is taken from.
+FIRST_PART = 0.25
+#: Of what looking may take, what is kept for the rest of the run, however much was spent before it became shorter.
+RESERVE = 0.5
 
 
 class Sampling(NamedTuple):
@@ -28,9 +32,10 @@ class Sampling(NamedTuple):
 
     share: float
     rows: int
+    windows: float = 1.0  #: how many more can be paid for
 
 
-NO_SAMPLE = Sampling(0.0, 0)
+NO_SAMPLE = Sampling(0.0, 0, 0.0)
 
 
 def how_much(
@@ -62,22 +67,28 @@ def how_much(
         Whether every step has been measured.
     """
     budget = SHARE * PLANNED * (spent_s + left_s) - looked_s
+    # What comes later may be unlike what came before: something is always left for it.
+    budget = max(budget, SHARE * RESERVE * left_s)
     if budget <= 0 or unit_s <= 0 or unit_rows <= 0:
         return NO_SAMPLE
     rows = float(FIRST_ROWS)
     if known:
         # Fixed costs are at most half of a window's.
-        rows = min(max(fixed_s / row_s if row_s > 0 else MOST_ROWS, 256.0), MOST_ROWS)
+        worth = fixed_s / row_s if row_s > 0 else MOST_ROWS
+        if row_s > 0 and windows < FEW:
+            # The first decision is the one that changes most: a part of all there is may go into it.
+            worth = max(worth, (FIRST_PART * budget / FEW - fixed_s) / row_s)
+        rows = min(max(worth, 256.0), MOST_ROWS)
     if row_s > 0:
         rows = min(rows, max((budget / FEW - fixed_s) / row_s, LEAST_ROWS))
     rows = max(1.0, min(rows, unit_rows))
     affordable = budget / max(fixed_s + rows * row_s, 1e-9)
-    if affordable < 1:
-        return NO_SAMPLE
     if not known:
+        if affordable < 1:
+            return NO_SAMPLE
         # One, to learn what they cost: calls on few rows may cost as much as calls on many.
         return Sampling(min(FIRST_WINDOWS / max(ahead, 1.0), 1.0), int(rows))
     share = affordable / max(left_s / unit_s, 1.0)
     if windows < FEW:
         share = max(share, min(affordable, FEW) / max(ahead, 1.0))
-    return Sampling(min(share, 1.0), int(rows))
+    return Sampling(min(share, 1.0), int(rows), affordable)

@@ -49,14 +49,18 @@ def good_order(
     layout = layout or layout_of(situation)
     sample = sample or sample_of(situation)
     thin = thinned(sample, MOST_CELLS)
+    found: dict[tuple[str, ...], float] = {}
     starts = [_greedy(situation, layout, thin), list(range(len(layout.cuts)))]
-    costs = [expected_cost(situation, layout.full(start), thin).total for start in starts]
-    swept = _sweep(situation, layout, thin, list(starts[costs[1] < costs[0]]), budget)
-    found = [
-        Best(order, expected_cost(situation, order, sample).total)
-        for order in map(layout.full, (*starts, swept))
-    ]
-    return min(found, key=lambda best: best.cost)
+    for start in starts:
+        order = layout.full(start)
+        found[order] = expected_cost(situation, order, sample).total
+    greedy, current = (found[layout.full(start)] for start in starts)
+    # Planning may take a share of a run, and what has been found makes that shorter already.
+    budget *= min(greedy / current, 1.0) if current else 1.0
+    order = layout.full(_sweep(situation, layout, thin, list(starts[current < greedy]), budget))
+    if order not in found:
+        found[order] = expected_cost(situation, order, sample).total
+    return Best(*min(found.items(), key=lambda pair: pair[1]))
 
 
 # --- greedy ---------------------------------------------------------------------------------------

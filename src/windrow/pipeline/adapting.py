@@ -38,6 +38,8 @@ LEAST_WINDOWS = 2
 TOLD = 500
 #: Of the work of a run, what thinking may take; what it takes at most by itself; and the least share of that.
 THINKING, WHOLE_EFFORT_S, LEAST_EFFORT = 0.007, 0.15, 0.01
+#: Where thinking may take place no more often than this, it waits until twice as much is known.
+FEW_DECISIONS = 4
 #: Work of a chunk while the first rows are looked at: so much, or this share of what is left.
 FIRST_S, FIRST_SHARE = 0.1, 0.02
 #: Windows of an earlier run that are remembered, and used until there are so many new ones.
@@ -60,7 +62,9 @@ class _State:
     memory: Evidence | None
     looking: bool = False  #: whether windows are being taken
     thought_s: float = 0.0  #: what the last decision took
-    first_s: float = 0.0  #: seconds of a chunk while the first windows are taken
+    seen: int = 0  #: windows that it was taken from
+    short: bool = False  #: the run was too short to look when that was asked last
+    first_s: float = FIRST_S  #: seconds of a chunk while the first windows are taken
     before: dict[str, StepCost] = field(default_factory=dict)  #: at the last checkpoint
     situation: Situation | None = None
     chosen: Chosen | None = None
@@ -132,17 +136,20 @@ class Adapting:
             self.fixed[job.category] = why
             return replace(plan, order=job.plan.written or order, reason=why, sample=0.0)
         state = self._state(job.category)
-        if not state.looking and job.run_s < STAY_OUT_S:
+        state.short = not state.looking and job.run_s < STAY_OUT_S
+        if state.short:
             state.checkpoints.next_s = 2 * job.spent_s
             return plan
         return self._think(job, plan)
 
     def most_s(self, category: str) -> float | None:
         """Say how long a chunk should take at most, while the first rows are looked at: those after it gain most."""
-        state = self._states.get(category)
-        if state is None or not state.looking or state.chosen is not None:
+        if self.policy is None or category in self.fixed:
             return None
-        return state.first_s
+        state = self._states.get(category)
+        if state is None:
+            return FIRST_S
+        return None if state.short or state.chosen is not None else state.first_s
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -158,11 +165,11 @@ class Adapting:
         state = self._state(job.category)
         evidence = _with_memory(job.evidence, state.memory)
         chunk_rows = job.costs.rows_in / max(job.costs.calls, 1)
-        sample = self._sample(job, evidence, chunk_rows)
-        needed = FEW if sample.share else LEAST_WINDOWS  # no more will come
+        sample = self._sample(job, evidence, chunk_rows, job.left_s)
+        needed = FEW if sample.windows >= 1 else LEAST_WINDOWS  # no more will come
         allowed_s = THINKING * job.run_s - self.planning_s
-        if state.chosen is not None and state.thought_s > allowed_s:
-            state.checkpoints.passed(job.spent_s, changed=False)
+        if state.chosen is not None and _too_dear(state, evidence, allowed_s):
+            state.checkpoints.wait(job.spent_s)
         elif evidence.terrain is not None and len(evidence.windows) >= needed:
             state.situation = make_situation(
                 self.definition,
@@ -176,16 +183,20 @@ class Adapting:
             began = thread_time()
             chosen = choose(self.policy, state.situation, self._effort(allowed_s))
             state.chosen, state.thought_s = chosen, thread_time() - began
+            state.seen = len(evidence.windows)
             changed = chosen.order != plan.order
             told = _told(job, chosen, len(job.evidence.windows), changed=changed)
             if len(state.story) >= TOLD:
                 del state.story[-1]  # the latest is always there, and so are the first
             state.story.append(told)
+            left_s = job.left_s
             if changed:
                 plan = replace(plan, order=chosen.order, reason=chosen.why)
+                left_s *= min(chosen.cost / chosen.current_cost, 1.0) if chosen.current_cost else 1.0
+                sample = self._sample(job, evidence, chunk_rows, left_s)
             if not state.checkpoints.period_s:
                 # Of a stream nobody knows how much is left.
-                period = max(PERIOD * job.left_s, SHORTEST_S)
+                period = max(PERIOD * left_s, SHORTEST_S)
                 state.checkpoints.period_s = period
                 state.checkpoints.shortest_s = max(period / 4, SHORTEST_S)
             state.checkpoints.passed(job.spent_s, changed=changed)
@@ -201,11 +212,14 @@ class Adapting:
         """Say how hard to think: half of what is left for it, the other half is for later."""
         return min(max(0.5 * allowed_s / WHOLE_EFFORT_S, LEAST_EFFORT), 1.0)
 
-    def _sample(self, job: PlanJob, evidence: Evidence, chunk_rows: float) -> Sampling:
-        """Say how much to look until the next time."""
+    def _sample(
+        self, job: PlanJob, evidence: Evidence, chunk_rows: float, left_s: float
+    ) -> Sampling:
+        """Say how much to look until the next time, if the rest of the run takes ``left_s``."""
         unit_rows = self._unit_rows(job.category)
         if not unit_rows or not job.costs.wall:
             return NO_SAMPLE
+        state = self._state(job.category)
         costs = step_costs(evidence, {})
         terrain = evidence.terrain
         names = self.definition.written
@@ -217,15 +231,25 @@ class Adapting:
             for name in names
             if name in costs and costs[name].calls
         }
-        ahead = 2 * self._workers * max(chunk_rows / unit_rows, 1.0)
+        row_wall = job.costs.wall / max(job.costs.rows_in, 1)
+        soon = chunk_rows
+        if state.chosen is None:
+            soon = min(chunk_rows, state.first_s / row_wall)
+        ahead = 2 * self._workers * max(soon / unit_rows, 1.0)
+        fixed_s = sum(fixed for fixed, _ in fits.values())
+        row_s = sum(row for _, row in fits.values())
+        faster = left_s / job.left_s if job.left_s else 1.0
+        taken, looked, looked_s = job.evidence.looked
+        # Looking takes more than the steps by themselves, and fits of few calls may be wrong.
+        dearer = looked_s / max(taken * fixed_s + looked * row_s, 1e-9)
         return how_much(
-            fixed_s=sum(fixed for fixed, _ in fits.values()),
-            row_s=sum(row for _, row in fits.values()),
-            unit_s=job.costs.wall / max(job.costs.rows_in, 1) * unit_rows,
+            fixed_s=max(dearer, 1.0) * fixed_s,
+            row_s=max(dearer, 1.0) * row_s,
+            unit_s=row_wall * unit_rows * faster,
             unit_rows=unit_rows,
             spent_s=job.spent_s,
-            left_s=job.left_s,
-            looked_s=job.evidence.looked[2],
+            left_s=left_s,
+            looked_s=looked_s,
             windows=len(evidence.windows),
             ahead=ahead,
             known=terrain is not None and len(fits) == len(names),
@@ -239,17 +263,26 @@ class Adapting:
         """Say what the next run should know."""
         return {
             dataset: Learned(
-                plan.order,
+                self._found(dataset, plan),
                 replace(evidence[dataset], windows=evidence[dataset].windows[-REMEMBERED:]),
             )
             for dataset, plan in plans.items()
             if self.policy is not None and dataset not in self.fixed and evidence[dataset].windows
         }
 
+    def _found(self, dataset: str, plan: Plan) -> tuple[str, ...]:
+        """The order to begin with next time: not one that was asked for once, or that another rule chose."""
+        if self.policy == "adaptive":
+            return plan.order
+        known = self._learned.get(dataset)
+        return self.definition.written if known is None else known.order
+
     def story(self, dataset: str) -> tuple[list[dict[str, Any]], Situation | None, Chosen | None]:
         """Give the checkpoints of a dataset, and what the last decision was taken from."""
         state = self._states.get(dataset)
-        return ([], None, None) if state is None else (state.story, state.situation, state.chosen)
+        if state is None:
+            return [], None, None
+        return list(state.story), state.situation, state.chosen
 
 
 def _with_memory(evidence: Evidence, memory: Evidence | None) -> Evidence:
@@ -266,6 +299,12 @@ def _with_memory(evidence: Evidence, memory: Evidence | None) -> Evidence:
         terrain=evidence.terrain or memory.terrain,
         probed=tuple(known.items()),
     )
+
+
+def _too_dear(state: _State, evidence: Evidence, allowed_s: float) -> bool:
+    """Say whether another decision takes too long; where there can be few, each must know much more than the last."""
+    few = FEW_DECISIONS * state.thought_s > allowed_s and len(evidence.windows) < 2 * state.seen
+    return state.thought_s > allowed_s or few
 
 
 def _told(job: PlanJob, chosen: Chosen, windows: int, *, changed: bool) -> dict[str, Any]:

@@ -28,6 +28,7 @@ class Chosen(NamedTuple):
     cost: float  #: seconds per chunk
     written_cost: float
     steps: tuple[tuple[str, str], ...] = ()  #: why each step stands where it does
+    current_cost: float = 0.0  #: of the order that was in force
 
 
 def load(policy: Any) -> None:
@@ -50,7 +51,9 @@ def choose(policy: Any, situation: Situation, effort: float = 1.0) -> Chosen:
 
         found = adaptive(situation, budget=effort * BUDGET)
         steps = tuple(zip(found.order, found.steps, strict=True))
-        return Chosen(found.order, found.why, found.cost, found.written_cost, steps)
+        return Chosen(
+            found.order, found.why, found.cost, found.written_cost, steps, found.current_cost
+        )
     if isinstance(policy, str):
         order = import_module(f"windrow.order.{policy}").order(situation)
         why = f"as the policy {policy!r} says"
@@ -62,8 +65,11 @@ def choose(policy: Any, situation: Situation, effort: float = 1.0) -> Chosen:
 def _with_cost(situation: Situation, order: tuple[str, ...], why: str) -> Chosen:
     from windrow.order.cost import expected_cost
 
-    cost = expected_cost(situation, order).total
-    return Chosen(order, why, cost, expected_cost(situation, situation.written).total)
+    cost, written, current = (
+        expected_cost(situation, one).total
+        for one in (order, situation.written, situation.current)
+    )
+    return Chosen(order, why, cost, written, (), current)
 
 
 def _of_user(policy: Any, situation: Situation) -> tuple[str, ...]:

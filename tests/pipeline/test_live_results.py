@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,12 @@ import pytest
 from hist import Hist
 
 import windrow as wr
-from windrow.errors import DataError, SpecError, UsageError
+from windrow.core.records import Failure, FailureKind
+from windrow.errors import DataError, EngineError, SpecError, UsageError
+from windrow.pipeline import running
+from windrow.pipeline.live import outcome_so_far
+from windrow.pipeline.places import Place
+from windrow.run import loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -296,3 +302,91 @@ def test_started_and_left_alone_it_is_the_same_as_run() -> None:
     assert result.complete
     assert result.seed == 3
     is_consistent(result)
+
+
+def test_a_run_that_is_repeated_in_threads_is_watched_and_stopped_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where results cannot leave a process, a second loop does it all again; it has the same inbox."""
+    loops: list[Any] = []
+    between: list[Any] = []
+    entered, leave = threading.Event(), threading.Event()
+
+    def one_loop(*args: Any, **options: Any) -> Any:
+        loops.append(options["inbox"])
+        outcome = loop.run(*args, **options)
+        if len(loops) > 1:
+            return outcome
+        between.append(options["inbox"].ask())
+        error = EngineError("it cannot be sent")
+        failure = Failure(FailureKind.INTERNAL, "EngineError", "it cannot be sent", "", error)
+        return replace(outcome, status="failed", failure=failure)
+
+    monkeypatch.setattr(running, "run_loop", one_loop)
+    monkeypatch.setattr(Place, "switched", property(lambda _: len(loops) == 1))
+    analysis = an_analysis()
+
+    @analysis.column
+    def slow(x: Any) -> Any:
+        if len(loops) > 1 and x[0] >= 500:
+            entered.set()
+            leave.wait(10)
+        return x
+
+    @analysis.output
+    def sums(slow: Any) -> int:
+        return int(slow.sum())
+
+    data = wr.data.open({"x": np.arange(1000)}, grid=100)
+    live = analysis.start(data, engine="threads", workers=1, chunk=100)
+    try:
+        assert entered.wait(10)
+        for question in (between[0], live._inbox.ask()):
+            so_far = question.result(10)
+            assert so_far is not None
+            assert so_far["everything"] == so_far.ledger.done < 1000
+        live._inbox.stop()
+        while not live._inbox._told:
+            time.sleep(0.001)
+    finally:
+        leave.set()
+    result = live.stop()
+    assert len(loops) == 2
+    assert result.interrupted
+    assert any("threads after all" in line for line in result.decisions)
+
+
+def test_a_result_on_the_way_knows_what_cuts_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that its cutflow is completed at the price of what nobody knows."""
+
+    def one_loop(scheduler: Any, *args: Any, collector: Any, **options: Any) -> Any:
+        loop.run(scheduler, *args, collector=collector, **options)
+        return outcome_so_far(scheduler, collector)  # of what a result on the way is made
+
+    monkeypatch.setattr(running, "run_loop", one_loop)
+    asked = {"a": 0, "b": 0}
+    analysis = wr.Pipeline("complete on the way")
+
+    @analysis.cut
+    def a(x: Any) -> Any:
+        asked["a"] += len(x)
+        return x % 2 == 0
+
+    @analysis.cut
+    def b(x: Any) -> Any:
+        asked["b"] += len(x)
+        return x % 3 == 0
+
+    @analysis.output
+    def rows(x: Any) -> int:
+        return len(x)
+
+    source = wr.data.open({"x": np.arange(600)}, grid=100)
+    analysis.check(source)
+    result = analysis.run(source, order=["b", "a"], engine="inline", chunk=100)
+    asked.update(a=0, b=0)
+    written = result.cutflow.complete()["all"].written
+    assert written is not None
+    assert [line.passed for line in written] == [600, 300, 100]
+    # What b rejected has to be shown to a, and nothing else.
+    assert asked == {"a": 400, "b": 0}

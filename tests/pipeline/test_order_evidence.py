@@ -30,6 +30,7 @@ from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Evidence,
 from windrow.order.narrowing import narrow
 from windrow.pipeline.attempts import Attempts
 from windrow.pipeline.bind import bind
+from windrow.pipeline.workload import PipelineWorkload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -277,6 +278,7 @@ def test_what_comes_home_is_kept_and_added_up() -> None:
     assert found.guards == (("a", "cut"),)
 
 
+@pytest.mark.filterwarnings("always")
 def test_evidence_tells_terrain_costs_and_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     analysis = Analysis(
         steps=(
@@ -358,3 +360,44 @@ def test_over_a_link_what_shown_rows_need_comes_in_one_request(tmp_path: Path) -
         assert window.rows[kept].sum() == passed[part].sum()
     # The file's end, and one request for each chunk: all cuts of its window need all columns.
     assert len(web.requests) <= 3 + 4
+
+
+def test_rows_of_units_are_known_without_looking_at_every_input() -> None:
+    """A checkpoint of every dataset asks; there may be thousands of files."""
+    made = wr.Pipeline("units")
+    made.output(lambda x: len(x), name="n")
+    sizes = {"one": [(100, 30), (70, 30), (10, 30)], "two": [(8, 8)]}
+    datasets = [
+        Dataset(
+            name=name,
+            files=tuple(
+                File(
+                    label=f"{name}{number}.mem",
+                    columns={"x": np.arange(rows)},
+                    borders=(*range(0, rows, unit), rows),
+                )
+                for number, (rows, unit) in enumerate(files)
+            ),
+        )
+        for name, files in sizes.items()
+    ]
+    source = MemorySource(datasets)
+
+    class Unwalked(list[Any]):
+        def __iter__(self) -> Any:
+            raise AssertionError("all inputs are walked over")
+
+    source.inputs = Unwalked(source.inputs)  # type: ignore[assignment]
+    workload = PipelineWorkload(made.definition(0), source)
+    assert workload.unit_rows("one") == 0
+    worker = workload.open_worker(0)
+    worker.inspect(0)
+    assert workload.unit_rows("one") == 100 / 4
+    worker.inspect(1)
+    worker.inspect(1)
+    workload.know_borders(3, (0, 8))
+    assert workload.unit_rows("one") == 170 / 7
+    assert workload.unit_rows("two") == 8
+    workload.know_borders(3, (0, 4, 8))
+    assert workload.unit_rows("two") == 4
+    worker.close()

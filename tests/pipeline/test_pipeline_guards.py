@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import awkward as ak
 import numpy as np
 import pytest
 
+import windrow as wr
 from comparing import check_ledger, check_lines, check_outputs, check_yields, run
 from description import Analysis, Dataset, File, MemorySource, Output, Step, build
 from reference import StepRaisedError, reference
 from strategies import Way
-from windrow.errors import StepError, UsageError
+from windrow.errors import RedefinitionNote, StepError, UsageError
 
 
 def guarded() -> Analysis:
@@ -127,3 +130,42 @@ class TestGuards:
             build(analysis).run(
                 MemorySource([jets(20, 8)]), order=["second", "first"], progress=False
             )
+
+
+def test_a_guard_that_no_longer_fits_is_let_go() -> None:
+    """Steps are written anew in a notebook, and what was learned of the old ones may contradict them."""
+    made = wr.Pipeline("redefined")
+    fails = [5]
+
+    @made.cut
+    def a(x: Any) -> Any:
+        return x > 1
+
+    @made.cut(after="a")
+    def c(x: Any) -> Any:
+        return x != 5
+
+    @made.column
+    def col(x: Any) -> Any:
+        if np.isin(x, fails).any():
+            raise ValueError("five")
+        return x * 2
+
+    @made.cut
+    def last(col: Any) -> Any:
+        return col < 100
+
+    @made.output
+    def rows(x: Any) -> list[int]:
+        return [int(one) for one in x]
+
+    data = {"x": np.arange(20)}
+    first = made.run(data, order=["a", "col", "last", "c"], engine="inline", progress=False)
+    assert first.guards == (("col", "c"),)
+    fails.clear()
+    with pytest.warns(RedefinitionNote):
+        made.cut(lambda col: col > 2, name="a")
+    for order in ("adaptive", ["col", "a", "last", "c"]):
+        result = made.run(data, order=order, engine="inline", progress=False)
+        assert result["rows"] == [row for row in range(2, 20) if row != 5]
+        assert result.guards == ()

@@ -18,7 +18,7 @@ import uproot
 
 import windrow as wr
 from windrow import errors
-from windrow.pipeline import running
+from windrow.pipeline import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -337,7 +337,7 @@ def test_a_run_that_ends_does_not_wait_for_long_chunks(
         return len(second)
 
     done = threading.Timer(8.0, stopped.set)
-    monkeypatch.setattr(running, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.1)
     try:
         result = analysis.run(source(), engine="threads", workers=1, chunk=500, progress=False)
     finally:

@@ -447,3 +447,28 @@ def test_nothing_is_read_twice(tmp_path: Path) -> None:
     skipping = run(written_analysis(), source_of(data, 50), chunk=100)
     assert skipping.ledger.failed == 3
     assert sorted(skipping.reads) == sorted(plain.reads)
+
+
+@pytest.mark.parametrize("order", ["written", ["b", "a"]])
+def test_what_windrow_itself_raises_in_a_moved_order_is_a_failing_row_too(order: Any) -> None:
+    """Both steps fail on row 5: one with an error of its own, the other with one of the random numbers."""
+    analysis = wr.Pipeline("twice wrong")
+
+    @analysis.cut
+    def a(x: Any) -> Any:
+        if (np.asarray(x) == 5).any():
+            raise ValueError("five")
+        return x >= 0
+
+    @analysis.cut
+    def b(x: Any, *, rng: Any) -> Any:
+        return rng("few").poisson(np.where(x == 5, -1.0, 1.0)) >= 0
+
+    @analysis.output
+    def rows(x: Any) -> list[int]:
+        return [int(one) for one in x]
+
+    source = wr.data.open({"x": np.arange(100)}, grid=20)
+    result = run(analysis, source, order=order, engine="inline")
+    assert failed_rows(result) == {5}
+    assert result["rows"] == [row for row in range(100) if row != 5]

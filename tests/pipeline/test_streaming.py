@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from windrow.core.intervals import Intervals
 from windrow.core.scheduler import Scheduler
 from windrow.errors import DataError, NotYetError, StepError, UsageError
 from windrow.pipeline import running, streaming
@@ -597,3 +598,38 @@ def test_rows_that_cannot_be_finished_in_time_are_missing(monkeypatch: pytest.Mo
     assert result["n"] == result.ledger.done
     assert result.ledger.total == live._inbox.feeder._flow.taken  # type: ignore[union-attr]
     assert result.exit_code == 2
+
+
+def test_noting_what_was_read_does_not_look_at_all_that_was_read_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a cut leaves gaps, the list of what was read grows with the stream, and all workers wait for it."""
+    _, flow = wr.data.stream([columns(10)]).begin(None)
+    workload = streaming.StreamWorkload(an_analysis().definition(0), flow, None, skip=False)
+    walks: list[Any] = []
+    walk = Intervals.__iter__
+
+    def counted(self: Intervals) -> Any:
+        walks.append(self)
+        return walk(self)
+
+    monkeypatch.setattr(Intervals, "__iter__", counted)
+    for start in (40, 0, 20, 10, 60):
+        workload.note_reads(0, [("x", start, start + 10), ("w", start, start + 5)])
+    assert not walks
+    assert list(workload.reads[0, "x"]) == [(0, 30), (40, 50), (60, 70)]
+    assert len(list(workload.reads[0, "w"])) == 5
+
+
+def test_units_of_a_stream_have_the_rows_that_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As somebody asks who decides how much to look at."""
+    seen: list[float] = []
+
+    class Asked(streaming.StreamWorkload):
+        def note_kept(self, partial: Any) -> None:
+            seen.append(self.unit_rows("data"))
+            super().note_kept(partial)
+
+    monkeypatch.setattr(streaming, "StreamWorkload", Asked)
+    an_analysis().run(wr.data.stream(batches(columns(), 100), batch=50), engine="inline")
+    assert set(seen) == {50.0}

@@ -25,7 +25,7 @@ from windrow.blocks.selection import Selection, everything, union
 from windrow.blocks.skipping import RowsFailed, Search, is_about_rows
 from windrow.blocks.terrain import terrain
 from windrow.core.records import Evidence
-from windrow.errors import DataError, InternalError, RowPurityError, StepError, WindrowError
+from windrow.errors import DataError, InternalError, RowPurityError, WindrowError
 from windrow.order.constraints import guards_against
 from windrow.order.narrowing import narrow
 
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from windrow.pipeline.bind import Definition
 
 __all__ = ["Attempts"]
+
+#: What no other order would mend.
+NOT_THE_ORDER = (RowPurityError, DataError, InternalError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class Attempts:
             return self._attempt(self._planned, None)
         except WindrowError as error:
             # Also what Windrow's own functions raise inside a step: a mean below zero, say, for random numbers.
-            if isinstance(error, RowPurityError | DataError | InternalError):
+            if isinstance(error, NOT_THE_ORDER):
                 raise
             too_early, early = error, self._early(error)
         partial = self._attempt(self._written, self._search)
@@ -155,7 +158,9 @@ class Attempts:
         alone = Selection(self.run.store.length, np.array([row - self.run.start], dtype=np.int64))
         try:
             self.run.again(self._planned, alone).trial()
-        except StepError:
+        except WindrowError as error:
+            if isinstance(error, NOT_THE_ORDER):
+                raise
             return True
         return False
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.counts import LineCounts
 from windrow.errors import UsageError
 from windrow.pipeline.completing import Both, Changed
 from windrow.pipeline.cutflow_formats import CutflowFormats, TableFormats
+from windrow.pipeline.cutflow_lines import INITIAL, SELECTED, Line, line_of, total_of
 from windrow.pipeline.written_order import Member, Writing, add_members, add_parts
 
 if TYPE_CHECKING:
@@ -24,59 +25,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.estimating import Estimate
 
 __all__ = ["Cutflow", "Line", "Table"]
-
-INITIAL = "initial"
-SELECTED = "selected"  #: the line of what passed all cuts, where they ran in several orders
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a cutflow: a cut, the rows that reached it and those that passed."""
-
-    name: str
-    entered: int
-    passed: int
-    sumw: float
-    sumw2: float
-    undefined: int | None  #: rows for which the cut was None: on neither side; None: not counted
-    nan: int | None  #: rows with NaN among the cut's inputs; None: not counted
-    applies: bool = True  #: False where ``when=`` keeps the cut out: every row passes
-    inverted: bool = False
-    kind: Literal["exact", "estimated"] = "exact"
-    passed_error: float = 0.0  #: standard error of ``passed``; 0: it is exact
-    interval: tuple[int, int] | None = (
-        None  #: where ``passed`` is, with 95 % confidence; None: exact
-    )
-    sumw_sampling: float = 0.0  #: standard error of ``sumw`` that comes from sampling
-    sampled: int = 0  #: rows that were looked at for it
-
-    @property
-    def error(self) -> float:
-        """The statistical uncertainty of ``sumw``; that of an estimate comes on top, as ``sumw_sampling``."""
-        return math.sqrt(self.sumw2)
-
-    @property
-    def label(self) -> str:
-        """The cut's name, with "!" if it is inverted."""
-        return f"!{self.name}" if self.inverted else self.name
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the line as plain data."""
-        return {
-            "cut": self.label,
-            "kind": self.kind,
-            "entered": self.entered,
-            "passed": self.passed,
-            "passed_error": self.passed_error,
-            "interval": list(self.interval or (self.passed, self.passed)),
-            "sampled": self.sampled,
-            "sumw": self.sumw,
-            "sumw_error": self.error,
-            "sumw_sampling": self.sumw_sampling,
-            "undefined": self.undefined,
-            "nan": self.nan,
-            "applies": self.applies,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +48,10 @@ class Table(TableFormats):
     ] = ()  #: what each dataset has; none: one, of which nothing was sampled
     #: sums of weights and squared weights of the initial line (NaN: not known) and of the end, added up apart from orders
     finals: tuple[float, ...] = ()
+    #: the written order, once somebody asked: estimating takes its time, and all that is shown begins with it
+    _written: list[tuple[Line, ...] | None] = field(
+        default_factory=list, init=False, compare=False, repr=False
+    )
 
     @property
     def passed(self) -> int:
@@ -114,7 +66,7 @@ class Table(TableFormats):
             end = plan.end(self.region)
             numbers = [*lines.counts[end].tolist(), *lines.sums[end].tolist()]
             totals = [a + b for a, b in zip(totals, numbers, strict=True)]
-        return self._final(_total(SELECTED, totals), end=True)
+        return self._final(total_of(SELECTED, totals), end=True)
 
     @property
     def executed(self) -> tuple[Line, ...]:
@@ -147,12 +99,9 @@ class Table(TableFormats):
 
         None where rows would have to be seen by all cuts for it, and none were; ``why`` says so.
         """
-        if not self.parts:
-            return self._empty(self.written_order)
-        if not self.moved:
-            return self.executed
-        found = self._writing.estimates(self._members())
-        return None if found is None else tuple(self._estimated(found))
+        if not self._written:
+            self._written.append(self._find_written())
+        return self._written[0]
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -258,6 +207,14 @@ class Table(TableFormats):
         used = self.used or frozenset(self.cuts)
         return Writing(self.region, cuts, self.written_order, self.weights, used)
 
+    def _find_written(self) -> tuple[Line, ...] | None:
+        if not self.parts:
+            return self._empty(self.written_order)
+        if not self.moved:
+            return self.executed
+        found = self._writing.estimates(self._members())
+        return None if found is None else tuple(self._estimated(found))
+
     def _members(self) -> tuple[Member, ...]:
         return self.members or (Member(self.dataset, self.parts, self.not_applying),)
 
@@ -278,9 +235,9 @@ class Table(TableFormats):
 
     def _lines(self, totals: Mapping[str | None, list[float]]) -> tuple[Line, ...]:
         return tuple(
-            _total(INITIAL, numbers)
+            total_of(INITIAL, numbers)
             if name is None
-            else _line(name, numbers, name not in self.not_applying, self.cuts[name])
+            else line_of(name, numbers, name not in self.not_applying, self.cuts[name])
             for name, numbers in totals.items()
         )
 
@@ -387,13 +344,3 @@ class Cutflow(CutflowFormats, Mapping[str, Table]):
 
     def __str__(self) -> str:
         return "\n\n".join(str(self[region]) for region in self.regions)
-
-
-def _line(name: str, numbers: list[float], applies: bool, inverted: bool) -> Line:
-    entered, passed, undefined, nan = (int(number) for number in numbers[:4])
-    sumw, sumw2 = map(float, numbers[4:])
-    return Line(name, entered, passed, sumw, sumw2, undefined, nan, applies, inverted)
-
-
-def _total(name: str, numbers: list[float]) -> Line:
-    return _line(name, numbers, applies=True, inverted=False)

@@ -12,7 +12,6 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from windrow.blocks.execute import Partial
 from windrow.blocks.outputs import Value
 from windrow.blocks.tree import Nodes
 from windrow.core.events import CancelRequested, Event
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from windrow.blocks.execute import Partial
     from windrow.blocks.outputs import Leaf
     from windrow.core.scheduler import Scheduler
     from windrow.pipeline.result import Result
@@ -69,9 +69,10 @@ class Inbox:
     # -- the loop's side ---------------------------------------------------------------------
 
     def open(self, wake: Callable[[], None]) -> None:
-        """The run begins; ``wake`` makes it look here."""
+        """The run begins, perhaps once more; ``wake`` makes it look here."""
         with self._lock:
             self._wake = wake
+            self._told = False
         if self.feeder is not None:
             self.feeder.open(wake)
 
@@ -100,12 +101,16 @@ class Inbox:
             question.set_exception(error)
 
     def close(self) -> None:
-        """The run has ended: nothing more is taken, and who waits for an answer gets the last one."""
+        """The loop has ended: nothing more is taken; who waits for an answer waits for the result, or another loop."""
         if self.feeder is not None:
             self.feeder.close()
         with self._lock:
-            self._closed = True
             self._wake = None
+
+    def end(self) -> None:
+        """There is a result: who waits for an answer gets that one."""
+        with self._lock:
+            self._closed = True
             questions, self._questions = self._questions, []
         for question in questions:
             question.set_result(None)
@@ -141,7 +146,7 @@ class Live:
             if isinstance(error, WindrowError):
                 self._result = error.facts.get("result")
         finally:
-            self._inbox.close()
+            self._inbox.end()
             self._over.set()
 
     @property
@@ -233,7 +238,7 @@ def _copied(partial: Partial) -> Partial:
     for node, leaf in partial.nodes.values.items():
         outputs = {key: Value(deepcopy(one.value), one.merge) for key, one in leaf.outputs.items()}
         nodes.values[node] = replace(leaf, outputs=outputs)
-    return Partial(partial.input, nodes, partial.fragments, partial.kept)
+    return replace(partial, nodes=nodes)
 
 
 def still(workload: PipelineWorkload) -> Any:

@@ -82,7 +82,7 @@ def hear(workload: PipelineWorkload, found: News) -> None:
     for (index, column), ranges in found.reads.items():
         workload.note_reads(index, [(column, start, stop) for start, stop in ranges])
     for index, (borders, identity) in found.opened.items():
-        workload.borders.setdefault(index, borders)
+        workload.know_borders(index, borders)
         workload.identities.setdefault(index, identity)
     for key in found.defaults:
         workload.defaults[key] = None

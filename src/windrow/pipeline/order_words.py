@@ -58,7 +58,8 @@ def order_line(ordering: Mapping[str, Any]) -> str:
     if not decided:
         return ""
     if not moved:
-        return "Order: the written one, as no cheaper one was found"
+        taken_back = [told["fixed"] for told in decided if "fixed" in told]
+        return f"Order: {(*taken_back, 'the written one, as no cheaper one was found')[0]}"
     shares = sorted(cost_share(told) for told in moved)
     low, high = (f"{100 * share:.0f}" for share in (shares[0], shares[-1]))
     cost = (
@@ -145,8 +146,9 @@ def _places(steps: Sequence[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def is_moved(told: Mapping[str, Any]) -> bool:
-    """Say whether the order that was decided last is another than the written one."""
-    return any(step["place"] != step["written_place"] for step in told["steps"])
+    """Say whether the order it ended with is another than the written one, to which one that is fixed was taken back."""
+    moved = any(step["place"] != step["written_place"] for step in told["steps"])
+    return moved and "fixed" not in told
 
 
 def cost_share(told: Mapping[str, Any]) -> float:

@@ -12,7 +12,7 @@ from windrow.order.constraints import complete, repair
 from windrow.pipeline.freezing import FrozenOrders
 from windrow.pipeline.graph import dependencies
 from windrow.pipeline.policies import AS_ASKED
-from windrow.pipeline.situations import constraints
+from windrow.pipeline.situations import constraints, fitting
 from windrow.shape.blocks import block_rows
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def make_orders(
     _check_cutflow(options.cutflow, source)
     asked, said = _asked(options.order, source)
     if isinstance(options.order, FrozenOrders):
-        pipeline.guards.update(_guards(options.order, definition))
+        pipeline.guards.update(options.order.guards)
+    pipeline.guards &= fitting(pipeline.guards, definition)
     written, guards = definition.written, tuple(sorted(pipeline.guards))
     blocks = tuple((name, block_rows("flat", pipeline.step_costs.get(name))) for name in written)
     orders = Orders({}, _policy(options, definition), decisions=said)
@@ -126,17 +127,6 @@ def _asked(order: Any, source: Source) -> tuple[dict[str, Any], list[str]]:
     return {dataset: order.get(dataset, other) for dataset in source.datasets}, said
 
 
-def _guards(frozen: FrozenOrders, definition: Definition) -> set[tuple[str, str]]:
-    """Return the guards of a file that fit the steps of today: a cut protects only what is written below it."""
-    place = {name: number for number, name in enumerate(definition.written)}
-    cuts = {name for name, step in definition.steps.items() if step.kind == "cut"}
-    return {
-        (step, cut)
-        for step, cut in frozen.guards
-        if step in place and cut in cuts and place[cut] < place[step]
-    }
-
-
 def _begin(
     definition: Definition, dataset: str, asked: Any, pipeline: Pipeline
 ) -> tuple[tuple[str, ...], str]:
@@ -144,13 +134,40 @@ def _begin(
     written = definition.written
     if isinstance(asked, tuple):
         needs = dependencies(definition.steps)
-        order = complete(asked, written, needs)
+        order = _weights_first(complete(asked, written, needs), definition, asked, needs)
         return repair(order, needs, pipeline.guards), "as asked for with order="
     known = pipeline.learned.get(dataset)
     if asked != "written" and known is not None and sorted(known.order) == sorted(written):
         needs = constraints(definition, pipeline.guards)
         return repair(known.order, needs, ()), "the order that an earlier run found best"
     return written, "the written order"
+
+
+def _weights_first(
+    order: tuple[str, ...],
+    definition: Definition,
+    asked: tuple[str, ...],
+    needs: Mapping[str, tuple[str, ...]],
+) -> tuple[str, ...]:
+    """Put weights that are written above the first cut there, with all they need, unless the user has placed these."""
+    cuts = {cut for region in definition.regions.values() for cut in region}
+
+    def first_cut(steps: tuple[str, ...]) -> int:
+        return next((place for place, name in enumerate(steps) if name in cuts), len(steps))
+
+    start = first_cut(order)
+    above, below = order[:start], order[start:]
+    placed = set(asked).intersection(below)
+    moved: set[str] = set()
+    for name in definition.written[: first_cut(definition.written)]:
+        if definition.steps[name].kind == "weight":
+            with_needs = {name}
+            for step in reversed(definition.written):
+                if step in with_needs:
+                    with_needs.update(needs[step])
+            if not with_needs & placed:
+                moved |= with_needs
+    return (*above, *(n for n in below if n in moved), *(n for n in below if n not in moved))
 
 
 def _is_exact(dataset: str, cutflow: Mapping[str, str]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,6 +28,7 @@ from windrow.pipeline.options import Options
 from windrow.pipeline.order_story import order_story
 from windrow.pipeline.order_words import warned_note
 from windrow.pipeline.ordering import check_conditions, make_orders
+from windrow.pipeline.patience import Patience
 from windrow.pipeline.places import Place, choose_place, limits
 from windrow.pipeline.raising import raised
 from windrow.pipeline.remembering import KEY as LEARNED
@@ -48,7 +48,7 @@ from windrow.watch.log import EventLog
 from windrow.watch.progress import watching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from windrow.core.records import Failure, Plan
     from windrow.data.base import Source
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Options", "check_pipeline", "run_pipeline"]
 
-#: As long as a chunk of known cost takes at most: after Ctrl-C most of what is at work still counts.
-PATIENCE_S = 2.0
+#: Why the order of a dataset is not moved any more.
+FELL_BACK = "a moved order used too much memory or time, so the written order stays"
 
 
 def run_pipeline(
@@ -121,7 +121,6 @@ class _Run:
     options: Options
     journal: Journal | None
     decisions: list[str] = field(default_factory=list)
-    issued: list[tuple[str, tuple[str, ...], str]] = field(default_factory=list)  #: orders
     stream: Streaming | None = None  #: what is different where rows come while it goes on
     inbox: Inbox | None = None  #: what comes from outside
     _steps: dict[str, Fingerprint] | None = None
@@ -133,7 +132,6 @@ class _Run:
         orders = make_orders(self.definition, self.source, self.options, self.pipeline)
         decisions += orders.decisions
         plans = orders.plans
-        self.issued += [(dataset, plan.order, plan.reason) for dataset, plan in plans.items()]
         beginning = self._beginning(plans)
         place = self._place(beginning)
         workload = self._workload(beginning)
@@ -143,7 +141,7 @@ class _Run:
         if self.journal is not None:
             journaling = Journaling(self.journal, beginning, self.definition, self.source, workload)
         log = EventLog.remembered() if self.options.rundir is None else None
-        made = partial(self._made, scheduler, beginning, order, place, began)
+        made = partial(self._made, scheduler, plans, beginning, order, place, began)
         outcome = self._loop(scheduler, place, workload, journaling, log, made)
         decisions += [*place.said(), *_about_remote(self.source, workload)]
         self._remember(order, scheduler, outcome, place)
@@ -170,7 +168,7 @@ class _Run:
         return Adapting(
             self.definition,
             orders.policy,
-            self.issued,
+            [],
             fixed=orders.fixed,
             learned=self.pipeline.learned,
             unit_rows=workload.unit_rows,
@@ -185,12 +183,17 @@ class _Run:
         pipeline.guards.update(order.guards)
         pipeline.remember(scheduler.accounts)
         plans = {name: account.plan for name, account in scheduler.accounts.items()}
+        for name, account in scheduler.accounts.items():
+            if account.blamed:
+                order.fixed[name] = FELL_BACK
+                pipeline.learned.pop(name, None)  # the next run must not begin with what failed
         pipeline.learned.update(order.learned(outcome.evidence, plans))
         pipeline.waited = place.waited
 
     def _made(
         self,
         scheduler: Scheduler,
+        plans: dict[str, Plan],
         beginning: Beginning,
         order: Adapting,
         place: Place,
@@ -207,7 +210,7 @@ class _Run:
             outcome=outcome,
             beginning=beginning,
             decisions=self.decisions,
-            issued=self.issued,
+            issued=_issued(plans, scheduler),
             guards=tuple(sorted(self.pipeline.guards)),
             engine=place.kind,
             workers=place.workers,
@@ -249,7 +252,9 @@ class _Run:
     def _again(self, failure: Failure) -> tuple[Result, BaseException | None]:
         """Results that cannot leave a process: once more, in threads, which need not send them."""
         options = replace(self.options, engine="threads")
-        again = _Run(self.pipeline, self.definition, self.source, options, self.journal)
+        again = _Run(
+            self.pipeline, self.definition, self.source, options, self.journal, inbox=self.inbox
+        )
         again.decisions.append(f"engine: threads after all, because {failure.message}")
         return again.run()
 
@@ -272,7 +277,7 @@ class _Run:
             self.inbox.rows = lambda: standings.standing().done
             self.inbox.answer = lambda: made(outcome_so_far(scheduler, collector), still(workload))
         with watching(standings, progress=progress, name=name, rundir=rundir) as observers:
-            patience = _Patience(scheduler, workload)
+            patience = Patience(scheduler, workload)
             watchers: list[Observer] = [*observers, patience]
             watchers += [watcher for watcher in (log, journaling) if watcher is not None]
             if place.kind == "inline":
@@ -308,7 +313,7 @@ class _Run:
         )
         for index, known in beginning.known.items():
             item = self.source.inputs[index]
-            workload.borders[index] = known.borders
+            workload.know_borders(index, known.borders)
             identity = item.dataset if item.format == "arrays" else beginning.file_identity(item)
             workload.identities[index] = identity
             workload.expected[index] = (identity, known.rows)
@@ -355,6 +360,18 @@ class _Run:
         return (f"max_rows: only the first {rows} rows of each dataset were asked for",)
 
 
+def _issued(
+    plans: Mapping[str, Plan], scheduler: Scheduler
+) -> list[tuple[str, tuple[str, ...], str]]:
+    """List the orders that were in force and why; datasets of which nothing had to be run have the one planned."""
+    accounts = scheduler.accounts
+    return [
+        (dataset, one.order, one.reason)
+        for dataset, plan in plans.items()
+        for one in (accounts[dataset].plans if dataset in accounts else [plan])
+    ]
+
+
 def _about_remote(source: Source, workload: PipelineWorkload) -> list[str]:
     remote = [i for i in source.inputs if i.format != "arrays" and is_remote(str(i.location))]
     if not remote:
@@ -372,23 +389,3 @@ def check_pipeline(pipeline: Pipeline, data: Any, rows: int, seed: int) -> tuple
     run_pipeline(pipeline, definition, data, options)
     pipeline.mark_checked(wanted - definition.unchecked)
     return tuple(name for name in definition.written if name in wanted - definition.unchecked)
-
-
-class _Patience:
-    """When a run is to stop, chunks at work have a moment to finish; then they end before their next step."""
-
-    def __init__(self, scheduler: Scheduler, workload: PipelineWorkload) -> None:
-        self._scheduler = scheduler
-        self._timer = threading.Timer(PATIENCE_S, workload.stop.set)
-        self._timer.daemon = True
-        self._started = False
-
-    def __call__(self, events: Any, commands: Any, now: float) -> None:  # noqa: ARG002 - an observer's
-        """Start counting once the scheduler is stopping."""
-        if self._scheduler.stopping and not self._started:
-            self._started = True
-            self._timer.start()
-
-    def end(self) -> None:
-        """Stop counting."""
-        self._timer.cancel()

@@ -16,7 +16,21 @@ if TYPE_CHECKING:
     from windrow.core.records import Evidence, Plan, StepCost, Terrain
     from windrow.pipeline.bind import Definition
 
-__all__ = ["affine", "constraints", "make_situation", "step_costs"]
+__all__ = ["affine", "constraints", "fitting", "make_situation", "step_costs"]
+
+
+def fitting(guards: Iterable[tuple[str, str]], definition: Definition) -> set[tuple[str, str]]:
+    """Return the guards that fit the steps of today: a cut protects only what is written below it.
+
+    They may be of another day: of a file, of an earlier run, of steps that were written anew since.
+    """
+    place = {name: number for number, name in enumerate(definition.written)}
+    cuts = {name for name, step in definition.steps.items() if step.kind == "cut"}
+    return {
+        (step, cut)
+        for step, cut in guards
+        if step in place and cut in cuts and place[cut] < place[step]
+    }
 
 
 def constraints(

@@ -82,6 +82,7 @@ class PipelineWorkload:
         self.reads: dict[tuple[int, str], list[tuple[int, int]]] = {}
         self.stop = threading.Event()  #: set when the run ends and waits for no chunk any more
         self.borders: dict[int, tuple[int, ...]] = {}
+        self._units: dict[str, tuple[int, int]] = {}  #: by dataset: rows and units of ``borders``
         self.defaults: dict[tuple[int, str], None] = {}  #: (input, optional column it lacks)
         self._programs: dict[Any, Program] = {}
         self.requests = 0  #: to remote files
@@ -213,20 +214,24 @@ class PipelineWorkload:
             ends = {row for step in source.steps for row in step}
             borders = tuple(sorted({*borders, *ends}))
         with self._lock:
-            self.borders[source.index] = borders
+            self.know_borders(source.index, borders)
             for column in program.defaults_used:
                 self.defaults[source.index, column] = None
         return borders
 
     def unit_rows(self, dataset: str) -> float:
         """Give the mean rows of the units of a dataset, as far as its inputs were opened; 0 if none was."""
-        rows = units = 0
-        for item in self.source.inputs:
-            if item.dataset == dataset and item.index in self.borders:
-                borders = self.borders[item.index]
-                rows += borders[-1]
-                units += len(borders) - 1
+        rows, units = self._units.get(dataset, (0, 0))
         return rows / units if units else 0.0
+
+    def know_borders(self, index: int, borders: tuple[int, ...]) -> None:
+        """Keep the unit borders of an input."""
+        before = self.borders.get(index, (0,))
+        self.borders[index] = borders
+        dataset = self.source.inputs[index].dataset
+        rows, units = self._units.get(dataset, (0, 0))
+        more = borders[-1] - before[-1], len(borders) - len(before)
+        self._units[dataset] = (rows + more[0], units + more[1])
 
     def check_same(self, index: int, info: FileInfo) -> None:
         """Refuse an input that is another file than when it was first opened in this run."""

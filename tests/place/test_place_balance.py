@@ -202,6 +202,23 @@ def test_where_workers_wait_for_data_others_set_up_and_it_says_so() -> None:
     assert "in the end" in split.said()
 
 
+def test_remote_files_are_read_ahead_from_the_beginning() -> None:
+    split = MeasuredSplit(2, lambda: True, remote=True)
+    assert split.pool == Pool(2, 2)
+    late = MeasuredSplit(2, lambda: True)
+    work = {"compute": 0.1, "decode": 0.01, "wait": 0.4, "workers": 2}
+    assert run(split, 200, **work) < run(late, 200, **work)
+    assert split.pool == late.pool
+    assert "ahead of the workers, because 98% of the time that reading takes" in split.said()
+
+
+def test_remote_files_that_nobody_waits_for_are_read_by_the_workers() -> None:
+    split = MeasuredSplit(2, lambda: True, remote=True)
+    run(split, 100, compute=0.1, decode=0.1, wait=0.0, workers=2)
+    assert split.pool == Pool(0, 2)
+    assert "by the workers themselves, because 0% of the time" in split.said()
+
+
 def test_what_looks_like_waiting_for_data_may_be_the_lock() -> None:
     split = MeasuredSplit(2, lambda: False)
     run(split, 100, compute=0.1, decode=0.01, wait=0.2, workers=2)
@@ -223,13 +240,15 @@ def test_a_disk_that_becomes_slow_is_noticed() -> None:
     assert split.pool.setting_up > 0
 
 
-@given(st.integers(1, 16), st.floats(0.01, 1), st.floats(0, 1), st.floats(0, 1), st.integers(0, 80))
-@example(1, 0.5, 0.0, 0.5, 80)
+@given(
+    st.integers(1, 16), st.floats(0.01, 1), st.floats(0, 1), st.floats(0, 1), st.integers(0, 80), st.booleans()
+)  # fmt: skip
+@example(1, 0.5, 0.0, 0.5, 80, False)
 def test_a_measured_split_is_always_one_that_works(
-    workers: int, compute: float, decode: float, wait: float, chunks: int
+    workers: int, compute: float, decode: float, wait: float, chunks: int, remote: bool
 ) -> None:
     assume(decode + wait > 0)
-    split = MeasuredSplit(workers, lambda: True)
+    split = MeasuredSplit(workers, lambda: True, remote=remote)
     run(split, chunks, compute=compute, decode=decode, wait=wait, workers=workers)
     assert 0 <= split.pool.setting_up <= MOST_AHEAD * workers
     assert 1 <= split.pool.processing <= workers

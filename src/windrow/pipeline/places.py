@@ -89,7 +89,9 @@ class Place:
         memory = int(AHEAD_SHARE * granted_memory(os.environ)) or AHEAD_BYTES
         if self.split is None:
             split = MeasuredSplit(
-                self.workers, lambda: self.remote or _from_disk() - before > LITTLE
+                self.workers,
+                lambda: self.remote or _from_disk() - before > LITTLE,
+                remote=self.remote,
             )
             return SetupAhead(split, self.workers, memory)
         if not self.split[0]:

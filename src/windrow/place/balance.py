@@ -196,20 +196,23 @@ class MeasuredSplit:
     """Nobody sets up apart, unless workers are seen to wait for data; then it is tried, and kept if it pays.
 
     ``from_afar`` says whether data may have been waited for at all: what looks like it may be the interpreter's lock.
+    With ``remote`` files it is sure to be waited for: reading apart begins at once, and ends if it does not wait.
     """
 
     waits = False
 
-    def __init__(self, workers: int, from_afar: Callable[[], bool]) -> None:
-        self.pool = Pool(0, workers)
+    def __init__(
+        self, workers: int, from_afar: Callable[[], bool], *, remote: bool = False
+    ) -> None:
+        self.pool = Pool(workers if remote else 0, workers)
         self._workers = workers
         self._from_afar = from_afar
-        self._balance: Balance | None = None
+        self._balance = Balance(workers, self.pool) if remote else None
         #: chunks that tell nothing: the first of each worker, and what it had asked for by then
         self._skip = 2 * workers
         self._seen: _Seen | None = None
         self._trial = max(SEEN_CHUNKS, 2 * workers)  #: chunks before anything is said
-        self._inline_row_s = 0.0
+        self._inline_row_s: float | None = None  #: what a row took before, where that was measured
         self._kept: bool | None = None  #: whether the trial was a success
         self._words = ""
 
@@ -278,19 +281,33 @@ class MeasuredSplit:
     def _look_back(self, balance: Balance, seen: _Seen) -> None:
         """A checkpoint; the first one also says whether reading apart pays at all."""
         if self._kept is None:
-            self._kept = seen.row_s <= (1 - WORTH) * self._inline_row_s
-            change = 1 - seen.row_s / max(self._inline_row_s, 1e-12)
+            self._kept = self._pays(seen)
             if not self._kept:
-                self._words = f"reading: by the workers themselves; reading ahead of them was tried, and changed the time by {-change:+.0%}"
                 self._balance, self.pool = None, Pool(0, self._workers)
                 return
-            self._words += f", and that saved {change:.0%} of the time"
         if seen.setup_rows:
             setup_s = seen.setup_wall / seen.setup_rows
             process_s = seen.wall / max(seen.rows, 1)
             balance.checkpoint(setup_s, process_s, seen.setup_cpu / max(seen.setup_wall, 1e-12))
             self.pool = balance.pool
         self._seen = _Seen(began=seen.until)
+
+
+    def _pays(self, seen: _Seen) -> bool:
+        """Say whether a trial was a success."""
+        if self._inline_row_s is None:
+            waited = 1 - seen.setup_cpu / max(seen.setup_wall, 1e-12)
+            how = f"{waited:.0%} of the time that reading takes is waiting"
+            pays = waited >= WAITS and seen.setup_rows > 0
+            self._words = f"reading: {'ahead of the workers' if pays else 'by the workers themselves'}, because {how}"
+            return pays
+        pays = seen.row_s <= (1 - WORTH) * self._inline_row_s
+        change = 1 - seen.row_s / max(self._inline_row_s, 1e-12)
+        if pays:
+            self._words += f", and that saved {change:.0%} of the time"
+        else:
+            self._words = f"reading: by the workers themselves; reading ahead of them was tried, and changed the time by {-change:+.0%}"
+        return pays
 
 
 def _threads(count: int) -> str:

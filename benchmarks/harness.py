@@ -364,6 +364,21 @@ class Rounds:
         low, high = np.percentile(drawn, [2.5, 97.5])
         return float(np.median(a) / np.median(b)), (float(low), float(high))
 
+    def best_of(self, names: Sequence[str], against: str) -> tuple[str, float, tuple[float, float]]:
+        """The fastest of ``names``, and the time of ``against`` over its time, with an interval.
+
+        It is chosen on every second round and scored on the others: the best of several is lucky where
+        it is chosen.
+        """
+        if len(self.walls(against)) < 2:
+            raise ValueError(
+                "the best of several is chosen on some rounds and scored on others: two at least"
+            )
+        best = min(names, key=lambda name: float(np.median(self.walls(name)[::2])))
+        scored = Rounds({n: self.samples[n][1::2] for n in (against, best)}, 0, 0)
+        ratio, interval = scored.ratio(against, best)
+        return best, ratio, interval
+
 
 def interleave(
     competitors: Mapping[str, Callable[[], Sample]], rounds: int, *, extra: int | None = None
@@ -371,8 +386,8 @@ def interleave(
     """Measure every competitor once per round, in a new order each time.
 
     Rounds with too much foreign load are repeated, at most ``extra`` of them (default: as many as
-    ``rounds``); then the quietest are kept. Which rounds count depends on the load alone, never on
-    who won.
+    ``rounds``); then the quietest are kept, in the order in which they were measured. Which rounds
+    count depends on the load alone, never on who won.
     """
     shuffle = random.Random(0)
     extra = rounds if extra is None else extra
@@ -384,7 +399,8 @@ def interleave(
         done.append((max(sample.foreign for sample in one.values()), one))
         if sum(load <= MAX_FOREIGN for load, _ in done) >= rounds:
             break
-    kept = sorted(done, key=lambda pair: pair[0])[:rounds]
+    quietest = sorted(range(len(done)), key=lambda number: done[number][0])[:rounds]
+    kept = [done[number] for number in sorted(quietest)]
     return Rounds(
         {name: [one[name] for _, one in kept] for name in competitors},
         noisy=sum(load > MAX_FOREIGN for load, _ in kept),

@@ -1,7 +1,9 @@
 """The pipelines by which orders are judged: random ones from committed seeds, a stream that changes, and the examples.
 
-A case is a way to make a fresh pipeline - what one run remembers must not help another - and its data. Everything
-follows from the seeds in ``order_seeds.toml``, which are older than the policies.
+A case is a way to make a fresh pipeline - what one run remembers must not help another - and its data. The random ones
+follow from the seeds in ``order_seeds.toml``. The seeds, and how many cuts and lanes each stands for, were committed before
+any policy; what is drawn from them, which is in this file, was written after the policies. How many rows a case may have at
+most was raised later still, so that large pipelines that drop nearly everything early run long enough for a decision.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ SEEDS = HERE / "order_seeds.toml"
 #: few seconds of work have as many of them as a few minutes would.
 UNITS = 64
 #: Rows by which it is found out how many rows are wanted, and the fewest and the most there may be.
-TRIED, FEWEST, MOST = 16_384, 16_384, 2_000_000
+TRIED, FEWEST, MOST = 16_384, 16_384, 6_000_000
 
 #: The cheapest and the dearest step, in rounds of ``busy``: 10 ns to 3 us per row.
 LEAST_ROUNDS, MOST_ROUNDS = 1, 400
@@ -66,6 +68,11 @@ class Case:
     def part(self, number: int) -> Any:
         """One part by itself."""
         return self._opened(self.parts[number])
+
+    @property
+    def from_files(self) -> bool:
+        """Whether there are files, of which it is known how many bytes are read."""
+        return any(isinstance(one, dict) for part in self.parts for one in part.values())
 
     @property
     def part_rows(self) -> list[int]:
@@ -362,7 +369,9 @@ def example(name: str, module: str) -> Any:
 #: How much of the paper's sampling is done, the same for all variants: the full one takes milliseconds per event.
 TTH_SCALE = 1 / 128
 #: Awkward steps take milliseconds per call: with less in a unit their calls would be all that counts.
-NANOAOD_ROWS, NANOAOD_UNIT = 400_000, 16_384
+NANOAOD_UNIT = 16_384
+#: Events of the NanoAOD sample: what is timed and what is counted with one region, and what is counted with four.
+NANOAOD_ROWS, NANOAOD_MOST = 400_000, 2_000_000
 
 
 def tth(variant: str, rows: int) -> Case:
@@ -376,12 +385,12 @@ def tth(variant: str, rows: int) -> Case:
     )
 
 
-def nanoaod(regions: int, directory: Path) -> Case:
+def nanoaod(regions: int, directory: Path, rows: int = NANOAOD_ROWS) -> Case:
     """The analysis of NanoAOD-like events, from a Parquet file with a row group for each unit."""
     import pyarrow.parquet
 
     analysis, generator = example("nanoaod", "analysis"), example("nanoaod", "generate")
-    rows, unit = NANOAOD_ROWS, NANOAOD_UNIT
+    unit = NANOAOD_UNIT
     path = directory / f"nanoaod_{rows}_{unit}.parquet"
     if not path.exists():
         whole = generator.write(path.with_suffix(".whole.parquet"), rows)
@@ -389,5 +398,5 @@ def nanoaod(regions: int, directory: Path) -> Case:
         pyarrow.parquet.write_table(table, path, row_group_size=unit, compression="zstd")
         whole.unlink()
     fileset = {"simulation": {"files": [str(path)], "metadata": {"is_mc": True}}}
-    name = f"NanoAOD, {regions} region{'s' * (regions > 1)}"
+    name = f"NanoAOD, {regions} region{'s' * (regions > 1)}, {rows:,} events"
     return Case(name, lambda: analysis.build(regions), (fileset,), unit)

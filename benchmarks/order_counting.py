@@ -225,32 +225,52 @@ def _column_costs(
 # -- counting --------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What an order costs."""
+
+    rows: NDArray[np.int64]  #: that each step sees: (steps of the order, units)
+    seconds: NDArray[np.float64]  #: by unit
+    was_read: dict[str, NDArray[np.bool_]]  #: column -> by unit
+
+
 class Counter:
     """What orders cost, unit by unit, by evaluations that are counted exactly."""
 
     def __init__(self, truth: Truth, costs: UnitCosts) -> None:
         self.truth = truth
         self.costs = costs
-        self._known: dict[Order, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
+        self._known: dict[Order, Counted] = {}
 
     def rows(self, order: Order) -> NDArray[np.int64]:
         """Rows that each step sees: (steps of the order, units)."""
-        return self._count(order)[0]
+        return self._count(order).rows
 
     def seconds(self, order: Order) -> NDArray[np.float64]:
         """What each unit costs."""
-        return self._count(order)[1]
+        return self._count(order).seconds
+
+    def bytes(self, order: Order) -> NDArray[np.float64]:
+        """What is read of each unit, as it is stored."""
+        read = np.zeros(self.truth.units)
+        for column, units in self.was_read(order).items():
+            read += units * self.truth.unit_rows * self.costs.column_bytes[column]
+        return read
+
+    def was_read(self, order: Order) -> dict[str, NDArray[np.bool_]]:
+        """Which columns are read of which units."""
+        return self._count(order).was_read
 
     def total(self, order: Order) -> float:
         return float(self.seconds(order).sum())
 
-    def _count(self, order: Order) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _count(self, order: Order) -> Counted:
         order = tuple(name for name in order if name in self.truth.kinds)
         if order not in self._known:
             self._known[order] = self._counted(order)
         return self._known[order]
 
-    def _counted(self, order: Order) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _counted(self, order: Order) -> Counted:
         truth, costs = self.truth, self.costs
         alive = [np.ones(truth.rows, np.bool_) for _ in truth.lanes]
         seen = np.zeros((len(order), truth.units), np.int64)
@@ -274,7 +294,7 @@ class Counter:
                     kept = truth.keeps(lane, name)
                     if kept is not None:
                         alive[lane] = alive[lane] & kept
-        return seen, seconds
+        return Counted(seen, seconds, was_read)
 
 
 # -- what policies are shown -----------------------------------------------------------------------

@@ -1,27 +1,32 @@
 """Random numbers per second, keyed by rows, against numpy.random's generators.
 
-    python benchmarks/random_numbers.py [--quick] [--json FILE]
+    python benchmarks/random.py [--quick] [--json FILE]
 
-(A file called random.py would be everybody's module "random" here.) Numbers are drawn bare, by one
-thread and by two, and in an output of a pipeline, whose rows are drawn for unit by unit; numpy's
-generators are used in the same way, one per thread, without any relation of numbers to rows. Every
-competitor is measured once per round, in turn; rates are medians, ratios have paired intervals.
+(random.py only starts what is here: other benchmarks find it where they look for the standard
+library's.) Numbers are drawn bare, by one thread and by two, and in an output of a pipeline, whose
+rows are drawn for unit by unit; numpy's generators are used in the same way, one per thread, without
+any relation of numbers to rows. Claims are about as many threads on both sides: a core that is left
+over helps only where the table says so. Every competitor is measured once per round, in turn; rates
+are medians, ratios have paired intervals.
 """
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import harness
 import numpy as np
 
 import windrow as wr
-from windrow.random import Rng, ahead, identity_hash
+from windrow.random import Rng, ahead, compiling, identity_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
 GENERATORS = {
     "PCG64": np.random.PCG64,
@@ -43,6 +48,33 @@ def warm() -> None:
     for thread in threading.enumerate():
         if thread.name.startswith("windrow-random-"):
             thread.join()
+
+
+class Spare(ahead._Spare):
+    """Cores that are left over, and how often one of them was given something to do."""
+
+    def __init__(self, cores: int) -> None:
+        super().__init__()
+        self.given = 0
+        self.grant(cores)
+
+    def submit(self, work: Callable[[], Any]) -> Future[Any] | None:
+        future = super().submit(work)
+        self.given += future is not None
+        return future
+
+
+@contextmanager
+def left_over(cores: int) -> Iterator[None]:
+    """Have so many cores left over, whatever runs meanwhile say: each of them says it for itself."""
+    spare = Spare(cores)
+    with (
+        mock.patch.object(ahead, "_SPARE", spare),
+        mock.patch.object(ahead, "grant", return_value=None),
+    ):
+        yield
+    spare.grant(0)
+    assert (spare.given > 0) == (cores > 0), f"{cores} cores left over, used {spare.given} times"
 
 
 def ours(method: str, width: int | None, total: int) -> Callable[[], None]:
@@ -132,20 +164,30 @@ def analysis(method: str, width: int | None, kind: Any) -> wr.Pipeline:
 
 
 def in_a_step(report: harness.Report, total: int, rounds: int, workers: int) -> None:
-    """Measure whole runs whose only work is to draw and to add up."""
+    """Measure whole runs whose only work is to draw and to add up.
+
+    With one worker there is a column for the help of another core, which numpy does not get.
+    """
     rows = []
     for method in ("uniform", "normal"):
         for width in (None, 30):
             count = total // (width or 1)
             source = wr.data.open({"x": np.arange(float(count))})
 
-            def running(kind: Any, source: Any = source, m: str = method, w: Any = width) -> Any:
+            def running(
+                kind: Any, cores: int = 0, source: Any = source, m: str = method, w: Any = width
+            ) -> Any:
                 pipeline = analysis(m, w, kind)
-                return harness.calling(
-                    lambda: pipeline.run(source, engine="threads", workers=workers, progress=False)
-                )
+
+                def work() -> None:
+                    with left_over(cores):
+                        pipeline.run(source, engine="threads", workers=workers, progress=False)
+
+                return harness.calling(work)
 
             runs = {"windrow": running(None)} | {k: running(v) for k, v in GENERATORS.items()}
+            if workers == 1:
+                runs["windrow, another core helps"] = running(None, 1)
             found = harness.interleave(runs, rounds)
             where = f"{method}, {'one' if width is None else width} per row"
             rate = {name: count * (width or 1) / found.median(name) / 1e6 for name in runs}
@@ -155,9 +197,7 @@ def in_a_step(report: harness.Report, total: int, rounds: int, workers: int) -> 
                 f"{where}, in a step, {workers} worker{'s' * (workers > 1)}: over numpy's Philox",
                 ratio, 1.0, interval=interval,
             )  # fmt: skip
-    report.table(
-        (f"million numbers/s in a step, {workers} worker(s)", "windrow", *GENERATORS), rows
-    )
+    report.table((f"million numbers/s in a step, {workers} worker(s)", *runs), rows)
 
 
 # -- ahead, and row by row -------------------------------------------------------------------------
@@ -183,13 +223,10 @@ def buffers(report: harness.Report, count: int, rounds: int) -> None:
             return float(smeared.sum())
 
         def work() -> Any:
-            ahead.grant(cores)
-            try:
+            with left_over(cores):
                 result = pipeline.run(
                     {"x": x}, engine="threads", workers=1, progress=False, _block_rows=16_384
                 )
-            finally:
-                ahead.grant(0)
             return result["total"]
 
         return harness.calling(work)
@@ -203,6 +240,27 @@ def buffers(report: harness.Report, count: int, rounds: int) -> None:
         times = (harness.seconds(found.median(name)) for name in ("off", "on"))
         rows.append((what, *times, f"{ratio:.2f} [{low:.2f}, {high:.2f}]"))
     report.table(("30 normal numbers per row, 1 worker", "alone", "ahead", "faster by"), rows)
+
+
+def compiled(report: harness.Report, total: int, rounds: int) -> None:
+    """Measure compiled loops against the NumPy that a process begins with."""
+
+    def in_numpy(draw: Callable[[], None]) -> Callable[[], None]:
+        def work() -> None:
+            with mock.patch.object(compiling.loops, "loop", return_value=None):
+                draw()
+
+        return work
+
+    rows = []
+    for method in ("uniform", "normal"):
+        draw = ours(method, None, total)
+        runs = {"NumPy": harness.calling(in_numpy(draw)), "compiled": harness.calling(draw)}
+        found = harness.interleave(runs, rounds)
+        ratio, (low, high) = found.ratio("NumPy", "compiled")
+        rates = (f"{total / found.median(name) / 1e6:.0f}" for name in runs)
+        rows.append((method, *rates, f"{ratio:.1f} [{low:.1f}, {high:.1f}]"))
+    report.table(("million numbers/s, 1 thread", "NumPy", "compiled", "faster by"), rows)
 
 
 def row_by_row(report: harness.Report, count: int, rounds: int) -> None:
@@ -237,6 +295,7 @@ def main() -> None:
         bare(report, total, rounds, threads)
     for workers in (1, 2):
         in_a_step(report, 2 * total, rounds, workers)
+    compiled(report, total, rounds)
     buffers(report, 100_000 if options.quick else 300_000, rounds)
     row_by_row(report, 100_000 if options.quick else 500_000, rounds)
     report.finish(options.json)

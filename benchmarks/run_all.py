@@ -1,20 +1,32 @@
-"""Runs every benchmark and writes ``benchmarks/RESULTS.md``: tables, claims, machine.
+"""Runs every benchmark, or those named, and writes their sections of ``benchmarks/RESULTS.md``: tables, claims, machine.
 
 python benchmarks/run_all.py [--quick] [NAME ...]
+
+Sections of benchmarks that did not run stay as they are.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "RESULTS.md"
 SHARED = {"harness", "order_cases", "order_counting", "random_numbers", "run_all"}
+HEAD = (
+    "# What the benchmarks measured\n\n"
+    "Written by `make bench`. Ratios are the finding; seconds are the machine's.\n"
+)
+QUICK = "A quick run: orientation only."
+#: A section's heading, which ends with the file that made it.
+HEADING = re.compile(r"^## .*?\(?`benchmarks/(\w+)\.py`\)?$", re.MULTILINE)
 
 
 def benchmarks() -> list[str]:
@@ -31,7 +43,23 @@ def facts(machine: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def section(name: str, content: dict[str, Any] | None, printed: str) -> str:
+def sections(text: str) -> dict[str, str]:
+    """The sections of a file of results, by the name of their benchmark."""
+    found = list(HEADING.finditer(text))
+    borders = pairwise([*(heading.start() for heading in found), len(text)])
+    return {
+        heading[1]: text[start:stop].rstrip("\n") + "\n"
+        for heading, (start, stop) in zip(found, borders, strict=True)
+    }
+
+
+def merged(text: str, new: dict[str, str]) -> str:
+    """A file of results in which the new sections have taken the place of the old ones; others stay."""
+    known = {**sections(text), **new}
+    return "\n".join([HEAD, *(known[name] for name in sorted(known))])
+
+
+def section(name: str, content: dict[str, Any] | None, printed: str, *, quick: bool) -> str:
     if content is None:
         return f"## `benchmarks/{name}.py`\n\nThe benchmark ended with an error.\n"
     # Benchmarks on the shared harness keep their tables; of the others there is what they printed.
@@ -39,7 +67,8 @@ def section(name: str, content: dict[str, Any] | None, printed: str) -> str:
     blocks = "\n\n".join(content.get("blocks", [f"```\n{printed}\n```"]))
     machine = facts(content["machine"])
     title = content.get("title", name.capitalize())
-    return f"## {title} (`benchmarks/{name}.py`)\n\n{machine}\n\n{blocks}\n"
+    parts = [f"## {title} (`benchmarks/{name}.py`)", *([QUICK] if quick else []), machine, blocks]
+    return "\n\n".join(parts) + "\n"
 
 
 def run(command: list[str]) -> tuple[int, str]:
@@ -62,7 +91,7 @@ def main() -> int:
     if unknown:
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(benchmarks())}")
 
-    sections, failed = [], []
+    ran, failed = {}, []
     with tempfile.TemporaryDirectory() as directory:
         for name in options.names or benchmarks():
             print(f"== {name}", flush=True)
@@ -73,13 +102,8 @@ def main() -> int:
             content = json.loads(file.read_text()) if file.exists() else None
             if code or content is None:
                 failed.append(name)
-            sections.append(section(name, content, printed))
-    kind = "quick runs: orientation only" if options.quick else "full runs"
-    head = (
-        "# What the benchmarks measured\n\n"
-        f"Written by `make bench` ({kind}). Ratios are the finding; seconds are the machine's.\n"
-    )
-    (HERE / "RESULTS.md").write_text("\n".join([head, *sections]))
+            ran[name] = section(name, content, printed, quick=options.quick)
+    RESULTS.write_text(merged(RESULTS.read_text() if RESULTS.exists() else "", ran))
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import awkward as ak
 import pytest
@@ -11,8 +13,12 @@ from hypothesis import settings
 
 from windrow.pipeline import adapting
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 # How long a run takes is no test result either: whether an order is looked for must not depend on it. Tests that want one
 # looked for say so.
+PRODUCTION_STAY_OUT_S = adapting.STAY_OUT_S
 adapting.STAY_OUT_S = 1e9
 
 # Examples open files, and machines are shared: how long one takes is no test result.
@@ -31,6 +37,33 @@ def samples() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return directory
+
+
+@pytest.fixture
+def as_in_production(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for an order where a run of a user would."""
+    monkeypatch.setattr(adapting, "STAY_OUT_S", PRODUCTION_STAY_OUT_S)
+
+
+@pytest.fixture
+def no_thread_is_left() -> Iterator[None]:
+    """Fail where a test has left a thread of ours behind: who stops an engine waits for its threads."""
+    yield
+    assert [thread.name for thread in windrow_threads()] == []
+
+
+@pytest.fixture
+def no_thread_stays() -> Iterator[None]:
+    """Fail where a thread of ours does not end; runs in the background may take a moment for it."""
+    yield
+    for thread in windrow_threads():
+        thread.join(10)
+    assert [thread.name for thread in windrow_threads()] == []
+
+
+def windrow_threads() -> list[threading.Thread]:
+    """Threads that Windrow has started, and that are still there."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("windrow")]
 
 
 @pytest.fixture

@@ -233,6 +233,23 @@ class MemorySource:
         return MemoryReader(self._files[index])
 
 
+def jets(rows: int = 200, unit: int = 25, *, files: int = 1) -> Dataset:
+    """Events with 0 to 4 jets, a number ``x`` of 0 to 10, and what tells them apart."""
+    random = np.random.default_rng(1)
+    found = []
+    for number in range(files):
+        first = number * rows
+        counts = random.integers(0, 5, rows)
+        columns = {
+            "x": (first + np.arange(rows)) % 11,
+            "event": np.arange(first, first + rows),
+            "Jet_pt": ak.unflatten(random.exponential(2.0, counts.sum()), counts),
+        }
+        borders = (*range(0, rows, unit), rows)
+        found.append(File(label=f"jets{number}.mem", columns=columns, borders=borders))
+    return Dataset(name="jets", files=tuple(found))
+
+
 def first_rows(datasets: Sequence[Dataset], count: int) -> list[Dataset]:
     """The first rows of each dataset in the order of its files: what ``max_rows`` means."""
     cut = []

@@ -18,6 +18,28 @@ if TYPE_CHECKING:
 VERDICTS = {"p": PASSED, "f": FAILED, "u": UNDEFINED, "n": NOT_ASKED}
 
 
+def window_of(
+    cuts: Sequence[str],
+    said: Sequence[Sequence[int]],
+    rows: Sequence[int],
+    *,
+    unit: int = 0,
+    unit_rows: int = 0,
+) -> Window:
+    """A window from what cuts say: one sequence of verdicts for so many rows each."""
+    size = sum(rows)
+    return Window(
+        input=0,
+        start=unit * 1000,
+        stop=unit * 1000 + size,
+        unit=unit,
+        unit_rows=unit_rows or size,
+        cuts=tuple(cuts),
+        verdicts=np.array(said, np.int8).reshape(len(rows), len(cuts)),
+        rows=np.array(rows, np.int64),
+    )
+
+
 def make_window(
     cuts: Sequence[str],
     patterns: Mapping[str, int] | Sequence[tuple[str, int]],
@@ -27,19 +49,8 @@ def make_window(
 ) -> Window:
     """A window from patterns such as {"pf": 3}: three rows pass the first cut and fail the second."""
     pairs = list(patterns.items() if isinstance(patterns, Mapping) else patterns)
-    verdicts = np.array([[VERDICTS[v] for v in word] for word, _ in pairs], np.int8)
-    rows = np.array([count for _, count in pairs], np.int64)
-    size = int(rows.sum())
-    return Window(
-        input=0,
-        start=unit * 1000,
-        stop=unit * 1000 + size,
-        unit=unit,
-        unit_rows=unit_rows or size,
-        cuts=tuple(cuts),
-        verdicts=verdicts.reshape(len(pairs), len(cuts)),
-        rows=rows,
-    )
+    said = [[VERDICTS[v] for v in word] for word, _ in pairs]
+    return window_of(cuts, said, [count for _, count in pairs], unit=unit, unit_rows=unit_rows)
 
 
 def independent_window(cuts: Sequence[str], passes: Sequence[float], rows: int) -> Window:
@@ -81,9 +92,11 @@ def make_situation(
     )
 
 
-def cuts_of(costs: Sequence[float], *, lanes: tuple[int, ...] = (0,)) -> list[Step]:
+def cuts_of(
+    costs: Sequence[float], *, lanes: tuple[int, ...] = (0,), prefix: str = "c"
+) -> list[Step]:
     """Cuts c0, c1, ... that cost seconds per row."""
-    return [Step(f"c{n}", "cut", lanes, row_s=cost) for n, cost in enumerate(costs)]
+    return [Step(f"{prefix}{n}", "cut", lanes, row_s=cost) for n, cost in enumerate(costs)]
 
 
 def is_legal(situation: Situation, order: Sequence[str]) -> bool:

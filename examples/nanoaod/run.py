@@ -76,7 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="The NanoAOD example.")
     parser.add_argument("--events", default=2_000_000, type=int)
     parser.add_argument("--directory", default="build/nanoaod", type=Path)
-    parser.add_argument("--order", default="written")
+    parser.add_argument("--order", default="adaptive")
     parser.add_argument("--regions", default=4, type=int)
     parser.add_argument("--workers", default=None, type=int)
     parser.add_argument("--check", action="store_true", help="compare with the plain program")

@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--events", default=20_000, type=int)
     parser.add_argument("--samples", default=None, type=int, help="samples per reconstruction")
     parser.add_argument("--full", action="store_true", help="as many samples as in the paper")
-    parser.add_argument("--order", default="written", help="written, reversed or a policy")
+    parser.add_argument("--order", default="adaptive", help="written, reversed or a policy")
     parser.add_argument("--directory", default="build/tth", type=Path)
     parser.add_argument("--workers", default=None, type=int)
     parser.add_argument("--check", action="store_true", help="compare with the written order")

@@ -34,7 +34,7 @@ from windrow.run.loop import run
 from windrow.shape.fixed import Fixed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 PLAN = Plan(id=0, category="a")
 MUCH = 1 << 40
@@ -151,11 +151,7 @@ class Eager:
         return ""
 
 
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    before = threading.active_count()
-    yield
-    assert threading.active_count() == before, "threads were left behind"
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
 class Deep(Fixed):

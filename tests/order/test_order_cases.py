@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-ENTRIES = tomllib.loads((BENCHMARKS / "order_seeds.toml").read_text())["case"]
+from loading import ROOT, load
+
+ENTRIES = tomllib.loads((ROOT / "benchmarks" / "order_seeds.toml").read_text())["case"]
 ROWS = 20_000
-
-
-def _load() -> Any:
-    name = "_benchmark_order_cases"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, BENCHMARKS / "order_cases.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # where dataclasses look for the types of their fields
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
-CASES = _load()
+CASES: Any = load("benchmarks/order_cases.py")
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=[str(entry["seed"]) for entry in ENTRIES])

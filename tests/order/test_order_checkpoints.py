@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.core.records import NOT_ASKED, StepCost, Window
+from order_situations import make_window
+from windrow.core.records import NOT_ASKED, StepCost
 from windrow.order.checkpoints import Checkpoints
 from windrow.order.drift import recent_cost, recent_windows
 from windrow.order.sampling import MOST_ROWS, NO_SAMPLE, RESERVE, SHARE, how_much
@@ -43,6 +44,19 @@ def test_quiet_and_busy_ones_in_turn_change_nothing() -> None:
     for number in range(10):
         checks.passed(0.0, changed=bool(number % 2))
     assert checks.period_s == 3
+
+
+def test_waiting_is_no_checkpoint() -> None:
+    """Who has not thought knows neither that nothing changes nor that something does."""
+    checks = Checkpoints(3.0)
+    checks.passed(0.0, changed=False)
+    for spent in (4.0, 5.5, 20.0):
+        checks.wait(spent)
+        assert checks.next_s == spent + 3
+        assert not checks.due(spent + 2.9)
+        assert checks.due(spent + 3)
+    checks.passed(23.0, changed=False)  # the second quiet one, though others came in between
+    assert checks.period_s == 6
 
 
 @given(st.lists(st.booleans(), max_size=30), st.floats(0.01, 100))
@@ -115,14 +129,24 @@ def test_a_spent_budget_leaves_something_for_the_rest() -> None:
     assert how_much(**facts, left_s=0) == NO_SAMPLE
 
 
+def test_the_first_windows_may_take_a_part_of_all_there_is() -> None:
+    """By hand: 2 % x 75 % of 101 s, a quarter of it, divided by four windows, at 0.1 ms a row: 946 rows."""
+    facts: dict[str, Any] = {
+        "fixed_s": 0.0, "row_s": 1e-4, "unit_s": 1.0, "unit_rows": 100_000, "spent_s": 1.0, "left_s": 100.0,
+        "looked_s": 0.0, "ahead": 4.0, "known": True,
+    }  # fmt: skip
+    assert [how_much(**facts, windows=n).rows for n in (0, 3, 4, 50)] == [946, 946, 256, 256]
+    # What a call costs goes off, 0.05 s of 0.095 s; many rows are not worth it, and few are never too few.
+    assert how_much(**facts | {"fixed_s": 0.05}, windows=0).rows == 500
+    assert how_much(**facts | {"row_s": 1e-9}, windows=0).rows == MOST_ROWS
+    assert how_much(**facts | {"row_s": 1e-3}, windows=0).rows == 256
+
+
 # --- drift ------------------------------------------------------------------------------------------
 
 
-def window(passed: int, rows: int = 100, *, cuts: tuple[str, ...] = ("a",)) -> Window:
-    return Window(
-        0, 0, rows, 0, rows, cuts, np.array([[1] * len(cuts), [0] * len(cuts)], np.int8),
-        np.array([passed, rows - passed]),
-    )  # fmt: skip
+def window(passed: int, rows: int = 100, *, cuts: tuple[str, ...] = ("a",)) -> Any:
+    return make_window(cuts, {"p" * len(cuts): passed, "f" * len(cuts): rows - passed})
 
 
 def test_windows_that_agree_are_all_kept() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Window
+from order_situations import cuts_of, independent_window, make_situation, situations, window_of
+from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED
 from windrow.order import agreedy, heft, hepframe, path, rank, written
-from windrow.order.model import Column, Lane, Situation, Step
+from windrow.order.model import Lane, Situation
 from windrow.order.rates import propositions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from windrow.core.records import Window
 
 POLICIES = {
     "agreedy": agreedy.order,
@@ -31,53 +35,25 @@ POLICIES = {
 # --- situations -----------------------------------------------------------------------------------
 
 
-def window(cuts: Sequence[str], said: Sequence[Sequence[int]], rows: Sequence[int]) -> Window:
-    verdicts = np.array(said, np.int8).reshape(len(rows), len(cuts))
-    return Window(0, 0, sum(rows), 0, sum(rows), tuple(cuts), verdicts, np.array(rows, np.int64))
-
-
 def situation(
     costs: Sequence[float],
     windows: tuple[Window, ...] = (),
     *,
-    needs: dict[str, tuple[str, ...]] | None = None,
-    kinds: dict[str, str] | None = None,
-    lanes: tuple[Lane, ...] | None = None,
-    current: Sequence[str] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    chunk_rows: float = 1e4,
     **more: Any,
 ) -> Situation:
     """Steps f0, f1, ... with a cost per row; cuts that are all in one lane unless said otherwise."""
-    names = tuple(f"f{number}" for number in range(len(costs)))
-    kinds = kinds or {}
-    steps = {
-        name: Step(name, kinds.get(name, "cut"), (0,), row_s=cost)
-        for name, cost in zip(names, costs, strict=True)
-    }
-    cuts = tuple(name for name in names if steps[name].kind == "cut")
-    return Situation(
-        written=names,
-        current=tuple(current or names),
-        steps=steps,
-        needs={name: (needs or {}).get(name, ()) for name in names},
-        lanes=lanes or (Lane(tuple((name, False) for name in cuts)),),
-        windows=windows,
-        columns={},
-        **{"chunk_rows": 1e4, **more},
-    )
+    steps = [
+        step._replace(kind=(kinds or {}).get(step.name, "cut"))
+        for step in cuts_of(costs, prefix="f")
+    ]
+    return make_situation(steps, windows=windows, chunk_rows=chunk_rows, **more)
 
 
 def independent(shares: Sequence[float], rows: int) -> Window:
     """All patterns of filters that know nothing of each other, in exact numbers of rows."""
-    names = [f"f{number}" for number in range(len(shares))]
-    said, counts = [], []
-    for pattern in itertools.product((PASSED, FAILED), repeat=len(shares)):
-        share = float(rows)
-        for passes, verdict in zip(shares, pattern, strict=True):
-            share = share * (passes if verdict == PASSED else 1 - passes)
-        said.append(pattern)
-        counts.append(round(share))
-        assert abs(share - counts[-1]) < 1e-6
-    return window(names, said, counts)
+    return independent_window([f"f{number}" for number in range(len(shares))], shares, rows)
 
 
 def cost_per_row(given_: Situation, order: Sequence[str]) -> float:
@@ -180,7 +156,7 @@ def test_a_needed_cut_comes_before_the_one_that_needs_it() -> None:
 
 
 # Drop bits of f0 f1 f2: 110 four times, 100 once, 001 three times, 000 twice.
-PROFILED = window(
+PROFILED = window_of(
     ("f0", "f1", "f2"),
     [(FAILED, FAILED, PASSED), (FAILED, PASSED, PASSED), (PASSED, PASSED, FAILED), (PASSED,) * 3],
     [4, 1, 3, 2],
@@ -197,11 +173,13 @@ def test_greedy_sees_that_a_filter_drops_nothing_more() -> None:
 
 
 def test_greedy_keeps_an_order_that_is_nearly_greedy() -> None:
-    nearly = window(
+    nearly = window_of(
         ("f0", "f1"), [(FAILED, PASSED), (PASSED, FAILED), (PASSED, PASSED)], [19, 20, 61]
     )
     assert numbers(agreedy.order(situation((1, 1), (nearly,)))) == "01"
-    far = window(("f0", "f1"), [(FAILED, PASSED), (PASSED, FAILED), (PASSED, PASSED)], [15, 20, 65])
+    far = window_of(
+        ("f0", "f1"), [(FAILED, PASSED), (PASSED, FAILED), (PASSED, PASSED)], [15, 20, 65]
+    )
     assert numbers(agreedy.order(situation((1, 1), (far,)))) == "10"
     assert numbers(agreedy.order(situation((1, 1), (nearly,), current=("f1", "f0")))) == "10"
 
@@ -209,7 +187,7 @@ def test_greedy_keeps_an_order_that_is_nearly_greedy() -> None:
 def test_greedy_leaves_alone_what_stands_before_the_violation() -> None:
     # f0 and f1 are in the other order than a greedy start would have them, within the tolerance; f2 and f3 are not.
     said = [[FAILED if n == m else PASSED for m in range(4)] for n in range(4)]
-    given_ = situation((1, 1, 1, 1), (window(("f0", "f1", "f2", "f3"), said, [19, 20, 2, 8]),))
+    given_ = situation((1, 1, 1, 1), (window_of(("f0", "f1", "f2", "f3"), said, [19, 20, 2, 8]),))
     assert numbers(agreedy.order(given_)) == "0132"
 
 
@@ -221,7 +199,7 @@ def test_columns_are_made_for_the_first_cut_that_needs_them_and_charged_to_it() 
     # once f0 is there f3 costs next to nothing.
     given_ = situation(
         (8, 1, 2, 1, 1),
-        (window(("f1", "f2", "f3"), *_alone(3, 50, 30)),),
+        (window_of(("f1", "f2", "f3"), *_alone(3, 50, 30)),),
         kinds={"f0": "column", "f4": "column"},
         needs={"f1": ("f0",), "f3": ("f0",)},
     )
@@ -236,7 +214,7 @@ def _alone(cuts: int, dropped: int, passed: int) -> tuple[list[list[int]], list[
 
 
 def test_a_row_is_discarded_when_it_is_in_no_lane() -> None:
-    said = window(
+    said = window_of(
         ("f0", "f1", "f2"),
         [(FAILED, FAILED, FAILED), (UNDEFINED, PASSED, PASSED), (PASSED, PASSED, NOT_ASKED)],
         [30, 20, 50],
@@ -304,48 +282,25 @@ def test_upward_ranks() -> None:
 
 
 @st.composite
-def windows(draw: st.DrawFn, cuts: list[str]) -> Window:
-    known = [name for name in cuts if draw(st.integers(0, 5))]
-    patterns = draw(st.integers(0, 6))
-    values = st.sampled_from((PASSED, PASSED, FAILED, FAILED, UNDEFINED, NOT_ASKED))
-    said = [[draw(values) for _ in known] for _ in range(patterns)]
-    return window(known, said, [draw(st.integers(0, 50)) for _ in range(patterns)])
-
-
-@st.composite
-def situations(draw: st.DrawFn) -> Situation:
+def anything(draw: st.DrawFn) -> Situation:
     """Anything a policy may be asked: little or no evidence, steps without a cost, orders made illegal by a guard."""
-    count = draw(st.integers(1, 9))
-    names = [f"s{number}" for number in draw(st.permutations(range(count)))]
-    seconds = st.sampled_from((0.0, 0.0, 1e-9, 1e-6, 1.0)) | st.floats(0, 1e3)
-    lanes_count = draw(st.integers(1, 3))
-    steps, needs = {}, {}
-    for number, name in enumerate(names):
-        kind = draw(st.sampled_from(("cut", "cut", "column", "weight")))
-        block = draw(st.sampled_from((0, 0, 10)))
-        lanes = tuple(n for n in range(lanes_count) if draw(st.booleans()))
-        steps[name] = Step(name, kind, lanes, draw(seconds), draw(seconds), block, ("x",))
-        above = draw(st.lists(st.sampled_from(names[: number + 1]), unique=True, max_size=3))
-        needs[name] = tuple(need for need in above if need != name)
-    cuts = [name for name in names if steps[name].kind == "cut"]
-    return Situation(
-        written=tuple(names),
-        current=tuple(draw(st.permutations(names)) if draw(st.booleans()) else names),
-        steps=steps,
-        needs=needs,
-        lanes=tuple(
-            Lane(tuple((name, draw(st.booleans())) for name in cuts if draw(st.booleans())))
-            for _ in range(draw(st.integers(0, lanes_count)))
-        ),
-        windows=tuple(draw(windows(cuts)) for _ in range(draw(st.integers(0, 3)))),
-        columns={"x": Column("x", 1e-9, 4.0)},
+    found = draw(situations(most_cuts=6, most_lanes=3, most_others=3).filter(lambda s: s.written))
+    current = draw(st.permutations(found.written)) if draw(st.booleans()) else found.current
+    many = draw(st.sampled_from((1.0, 1e9)))
+    return replace(
+        found,
+        current=tuple(current),
+        steps={
+            name: step._replace(fixed_s=many * step.fixed_s, row_s=many * step.row_s)
+            for name, step in found.steps.items()
+        },
+        lanes=found.lanes[: draw(st.integers(0, 3))],
         chunk_rows=draw(st.sampled_from((0.0, 1.0, 1e5))),
-        unit_rows=1e5,
     )
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@given(given_=situations())
+@given(given_=anything())
 def test_every_order_is_legal_and_the_same_every_time(name: str, given_: Situation) -> None:
     found = POLICIES[name](given_)
     assert sorted(found) == sorted(given_.written)
@@ -367,5 +322,5 @@ def test_many_steps_are_no_trouble(name: str) -> None:
     rng = np.random.default_rng(7)
     names = [f"f{number}" for number in range(count)]
     said = rng.choice((PASSED, FAILED), (200, count)).tolist()
-    many = situation(rng.random(count).tolist(), (window(names, said, [1] * 200),))
+    many = situation(rng.random(count).tolist(), (window_of(names, said, [1] * 200),))
     assert sorted(POLICIES[name](many)) == sorted(names)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from test_order_policies import eager, fickle  # type: ignore[import-not-found]
 
 import windrow as wr
+from ordering import eager, fickle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,11 +74,11 @@ def check(found: Cutflow, expected: Cutflow) -> int:
     return compared
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_first_and_last_lines_have_the_bits_of_the_written_order(seed: int, tmp_path: Path) -> None:
     expected = run(order="written").cutflow
     most = 0
-    for chunk in (GRID, 2 * GRID, 5 * GRID):
+    for chunk in (GRID, 3 * GRID):
         place = tmp_path / str(chunk)
         with eager():
             result = run(order=fickle(seed), chunk=chunk, rundir=place)
@@ -100,7 +100,7 @@ def test_sums_without_the_bits_would_differ() -> None:
     """The comparison can fail: added up by order, sums end in other digits for some of these runs."""
     expected = run(order="written").cutflow["SR", "one"].selected
     found = set()
-    for seed in range(5):
+    for seed in range(3):
         with eager():
             table = run(order=fickle(seed), chunk=GRID).cutflow["SR", "one"]
         ends = [float(n.sums[plan.end("SR"), 0]) for plan, n in table.parts.items()]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -13,27 +12,21 @@ import pytest
 import uproot
 
 import windrow as wr
-from windrow.order.constraints import complete, repair
+from loading import load
+from ordering import costing, eager, legal
+from windrow.order.constraints import complete
 from windrow.pipeline.graph import dependencies, written_order
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from pathlib import Path
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "nanoaod"
 REAL = {"dy": "nano_dy.root", "data": "nano_dimuon.root", "v5": "nanoaodv5_sample.root"}
 EVENTS = 4_000
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"nanoaod_{name}", EXAMPLE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-nanoaod, generator, oracle = load("analysis"), load("generate"), load("plain")
+nanoaod, generator, oracle = (
+    load("examples/nanoaod/analysis.py"),
+    load("examples/nanoaod/generate.py"),
+    load("examples/nanoaod/plain.py"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -94,13 +87,6 @@ def check_cutflow(result: Any, expected: dict[str, Any]) -> None:
             found = {"!" * line.inverted + line.name: line.passed for line in lines}
             assert found == plain["cutflow", region]
             assert all(line.undefined == 0 for line in lines)
-
-
-def legal(analysis: Any, seed: int) -> list[str]:
-    """Return a random order of all steps that respects what they need."""
-    needs = dependencies(analysis._steps)
-    shuffled = np.random.default_rng(seed).permutation(list(needs)).tolist()
-    return list(repair(shuffled, needs, ()))
 
 
 # -- the form -----------------------------------------------------------------------------------
@@ -192,6 +178,22 @@ def test_small_units_in_any_order_are_the_same_among_themselves(files: dict[str,
             for other in runs[1:]:
                 np.testing.assert_array_equal(other[("dilepton", *key)].view(flow=True), first)
                 assert other[("selected", *key)] == runs[0][("selected", *key)]
+
+
+def test_the_order_that_is_found_does_not_change_the_answer(files: dict[str, Any]) -> None:
+    source = wr.data.open({"mc": files["mc"]}, grid=400)
+    analysis = nanoaod.build()
+    with eager(200), costing(dict.fromkeys(written_order(analysis._steps), 1e-6)):
+        result = analysis.run(source, chunk=400, engine="inline", progress=False)
+    wanted = run(source)
+    _, order, why = result.order[-1]
+    cuts = [name for name in order if name in nanoaod.CUTS]
+    assert cuts.index("missing_momentum") < nanoaod.CUTS.index("missing_momentum"), why
+    for region, variation in itertools.product(nanoaod.REGIONS, ("nominal", "pileup_up")):
+        assert result["selected", region, variation] == wanted["selected", region, variation]
+        found = result["dilepton", region, variation].view(flow=True)
+        expected = wanted["dilepton", region, variation].view(flow=True)
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.samples

@@ -77,14 +77,10 @@ def until(live: Any, rows: int) -> None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays_behind() -> Iterator[None]:
+def producers_end(no_thread_stays: None) -> Iterator[None]:
     yield
     while Producer.waiting:
         Producer.waiting.pop().end()
-    for thread in threading.enumerate():
-        if thread.name.startswith("windrow"):
-            thread.join(10)
-    assert [t.name for t in threading.enumerate() if t.name.startswith("windrow")] == []
 
 
 def is_consistent(result: wr.Result) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import windrow as wr
 from comparing import check_ledger, check_outputs, check_yields, oracle, run
-from description import Analysis, Dataset, File, MemorySource, Output, Step, build
+from description import Analysis, Dataset, MemorySource, Output, Step, build, jets
 from strategies import Way
 from windrow.core.records import Plan, Rows
 from windrow.pipeline import attempts as attempts_module
@@ -20,18 +20,6 @@ from windrow.pipeline.workload import PipelineWorkload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-def jets(rows: int = 200, unit: int = 25) -> Dataset:
-    random = np.random.default_rng(1)
-    counts = random.integers(0, 5, rows)
-    columns = {
-        "x": np.arange(rows) % 11,
-        "event": np.arange(rows),
-        "Jet_pt": ak.unflatten(random.exponential(2.0, counts.sum()), counts),
-    }
-    file = File(label="jets.mem", columns=columns, borders=(*range(0, rows, unit), rows))
-    return Dataset(name="jets", files=(file,))
 
 
 def analysis_of(*steps: Step, regions: Mapping[str, tuple[str, ...]]) -> Analysis:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from comparing import bits, check_outputs, check_yields, numbers, oracle, run
-from description import Analysis, Dataset, File, MemorySource, Output, Step, build, signature
+from description import Analysis, Dataset, File, MemorySource, Output, Step, build, jets, signature
 from range_server import RangeServer
 from reference import Execution, StepRaisedError
 from reference import Plan as WrittenPlan
@@ -195,23 +195,8 @@ def plain() -> Analysis:
     )  # fmt: skip
 
 
-def jets(rows: int, unit: int, files: int = 2) -> Dataset:
-    random = np.random.default_rng(4)
-    found = []
-    for number in range(files):
-        counts = random.integers(0, 5, rows)
-        columns = {
-            "x": random.integers(0, 11, rows).astype(float),
-            "event": np.arange(number * rows, (number + 1) * rows),
-            "Jet_pt": ak.unflatten(random.exponential(2.0, counts.sum()), counts),
-        }
-        borders = (*range(0, rows, unit), rows)
-        found.append(File(label=f"f{number}.mem", columns=columns, borders=borders))
-    return Dataset(name="jets", files=tuple(found))
-
-
 def test_windows_are_the_same_however_the_work_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = jets(150, 16)
+    dataset = jets(150, 16, files=2)
     answer = oracle(plain(), [dataset])
     looking = Looking(monkeypatch, 9)
     expected = None
@@ -313,7 +298,7 @@ def test_a_lane_that_has_rows_without_the_guard_is_given_up_for_the_look() -> No
     analysis.cut(lambda Jet_pt: Jet_pt[:, 1] > 1, name="second")
     analysis.region("SR", "big", "two", "second")
     analysis.output(lambda event: event.tolist(), name="rows")
-    dataset = jets(150, 16)
+    dataset = jets(150, 16, files=2)
     how: Any = {"progress": False, "nminus1": True, "order": "written", "engine": "inline"}
     expected = analysis.run(MemorySource([dataset]), **how)
     with pytest.MonkeyPatch.context() as patch:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 
 import windrow as wr
 from description import Dataset, File, MemorySource
+from ordering import eager
 from windrow.errors import UnknownNameError, UsageError
-from windrow.order.sampling import Sampling
-from windrow.pipeline import adapting
 
 RNG = np.random.default_rng(8)
 ROWS = {"x": RNG.normal(size=6000), "z": RNG.random(6000)}
@@ -125,6 +123,44 @@ def test_the_guards_of_a_file_are_kept_where_they_fit(tmp_path: Any) -> None:
     assert begun(result) == {"data": WRITTEN}
 
 
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        (["c", "b", "a"], ["scale", "early", "c", "b", "a", "late"]),
+        (["b"], ["scale", "early", "b", "a", "late", "c"]),
+        (["c", "late", "b"], ["scale", "early", "c", "late", "b", "a"]),
+        (["scale", "c"], ["scale", "early", "c", "a", "late", "b"]),
+        (["c", "early", "b", "a"], ["c", "scale", "early", "b", "a", "late"]),
+        (["c", "scale", "b", "a"], ["c", "scale", "b", "a", "early", "late"]),
+    ],
+)
+def test_weights_above_the_first_cut_stay_there_unless_they_are_named(
+    order: list[str], expected: list[str]
+) -> None:
+    made = wr.Pipeline("weighted")
+    made.column(lambda z: 1 + z, name="scale")
+    made.weight(lambda scale: scale, name="early")
+    made.cut(lambda x: x > -1, name="a")
+    made.weight(lambda z: 2 - z, name="late")
+    made.cut(lambda z: z > 0.3, name="b")
+    made.cut(lambda x: x < 1, name="c")
+    made.output(lambda weight: weight.sum(), name="total")
+    result = run(order, made=made)
+    assert list(result.order[0][1]) == expected
+    initial = result.cutflow["all"].executed[0]
+    above = expected[: expected.index(next(n for n in expected if n in "abc"))]
+    weights = 1 + ROWS["z"] if "early" in above else np.ones(6000)
+    assert initial.passed == 6000
+    assert initial.sumw == pytest.approx(weights.sum(), rel=1e-12)
+    # What is called the written order has the written weights, or is not there.
+    written = result.cutflow["all"].written
+    if written is not None:
+        assert written[0].sumw == pytest.approx((1 + ROWS["z"]).sum(), rel=1e-12)
+    last = result.cutflow["all"].selected
+    kept = (ROWS["x"] > -1) & (ROWS["z"] > 0.3) & (ROWS["x"] < 1)
+    assert last.sumw == pytest.approx(((1 + ROWS["z"]) * (2 - ROWS["z"]))[kept].sum(), rel=1e-12)
+
+
 def fails(_: Any) -> Any:
     raise ValueError("no idea")
 
@@ -138,11 +174,5 @@ def fails(_: Any) -> Any:
     ],
 )
 def test_a_function_that_fails_is_named(policy: Any, words: str) -> None:
-    with (
-        mock.patch.object(adapting, "STAY_OUT_S", -1.0),
-        mock.patch.object(adapting, "PERIOD", 0.0),
-        mock.patch.object(adapting, "SHORTEST_S", 0.0),
-        mock.patch.object(adapting, "how_much", return_value=Sampling(1.0, 50)),
-        pytest.raises(UsageError, match=words),
-    ):
+    with eager(50), pytest.raises(UsageError, match=words):
         run(policy)

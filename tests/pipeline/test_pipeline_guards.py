@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import awkward as ak
 import numpy as np
 import pytest
 
 import windrow as wr
 from comparing import check_ledger, check_lines, check_outputs, check_yields, run
-from description import Analysis, Dataset, File, MemorySource, Output, Step, build
+from description import Analysis, MemorySource, Output, Step, build, jets
 from reference import StepRaisedError, reference
 from strategies import Way
 from windrow.errors import RedefinitionNote, StepError, UsageError
@@ -30,15 +29,6 @@ def guarded() -> Analysis:
             Output(name="sum", args="second", body="float(ak.sum(second))", regions=("A", "B")),
         ),
     )
-
-
-def jets(rows: int, unit: int) -> Dataset:
-    random = np.random.default_rng(1)
-    counts = random.integers(0, 5, rows)
-    lists = ak.unflatten(random.exponential(2.0, counts.sum()), counts)
-    columns = {"x": np.arange(rows) % 11, "Jet_pt": lists}
-    file = File(label="jets.mem", columns=columns, borders=(*range(0, rows, unit), rows))
-    return Dataset(name="jets", files=(file,))
 
 
 class TestGuards:

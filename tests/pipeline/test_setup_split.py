@@ -20,7 +20,6 @@ from windrow.errors import StepError, UsageError
 from windrow.pipeline.preparing import first_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 UNIT, UNITS = 500, 12
@@ -28,11 +27,7 @@ ROWS = UNIT * UNITS
 SPLITS: list[tuple[int, int] | None] = [None, (0, 3), (1, 2), (2, 1)]
 
 
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    yield
-    left = [t.name for t in threading.enumerate() if t.name.startswith("windrow-")]
-    assert not left
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
 def columns(seed: int) -> dict[str, Any]:

@@ -119,17 +119,7 @@ def same(result: wr.Result, expected: wr.Result, rows: int = ROWS) -> None:
     assert (entry.start, entry.stop, entry.state) == (0, rows, "done")
 
 
-def leftovers() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("windrow")]
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays_behind() -> Iterator[None]:
-    yield
-    for thread in threading.enumerate():
-        if thread.name.startswith("windrow"):
-            thread.join(10)
-    assert leftovers() == []
+pytestmark = pytest.mark.usefixtures("no_thread_stays")
 
 
 class Watched(Scheduler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import assume, example, given
@@ -206,7 +207,7 @@ def test_remote_files_are_read_ahead_from_the_beginning() -> None:
     split = MeasuredSplit(2, lambda: True, remote=True)
     assert split.pool == Pool(2, 2)
     late = MeasuredSplit(2, lambda: True)
-    work = {"compute": 0.1, "decode": 0.01, "wait": 0.4, "workers": 2}
+    work: dict[str, Any] = {"compute": 0.1, "decode": 0.01, "wait": 0.4, "workers": 2}
     assert run(split, 200, **work) < run(late, 200, **work)
     assert split.pool == late.pool
     assert "ahead of the workers, because 98% of the time that reading takes" in split.said()

@@ -7,7 +7,6 @@ import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -16,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
+from ordering import eager, slow_first
 from windrow.core.commands import Launch
 from windrow.core.events import Planned
 from windrow.core.records import Plan, Rows, Task
 from windrow.core.scheduler import Standing
-from windrow.order.sampling import Sampling
-from windrow.pipeline import adapting
 from windrow.pipeline.order_words import how_decided, order_line, order_lines, savings
 from windrow.pipeline.reporting import report_data
 from windrow.watch.log import EventLog
@@ -39,46 +37,15 @@ if TYPE_CHECKING:
 ROWS = 40_000
 
 
-def slow_first() -> wr.Pipeline:
-    """A costly cut that drops little is written above a cheap one that drops much."""
-    made = wr.Pipeline("slow first")
-
-    @made.cut
-    def costly(x: Any) -> Any:
-        y = x
-        for _ in range(200):
-            y = np.sin(y + x)
-        return y > -0.99
-
-    @made.column
-    def double(z: Any) -> Any:
-        return 2 * z
-
-    @made.cut
-    def cheap(double: Any) -> Any:
-        return double > 1.8
-
-    @made.output
-    def total(x: Any) -> Any:
-        return x.sum()
-
-    return made
-
-
 @pytest.fixture(scope="module")
 def moved() -> Any:
     """A run in which the cheap cut came first."""
     rng = np.random.default_rng(5)
     data = wr.data.open({"x": rng.normal(size=ROWS), "z": rng.random(ROWS)}, grid=200)
-    with (
-        mock.patch.object(adapting, "STAY_OUT_S", -1.0),
-        mock.patch.object(adapting, "PERIOD", 0.0),
-        mock.patch.object(adapting, "SHORTEST_S", 0.0),
-        mock.patch.object(adapting, "how_much", return_value=Sampling(1.0, 100)),
-    ):
+    with eager(100):
         # A policy that measures nothing: what it wants does not depend on how busy the machine is.
         policy: Any = lambda _: ["double", "cheap", "costly"]  # noqa: E731
-        result = slow_first().run(
+        result = slow_first(by_column=True).run(
             data,
             order=policy,
             chunk=200,
@@ -237,7 +204,7 @@ def test_what_is_counted_for_each_dataset_is_used_where_there_are_several(moved:
 
 def test_a_run_without_decisions_has_a_line() -> None:
     data = {"x": np.arange(10.0), "z": np.linspace(0, 1, 10)}
-    result = slow_first().run(data, engine="inline", progress=False)
+    result = slow_first(by_column=True).run(data, engine="inline", progress=False)
     html = order(report_data(result))
     assert "svg" not in html
     assert text_of(html) == "Nothing was decided about the order in this run: the written order."

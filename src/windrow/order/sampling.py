@@ -87,7 +87,7 @@ def how_much(
         if affordable < 1:
             return NO_SAMPLE
         # One, to learn what they cost: calls on few rows may cost as much as calls on many.
-        return Sampling(min(FIRST_WINDOWS / max(ahead, 1.0), 1.0), int(rows))
+        return Sampling(min(min(affordable, FIRST_WINDOWS) / max(ahead, 1.0), 1.0), int(rows))
     share = affordable / max(left_s / unit_s, 1.0)
     if windows < FEW:
         share = max(share, min(affordable, FEW) / max(ahead, 1.0))

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.policies import Chosen
 
-__all__ = ["Adapting", "Learned"]
+__all__ = ["FELL_BACK", "Adapting", "Learned"]
+
+#: Why the order of a dataset is not moved any more.
+FELL_BACK = "a moved order used too much memory or time, so the written order stays"
 
 #: A run that is expected to take less than this, all workers together, is over before looking pays.
 STAY_OUT_S = 2.0
@@ -37,7 +40,7 @@ LEAST_WINDOWS = 2
 #: Checkpoints that are told of.
 TOLD = 500
 #: Of the work of a run, what thinking may take; what it takes at most by itself; and the least share of that.
-THINKING, WHOLE_EFFORT_S, LEAST_EFFORT = 0.007, 0.15, 0.01
+THINKING, WHOLE_EFFORT_S, LEAST_EFFORT = 0.008, 0.15, 0.01
 #: Where thinking may take place no more often than this, it waits until twice as much is known.
 FEW_DECISIONS = 4
 #: Work of a chunk while the first rows are looked at: so much, or this share of what is left.
@@ -78,7 +81,6 @@ class Adapting:
         self,
         definition: Definition,
         policy: Any,
-        issued: list[tuple[str, tuple[str, ...], str]],
         *,
         fixed: Mapping[str, str],
         learned: Mapping[str, Learned],
@@ -87,7 +89,6 @@ class Adapting:
     ) -> None:
         self.definition = definition
         self.policy = policy  #: a name or a function; None: orders change only to keep guards
-        self.issued = issued
         self.guards: set[tuple[str, str]] = set()
         self.fixed = dict(fixed)  #: dataset -> why its order is not moved
         self.planning_s = 0.0
@@ -113,8 +114,6 @@ class Adapting:
         began = thread_time()
         plan = self._next(job)
         self.planning_s += thread_time() - began
-        if plan.order != job.plan.order or plan.guards != job.plan.guards:
-            self.issued.append((job.category, plan.order, plan.reason))
         return plan
 
     def _next(self, job: PlanJob) -> Plan:
@@ -132,9 +131,8 @@ class Adapting:
         if self.policy is None or job.category in self.fixed:
             return plan
         if job.blamed:
-            why = "a moved order used too much memory or time, so the written order stays"
-            self.fixed[job.category] = why
-            return replace(plan, order=job.plan.written or order, reason=why, sample=0.0)
+            self.fixed[job.category] = FELL_BACK
+            return replace(plan, order=job.plan.written or order, reason=FELL_BACK, sample=0.0)
         state = self._state(job.category)
         state.short = not state.looking and job.run_s < STAY_OUT_S
         if state.short:
@@ -192,7 +190,9 @@ class Adapting:
             left_s = job.left_s
             if changed:
                 plan = replace(plan, order=chosen.order, reason=chosen.why)
-                left_s *= min(chosen.cost / chosen.current_cost, 1.0) if chosen.current_cost else 1.0
+                left_s *= (
+                    min(chosen.cost / chosen.current_cost, 1.0) if chosen.current_cost else 1.0
+                )
                 sample = self._sample(job, evidence, chunk_rows, left_s)
             if not state.checkpoints.period_s:
                 # Of a stream nobody knows how much is left.

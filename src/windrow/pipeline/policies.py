@@ -66,8 +66,7 @@ def _with_cost(situation: Situation, order: tuple[str, ...], why: str) -> Chosen
     from windrow.order.cost import expected_cost
 
     cost, written, current = (
-        expected_cost(situation, one).total
-        for one in (order, situation.written, situation.current)
+        expected_cost(situation, one).total for one in (order, situation.written, situation.current)
     )
     return Chosen(order, why, cost, written, (), current)
 

@@ -16,7 +16,7 @@ from windrow.core.scheduler import Scheduler
 from windrow.data.paths import is_remote
 from windrow.engines.granted import granted_cores
 from windrow.errors import EngineError
-from windrow.pipeline.adapting import Adapting
+from windrow.pipeline.adapting import FELL_BACK, Adapting
 from windrow.pipeline.assemble import assemble
 from windrow.pipeline.collecting import Collecting
 from windrow.pipeline.hastening import Hastened
@@ -64,9 +64,6 @@ if TYPE_CHECKING:
     from windrow.store.rundir import RunDirectory
 
 __all__ = ["Options", "check_pipeline", "run_pipeline"]
-
-#: Why the order of a dataset is not moved any more.
-FELL_BACK = "a moved order used too much memory or time, so the written order stays"
 
 
 def run_pipeline(
@@ -168,7 +165,6 @@ class _Run:
         return Adapting(
             self.definition,
             orders.policy,
-            [],
             fixed=orders.fixed,
             learned=self.pipeline.learned,
             unit_rows=workload.unit_rows,

@@ -292,7 +292,6 @@ class MeasuredSplit:
             self.pool = balance.pool
         self._seen = _Seen(began=seen.until)
 
-
     def _pays(self, seen: _Seen) -> bool:
         """Say whether a trial was a success."""
         if self._inline_row_s is None:

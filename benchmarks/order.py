@@ -63,7 +63,7 @@ IS_BEST = 1.01
 
 #: Processor time that a case takes in the written order: what is counted in full runs, what is timed in them, and both in
 #: quick ones. Below 2 s adaptive stays out.
-FULL_S, TIMED_S, QUICK_S = 12.0, 6.0, 2.8
+FULL_S, TIMED_S, QUICK_S = 8.0, 4.0, 2.8
 #: Rounds of timed runs: the best of the others is chosen on three and judged by two.
 ROUNDS = 5
 

@@ -393,7 +393,9 @@ def test_a_step_that_raises_ends_the_run_and_what_was_done_is_there() -> None:
         yield {"x": np.array([1.0, -1.0])}
         yield from ({"x": np.ones(1)} for _ in range(100_000))
 
-    live = analysis.start(wr.data.stream(produce()), workers=1)  # another one may do later rows meanwhile
+    live = analysis.start(
+        wr.data.stream(produce()), workers=1
+    )  # another one may do later rows meanwhile
     while live.rows < 5:
         time.sleep(0.001)
     go_on.set()

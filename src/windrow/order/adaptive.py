@@ -17,11 +17,12 @@ from windrow.order.constraints import repair
 from windrow.order.cost import expected_cost, jackknifed_costs
 from windrow.order.layout import layout_of
 from windrow.order.reasons import percent, reasons
-from windrow.order.search import good_order
+from windrow.order.search import good_order, quick_order
 from windrow.order.subsets import BUDGET, Best, best_order
 from windrow.order.survival import sample_of
 
 if TYPE_CHECKING:
+    from windrow.order.layout import Layout
     from windrow.order.model import Situation
     from windrow.order.survival import Sample
 
@@ -36,6 +37,8 @@ LARGE = 0.2
 DEARER = 1.01
 #: Errors by which a gain must exceed nothing.
 SURE = 2.0
+#: Where finding the cheapest order takes no more operations than this, nothing else is tried before.
+QUICK = 2e6
 #: Sums that differ by less are equal but for rounding.
 ROUNDING = 1e-9
 
@@ -73,10 +76,10 @@ def adaptive(situation: Situation, *, materially: float = 0.02, budget: float = 
         chosen = Best(current, current_cost)
         why = f"kept: {seen} rows were sampled, at least {LEAST_ROWS} are needed"
     else:
-        best = best_order(situation, budget=budget, layout=layout, sample=sample)
+        best = best_order(situation, budget=min(budget, QUICK), layout=layout, sample=sample)
         exact = best is not None
         if best is None:
-            best = good_order(situation, budget=budget, layout=layout, sample=sample)
+            best, exact = _searched(situation, layout, sample, budget, current_cost)
         best = min(best, Best(written, written_cost), key=lambda found: found.cost)
         chosen, why = _choose(
             situation, sample, best, Best(current, current_cost), written_cost, materially
@@ -90,6 +93,20 @@ def adaptive(situation: Situation, *, materially: float = 0.02, budget: float = 
         why=why,
         steps=reasons(situation, expected_cost(situation, chosen.order, sample), layout),
     )
+
+
+def _searched(
+    situation: Situation, layout: Layout, sample: Sample, budget: float, current_cost: float
+) -> tuple[Best, bool]:
+    """Find a good order, and the cheapest if there is time; say whether it is that."""
+    start = quick_order(situation, layout, sample)
+    # Planning may take a share of a run, and what has been found makes that shorter already.
+    budget *= min(start.cost / current_cost, 1.0) if current_cost else 1.0
+    best = best_order(situation, budget=budget, layout=layout, sample=sample)
+    if best is not None:
+        return best, True
+    best = good_order(situation, budget=budget, layout=layout, sample=sample, start=start)
+    return best, False
 
 
 def _choose(

@@ -119,7 +119,8 @@ class Block:
         per_state += len(masks) * (20 * words + 20 * len(sample.kinds))
         per_state += 5 * len(amounts) + cuts * (6 + len(amounts))
         per_state += sum(20 * len(reading.readers) for reading in self.readings)
-        per_cell = 4 * lanes * cuts + sum(3 * mask.bit_count() ** 2 for mask in masks)
+        # Unions are counted by inclusion and exclusion: a cell has a term for every subset of its lanes.
+        per_cell = 4 * lanes * cuts + sum(10 * 2.0 ** mask.bit_count() for mask in masks)
         calls = sum(5 * mask.bit_count() ** 2 + 60 for mask in masks)
         readers = sum(10 + 6 * len(reading.readers) for reading in self.readings)
         calls += cuts * (4 * cuts + 3 * len(amounts) + readers)

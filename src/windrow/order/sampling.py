@@ -14,7 +14,7 @@ __all__ = ["NO_SAMPLE", "SHARE", "Sampling", "how_much"]
 #: Of the CPU time of a run that looking may take in all.
 SHARE = 0.02
 #: Of that, what is planned for: costs are not known exactly.
-PLANNED = 0.75
+PLANNED = 0.5
 #: Rows of a window: with fewer, fixed costs are all one pays for; with more, neighbours tell little news.
 LEAST_ROWS, MOST_ROWS = 16, 4096
 #: Rows looked at where some steps have never run, and nobody knows what they cost.
@@ -22,9 +22,9 @@ FIRST_ROWS = 64
 #: Windows that are wanted soon, to decide from at all; and at first, where which units they are in is a matter of chance.
 FEW, FIRST_WINDOWS = 4, 1.5
 #: Of what looking may take in all, what may go into the windows that the first decision is taken from.
-FIRST_PART = 0.25
+FIRST_PART = 0.5
 #: Of what looking may take, what is kept for the rest of the run, however much was spent before it became shorter.
-RESERVE = 0.5
+RESERVE = 0.25
 
 
 class Sampling(NamedTuple):

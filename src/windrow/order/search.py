@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from windrow.order.model import Situation
     from windrow.order.survival import Bools, Floats, Sample
 
-__all__ = ["good_order"]
+__all__ = ["good_order", "quick_order"]
 
 #: Cells that are searched with at most; with more, every second (third, ...) window is.
 MOST_CELLS = 4000
@@ -38,29 +38,37 @@ WIDTHS = (8, 6, 4)
 MOST_SWEEPS = 4
 
 
+def quick_order(situation: Situation, layout: Layout, sample: Sample) -> Best:
+    """Find the order of greedy, or the current one with other steps as late as can be if that is cheaper."""
+    thin = thinned(sample, MOST_CELLS)
+    orders = {
+        layout.full(cuts)
+        for cuts in (_greedy(situation, layout, thin), list(range(len(layout.cuts))))
+    }
+    found = {order: expected_cost(situation, order, sample).total for order in sorted(orders)}
+    return Best(*min(found.items(), key=lambda pair: pair[1]))
+
+
 def good_order(
     situation: Situation,
     *,
     budget: float = BUDGET,
     layout: Layout | None = None,
     sample: Sample | None = None,
+    start: Best | None = None,
 ) -> Best:
-    """Find a cheap order; it is never dearer than the current one with other steps as late as can be."""
+    """Find a cheap order, from ``start`` on; it is never dearer than that and the order of ``quick_order``."""
     layout = layout or layout_of(situation)
     sample = sample or sample_of(situation)
+    start = start or quick_order(situation, layout, sample)
+    place = {name: number for number, name in enumerate(layout.cuts)}
+    cuts = [place[name] for name in start.order if name in place]
     thin = thinned(sample, MOST_CELLS)
-    found: dict[tuple[str, ...], float] = {}
-    starts = [_greedy(situation, layout, thin), list(range(len(layout.cuts)))]
-    for start in starts:
-        order = layout.full(start)
-        found[order] = expected_cost(situation, order, sample).total
-    greedy, current = (found[layout.full(start)] for start in starts)
-    # Planning may take a share of a run, and what has been found makes that shorter already.
-    budget *= min(greedy / current, 1.0) if current else 1.0
-    order = layout.full(_sweep(situation, layout, thin, list(starts[current < greedy]), budget))
-    if order not in found:
-        found[order] = expected_cost(situation, order, sample).total
-    return Best(*min(found.items(), key=lambda pair: pair[1]))
+    order = layout.full(_sweep(situation, layout, thin, cuts, budget))
+    if order == start.order:
+        return start
+    found = Best(order, expected_cost(situation, order, sample).total)
+    return min(start, found, key=lambda best: best.cost)
 
 
 # --- greedy ---------------------------------------------------------------------------------------

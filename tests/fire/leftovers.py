@@ -139,8 +139,9 @@ def _open_files() -> Counter[str]:
 
 
 def _shared_memory() -> set[str]:
+    """Files only: tests that run beside these have temporary directories there."""
     with contextlib.suppress(OSError):
-        return {entry.name for entry in Path("/dev/shm").iterdir()}
+        return {entry.name for entry in Path("/dev/shm").iterdir() if not entry.is_dir()}
     return set()
 
 

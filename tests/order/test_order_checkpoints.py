@@ -136,10 +136,10 @@ def test_the_first_windows_may_take_a_part_of_all_there_is() -> None:
         "looked_s": 0.0, "ahead": 4.0, "known": True,
     }  # fmt: skip
     assert [how_much(**facts, windows=n).rows for n in (0, 3, 4, 50)] == [1262, 1262, 256, 256]
-    # What a call costs goes off, 0.05 s of 0.095 s; many rows are not worth it, and few are never too few.
-    assert how_much(**facts | {"fixed_s": 0.05}, windows=0).rows == 500
+    # What a call costs goes off, 0.05 s of 0.126 s; many rows are not worth it, and few are never too few.
+    assert how_much(**facts | {"fixed_s": 0.05}, windows=0).rows == 762
     assert how_much(**facts | {"row_s": 1e-9}, windows=0).rows == MOST_ROWS
-    assert how_much(**facts | {"row_s": 1e-3}, windows=0).rows == 256
+    assert how_much(**facts | {"row_s": 5e-4}, windows=0).rows == 256
 
 
 # --- drift ------------------------------------------------------------------------------------------

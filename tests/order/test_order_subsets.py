@@ -190,3 +190,20 @@ def test_too_much_to_plan_is_said_beforehand() -> None:
     assert best_order(situation) is None
     assert best_order(make_situation(cuts_of([1.0] * 8)), budget=100) is None
     assert best_order(make_situation(cuts_of([1.0] * 8))) is not None
+
+
+def test_what_unions_of_lanes_take_is_in_the_budget() -> None:
+    """Rows that any of twelve lanes wants are counted with a term for every subset of these lanes."""
+    names = ["c0", "c1", "c2", "c3"]
+    pairs = [
+        Lane(((one, first), (other, second)))
+        for one, other in itertools.combinations(names, 2)
+        for first, second in itertools.product((False, True), repeat=2)
+    ]
+    lanes = pairs[:12]
+    every = tuple(range(len(lanes)))
+    steps = [Step(name, "cut", every, row_s=1e-6) for name in names]
+    words = [("".join(word), 1) for word in itertools.product("pf", repeat=4)]
+    windows = [make_window(names, words, unit=unit) for unit in range(60)]
+    situation = make_situation(steps, lanes=lanes, windows=windows)
+    assert best_order(situation, budget=60 * 16 * 2**12) is None

@@ -20,7 +20,7 @@ from windrow.pipeline.places import Place
 from windrow.run import loop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 def an_analysis() -> wr.Pipeline:
@@ -254,14 +254,17 @@ def test_a_run_cannot_ask_itself() -> None:
     assert asked
 
 
-@pytest.mark.parametrize("engine", ["inline", "threads"])
-def test_other_data_can_be_watched_and_stopped_too(engine: str) -> None:
-    analysis = an_analysis()
-    entered, leave = threading.Event(), threading.Event()
+def wait_at_half(
+    analysis: wr.Pipeline,
+    entered: threading.Event,
+    leave: threading.Event,
+    when: Callable[[], bool] = lambda: True,
+) -> None:
+    """Let the second half of the rows wait until somebody says so."""
 
     @analysis.column
     def slow(x: Any) -> Any:
-        if x[0] >= 500:
+        if x[0] >= 500 and when():
             entered.set()
             leave.wait(10)
         return x
@@ -270,6 +273,13 @@ def test_other_data_can_be_watched_and_stopped_too(engine: str) -> None:
     def sums(slow: Any) -> int:
         return int(slow.sum())
 
+
+@pytest.mark.parametrize("engine", ["inline", "threads"])
+def test_other_data_can_be_watched_and_stopped_too(engine: str) -> None:
+    analysis = an_analysis()
+    entered, leave = threading.Event(), threading.Event()
+
+    wait_at_half(analysis, entered, leave)
     data = wr.data.open({"x": np.arange(1000)}, grid=100)
     live = analysis.start(data, engine=engine, workers=1, chunk=100)
     assert entered.wait(10)
@@ -322,17 +332,7 @@ def test_a_run_that_is_repeated_in_threads_is_watched_and_stopped_as_well(
     monkeypatch.setattr(Place, "switched", property(lambda _: len(loops) == 1))
     analysis = an_analysis()
 
-    @analysis.column
-    def slow(x: Any) -> Any:
-        if len(loops) > 1 and x[0] >= 500:
-            entered.set()
-            leave.wait(10)
-        return x
-
-    @analysis.output
-    def sums(slow: Any) -> int:
-        return int(slow.sum())
-
+    wait_at_half(analysis, entered, leave, lambda: len(loops) > 1)
     data = wr.data.open({"x": np.arange(1000)}, grid=100)
     live = analysis.start(data, engine="threads", workers=1, chunk=100)
     try:

@@ -14,12 +14,21 @@ if TYPE_CHECKING:
     from windrow.pipeline.keeping import load, merge
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.result import Result
+    from windrow.tasks.body import ready
+    from windrow.tasks.declare import InOut, task
+    from windrow.tasks.executor import Executor
+    from windrow.tasks.future import Future
+    from windrow.tasks.session import Session
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Executor",
+    "Future",
+    "InOut",
     "Pipeline",
     "Result",
+    "Session",
     "__version__",
     "data",
     "errors",
@@ -28,15 +37,23 @@ __all__ = [
     "load",
     "merge",
     "random",
+    "ready",
+    "task",
     "updown",
 ]
 
 _HOMES = {
+    "Executor": "windrow.tasks.executor",
+    "Future": "windrow.tasks.future",
+    "InOut": "windrow.tasks.declare",
     "Pipeline": "windrow.pipeline.pipeline",
     "Result": "windrow.pipeline.result",
+    "Session": "windrow.tasks.session",
     "file": "windrow.files",
     "load": "windrow.pipeline.keeping",
     "merge": "windrow.pipeline.keeping",
+    "ready": "windrow.tasks.body",
+    "task": "windrow.tasks.declare",
     "updown": "windrow.blocks.results",
 }
 _MODULES = ("data", "errors", "hep", "random")

@@ -15,6 +15,9 @@ WindrowError
 |   |-- StepResultError (TypeError)    it returned something of the wrong shape or type
 |   |-- RowPurityError                 its answer for a row depends on other rows
 |   `-- MergeError (TypeError)         its outputs cannot be added up
+|-- TaskError (RuntimeError)           a task of a session has no value, or cannot have one
+|   |-- TaskOutputError (TypeError)    it made other outputs than it declares
+|   `-- DependencyError                it did not run, as something that it needs failed
 |-- IncompleteError                    the run ended and rows are missing
 |-- SaveError (OSError)                the run ended and a file could not be written; carries the result
 |-- JournalError (OSError)             what a run has done so far could not be written down; the run goes on
@@ -39,6 +42,7 @@ __all__ = [
     "CorruptFileError",
     "DataError",
     "DefinitionError",
+    "DependencyError",
     "EngineError",
     "IncompleteError",
     "InternalError",
@@ -55,6 +59,8 @@ __all__ = [
     "SpecError",
     "StepError",
     "StepResultError",
+    "TaskError",
+    "TaskOutputError",
     "UnknownNameError",
     "UsageError",
     "WindrowError",
@@ -146,6 +152,18 @@ class RowPurityError(StepError):
 
 class MergeError(StepError, TypeError):
     """Outputs that cannot be added up."""
+
+
+class TaskError(WindrowError, RuntimeError):
+    """A task of a session has no value, or cannot have one."""
+
+
+class TaskOutputError(TaskError, TypeError):
+    """A task made other outputs than it declares."""
+
+
+class DependencyError(TaskError):
+    """A task did not run, as something that it needs failed; what that raised is its cause."""
 
 
 class IncompleteError(WindrowError):

@@ -43,8 +43,9 @@ class Dispatch:
     def __init__(
         self,
         packing: Packing,
-        launch: Callable[[Node, int], None],
+        launch: Callable[[Node, int, bool], None],
         fetch: Callable[[Output], None],
+        queue: Callable[[Kind, str], int | None],
     ) -> None:
         self.ready = Ready(packing.kinds.values())
         self.fetching: dict[int, Node] = {}  #: tasks whose inputs are on their way
@@ -52,6 +53,7 @@ class Dispatch:
         self._packing = packing
         self._launch = launch
         self._fetch = fetch
+        self._queue = queue
         self._nodes: dict[int, Node] = {}
         #: kinds that are through for this pass -> the first task that waits for more than is free
         self._blocked: dict[Kind, int | None] = {}
@@ -114,13 +116,15 @@ class Dispatch:
             if floor is not None and priority < floor:
                 return
             node = self._nodes[key]
-            worker = packing.find(kind, _keepers(node), key)
+            worker, queued = packing.find(kind, _keepers(node), key), False
+            if worker is None and packing.holding is None and ready.is_alone(kind):
+                worker, queued = self._queue(kind, node.task.category), True
             if worker is None:
                 blocked[kind] = key
             elif not self._bring(node, worker):
                 blocked[kind] = None
             elif node.state is TaskState.READY:
-                self._launch(node, worker)
+                self._launch(node, worker, queued)
 
     def _bring(self, node: Node, worker: int) -> bool:
         """Have fetched what a task would miss at a worker; False if too much is on its way."""

@@ -255,10 +255,11 @@ class OutputLost(NamedTuple):
 
 
 class CancelRequested(NamedTuple):
-    """Somebody wishes the whole run (Ctrl-C), or one group of tasks, to end."""
+    """Somebody wishes the whole run (Ctrl-C), one group of tasks, or one task, to end."""
 
     reason: str
     group: int | None = None
+    task: int | None = None
 
 
 class Planned(NamedTuple):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from windrow.core.transitions import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, move
 
 if TYPE_CHECKING:
-    from windrow.core.packing import Grant
+    from windrow.core.chains import Chain
     from windrow.core.records import Failure, Handle, Task
     from windrow.core.state import WorkerState
 
@@ -100,14 +100,15 @@ class Node:
 class TaskAttempt:
     """One try of a task of a graph on one worker."""
 
-    __slots__ = ("grant", "id", "key", "node", "reported", "started", "state", "worker")
+    __slots__ = ("chain", "id", "key", "node", "reported", "started", "state", "worker")
 
-    def __init__(self, number: int, node: Node, worker: WorkerState, grant: Grant) -> None:
+    def __init__(self, number: int, node: Node, worker: WorkerState, chain: Chain) -> None:
         self.id = number
         self.key = (number, worker.id, worker.incarnation)
         self.node = node
         self.worker = worker
-        self.grant = grant
+        self.chain = chain  #: what it holds, and who holds it together with it
+        chain.attempts[number] = self
         self.state = AttemptState.LAUNCHED
         self.started = False
         self.reported: dict[str, None] = {}  #: outputs that were released while it ran

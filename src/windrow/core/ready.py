@@ -75,6 +75,10 @@ class Ready:
             return None
         return chosen, best[2], -best[0]
 
+    def is_alone(self, kind: Kind) -> bool:
+        """Whether no task of another kind waits."""
+        return all(one is kind or self._head(one) is None for one in self._kinds)
+
     def _head(self, kind: Kind) -> tuple[int, int, int, int] | None:
         queue = kind.queue
         while queue and self._tickets.get(queue[0][2]) != queue[0][3]:

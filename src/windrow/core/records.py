@@ -127,6 +127,7 @@ class Handle(NamedTuple):
     rows: tuple[Rows, ...]
     bytes: int = 0  #: estimate, 0 where unknown
     output: str = ""
+    here: bool = False  #: an output of which the engine has a copy that no worker can take along
 
 
 class Measurement(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from windrow.core.chains import Chains
 from windrow.core.commands import NO_LIMITS, Cancel, Command, Discard, Launch, TaskEnded
 from windrow.core.delays import BACK_OFF_S
 from windrow.core.dispatch import Dispatch
@@ -52,7 +53,8 @@ class Tasks:
         self.graph = Graph(self)
         self.places = Whereabouts(crew)
         self.made, self.drop = self.places.made, self.places.drop  #: the graph's hands for outputs
-        self.dispatch = Dispatch(crew.packing, self._launch, self.places.fetch)
+        self.chains = Chains(crew.packing)
+        self.dispatch = Dispatch(crew.packing, self._launch, self.places.fetch, self.chains.find)
         self.attempts: dict[tuple[int, int, int], TaskAttempt] = {}
         self.running: dict[int, TaskAttempt] = {}  #: by task: the attempt that counts
         self.fatal: Failure | None = None  #: stops the run
@@ -106,7 +108,11 @@ class Tasks:
         self.closed = True
 
     def cancel_group(self, event: happened.CancelRequested) -> None:
-        """Somebody wishes a group of tasks to end."""
+        """Somebody wishes a task, or a group of them, to end."""
+        if event.task is not None:
+            node = self.graph.open.get(event.task)
+            self._cancel([node] if node is not None else [], event.reason)
+            return
         group = [node for node in self.graph.open.values() if node.task.group == event.group]
         self._cancel(group, event.reason)
 
@@ -131,10 +137,10 @@ class Tasks:
 
     # -- attempts
 
-    def _launch(self, node: Node, worker_id: int) -> None:
+    def _launch(self, node: Node, worker_id: int, queued: bool) -> None:
         worker = self._crew.workers[worker_id]
-        grant = self._crew.packing.reserve(worker_id, node.needs)
-        attempt = TaskAttempt(self._next_id(), node, worker, grant)
+        chain = self.chains.join(worker_id, node.needs, queued=queued)
+        attempt = TaskAttempt(self._next_id(), node, worker, chain)
         self.dispatch.remove(node)
         node.move(TaskState.RUNNING)
         self.attempts[attempt.key] = self.running[node.id] = attempt
@@ -169,6 +175,7 @@ class Tasks:
     def finished(self, attempt: TaskAttempt, event: happened.Finished) -> None:
         """An attempt is done."""
         node, handle = attempt.node, event.handle
+        self.chains.took(node.task.category, event.measurement.wall)
         rest = [name for name in node.outputs if name not in attempt.reported]
         handle = handle._replace(output="", bytes=handle.bytes // max(len(rest), 1))
         if not self._end(attempt, AttemptState.ACCEPTED):
@@ -232,7 +239,7 @@ class Tasks:
         )
         del self.attempts[attempt.key]
         del self._at[attempt.key[1:]][attempt.id]
-        self._crew.packing.free(attempt.grant)
+        self.chains.leave(attempt.chain, attempt)
         attempt.worker.tied -= 1
         attempt.worker.proven = attempt.worker.proven or state is not AttemptState.LOST
         if counts:

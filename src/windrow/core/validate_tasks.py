@@ -114,7 +114,15 @@ def _resources(scheduler: Scheduler) -> None:
     """What is taken is the sum over live attempts, and never more than is offered."""
     crew = scheduler.crew
     packing = crew.packing
-    grants: list[Grant] = [one.grant for one in scheduler.tasks.attempts.values()]
+    chains = {id(one.chain): one.chain for one in scheduler.tasks.attempts.values()}
+    for chain in chains.values():
+        mine = [one for one in scheduler.tasks.attempts.values() if one.chain is chain]
+        workers = {one.worker.id for one in mine}
+        _check(
+            len(workers) == 1 and set(chain.attempts) == {one.id for one in mine},
+            f"attempts {sorted(chain.attempts)} hold something together at workers {sorted(workers)}",
+        )
+    grants: list[Grant] = [chain.grant for chain in chains.values()]
     grants += [one.grant for one in crew.workers.values() if one.grant is not None]
     offerers: list[Offerer] = [*packing.benches.values(), *packing.pools.values()]
     _check(set(packing.benches) == set(crew.workers), "workers offer that are none")

@@ -41,7 +41,9 @@ class Whereabouts:
         if handle is not None:
             self.held.setdefault(handle.id, {})[output.name] = output
             self.kept.setdefault((handle.worker, handle.incarnation), {})[output.name] = output
-            self._crew.workers[handle.worker].tied += 1
+            output.here = handle.here
+            if not handle.here:
+                self._crew.workers[handle.worker].tied += 1
             self.deliver(output)
 
     def fetch(self, output: Output) -> None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from windrow.core.commands import EngineCommand
     from windrow.core.events import Event
     from windrow.core.records import Evidence, Failure, Handle, Measurement, Plan, Rows
 
-__all__ = ["Capabilities", "Engine", "Outcome", "WorkerSide", "Workload"]
+__all__ = ["Call", "Capabilities", "Engine", "Outcome", "WorkerSide", "Workload"]
 
 
 class Outcome(NamedTuple):
@@ -24,8 +24,21 @@ class Outcome(NamedTuple):
     skipped: tuple[tuple[Rows, Failure], ...] = ()  #: rows that the partial leaves out, and why
 
 
+class Call(NamedTuple):
+    """What a task of a graph has to do."""
+
+    content: Any  #: what ``Workload.content`` gave for it
+    values: tuple[Any, ...]  #: what it reads, in the order of ``Task.reads``
+    release: Callable[[str, Any], None]  #: an output is there although the task goes on
+    common: Callable[[int], Any] | None = None  #: what calls have in common, where that travels apart
+
+
 class WorkerSide(Protocol):
-    """What one worker does, in its thread. It may have ``news()`` for ``Workload.hear``, and ``prepare`` for ``setup``."""
+    """What one worker does, in its thread. It may have ``news()`` for ``Workload.hear``, and ``prepare`` for ``setup``.
+
+    A workload with tasks of a graph has ``content(task id)``, which is asked at home, and its workers' sides have
+    ``call(task, call)``, which returns the outputs that were not released, by name.
+    """
 
     def inspect(self, input: int) -> tuple[int, tuple[int, ...]]:  # noqa: A002 - the word of the house
         """Open an input: its rows and unit borders."""

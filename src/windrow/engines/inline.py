@@ -14,6 +14,7 @@ from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge
 from windrow.core.events import Cancelled, Event, Fetched, Started, WorkerJoined, WorkerLost
 from windrow.core.records import Failure, FailureKind, Handle, Worker
 from windrow.engines.base import Capabilities
+from windrow.engines.outputs import Outputs
 from windrow.engines.shelf import Shelf, at_least_one, failure_event, warn_unclosed
 from windrow.errors import EngineError
 
@@ -39,10 +40,13 @@ class InlineEngine:
         self._events: list[Event] = []
         self._cancelled: set[int] = set()
         self._fetched: dict[int, Any] = {}
+        self._outputs = Outputs()  #: of graphs
+        self._workload: Workload | None = None
         self._woken = threading.Event()
 
     def start(self, workload: Workload) -> None:
         """Make the workers' sides."""
+        self._workload = workload
         for worker in range(self._count):
             self._shelves[worker] = Shelf(workload, worker, 0)
             self._events.append(WorkerJoined(Worker(worker, 0)))
@@ -91,6 +95,8 @@ class InlineEngine:
             handle = command.handle
             self._fetched[handle.id] = self._shelves[handle.worker].partials.pop(handle.id)
             events.append(Fetched(handle))
+        elif isinstance(command, Discard) and not command.handle.rows:
+            self._outputs.discard(command.handle)
         elif isinstance(command, Discard):
             self._shelves[command.handle.worker].partials.pop(command.handle.id, None)
             self._fetched.pop(command.handle.id, None)
@@ -100,7 +106,13 @@ class InlineEngine:
 
     def _do_job(self, command: Launch | Inspect | Merge) -> None:
         try:
-            self._events.append(self._shelves[command.worker].do(command))
+            shelf = self._shelves[command.worker]
+            if isinstance(command, Launch) and not command.task.inputs:
+                assert self._workload is not None
+                tell = self._events.append
+                self._events.append(self._outputs.run(shelf, command, self._workload, tell))
+            else:
+                self._events.append(shelf.do(command))
         except KeyboardInterrupt:
             lost = Failure(FailureKind.LOST, "KeyboardInterrupt", "interrupted")
             self._events.append(failure_event(command, lost))
@@ -112,7 +124,7 @@ class InlineEngine:
 
     def take(self, handle: Handle) -> Any:
         """Hand over a fetched partial."""
-        return self._fetched.pop(handle.id)
+        return self._fetched.pop(handle.id) if handle.rows else self._outputs.get(handle)
 
     def stop(self) -> None:
         """Close the workers' sides."""

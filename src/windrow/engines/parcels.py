@@ -31,10 +31,10 @@ from windrow.engines.pickles import dumps
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
-__all__ = ["Arrival", "Link", "Parcel", "pack"]
+__all__ = ["Arrival", "Link", "Parcel", "pack", "parcel_of"]
 
 #: Larger bodies go into a memory file: handing one over costs some 30 us, copying twice through a socket as much per 64 KB.
 IN_SOCKET = 64 * 1024
@@ -88,6 +88,18 @@ def pack(
     """Pack a thing; raises what pickling raised where that is impossible."""
     begin = perf_counter()
     content, buffers = dumps(thing, apart=APART, by_value=by_value, own=own)
+    return parcel_of(content, buffers, kind, tag, begin)
+
+
+def parcel_of(
+    content: bytes | memoryview,
+    buffers: Sequence[memoryview],
+    kind: int,
+    tag: int,
+    begin: float | None = None,
+) -> Parcel:
+    """Make a parcel of a pickle and its buffers."""
+    begin = perf_counter() if begin is None else begin
     if not buffers and len(content) <= IN_SOCKET:  # by far the most
         size = len(content)
         head = _HEAD.pack(kind, 0, 0, tag, size, size, perf_counter() - begin)
@@ -150,6 +162,16 @@ class Arrival(NamedTuple):
             end = start + size
             buffers.append(self.body[start:end])
         return pickle.loads(self.body[: self.pickled], buffers=buffers)  # noqa: S301 - from our own processes only
+
+    def again(self, kind: int, tag: int) -> Parcel:
+        """Make a parcel of what came, to be sent on, without looking into it."""
+        buffers = []
+        end = self.pickled
+        for size in self.sizes:
+            start = _aligned(end)
+            end = start + size
+            buffers.append(self.body[start:end])
+        return parcel_of(self.body[: self.pickled].tobytes(), buffers, kind, tag)
 
 
 class Link:

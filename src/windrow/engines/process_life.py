@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import deque
 from typing import TYPE_CHECKING
 
 from windrow.core.events import (
@@ -12,6 +13,7 @@ from windrow.core.events import (
     Failed,
     FetchFailed,
     Finished,
+    OutputReady,
     Started,
     WorkerLost,
 )
@@ -46,6 +48,8 @@ class Life:
         self.refused: Failure | None = None  #: why it cannot begin
         self.fetching: dict[int, tuple[Handle, bool]] = {}  #: by id; whether it is still wanted
         self.unanswered = 0  #: inspections and merges
+        self.outputs: deque[Handle] = deque()  #: of graphs, that it was told to send, in order
+        self._common: set[int] = set()  #: what calls have in common, that it was sent
         self._launched: dict[int, Launch] = {}  #: attempts that have not ended
         self._running: int | None = None
         self._cancelled: dict[int, float] = {}  #: attempt -> since when
@@ -67,7 +71,14 @@ class Life:
     @property
     def busy(self) -> bool:
         """Whether the end of something it was told to do is still to come."""
-        return bool(self._launched or self.fetching or self.unanswered)
+        return bool(self._launched or self.fetching or self.outputs or self.unanswered)
+
+    def is_new(self, number: int) -> bool:
+        """Whether something that calls have in common has not been sent to it; from now on it has."""
+        if number in self._common:
+            return False
+        self._common.add(number)
+        return True
 
     # -- what it is told and says
 
@@ -95,8 +106,12 @@ class Life:
             self._launched.pop(event.attempt, None)
             self._cancelled.pop(event.attempt, None)
             self._look_at, self._look_s = (now + LOOK_S if self._launched else None), LOOK_S
+        elif isinstance(event, FetchFailed) and not event.handle.rows:
+            self.outputs.popleft()
         elif isinstance(event, FetchFailed):
             self.fetching.pop(event.handle.id, None)
+        elif isinstance(event, OutputReady):
+            return True
         else:
             self.unanswered -= 1
         return True

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, StopWorker
 from windrow.core.events import Cancelled, Event, FetchFailed, Finished, Started
 from windrow.core.records import Failure, FailureKind
+from windrow.engines.packed import OUTPUT
 from windrow.engines.parcels import Link, pack
 from windrow.engines.pickles import culprit, portable
+from windrow.engines.process_tasks import TaskLaunches
 from windrow.engines.shelf import Shelf, failure_event
 from windrow.engines.wire import Reader, write_report
 from windrow.errors import EngineError
@@ -123,6 +125,7 @@ class _Worker:
         self._number = 0
         self._incarnation = 0
         self._opened = False  #: the workload was asked to do something
+        self._tasks = TaskLaunches(0, 0)  #: of graphs
 
     def work(self, page: Page) -> None:
         """Take the workload, say that we are ready, and do commands one after the other."""
@@ -151,6 +154,7 @@ class _Worker:
             arrivals += self._receive()
         setup: Setup = arrivals[0].open()
         self._number, self._incarnation = setup.worker, setup.incarnation
+        self._tasks = TaskLaunches(setup.worker, setup.incarnation)
         workload = arrivals[1].open()
         numpy = sys.modules.get("numpy")
         if numpy is not None:
@@ -181,6 +185,8 @@ class _Worker:
             if number in self._cancelled:
                 self._cancelled.discard(number)
                 self._reports.append(Cancelled(number, self._number, self._incarnation))
+                if not command.task.inputs:
+                    self._tasks.cancelled(command)
                 return False
             self._reports.append(Started(number, self._number, self._incarnation))
             # The first job opens the workload's side: before the page knows of the attempt.
@@ -194,14 +200,20 @@ class _Worker:
         elif isinstance(command, Fetch):
             self._fetch(shelf, command.handle)
         elif isinstance(command, Discard):
-            shelf.partials.pop(command.handle.id, None)
+            if command.handle.rows:
+                shelf.partials.pop(command.handle.id, None)
+            else:
+                self._tasks.discard(command.handle)
             return False
         return True
 
     def _job(self, shelf: Shelf, command: Launch | Inspect | Merge) -> None:
         self._opened = True
         try:
-            event = shelf.do(command)
+            if isinstance(command, Launch) and not command.task.inputs:
+                event = self._tasks.run(shelf, command, self._tell)
+            else:
+                event = shelf.do(command)
         except KeyboardInterrupt as error:  # raised by the user's code: workers ignore the signal
             event = failure_event(command, shelf.classify(error))
         found = shelf.news()
@@ -214,10 +226,15 @@ class _Worker:
         except Exception:  # noqa: BLE001, S110 - closed, or replaced by the user: theirs to see
             pass
 
+    def _tell(self, report: Any) -> None:
+        """Report while a job goes on."""
+        self._reports.append(report)
+        self._flush()
+
     def _fetch(self, shelf: Shelf, handle: Handle) -> None:
-        partial = shelf.partials.pop(handle.id)
+        partial = shelf.partials.pop(handle.id) if handle.rows else self._tasks.get(handle)
         try:
-            parcel = pack(partial, PARTIAL, handle.id)
+            parcel = pack(partial, PARTIAL if handle.rows else OUTPUT, handle.id)
         except Exception as error:  # noqa: BLE001 - what pickling a user's object raises can be anything
             self._reports.append(FetchFailed(handle, self._unsendable(partial, error)))
             return
@@ -237,8 +254,10 @@ class _Worker:
         stand_in.__cause__ = error
         return Failure(kind, type(error).__name__, message, "", portable(stand_in, self._number))
 
-    def _sendable(self, event: Event) -> Event:
+    def _sendable(self, event: Any) -> Any:
         """Replace exceptions by what can be sent."""
+        if type(event) is tuple:  # of a task of a graph
+            return event
         failure = getattr(event, "failure", None)
         if failure is not None:
             return event._replace(failure=self._sealed(failure))  # type: ignore[call-arg]
@@ -257,9 +276,13 @@ class _Worker:
     def _read(self) -> None:
         """Put into the inbox what has come."""
         for arrival in self._receive():
+            if self._tasks.arrived(arrival):
+                continue
             for command in arrival.open():
                 if type(command) is tuple:  # by far the most
                     self._inbox.append(self._reader.read(command))
+                elif type(command) is list:
+                    self._inbox.append(self._tasks.read(command))
                 elif isinstance(command, Cancel):
                     self._cancelled.add(command.attempt)
                 else:

@@ -28,9 +28,11 @@ from windrow.core.events import Event, Fetched, FetchFailed, Started, WorkerJoin
 from windrow.core.records import Failure, FailureKind, Handle, Worker
 from windrow.engines import process_worker as worker_side
 from windrow.engines.base import Capabilities
+from windrow.engines.packed import OUTPUT
 from windrow.engines.parcels import Link, Parcel, pack
 from windrow.engines.pickles import culprit
 from windrow.engines.process_life import Life
+from windrow.engines.process_outputs import ProcessOutputs, discard_everywhere, read_task_report
 from windrow.engines.shelf import at_least_one, warn_unclosed
 from windrow.engines.warden import Warden
 from windrow.engines.wire import read_report
@@ -84,6 +86,8 @@ class ProcessesEngine:
         self._anybody = False  #: whether any worker was ever ready
         self._events: list[Event] = []
         self._fetched: dict[int, Any] = {}  #: handle id -> partial
+        self._outputs = ProcessOutputs()  #: of graphs
+        self._content: Callable[[int], Any]  #: what tasks of a graph have to do
         self._unclosed: dict[int, BaseException | None] = {}  #: what closing a worker's side raised
         self._hears: Callable[[Any], None]  #: the workload, for what workers learned
 
@@ -99,6 +103,7 @@ class ProcessesEngine:
             self._selector.register(self._bell, selectors.EVENT_READ)
             self._workload = _pack_workload(workload)
             self._hears = getattr(workload, "hear", lambda _: None)
+            self._content = getattr(workload, "content", lambda _: None)
             for worker in range(self._number, self._number + self._count):
                 self._begin(warden, worker, 0)
             self._selector.register(warden, selectors.EVENT_READ)
@@ -136,6 +141,10 @@ class ProcessesEngine:
             if isinstance(command, StartWorker):
                 self._start_worker(command.worker, command.incarnation)
                 continue
+            if isinstance(command, Discard) and not command.handle.rows:
+                for life in discard_everywhere(self._outputs, command, self._lives):
+                    batches.setdefault(life.worker, []).append(command)
+                continue
             if isinstance(command, (Fetch, Discard)):
                 worker, incarnation = command.handle.worker, command.handle.incarnation
             else:
@@ -146,15 +155,25 @@ class ProcessesEngine:
                     self._fetched.pop(command.handle.id, None)
             elif isinstance(command, Launch):  # by far the most
                 life.launch(command, now)
-                batches.setdefault(worker, []).append(life.writer.write(command))
+                written = life.writer.write(command) if command.task.inputs else self._task(life, command)
+                batches.setdefault(worker, []).append(written)
             elif self._told(life, command, now):
                 batches.setdefault(worker, []).append(command)
         for worker, batch in batches.items():
             self._send(self._lives[worker], pack(batch, worker_side.COMMANDS))
 
+    def _task(self, life: Life, command: Launch) -> Any:
+        """Send what a task needs before its launch, and say how that travels."""
+        parcels, written = self._outputs.launch(life, command, self._content(command.task.id))
+        for parcel in parcels:
+            self._send(life, parcel)
+        return written
+
     def _told(self, life: Life, command: EngineCommand, now: float) -> bool:
         """Remember what a worker is told; False if it need not be told at all."""
-        if isinstance(command, Fetch):
+        if isinstance(command, Fetch) and not command.handle.rows:
+            life.outputs.append(command.handle)
+        elif isinstance(command, Fetch):
             life.fetching[command.handle.id] = (command.handle, True)
         elif isinstance(command, Discard):
             handle = command.handle
@@ -257,7 +276,12 @@ class ProcessesEngine:
         if arrival.kind == worker_side.REPORTS:
             now = monotonic()
             for written in arrival.open():
-                event = read_report(written, life.worker, life.incarnation)
+                if type(written) is tuple and len(written) < 5:
+                    event = read_task_report(
+                        written, life.worker, life.incarnation, self._outputs
+                    )
+                else:
+                    event = read_report(written, life.worker, life.incarnation)
                 if isinstance(event, worker_side.Learned):
                     self._hears(event.news)
                     continue
@@ -265,6 +289,10 @@ class ProcessesEngine:
                     self._events.append(event)
         elif arrival.kind == worker_side.PARTIAL:
             self._events.append(self._open_partial(life, arrival))
+        elif arrival.kind == OUTPUT:
+            handle = life.outputs.popleft()
+            self._outputs.came(handle, arrival)
+            self._events.append(Fetched(handle, arrival.seconds, arrival.bytes))
         elif arrival.kind == worker_side.READY:
             life.joined = self._anybody = True
             self._events.append(WorkerJoined(Worker(life.worker, life.incarnation)))
@@ -294,7 +322,7 @@ class ProcessesEngine:
 
     def take(self, handle: Handle) -> Any:
         """Hand over a fetched partial."""
-        return self._fetched.pop(handle.id)
+        return self._fetched.pop(handle.id) if handle.rows else self._outputs.take(handle)
 
     # -- ends
 
@@ -308,6 +336,7 @@ class ProcessesEngine:
                 pass
         self._began(life, life.look())
         self._forget(life)
+        self._outputs.lost(life.worker)
         self._events += life.end(ended)
         if not self._anybody and not self._lives:
             raise EngineError(_why_nobody(self._events)) from (

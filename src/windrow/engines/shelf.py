@@ -25,7 +25,7 @@ from windrow.core.records import Failure, FailureKind, Handle, Measurement, Rows
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
-    from windrow.engines.base import WorkerSide, Workload
+    from windrow.engines.base import Call, WorkerSide, Workload
 
 __all__ = ["Meter", "RunQueue", "Shelf", "at_least_one", "failure_event", "warn_unclosed"]
 
@@ -148,6 +148,34 @@ class Shelf:
             evidence,
             skipped,
         )
+
+    def call(self, command: Launch, call: Call) -> tuple[Event, dict[str, Any]]:
+        """Run a task of a graph; what it made and did not release is returned beside the report."""
+        number, queue, meter = command.attempt, self._queue, self._meter
+        peak = baseline = 0
+        try:
+            if self._side is None:
+                self._side = self._workload.open_worker(self._worker)
+            side: Any = self._side
+            if meter is not None:
+                meter.begin(command)
+            try:
+                delay, cpu, begin = queue.delay_s(), thread_time(), perf_counter()
+                outputs = side.call(command.task, call)
+                wall, cpu = perf_counter() - begin, thread_time() - cpu
+                lock_wait = 0.0
+                if queue.known:
+                    lock_wait = max(0.0, wall - cpu - (queue.delay_s() - delay))
+            finally:
+                if meter is not None:
+                    cpu, peak, baseline = meter.end()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - translated: the worker must outlive its jobs
+            return failure_event(command, self.classify(error)), {}
+        used = Measurement(wall, cpu, lock_wait, peak, baseline=baseline)
+        handle = Handle(number, number, self._worker, self._incarnation, ())
+        return Finished(number, self._worker, self._incarnation, handle, used), outputs
 
     def _taken(self) -> Any:
         """Give away what was set up: whoever runs with it is the last to know it."""

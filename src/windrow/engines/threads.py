@@ -30,6 +30,7 @@ from windrow.core.commands import (
 from windrow.core.events import Cancelled, Event, Fetched, Started, WorkerJoined, WorkerLost
 from windrow.core.records import Handle, Worker
 from windrow.engines.base import Capabilities
+from windrow.engines.outputs import Outputs
 from windrow.engines.shelf import Shelf, at_least_one, failure_event, warn_unclosed
 from windrow.errors import EngineError
 
@@ -60,6 +61,7 @@ class ThreadsEngine:
         self.outbox: deque[Event | BaseException] = deque()  #: appended to by all threads
         self.setup = setup
         self.fetched: dict[int, Any] = {}  #: handle id -> partial; single atomic operations only
+        self.outputs = Outputs()  #: of graphs: every thread can read all of them
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._threads = [_WorkerThread(self, number) for number in range(at_least_one(workers))]
 
@@ -81,6 +83,8 @@ class ThreadsEngine:
                 if setup is not None:
                     setup.queued(command)
                 threads[command.worker].inbox.put(command)
+            elif isinstance(command, Discard) and not command.handle.rows:
+                self.outputs.discard(command.handle)
             elif isinstance(command, (Fetch, Discard)):
                 threads[command.handle.worker].inbox.put(command)
             elif isinstance(command, Cancel):
@@ -116,7 +120,7 @@ class ThreadsEngine:
 
     def take(self, handle: Handle) -> Any:
         """Hand over a fetched partial."""
-        return self.fetched.pop(handle.id)
+        return self.fetched.pop(handle.id) if handle.rows else self.outputs.get(handle)
 
     def stop(self) -> None:
         """Tell all threads to end after the job they are at, and wait for them."""
@@ -181,6 +185,11 @@ class _WorkerThread(threading.Thread):
                     engine.wake()
                     return
 
+    def _tell(self, event: Event) -> None:
+        """Report while a job goes on."""
+        self._engine.outbox.append(event)
+        self._engine.wake()
+
     def _leave(self) -> None:
         """Nobody will do what is still in the inbox."""
         setup = self._engine.setup
@@ -234,6 +243,8 @@ class _WorkerThread(threading.Thread):
 
     def _job(self, shelf: Shelf, command: Launch | Inspect | Merge) -> Event:
         try:
+            if isinstance(command, Launch) and not command.task.inputs:
+                return self._engine.outputs.run(shelf, command, self.workload, self._tell)
             return shelf.do(command)
         except KeyboardInterrupt as error:
             # A signal only ever reaches the main thread: this one was raised by the user's code.

@@ -1,0 +1,80 @@
+"""Short tasks that a worker is given several at a time: they run one after the other under one grant.
+
+Waiting for the driver's answer costs more than a short task. So a worker may have some of them in its queue, as long as all
+are of one kind and nobody else waits for what they hold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from windrow.core.nodes import TaskAttempt
+    from windrow.core.packing import Grant, Packing
+    from windrow.core.ready import Kind
+    from windrow.core.records import Needs
+
+__all__ = ["Chain", "Chains"]
+
+#: Seconds of work that a worker may have in its queue, and tasks at most.
+QUEUE_S, MOST_TASKS = 0.05, 64
+#: How much the latest task counts for what one of its category takes.
+LATEST = 0.2
+
+
+class Chain:
+    """Attempts of one kind at one worker, and what all of them hold together."""
+
+    __slots__ = ("attempts", "grant", "kind")
+
+    def __init__(self, grant: Grant, kind: Kind) -> None:
+        self.grant = grant
+        self.kind = kind
+        self.attempts: dict[int, TaskAttempt] = {}
+
+
+class Chains:
+    """All reservations of attempts."""
+
+    def __init__(self, packing: Packing) -> None:
+        self._packing = packing
+        self._at: dict[Kind, dict[int, Chain]] = {}  #: by kind and worker: the one that others may join
+        self._task_s: dict[str, float] = {}  #: by category
+
+    def took(self, category: str, seconds: float) -> None:
+        """A task of a category was done."""
+        known = self._task_s.get(category)
+        self._task_s[category] = seconds if known is None else known + LATEST * (seconds - known)
+
+    def find(self, kind: Kind, category: str) -> int | None:
+        """Find the worker with the fewest tasks of a kind before it, if one more may join them."""
+        task_s = self._task_s.get(category)
+        chains = self._at.get(kind)
+        if task_s is None or not chains:
+            return None
+        most = min(QUEUE_S / max(task_s, 1e-9), MOST_TASKS)
+        benches = self._packing.benches
+        lengths = {one: len(chain.attempts) for one, chain in chains.items() if benches[one].open}
+        worker = min(lengths, key=lengths.__getitem__, default=None)
+        return worker if worker is not None and lengths[worker] < most else None
+
+    def join(self, worker: int, needs: Needs, *, queued: bool) -> Chain:
+        """Take what an attempt needs; ``queued`` after others it has that already."""
+        kind = self._packing.kind(needs)
+        chains = self._at.setdefault(kind, {})
+        if queued:
+            return chains[worker]
+        chain = Chain(self._packing.reserve(worker, needs), kind)
+        chains.setdefault(worker, chain)
+        return chain
+
+    def leave(self, chain: Chain, attempt: TaskAttempt) -> None:
+        """An attempt has ended; with the last one what they held is free."""
+        del chain.attempts[attempt.id]
+        if chain.attempts:
+            return
+        chains = self._at[chain.kind]
+        worker = attempt.worker.id
+        if chains.get(worker) is chain:
+            del chains[worker]
+        self._packing.free(chain.grant)

@@ -1,0 +1,63 @@
+"""Outputs of graphs where all workers share the driver's memory: made in one place, read in all.
+
+Single operations on dictionaries are atomic, so there is no lock: what one attempt made is under its id, and an attempt is
+written to by one worker alone. The driver discards what nobody needs; reports that come later are discarded once more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from windrow.core.events import Event, Finished, OutputReady
+from windrow.core.records import Handle
+from windrow.engines.base import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windrow.core.commands import Launch
+    from windrow.engines.shelf import Shelf
+
+__all__ = ["Outputs"]
+
+
+class Outputs:
+    """What tasks of a graph made, by attempt and name."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, dict[str, Any]] = {}
+
+    def get(self, handle: Handle) -> Any:
+        """Give an output; it stays here until it is discarded."""
+        return self._made[handle.id][handle.output]
+
+    def discard(self, handle: Handle) -> None:
+        """Forget an output, or all that an attempt made."""
+        if not handle.output:
+            self._made.pop(handle.id, None)
+            return
+        made = self._made.get(handle.id)
+        if made is not None:
+            made.pop(handle.output, None)
+            if not made:
+                self._made.pop(handle.id, None)
+
+    def run(
+        self, shelf: Shelf, command: Launch, workload: Any, tell: Callable[[Event], None]
+    ) -> Event:
+        """Run a task; ``tell`` is given what is to be reported before its end."""
+        number, worker, incarnation = command.attempt, command.worker, command.incarnation
+
+        def release(name: str, value: Any) -> None:
+            self._made.setdefault(number, {})[name] = value
+            handle = Handle(number, number, worker, incarnation, (), 0, name, here=True)
+            tell(OutputReady(number, worker, incarnation, handle))
+
+        values = tuple([self.get(handle) for handle in command.inputs])
+        content = workload.content(command.task.id)
+        event, outputs = shelf.call(command, Call(content, values, release))
+        if outputs:
+            self._made.setdefault(number, {}).update(outputs)
+        if isinstance(event, Finished):
+            event = event._replace(handle=event.handle._replace(here=True))
+        return event

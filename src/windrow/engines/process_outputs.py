@@ -1,0 +1,120 @@
+"""The driver's side of graphs in processes: outputs that are here, copies that workers were sent, launches as they travel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from windrow.core.commands import Discard
+from windrow.core.events import Finished, OutputReady
+from windrow.core.records import Handle, Measurement
+from windrow.engines.packed import INPUT
+
+if TYPE_CHECKING:
+    from windrow.core.commands import Launch
+    from windrow.core.events import Event
+    from windrow.engines.packed import Packed
+    from windrow.engines.parcels import Arrival, Parcel
+    from windrow.engines.process_life import Life
+
+__all__ = ["ProcessOutputs", "read_task_report"]
+
+
+class ProcessOutputs:
+    """Outputs of graphs of which a copy is here, as they came or opened."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[int, str], Any] = {}  #: small ones came with the reports
+        self._arrivals: dict[tuple[int, str], Arrival] = {}
+        self._names: dict[int, set[str]] = {}  #: by attempt: what of it is here
+        self._holders: dict[tuple[int, str], set[int]] = {}  #: workers that were sent a copy
+        self._numbers = 0
+
+    def keep(self, attempt: int, name: str, value: Any) -> None:
+        """A small output came."""
+        self._values[attempt, name] = value
+        self._names.setdefault(attempt, set()).add(name)
+
+    def came(self, handle: Handle, arrival: Arrival) -> None:
+        """An output that was asked for came."""
+        self._arrivals[handle.id, handle.output] = arrival
+        self._names.setdefault(handle.id, set()).add(handle.output)
+
+    def take(self, handle: Handle) -> Any:
+        """Give an output; it stays here until it is discarded."""
+        key = handle.id, handle.output
+        return self._values[key] if key in self._values else self._arrivals[key].open()
+
+    def discard(self, handle: Handle) -> set[int]:
+        """Forget an output, or all of an attempt; return the workers that were sent copies."""
+        names = [handle.output] if handle.output else list(self._names.get(handle.id, ()))
+        holders: set[int] = set()
+        for name in names:
+            key = handle.id, name
+            self._values.pop(key, None)
+            self._arrivals.pop(key, None)
+            holders |= self._holders.pop(key, set())
+            if handle.id in self._names:
+                self._names[handle.id].discard(name)
+                if not self._names[handle.id]:
+                    del self._names[handle.id]
+        return holders
+
+    def launch(self, life: Life, command: Launch, packed: Packed) -> tuple[list[Parcel], list[Any]]:
+        """Say how a launch travels: parcels that must arrive before, and what is among the commands."""
+        parcels = [
+            parcel for number, parcel in packed.common.items() if life.is_new(number)
+        ]
+        reads: list[Any] = []
+        for handle in command.inputs:
+            key = handle.id, handle.output
+            if handle.worker == life.worker and handle.incarnation == life.incarnation:
+                reads.append(key)
+            elif key in self._values:
+                reads.append((*key, self._values[key]))
+            else:
+                holders = self._holders.setdefault(key, set())
+                if life.worker not in holders:
+                    holders.add(life.worker)
+                    self._numbers += 1
+                    parcels.append(self._arrivals[key].again(INPUT, self._numbers))
+                    reads.append((*key, self._numbers, None))
+                else:
+                    reads.append(key)
+        if packed.parcel is not None:
+            parcels.append(packed.parcel)
+        task, limits = command.task, command.limits.amounts
+        return parcels, [command.attempt, task.id, task.outputs, limits, reads, packed.small]
+
+    def lost(self, worker: int) -> None:
+        """A worker is gone with its copies."""
+        for holders in self._holders.values():
+            holders.discard(worker)
+
+
+def read_task_report(
+    written: tuple[Any, ...], worker: int, incarnation: int, outputs: ProcessOutputs
+) -> Event:
+    """Make the event of a report of a task, and keep what came with it."""
+    if len(written) == 3:
+        attempt, name, value = written
+        if value is not None:
+            outputs.keep(attempt, name, value[0])
+        handle = Handle(attempt, attempt, worker, incarnation, (), 0, name, here=value is not None)
+        return OutputReady(attempt, worker, incarnation, handle)
+    attempt, used, values, _ = written
+    if values is not None:
+        for name, value in values.items():
+            outputs.keep(attempt, name, value)
+    handle = Handle(attempt, attempt, worker, incarnation, (), 0, "", here=values is not None)
+    return Finished(attempt, worker, incarnation, handle, Measurement(*used))
+
+
+def discard_everywhere(outputs: ProcessOutputs, command: Discard, lives: dict[int, Life]) -> list[Life]:
+    """Forget an output here; return the lives that must be told."""
+    handle = command.handle
+    holders = outputs.discard(handle)
+    found = [lives[worker] for worker in holders if worker in lives]
+    life = lives.get(handle.worker)
+    if life is not None and life.incarnation == handle.incarnation and life not in found:
+        found.append(life)
+    return found

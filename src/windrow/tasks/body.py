@@ -1,0 +1,134 @@
+"""Running the body of a task: what it returns, yields or declares ready becomes its outputs, one by one.
+
+The same code runs it in a worker and, outside a session, where it is called: there outputs are simply collected.
+"""
+
+from __future__ import annotations
+
+import inspect
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from windrow.errors import TaskOutputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["STREAM", "is_generator", "ready", "run_body"]
+
+#: As ``outputs=``: how many there are is known when the body has ended.
+STREAM = "stream"
+
+_releasing: ContextVar[_Releasing | None] = ContextVar("windrow_releasing", default=None)
+
+
+def is_generator(function: Callable[..., Any]) -> bool:
+    """Whether a call of a function gives a generator."""
+    return inspect.isgeneratorfunction(inspect.unwrap(function))
+
+
+def ready(value: Any, index: int = 0) -> None:
+    """Release an output of the task that runs: whoever waits for it need not wait for the task's end.
+
+    What is released is final: returning or releasing it again is an error.
+    """
+    releasing = _releasing.get()
+    if releasing is None:
+        raise UsageError(
+            "wr.ready(value, index) was called outside the body of a task; it releases an output of the task that runs"
+        )
+    releasing.release(index, value)
+
+
+class _Releasing:
+    """Outputs of one run of a body."""
+
+    def __init__(
+        self, name: str, outputs: int | str, release: Callable[[int, Any], None] | None
+    ) -> None:
+        self.name = name
+        self.outputs = outputs
+        self.made: dict[int, Any] = {}  #: those that were not passed on at once
+        self.released: set[int] = set()
+        self._release = release
+
+    def release(self, index: int, value: Any) -> None:
+        if not isinstance(index, int) or index < 0:
+            raise UsageError(f"task {self.name!r}: an output is known by its number, got {index!r}")
+        if self.outputs != STREAM and index >= int(self.outputs):
+            raise TaskOutputError(
+                f"task {self.name!r} made output {index}, but it declares outputs={self.outputs}: they are numbered from "
+                f'0; declare more, or outputs="stream" where their number is not known'
+            )
+        if index in self.released:
+            raise TaskOutputError(
+                f"task {self.name!r} made output {index} twice; a released output is final"
+            )
+        self.released.add(index)
+        if self._release is None:
+            self.made[index] = value
+        else:
+            self._release(index, value)
+
+
+def run_body(
+    name: str,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    outputs: int | str,
+    release: Callable[[int, Any], None] | None = None,
+) -> dict[int, Any]:
+    """Run a body; return the outputs that were not passed to ``release``, by number."""
+    releasing = _Releasing(name, outputs, release)
+    token = _releasing.set(releasing)
+    try:
+        result = function(*arguments, **keywords)
+        if inspect.isgenerator(result) and is_generator(function):
+            _drain(releasing, result)
+        else:
+            _returned(releasing, result)
+    finally:
+        _releasing.reset(token)
+    return releasing.made
+
+
+def _drain(releasing: _Releasing, generator: Any) -> None:
+    """Release what a generator yields, in order."""
+    number = 0
+    for value in generator:
+        releasing.release(number, value)
+        number += 1
+    wanted = releasing.outputs
+    if wanted != STREAM and number + len(releasing.released - set(range(number))) != wanted:
+        raise TaskOutputError(
+            f"task {releasing.name!r} yielded {number} outputs, but it declares outputs={wanted}; yield as many, or "
+            'declare outputs="stream" where their number is not known'
+        )
+
+
+def _returned(releasing: _Releasing, result: Any) -> None:
+    """Divide what was returned among the outputs that were not released yet."""
+    wanted = releasing.outputs
+    if wanted == STREAM:
+        for number, value in enumerate(result, start=len(releasing.released)):
+            releasing.release(number, value)
+        return
+    left = [number for number in range(int(wanted)) if number not in releasing.released]
+    if wanted == 1 or len(left) == 1:
+        values: list[Any] = [result] * len(left)
+    elif not left:
+        values = []
+    else:
+        values = _several(releasing, result, len(left))
+    for number, value in zip(left, values, strict=True):
+        releasing.made[number] = value
+
+
+def _several(releasing: _Releasing, result: Any, wanted: int) -> list[Any]:
+    if not isinstance(result, (tuple, list)) or len(result) != wanted:
+        what = f"{len(result)} of them" if isinstance(result, (tuple, list)) else repr(type(result))
+        raise TaskOutputError(
+            f"task {releasing.name!r} returns a tuple of {wanted} outputs (outputs={releasing.outputs}); it returned {what}"
+        )
+    return list(result)

@@ -1,0 +1,56 @@
+"""Calls of tasks: futures among the arguments are taken out and put back as values where the task runs.
+
+Lists, tuples, dictionaries and sets are looked into; whatever else hides a future is refused where it is pickled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["Slot", "filled", "looked_into"]
+
+
+class Slot(NamedTuple):
+    """Stands for the value of a future among the arguments of a call."""
+
+    number: int  #: among what the task reads
+
+
+def looked_into(thing: Any, replace: Callable[[Any], Any]) -> Any:
+    """Replace what ``replace`` replaces, in containers too; what has nothing of it is returned itself."""
+    new = replace(thing)
+    if new is not thing:
+        return new
+    kind = type(thing)
+    if kind is list or kind is set or kind is frozenset:
+        items = [looked_into(one, replace) for one in thing]
+        return kind(items) if _differ(items, thing) else thing
+    if isinstance(thing, tuple):
+        items = [looked_into(one, replace) for one in thing]
+        if not _differ(items, thing):
+            return thing
+        return kind(*items) if hasattr(kind, "_fields") else kind(items)
+    if kind is dict:
+        values = [looked_into(one, replace) for one in thing.values()]
+        return dict(zip(thing, values, strict=True)) if _differ(values, thing.values()) else thing
+    return thing
+
+
+def _differ(new: Sequence[Any], old: Any) -> bool:
+    return any(one is not other for one, other in zip(new, old, strict=True))
+
+
+def filled(
+    arguments: tuple[Any, ...], keywords: Mapping[str, Any], values: Sequence[Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Put values where slots are."""
+    if not values:
+        return arguments, dict(keywords)
+
+    def value(thing: Any) -> Any:
+        return values[thing.number] if type(thing) is Slot else thing
+
+    return looked_into(arguments, value), looked_into(dict(keywords), value)

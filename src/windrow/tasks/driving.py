@@ -1,0 +1,312 @@
+"""The run behind a session: a thread with the scheduler's loop, and what it tells the futures."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from windrow.core.commands import Launch, TaskEnded
+from windrow.core.events import (
+    CancelRequested,
+    Event,
+    Finished,
+    OutputReady,
+    Started,
+    Wanted,
+)
+from windrow.core.options import Options
+from windrow.core.policies import Policies
+from windrow.core.records import Failure, Needs
+from windrow.core.scheduler import Scheduler
+from windrow.engines.granted import granted_cores, granted_memory
+from windrow.errors import EngineError, TaskError, UsageError
+from windrow.run.loop import run
+from windrow.shape.guided import Guided
+from windrow.tasks.blame import error_of
+from windrow.tasks.future import ELSEWHERE, Future
+from windrow.tasks.inbox import Inbox
+from windrow.tasks.staffed import Staffed
+from windrow.tasks.workload import Ignored, TaskWorkload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windrow.core.commands import Command
+    from windrow.core.records import Handle, Task
+    from windrow.engines.base import Engine
+    from windrow.tasks.packing import Packer
+    from windrow.tasks.record import Record
+    from windrow.tasks.session import Session
+    from windrow.tasks.workload import Content
+
+__all__ = ["Driver"]
+
+ENGINES = ("processes", "threads", "inline")
+
+
+class Driver:
+    """Runs the graph of one session in a thread of its own."""
+
+    def __init__(
+        self, session: Session, engine: str, workers: int | None, resources: dict[str, float]
+    ) -> None:
+        if engine not in ENGINES:
+            raise UsageError(f"engine= is one of {ENGINES}, got {engine!r}")
+        self.over = False  #: the run has ended
+        self.error: BaseException | None = None  #: of the machinery
+        self.stopped: BaseException | None = None  #: a task failed that ends the session
+        self._session = session
+        self._workers = workers or granted_cores(os.environ)
+        self._engine: Any = Staffed(self._make(engine), self._offers(resources))
+        self._isolated = engine == "processes"
+        self._packer: Packer | None = None
+        if self._isolated:
+            from windrow.tasks.packing import Packer
+
+            self._packer = Packer()
+        self._inbox = Inbox(self._wake_all)
+        self._handles: dict[int, Handle] = {}  #: by attempt: what it made, until its task has ended
+        self._running: dict[int, Record] = {}  #: by attempt
+        self._unseen: dict[int, Record] = {}  #: tasks that failed by themselves, and nobody knows yet
+        # Daemon: an interpreter that exits must not wait for a task without an end.
+        self._thread = threading.Thread(
+            target=self._go, name=f"windrow-{session.name}", daemon=True
+        )
+        self._thread.start()
+
+    def _make(self, engine: str) -> Engine:
+        if engine == "processes":
+            from windrow.engines.processes import ProcessesEngine
+
+            return ProcessesEngine(self._workers)
+        if engine == "threads":
+            from windrow.engines.threads import ThreadsEngine
+
+            return ThreadsEngine(self._workers)
+        from windrow.engines.inline import InlineEngine
+
+        return InlineEngine(1)
+
+    def _offers(self, resources: dict[str, float]) -> Needs:
+        memory = granted_memory(os.environ)
+        return Needs.of({"cores": self._workers, "memory": memory, **resources})
+
+    # -- the user's side
+
+    def check(self) -> None:
+        """Raise if nothing can be called any more."""
+        if self.stopped is not None:
+            raise TaskError(
+                "the session was stopped, since a task failed that may not (on_failure='stop')"
+            ) from self.stopped
+        if self.error is not None:
+            raise EngineError(f"the session broke: {self.error}") from self.error
+        if self.over:
+            raise UsageError("the session is closed; call tasks inside its with block")
+
+    def packed(self, record: Record, content: Content) -> Any:
+        """Make of a call what travels to a worker."""
+        return content if self._packer is None else self._packer.pack(record.id, content)
+
+    def submit(self, record: Record, task: Task) -> None:
+        """Hand a task over."""
+        session = self._session
+        session.records[record.id] = record
+        session.open[record.id] = record
+        self._inbox.put(task)
+
+    def tell(self, event: Event) -> None:
+        """Tell the run something."""
+        if not self.over:
+            self._inbox.put(event)
+
+    def leave(self, event: Event) -> None:
+        """Tell it something when it looks anyway."""
+        self._inbox.leave(event)
+
+    def join(self) -> None:
+        """Wait for the end of the run, in a way that Ctrl-C can end."""
+        try:
+            while self._thread.is_alive():
+                self._thread.join(0.25)
+        except KeyboardInterrupt:
+            self.tell(CancelRequested("interrupted"))
+            self._thread.join()
+            raise
+        if self.error is not None:
+            raise self.error
+
+    def seen(self, record: Record) -> None:
+        """Somebody knows of a failure."""
+        self._unseen.pop(record.id, None)
+
+    def raise_unseen(self) -> None:
+        """Raise the first failure that nobody has looked at: it would be lost otherwise."""
+        if self.stopped is not None:
+            raise self.stopped
+        for record in self._unseen.values():
+            assert record.failure is not None
+            raise error_of(record, record.failure)
+
+    # -- the thread
+
+    def _go(self) -> None:
+        options = Options(open=True, on_error="skip", restart=self._isolated)
+        scheduler = Scheduler((), Policies(Guided()), options)
+        workload = TaskWorkload(self._session.records)
+        try:
+            run(
+                scheduler, self._engine, workload, observers=[self._observe], collector=self, inbox=self._inbox
+            )  # fmt: skip
+        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
+            self.error = error
+        finally:
+            self.over = True
+            self._end_all()
+
+    def _wake_all(self) -> None:
+        with self._session.changed:
+            self._session.changed.notify_all()
+
+    def _end_all(self) -> None:
+        """Nothing more will happen: nobody may go on waiting."""
+        session = self._session
+        for record in list(session.open.values()):
+            error = self.error or TaskError(f"task {record.name!r} did not run: the session ended")
+            self._fail(record, error)
+        for future in list(session.futures.values()):
+            with future._condition:
+                future._condition.notify_all()
+        session.open.clear()
+        self._wake_all()
+
+    # -- what the loop tells
+
+    def add(self, handle: Handle, value: Any) -> None:
+        """A value was brought: the collector's side."""
+        future = self._session.futures.get(handle.output)
+        if future is not None:
+            future.arrived(_plain(value))
+
+    def partials(self) -> dict[int, list[Any]]:
+        """Graphs have no rows."""
+        return {}
+
+    def _observe(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:  # noqa: ARG002
+        for event in events:
+            kind = type(event)
+            if kind is Finished:
+                self._handles[event.attempt] = event.handle  # type: ignore[union-attr]
+            elif kind is OutputReady:
+                self._released(event.handle)  # type: ignore[union-attr]
+            elif kind is Started:
+                record = self._running.get(event.attempt)  # type: ignore[union-attr]
+                if record is not None:
+                    self._started(record)
+        ended = False
+        for command in commands:
+            if type(command) is TaskEnded:
+                ended = self._ended(command) or ended
+            elif type(command) is Launch:
+                self._launched(command)
+        if ended:
+            with self._session.changed:
+                self._session.changed.notify_all()
+
+    def _launched(self, command: Launch) -> None:
+        record = self._session.open.get(command.task.id)
+        if record is not None:
+            self._running.pop(record.attempt, None)
+            self._handles.pop(record.attempt, None)
+            record.attempt = command.attempt
+            self._running[command.attempt] = record
+
+    def _started(self, record: Record) -> None:
+        record.state = "running"
+        for name in record.outputs:
+            future = self._session.futures.get(name)
+            if future is not None:
+                future.set_running_or_notify_cancel_once()
+
+    def _released(self, handle: Handle) -> None:
+        """An output is there although its task goes on."""
+        session = self._session
+        record = self._running.get(handle.attempt)
+        if record is None:
+            return
+        future = session.futures.get(handle.output)
+        if future is None and handle.output not in record.outputs:
+            # Of a stream: whoever iterates takes it from there.
+            future = Future(session, record, handle.output)
+            session.futures[handle.output] = future
+            with session.changed:
+                record.streamed.append(future)
+                session.changed.notify_all()
+        if future is not None and record.declared.restartable:
+            self._there(future, handle)
+
+    def _there(self, future: Future, handle: Handle) -> None:
+        """An output exists: give its value to the future, or say that it is elsewhere."""
+        if not handle.here:
+            if future.eager:
+                self._inbox.put(Wanted(future.output))
+            else:
+                future.arrived(ELSEWHERE)
+            return
+        try:
+            value = self._engine.take(handle)
+        except KeyError:
+            return  # of an attempt that does not count
+        future.arrived(_plain(value))
+
+    def _ended(self, command: TaskEnded) -> bool:
+        session = self._session
+        record = session.open.pop(command.task, None) or session.records.get(command.task)
+        if record is None:
+            return False
+        record.state, record.failure = command.state, command.failure
+        handle = self._handles.pop(record.attempt, None)
+        self._running.pop(record.attempt, None)
+        if command.state == "done":
+            for name in record.outputs:
+                future = session.futures.get(name)
+                if future is not None and not future.done() and handle is not None:
+                    self._there(future, handle._replace(output=name))
+            self._finish_stream(record)
+            return True
+        assert command.failure is not None
+        self._give_up(record, command.failure)
+        return True
+
+    def _finish_stream(self, record: Record) -> None:
+        """Futures of a stream whose task could have been run again are valid from now on."""
+        for future in record.streamed:
+            if future is not None and not future.done():
+                future.arrived(ELSEWHERE)
+
+    def _give_up(self, record: Record, failure: Failure) -> None:
+        """A task has no value."""
+        error = error_of(record, failure)
+        if record.state == "cancelled":
+            for name in record.outputs:
+                future = self._session.futures.get(name)
+                if future is not None:
+                    future.give_up()
+            return
+        if not any(one.state in ("failed", "cancelled") for one in record.parents):
+            self._unseen[record.id] = record
+            if record.rule == "stop" and self.stopped is None:
+                self.stopped = error
+                self._inbox.put(CancelRequested(f"task {record.name!r} failed"))
+        self._fail(record, error)
+
+    def _fail(self, record: Record, error: BaseException) -> None:
+        for name in record.outputs:
+            future = self._session.futures.get(name)
+            if future is not None:
+                future.failed(error)
+
+
+def _plain(value: Any) -> Any:
+    return None if type(value) is Ignored else value

@@ -1,0 +1,149 @@
+"""Futures: what a task will have made, in the form of ``concurrent.futures``, which knows how to wait for many.
+
+A value stays where it was made until somebody asks for it, if it is large and was made in another process.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from windrow.tasks.record import Record
+    from windrow.tasks.session import Session
+
+__all__ = ["EagerFuture", "Future", "StreamFuture"]
+
+
+class _Elsewhere:
+    """Stands for a value that exists and has not been brought here."""
+
+
+ELSEWHERE = _Elsewhere()
+
+
+class Future(concurrent.futures.Future[Any]):
+    """One output of a task."""
+
+    eager = False  #: whether it is done only when the value is here
+
+    def __init__(self, session: Session, record: Record, output: str) -> None:
+        super().__init__()
+        self._session = session
+        self.record = record  #: keeps what the task would need to be done again
+        self.output = output  #: by which the graph knows it
+
+    def __repr__(self) -> str:
+        return f"<future {self.output} of task {self.record.name!r}: {self._state.lower()}>"
+
+    def __del__(self) -> None:
+        session = getattr(self, "_session", None)
+        if session is not None:
+            session.forget(self.output)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the value; raises what the task raised."""
+        try:
+            value = super().result(timeout)
+            return self._session.bring(self, timeout) if value is ELSEWHERE else value
+        finally:
+            self._session.seen(self)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the end; return what the task raised, or None."""
+        try:
+            return super().exception(timeout)
+        finally:
+            self._session.seen(self)
+
+    def cancel(self) -> bool:
+        """Cancel the task unless it runs or has ended; its other outputs and all that needs it go with it."""
+        if not super().cancel():
+            return False
+        self.set_running_or_notify_cancel()
+        self._session.cancel_task(self.record)
+        return True
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """Call a function with this future once it is done and its value is here."""
+        with self._condition:
+            if not self.done():
+                # It is called by the run itself, which cannot wait for a value then.
+                self.eager = True
+        self._session.expect(self)
+        super().add_done_callback(fn)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"{self!r} cannot be pickled: a future is given to a task as an argument, or in a list, tuple, set or "
+            "dictionary; inside other objects it is not found"
+        )
+
+    # -- the session's side
+
+    def arrived(self, value: Any) -> None:
+        """The value is here."""
+        with self._condition:
+            if self._state == "FINISHED":
+                self._result = value
+                self._condition.notify_all()
+                return
+        if self.set_running_or_notify_cancel_once():
+            self.set_result(value)
+
+    def failed(self, error: BaseException) -> None:
+        """There will be no value, or the one there is cannot be brought."""
+        with self._condition:
+            if self._state == "FINISHED" and self._result is ELSEWHERE:
+                self._result, self._exception = None, error
+                self._condition.notify_all()
+                return
+        if not self.done() and self.set_running_or_notify_cancel_once():
+            self.set_exception(error)
+
+    def give_up(self) -> None:
+        """The task was cancelled."""
+        with self._condition:
+            if self._state not in ("PENDING", "RUNNING"):
+                return
+            self._state = "CANCELLED"
+            self._condition.notify_all()
+        self.set_running_or_notify_cancel()
+        self._invoke_callbacks()
+
+    def set_running_or_notify_cancel_once(self) -> bool:
+        """Say that it runs, if that was not said yet; False if it was cancelled."""
+        with self._condition:
+            if self._state == "PENDING":
+                self._state = "RUNNING"
+            return self._state == "RUNNING"
+
+
+class EagerFuture(Future):
+    """A future that is done when its value is here, as those of executors are."""
+
+    eager = True
+
+
+class StreamFuture:
+    """Outputs of a task whose number is not known: an iterator of futures that come as they are made."""
+
+    def __init__(self, session: Session, record: Record, end: Future) -> None:
+        self._session = session
+        self._record = record
+        self._end = end  #: is there when no more will come
+
+    def __iter__(self) -> Iterator[Future]:
+        number = 0
+        while True:
+            future = self._session.next_of_stream(self._record, number, self._end)
+            if future is None:
+                self._end.result()  # raises what the task raised
+                return
+            yield future
+            number += 1
+
+    def __repr__(self) -> str:
+        return f"<stream of task {self._record.name!r}>"

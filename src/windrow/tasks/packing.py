@@ -1,0 +1,52 @@
+"""Calls of a session's tasks as they travel to processes: functions once, arguments with every call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from windrow.engines.packed import Packed, pack_call, pack_common
+from windrow.engines.pickles import culprit
+from windrow.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windrow.engines.parcels import Parcel
+    from windrow.tasks.workload import Content
+
+__all__ = ["Packer"]
+
+
+class Packer:
+    """Packs the calls of one session."""
+
+    def __init__(self) -> None:
+        #: by the function's identity, which is thus kept: its number, and the parcel
+        self._functions: dict[int, tuple[Callable[..., Any], int, Parcel]] = {}
+
+    def pack(self, task: int, content: Content) -> Packed:
+        """Pack a call as it is now: what the program does with the arguments later does not matter."""
+        number, parcel = self._function(content)
+        try:
+            return pack_call(task, content._replace(function=number), {number: parcel})
+        except Exception as error:
+            given = {"its arguments": content.arguments, **content.keywords}
+            raise UsageError(
+                f"task {content.name!r} cannot be sent to another process: {culprit(given, 'its arguments')} cannot be "
+                f'pickled ({type(error).__name__}: {error}); give it something that can be, or use engine="threads"'
+            ) from error
+
+    def _function(self, content: Content) -> tuple[int, Parcel]:
+        function = content.function
+        found = self._functions.get(id(function))
+        if found is None:
+            number = len(self._functions)
+            try:
+                parcel = pack_common(number, function)
+            except Exception as error:
+                raise UsageError(
+                    f"task {content.name!r} cannot be sent to another process: {culprit(function, 'the function')} cannot "
+                    f'be pickled ({type(error).__name__}: {error}); use engine="threads"'
+                ) from error
+            found = self._functions[id(function)] = (function, number, parcel)
+        return found[1:]

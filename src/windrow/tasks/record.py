@@ -1,0 +1,55 @@
+"""What a session knows of one call of a task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from windrow.core.records import Failure
+    from windrow.tasks.declare import Declared
+    from windrow.tasks.future import Future
+
+__all__ = ["Record"]
+
+
+class Record:
+    """One call: what to run, with what, and who waits for it.
+
+    Futures hold their record, and a record those that it reads from. So what it takes to make an output again is there as
+    long as anybody may need that, and no longer.
+    """
+
+    __slots__ = (
+        "__weakref__", "arguments", "attempt", "declared", "failure", "group", "id", "keywords", "outputs",
+        "parents", "rule", "slots", "state", "streamed", "content",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        declared: Declared,
+        arguments: tuple[Any, ...],
+        keywords: Mapping[str, Any],
+        reads: tuple[Future, ...],
+    ) -> None:
+        self.id = number
+        self.declared = declared
+        self.arguments = arguments  #: with slots where futures were
+        self.keywords = keywords
+        self.parents = tuple({one.record.id: one.record for one in reads}.values())
+        self.slots = tuple(one.output for one in reads)  #: names of what it reads, by slot
+        self.outputs: tuple[str, ...] = ()
+        self.content: Any = None  #: what travels to a worker
+        self.rule = ""  #: what becomes of others if it fails
+        self.streamed: list[Future | None] = []  #: of a stream: those that nobody has taken yet
+        self.group = 0
+        self.attempt = 0  #: the latest
+        self.state = "waiting"  #: "waiting", "running", "done", "failed" or "cancelled"
+        self.failure: Failure | None = None
+
+    @property
+    def name(self) -> str:
+        """The function's."""
+        return self.declared.name

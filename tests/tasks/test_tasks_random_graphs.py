@@ -65,7 +65,9 @@ class Program:
 
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
-    kinds = st.sampled_from(["combine", "combine", "split", "both", "count", "push", "push", "fail"])
+    kinds = st.sampled_from(
+        ["combine", "combine", "split", "both", "count", "push", "push", "fail"]
+    )
     made = 2  # values there are at the beginning
     calls = []
     for _ in range(draw(st.integers(1, 25))):

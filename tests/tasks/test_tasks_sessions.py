@@ -124,7 +124,9 @@ def test_a_failure_names_the_way_to_it(engine: str) -> None:
         with pytest.raises(ValueError, match="spilled") as own:
             bad.result(10)
         assert any("raised in task 'broken'" in one for one in own.value.__notes__)
-        with pytest.raises(DependencyError, match=r"'add' .* needs 'broken' .* ValueError: spilled") as info:
+        with pytest.raises(
+            DependencyError, match=r"'add' .* needs 'broken' .* ValueError: spilled"
+        ) as info:
             later.result(10)
         assert isinstance(info.value.__cause__, ValueError)
         assert add(1).result(10) == 2
@@ -148,13 +150,20 @@ def test_what_may_fail_gives_none(engine: str) -> None:
 
 @engines
 def test_what_may_not_fail_stops_the_session(engine: str) -> None:
-    with pytest.raises(ValueError, match="enough"), wr.Session(engine=engine) as session:
-        broken.options(on_failure="stop")("enough")
-        session.barrier(10)
-        with pytest.raises(TaskError, match="stopped"):
-            for _ in range(1000):
+    refused: list[BaseException] = []
+
+    def program() -> None:
+        with wr.Session(engine=engine) as session:
+            broken.options(on_failure="stop")("enough")
+            session.barrier(10)
+            try:
                 add(1)
-                time.sleep(0.01)
+            except TaskError as error:
+                refused.append(error)
+
+    with pytest.raises(ValueError, match="enough"):
+        program()
+    assert "stopped" in str(refused[0])
 
 
 def test_a_task_is_tried_again() -> None:
@@ -206,7 +215,13 @@ def test_futures_are_those_of_the_standard_library(engine: str) -> None:
         done, rest = concurrent.futures.wait(futures, timeout=10)
         assert len(done) == 5
         assert not rest
-        assert sorted(f.result() for f in concurrent.futures.as_completed(futures)) == [1, 2, 3, 4, 5]
+        assert sorted(f.result() for f in concurrent.futures.as_completed(futures)) == [
+            1,
+            2,
+            3,
+            4,
+            5,
+        ]
         futures[0].add_done_callback(lambda one: called.append(one.result()))
         big = large(100_000)
         big.add_done_callback(lambda one: called.append(len(one.result())))
@@ -367,10 +382,14 @@ def test_an_exception_cancels_what_has_not_run() -> None:
         time.sleep(0.02)
         ran.append(number)
 
-    with pytest.raises(KeyError), wr.Session(engine="threads", workers=1):
-        for number in range(200):
-            slow(number)
-        raise KeyError
+    def program() -> None:
+        with wr.Session(engine="threads", workers=1):
+            for number in range(200):
+                slow(number)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        program()
     assert len(ran) < 200
 
 

@@ -38,7 +38,9 @@ class Chains:
 
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
-        self._at: dict[Kind, dict[int, Chain]] = {}  #: by kind and worker: the one that others may join
+        self._at: dict[
+            Kind, dict[int, Chain]
+        ] = {}  #: by kind and worker: the one that others may join
         self._task_s: dict[str, float] = {}  #: by category
 
     def took(self, category: str, seconds: float) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from windrow.core.nodes import Node
     from windrow.core.packing import Packing
 
-__all__ = ["PATIENCE_S", "Patience", "too_large"]
+__all__ = ["PATIENCE_S", "Patience", "too_large", "too_late"]
 
 #: Seconds that tasks which nobody can run wait for a worker that can, with nothing else to do:
 #: workers of one machine join within a few.
@@ -46,3 +46,9 @@ def too_large(node: Node, packing: Packing) -> Failure:
         f"that any of them has is {most}. Ask for less, or add a worker that has it"
     )
     return Failure(FailureKind.USER, "NeedsError", message)
+
+
+def too_late(node: Node, deadline: float) -> Failure:
+    """Say that a task was not done in time."""
+    message = f"task {node.id} was not done by its deadline, {deadline:g} s"
+    return Failure(FailureKind.USER, "TimeoutError", message)

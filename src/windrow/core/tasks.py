@@ -16,11 +16,11 @@ from windrow.core.delays import BACK_OFF_S
 from windrow.core.dispatch import Dispatch
 from windrow.core.graph import Graph
 from windrow.core.nodes import TaskAttempt
-from windrow.core.patience import Patience, too_large
+from windrow.core.patience import Patience, too_large, too_late
 from windrow.core.records import Failure, FailureKind, Needs, Plan
 from windrow.core.routes import route
 from windrow.core.transitions import AttemptState, TaskState
-from windrow.core.verdicts import Verdict, enlarged, verdict
+from windrow.core.verdicts import Verdict, enlarged, exhaustion, verdict
 from windrow.core.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ class Tasks:
 
     def wanted(self, event: happened.Wanted) -> None:
         """The user waits for an output."""
-        output = self.graph.output(event.output)
-        self.graph.want(output)
+        self.graph.want(output := self.graph.output(event.output))
         self.places.deliver(output)
 
     def released(self, event: happened.Released) -> None:
@@ -103,17 +102,16 @@ class Tasks:
         output.asked = output.claimed = False
         self.graph.tidy(output)
 
-    def close(self, event: happened.Closed) -> None:  # noqa: ARG002 - a handler's
+    def close(self, _: happened.Closed) -> None:
         """Nothing more will be submitted."""
         self.closed = True
 
     def cancel_group(self, event: happened.CancelRequested) -> None:
         """Somebody wishes a task, or a group of them, to end."""
+        nodes: Iterable[Node] = self.graph.open.values()
         if event.task is not None:
-            node = self.graph.open.get(event.task)
-            self._cancel([node] if node is not None else [], event.reason)
-            return
-        group = [node for node in self.graph.open.values() if node.task.group == event.group]
+            nodes = [self.graph.open[event.task]] if event.task in self.graph.open else []
+        group = [node for node in nodes if event.group in (None, node.task.group)]
         self._cancel(group, event.reason)
 
     def stop(self, reason: str, *, forget: bool) -> None:
@@ -196,10 +194,8 @@ class Tasks:
     def exhausted(self, attempt: TaskAttempt, event: happened.Exhausted) -> None:
         """An attempt was ended at a limit; more memory may help, more of anything else does not."""
         node = attempt.node
-        used = f"used {event.used:g} of {event.resource} or more; the limit is {event.limit:g}"
         node.enlarged = node.enlarged or event.resource != "memory"
-        failure = Failure(FailureKind.EXHAUSTED, "Exhausted", f"task {node.id} {used}")
-        self.ended_badly(attempt, failure, event.limit)
+        self.ended_badly(attempt, exhaustion(node, event), event.limit)
 
     def cancelled(self, attempt: TaskAttempt) -> None:
         """An attempt was stopped; if nobody asked for that, it runs again."""
@@ -344,9 +340,7 @@ class Tasks:
                 if node.state is TaskState.DELAYED:
                     self.graph.due(node)
             elif node.id in self.graph.open and not node.told:
-                message = f"task {node.id} was not done by its deadline, {deadline:g} s"
-                failure = Failure(FailureKind.USER, "TimeoutError", message)
-                self.graph.end(node, TaskState.FAILED, failure)
+                self.graph.end(node, TaskState.FAILED, too_late(node, deadline))
 
     def _review(self, *, idle: bool) -> None:
         busy = not idle or self.attempts or self.places.fetching or not self._crew.workers

@@ -6,14 +6,14 @@ import enum
 from typing import TYPE_CHECKING
 
 from windrow.core.failures import MOST_LOSSES
-from windrow.core.records import FailureKind, Needs
+from windrow.core.records import Failure, FailureKind, Needs
 
 if TYPE_CHECKING:
+    from windrow.core.events import Exhausted
     from windrow.core.nodes import Node
     from windrow.core.options import Options
-    from windrow.core.records import Failure
 
-__all__ = ["Verdict", "enlarged", "verdict"]
+__all__ = ["Verdict", "enlarged", "exhaustion", "verdict"]
 
 
 class Verdict(enum.Enum):
@@ -50,3 +50,9 @@ def enlarged(needs: Needs, limit: float) -> Needs:
     amounts = dict(needs.amounts)
     amounts["memory"] = 2 * (amounts.get("memory") or limit)
     return Needs.of(amounts)
+
+
+def exhaustion(node: Node, event: Exhausted) -> Failure:
+    """Say that a task used more than it was allowed."""
+    used = f"used {event.used:g} of {event.resource} or more; the limit is {event.limit:g}"
+    return Failure(FailureKind.EXHAUSTED, "Exhausted", f"task {node.id} {used}")

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import Discard
 from windrow.core.events import Finished, OutputReady
 from windrow.core.records import Handle, Measurement
 from windrow.engines.packed import INPUT
 
 if TYPE_CHECKING:
-    from windrow.core.commands import Launch
+    from windrow.core.commands import Discard, Launch
     from windrow.core.events import Event
     from windrow.engines.packed import Packed
     from windrow.engines.parcels import Arrival, Parcel
     from windrow.engines.process_life import Life
 
-__all__ = ["ProcessOutputs", "read_task_report"]
+__all__ = ["ProcessOutputs", "discard_everywhere", "read_task_report"]
 
 
 class ProcessOutputs:
@@ -61,9 +60,7 @@ class ProcessOutputs:
 
     def launch(self, life: Life, command: Launch, packed: Packed) -> tuple[list[Parcel], list[Any]]:
         """Say how a launch travels: parcels that must arrive before, and what is among the commands."""
-        parcels = [
-            parcel for number, parcel in packed.common.items() if life.is_new(number)
-        ]
+        parcels = [parcel for number, parcel in packed.common.items() if life.is_new(number)]
         reads: list[Any] = []
         for handle in command.inputs:
             key = handle.id, handle.output
@@ -109,7 +106,9 @@ def read_task_report(
     return Finished(attempt, worker, incarnation, handle, Measurement(*used))
 
 
-def discard_everywhere(outputs: ProcessOutputs, command: Discard, lives: dict[int, Life]) -> list[Life]:
+def discard_everywhere(
+    outputs: ProcessOutputs, command: Discard, lives: dict[int, Life]
+) -> list[Life]:
     """Forget an output here; return the lives that must be told."""
     handle = command.handle
     holders = outputs.discard(handle)

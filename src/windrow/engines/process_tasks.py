@@ -121,5 +121,3 @@ class TaskLaunches:
             made.pop(handle.output, None)
             if not made:
                 del self.outputs[handle.id]
-
-

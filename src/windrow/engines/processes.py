@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import sys
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ from windrow.engines import process_worker as worker_side
 from windrow.engines.base import Capabilities
 from windrow.engines.packed import OUTPUT
 from windrow.engines.parcels import Link, Parcel, pack
-from windrow.engines.pickles import culprit
+from windrow.engines.process_beginning import pack_workload, preload, why_nobody
 from windrow.engines.process_life import Life
 from windrow.engines.process_outputs import ProcessOutputs, discard_everywhere, read_task_report
 from windrow.engines.shelf import at_least_one, warn_unclosed
@@ -51,10 +50,6 @@ __all__ = ["ProcessesEngine"]
 ENTRY = "windrow.engines.process_worker:main"
 #: How long idle workers may take to close their files when the engine is stopped.
 CLOSING_S = 1.0
-#: Libraries that take long to import and are safe to fork: imported once, before the workers are made, if we have them.
-HEAVY = (
-    "numpy", "awkward", "uproot", "pyarrow", "numba", "vector", "boost_histogram", "hist", "cramjam", "fsspec", "scipy",
-)  # fmt: skip
 
 
 class ProcessesEngine:
@@ -96,12 +91,12 @@ class ProcessesEngine:
     def start(self, workload: Workload) -> None:
         """Make the workers; the workload is pickled once for all of them."""
         try:
-            warden = self._warden = Warden(_preload() if self._preload is None else self._preload)
+            warden = self._warden = Warden(preload() if self._preload is None else self._preload)
             warden.start()  # it imports while we pickle
             self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             self._selector = selectors.DefaultSelector()
             self._selector.register(self._bell, selectors.EVENT_READ)
-            self._workload = _pack_workload(workload)
+            self._workload = pack_workload(workload)
             self._hears = getattr(workload, "hear", lambda _: None)
             self._content = getattr(workload, "content", lambda _: None)
             for worker in range(self._number, self._number + self._count):
@@ -155,7 +150,9 @@ class ProcessesEngine:
                     self._fetched.pop(command.handle.id, None)
             elif isinstance(command, Launch):  # by far the most
                 life.launch(command, now)
-                written = life.writer.write(command) if command.task.inputs else self._task(life, command)
+                written = (
+                    life.writer.write(command) if command.task.inputs else self._task(life, command)
+                )
                 batches.setdefault(worker, []).append(written)
             elif self._told(life, command, now):
                 batches.setdefault(worker, []).append(command)
@@ -277,9 +274,7 @@ class ProcessesEngine:
             now = monotonic()
             for written in arrival.open():
                 if type(written) is tuple and len(written) < 5:
-                    event = read_task_report(
-                        written, life.worker, life.incarnation, self._outputs
-                    )
+                    event = read_task_report(written, life.worker, life.incarnation, self._outputs)
                 else:
                     event = read_report(written, life.worker, life.incarnation)
                 if isinstance(event, worker_side.Learned):
@@ -339,7 +334,7 @@ class ProcessesEngine:
         self._outputs.lost(life.worker)
         self._events += life.end(ended)
         if not self._anybody and not self._lives:
-            raise EngineError(_why_nobody(self._events)) from (
+            raise EngineError(why_nobody(self._events)) from (
                 life.refused.exception if life.refused else None
             )
 
@@ -385,28 +380,3 @@ class ProcessesEngine:
             self._events.clear()
             self._woken = False
             self._poll(left)
-
-
-def _pack_workload(workload: Workload) -> Parcel:
-    try:
-        # What is the user's own code, and so has to go along with its state, the workload knows.
-        own = getattr(workload, "is_own", None)
-        return pack(workload, worker_side.WORKLOAD, by_value=True, own=own)
-    except Exception as error:
-        raise EngineError(
-            f"the analysis cannot be sent to worker processes: {culprit(workload, 'workload')} cannot be pickled "
-            f'({type(error).__name__}: {error}); make it inside the function that needs it, or use engine="threads"'
-        ) from error
-
-
-def _preload() -> list[str]:
-    """What workers will most likely need: what this process has loaded of Windrow and of the heavy libraries."""
-    ours = [name for name in sys.modules if name.startswith("windrow.")]
-    return [*(name for name in HEAVY if name in sys.modules), *ours]
-
-
-def _why_nobody(events: list[Event]) -> str:
-    for event in reversed(events):
-        if isinstance(event, WorkerLost) and event.failure is not None:
-            return f"no worker process could begin: {event.failure.message}"
-    return "no worker process could begin"

@@ -23,7 +23,9 @@ def is_small(value: Any, depth: int = 0) -> bool:
         return len(value) <= BYTES
     if kind is tuple or kind is list:
         return (
-            len(value) <= ITEMS and depth < _DEEPEST and all(is_small(one, depth + 1) for one in value)
+            len(value) <= ITEMS
+            and depth < _DEEPEST
+            and all(is_small(one, depth + 1) for one in value)
         )
     if kind is dict:
         return (

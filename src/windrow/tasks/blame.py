@@ -39,7 +39,9 @@ def error_of(record: Record, failure: Failure) -> BaseException:
     verb = "was cancelled" if root.state == "cancelled" else "failed"
     why = root.failure or failure
     error = DependencyError(
-        f"task {links[0]} did not run: it needs " + ", which needs ".join(links[1:]) + f", which {verb}: "
+        f"task {links[0]} did not run: it needs "
+        + ", which needs ".join(links[1:])
+        + f", which {verb}: "
         f"{why.type}: {why.message}"
     )
     error.__cause__ = cause

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from windrow.core.records import Needs
@@ -158,19 +158,13 @@ def task(
         del options["function"]
         return lambda body: task(body, **options)
     name = name or getattr(function, "__qualname__", None) or repr(function)
-    if not callable(function):
-        raise UsageError(f"wr.task is put on a function, got {function!r}")
-    if on_failure is not None and on_failure not in ON_FAILURE:
-        raise UsageError(f"task {name!r}: on_failure is one of {ON_FAILURE}, got {on_failure!r}")
-    needs = {"cores": cores, "gpu": gpus, **(resources or {})}
-    if memory is not None:
-        needs["memory"] = parse_bytes(memory) if isinstance(memory, str) else memory
+    _check(name, function, on_failure)
     return Task(
         Declared(
             name=name,
             function=function,
             outputs=_outputs(name, function, outputs),
-            needs=Needs.of(needs),
+            needs=_needs(cores, memory, gpus, resources),
             priority=priority,
             deadline=deadline,
             on_failure=on_failure,
@@ -181,6 +175,25 @@ def task(
             inout=_changed(name, function, inout),
         )
     )
+
+
+def _check(name: str, function: Any, on_failure: Any) -> None:
+    if not callable(function):
+        raise UsageError(f"wr.task is put on a function, got {function!r}")
+    if on_failure is not None and on_failure not in ON_FAILURE:
+        raise UsageError(f"task {name!r}: on_failure is one of {ON_FAILURE}, got {on_failure!r}")
+
+
+def _needs(
+    cores: float,
+    memory: str | float | None,
+    gpus: float,
+    resources: Mapping[str, float] | None,
+) -> Needs:
+    needs = {"cores": cores, "gpu": gpus, **(resources or {})}
+    if memory is not None:
+        needs["memory"] = parse_bytes(memory) if isinstance(memory, str) else memory
+    return Needs.of(needs)
 
 
 def _outputs(name: str, function: Callable[..., Any], outputs: int | str | None) -> int | str:
@@ -211,8 +224,3 @@ def _changed(
         if one.annotation is InOut or one.annotation in ("InOut", "wr.InOut")
     ]
     return tuple(dict.fromkeys((*wanted, *marked)))
-
-
-def renamed(declared: Declared, **changes: Any) -> Declared:
-    """Give a declaration with something else in it."""
-    return replace(declared, **changes)

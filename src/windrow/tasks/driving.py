@@ -68,7 +68,9 @@ class Driver:
         self._inbox = Inbox(self._wake_all)
         self._handles: dict[int, Handle] = {}  #: by attempt: what it made, until its task has ended
         self._running: dict[int, Record] = {}  #: by attempt
-        self._unseen: dict[int, Record] = {}  #: tasks that failed by themselves, and nobody knows yet
+        self._unseen: dict[
+            int, Record
+        ] = {}  #: tasks that failed by themselves, and nobody knows yet
         # Daemon: an interpreter that exits must not wait for a task without an end.
         self._thread = threading.Thread(
             target=self._go, name=f"windrow-{session.name}", daemon=True

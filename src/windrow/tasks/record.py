@@ -22,8 +22,21 @@ class Record:
     """
 
     __slots__ = (
-        "__weakref__", "arguments", "attempt", "declared", "failure", "group", "id", "keywords", "outputs",
-        "parents", "rule", "slots", "state", "streamed", "content",
+        "__weakref__",
+        "arguments",
+        "attempt",
+        "content",
+        "declared",
+        "failure",
+        "group",
+        "id",
+        "keywords",
+        "outputs",
+        "parents",
+        "rule",
+        "slots",
+        "state",
+        "streamed",
     )  # fmt: skip
 
     def __init__(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import threading
 from itertools import count
 from time import monotonic
@@ -81,7 +80,10 @@ class Session:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._token is not None:
             current.reset(self._token)
@@ -139,7 +141,7 @@ class Session:
         own, named = looked_into(arguments, slot), looked_into(dict(keywords), slot)
         record = Record(next(self._numbers), declared, own, named, tuple(reads))
         futures, end = self._futures(record, len(changed), kind)
-        self._rename(declared, changed, arguments, keywords, record)
+        self._rename(changed, arguments, keywords, record)
         group = current_group(self)
         rule = declared.on_failure or (group.on_failure if group else None) or self.on_failure
         record.rule = rule
@@ -183,7 +185,9 @@ class Session:
     ) -> tuple[list[Future], Future | None]:
         """Make the futures of a call; of a stream only the one of its end."""
         outputs, prefix = record.declared.outputs, f"{record.id}."
-        names = [f"{prefix}end"] if outputs == STREAM else [f"{prefix}{n}" for n in range(int(outputs))]
+        names = (
+            [f"{prefix}end"] if outputs == STREAM else [f"{prefix}{n}" for n in range(int(outputs))]
+        )
         futures = [kind(self, record, name) for name in names]
         names += [f"{prefix}v{number}" for number in range(changed)]
         record.outputs = tuple(names)
@@ -208,7 +212,6 @@ class Session:
 
     def _rename(
         self,
-        declared: Declared,
         changed: tuple[int | str, ...],
         arguments: tuple[Any, ...],
         keywords: Mapping[str, Any],
@@ -304,10 +307,3 @@ class Session:
                 return None
             future, record.streamed[number] = record.streamed[number], None
             return future
-
-
-def default_workers() -> int:
-    """As many as there are cores for us."""
-    from windrow.engines.granted import granted_cores
-
-    return granted_cores(os.environ)

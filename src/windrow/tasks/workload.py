@@ -11,7 +11,7 @@ from windrow.tasks.body import STREAM, run_body
 from windrow.tasks.calls import filled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from weakref import WeakValueDictionary
 
     from windrow.core.records import Task

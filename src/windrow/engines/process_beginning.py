@@ -1,0 +1,49 @@
+"""How workers' processes begin: with the workload, and with what they will most likely import."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from windrow.core.events import Event, WorkerLost
+from windrow.engines.parcels import Parcel, pack
+from windrow.engines.pickles import culprit
+from windrow.engines.process_worker import WORKLOAD
+from windrow.errors import EngineError
+
+if TYPE_CHECKING:
+    from windrow.engines.base import Workload
+
+__all__ = ["pack_workload", "preload", "why_nobody"]
+
+#: Libraries that take long to import and are safe to fork: imported once, before the workers are made, if we have them.
+HEAVY = (
+    "numpy", "awkward", "uproot", "pyarrow", "numba", "vector", "boost_histogram", "hist", "cramjam", "fsspec", "scipy",
+)  # fmt: skip
+
+
+def pack_workload(workload: Workload) -> Parcel:
+    """Pickle a workload once for all workers."""
+    try:
+        # What is the user's own code, and so has to go along with its state, the workload knows.
+        own = getattr(workload, "is_own", None)
+        return pack(workload, WORKLOAD, by_value=True, own=own)
+    except Exception as error:
+        raise EngineError(
+            f"the analysis cannot be sent to worker processes: {culprit(workload, 'workload')} cannot be pickled "
+            f'({type(error).__name__}: {error}); make it inside the function that needs it, or use engine="threads"'
+        ) from error
+
+
+def preload() -> list[str]:
+    """What workers will most likely need: what this process has loaded of Windrow and of the heavy libraries."""
+    ours = [name for name in sys.modules if name.startswith("windrow.")]
+    return [*(name for name in HEAVY if name in sys.modules), *ours]
+
+
+def why_nobody(events: list[Event]) -> str:
+    """Say why no worker is there."""
+    for event in reversed(events):
+        if isinstance(event, WorkerLost) and event.failure is not None:
+            return f"no worker process could begin: {event.failure.message}"
+    return "no worker process could begin"

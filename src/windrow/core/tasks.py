@@ -1,8 +1,7 @@
 """Tasks of a graph in a run: attempts, outputs, deadlines and ends, and what workers are told.
 
-The graph says what must be made, the dispatch where; here reports of workers come in and commands
-go out. An attempt that is not found has ended, and one that its task does not know any more only
-holds its resources until it returns: whatever it reports is discarded.
+The graph says what must be made, the dispatch where; here reports come in and commands go out. An attempt that is not
+found has ended; one that its task does not know any more holds its resources until it returns, and no report of it counts.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from windrow.errors import DependencyError
 
 @wr.task
 def combine(values: list[Any], *, scale: int = 1) -> int:
-    return scale * sum(values) % 1009
+    return int(scale * sum(values) % 1009)
 
 
 @wr.task(outputs=3)

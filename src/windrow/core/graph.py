@@ -1,6 +1,7 @@
 """Tasks that read each other's outputs: who waits for what, and what must be made again.
 
-Dependencies are per output: a task is ready when every output it reads exists. An output lives as
+Dependencies are per output: a task is ready when every output it reads exists, and every task it
+must come ``after`` (which may overwrite what that one reads) has ended once. An output lives as
 long as a task that has not ended reads it, or the user may ask for it; when it is lost before, the
 task that made it runs again, and so do the makers of what that one reads, as far as those are gone.
 The graph decides this and nothing else; what follows for workers is done by its hands.
@@ -73,6 +74,10 @@ class Graph:
             for name in node.task.reads:
                 node.reads[name] = output = self.output(name)
                 output.consumers[node.id] = node
+            for number in node.task.after:
+                if number in self.open:
+                    node.unended[number] = self.open[number]
+                    self.open[number].followers.append(node)
             self._enter(node)
         self._work_off()
 
@@ -100,6 +105,11 @@ class Graph:
         for task in tasks:
             if task.id in self.nodes or task.id in ids:
                 raise UsageError(f"task {task.id} was submitted twice; each needs an id of its own")
+            unknown = [one for one in task.after if one not in self.nodes and one not in ids]
+            if unknown:
+                raise UsageError(
+                    f"task {task.id} comes after task {unknown[0]}, which was not submitted before it"
+                )
             ids.add(task.id)
             if task.inputs:
                 raise UsageError(
@@ -280,7 +290,8 @@ class Graph:
         self.open[node.id] = node
         for output in node.reads.values():
             output.readers[node.id] = node
-        node.missing = sum(output.handle is None for output in node.reads.values())
+        node.missing = len(node.unended)
+        node.missing += sum(output.handle is None for output in node.reads.values())
         self._await(node)
 
     def _await(self, node: Node) -> None:
@@ -355,6 +366,18 @@ class Graph:
             output.readers.pop(node.id, None)
             self.tidy(output)
         self._hands.ended(node)
+        if node.followers:
+            self._let_follow(node)
+        node.unended.clear()
+
+    def _let_follow(self, node: Node) -> None:
+        """What comes after a task need not wait for it any more, even if it is done again."""
+        followers, node.followers = node.followers, []
+        for one in followers:
+            if one.unended.pop(node.id, None) is not None:
+                one.missing -= 1
+                if not one.missing and one.state is TaskState.WAITING:
+                    self._ready(one)
 
     def _work_off(self) -> None:
         """Do what follows from what was done: a list, as chains may be longer than the stack."""

@@ -60,6 +60,7 @@ class Node:
         "enlarged",
         "errors",
         "failure",
+        "followers",
         "id",
         "io_errors",
         "losses",
@@ -73,6 +74,7 @@ class Node:
         "state",
         "task",
         "told",
+        "unended",
     )
 
     def __init__(self, task: Task, number: int) -> None:
@@ -83,7 +85,9 @@ class Node:
         self.needs = task.needs  #: grow when an attempt was too large for them
         self.reads: dict[str, Output] = {}
         self.outputs: dict[str, Output] = {}
-        self.missing = 0  #: outputs it reads that do not exist
+        self.unended: dict[int, Node] = {}  #: tasks it comes after that have not ended
+        self.followers: list[Node] = []  #: tasks that come after its first end
+        self.missing = 0  #: outputs it reads that do not exist, and tasks it comes after
         self.pending: dict[str, Output] = {}  #: outputs that are on their way while it is FETCHING
         #: failed attempts since it was last done, by whose fault
         self.errors = self.io_errors = self.crashes = self.losses = 0

@@ -102,6 +102,7 @@ class Task(NamedTuple):
     budget: int = 0  #: retries left when it was cut
     restartable: bool = True
     reads: tuple[str, ...] = ()  #: outputs of other tasks that it needs
+    after: tuple[int, ...] = ()  #: tasks that must have ended before, well or badly
 
 
 class Worker(NamedTuple):

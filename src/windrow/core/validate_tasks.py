@@ -44,7 +44,7 @@ def _states(scheduler: Scheduler) -> None:
             (node.id in tasks.graph.open) == (node.state not in ENDS),
             f"task {node.id} is {node.state.name}, and open says otherwise",
         )
-        missing = sum(output.handle is None for output in node.reads.values())
+        missing = sum(output.handle is None for output in node.reads.values()) + len(node.unended)
         if node.state not in ENDS:
             _check(missing == node.missing, f"task {node.id} misses {missing}, not {node.missing}")
         if node.state in (TaskState.READY, TaskState.FETCHING):
@@ -114,15 +114,18 @@ def _resources(scheduler: Scheduler) -> None:
     """What is taken is the sum over live attempts, and never more than is offered."""
     crew = scheduler.crew
     packing = crew.packing
-    chains = {id(one.chain): one.chain for one in scheduler.tasks.attempts.values()}
-    for chain in chains.values():
+    chains = []
+    for one in scheduler.tasks.attempts.values():
+        if one.chain not in chains:
+            chains.append(one.chain)
+    for chain in chains:
         mine = [one for one in scheduler.tasks.attempts.values() if one.chain is chain]
         workers = {one.worker.id for one in mine}
         _check(
             len(workers) == 1 and set(chain.attempts) == {one.id for one in mine},
             f"attempts {sorted(chain.attempts)} hold something together at workers {sorted(workers)}",
         )
-    grants: list[Grant] = [chain.grant for chain in chains.values()]
+    grants: list[Grant] = [chain.grant for chain in chains]
     grants += [one.grant for one in crew.workers.values() if one.grant is not None]
     offerers: list[Offerer] = [*packing.benches.values(), *packing.pools.values()]
     _check(set(packing.benches) == set(crew.workers), "workers offer that are none")

@@ -30,9 +30,8 @@ class Call(NamedTuple):
     content: Any  #: what ``Workload.content`` gave for it
     values: tuple[Any, ...]  #: what it reads, in the order of ``Task.reads``
     release: Callable[[str, Any], None]  #: an output is there although the task goes on
-    common: Callable[[int], Any] | None = (
-        None  #: what calls have in common, where that travels apart
-    )
+    common: Callable[[int], Any] | None = None  #: what calls share, where that travels apart
+    cancelled: Callable[[], bool] = bool  #: whether nobody wants what it makes any more
 
 
 class WorkerSide(Protocol):

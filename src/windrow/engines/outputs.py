@@ -13,7 +13,7 @@ from windrow.core.records import Handle
 from windrow.engines.base import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from windrow.core.commands import Launch
     from windrow.engines.shelf import Shelf
@@ -43,7 +43,12 @@ class Outputs:
                 self._made.pop(handle.id, None)
 
     def run(
-        self, shelf: Shelf, command: Launch, workload: Any, tell: Callable[[Event], None]
+        self,
+        shelf: Shelf,
+        command: Launch,
+        workload: Any,
+        tell: Callable[[Event], None],
+        cancelled: Container[int] = (),
     ) -> Event:
         """Run a task; ``tell`` is given what is to be reported before its end."""
         number, worker, incarnation = command.attempt, command.worker, command.incarnation
@@ -55,7 +60,8 @@ class Outputs:
 
         values = tuple([self.get(handle) for handle in command.inputs])
         content = workload.content(command.task.id)
-        event, outputs = shelf.call(command, Call(content, values, release))
+        call = Call(content, values, release, None, lambda: number in cancelled)
+        event, outputs = shelf.call(command, call)
         if outputs:
             self._made.setdefault(number, {}).update(outputs)
         if isinstance(event, Finished):

@@ -260,7 +260,7 @@ class _Worker:
             return event
         failure = getattr(event, "failure", None)
         if failure is not None:
-            return event._replace(failure=self._sealed(failure))  # type: ignore[call-arg]
+            return event._replace(failure=self._sealed(failure))
         if isinstance(event, Finished) and event.skipped:
             skipped = tuple((rows, self._sealed(why)) for rows, why in event.skipped)
             return event._replace(skipped=skipped)

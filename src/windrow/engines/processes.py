@@ -137,8 +137,8 @@ class ProcessesEngine:
                 self._start_worker(command.worker, command.incarnation)
                 continue
             if isinstance(command, Discard) and not command.handle.rows:
-                for life in discard_everywhere(self._outputs, command, self._lives):
-                    batches.setdefault(life.worker, []).append(command)
+                for holder in discard_everywhere(self._outputs, command, self._lives):
+                    batches.setdefault(holder.worker, []).append(command)
                 continue
             if isinstance(command, (Fetch, Discard)):
                 worker, incarnation = command.handle.worker, command.handle.incarnation

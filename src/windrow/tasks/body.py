@@ -53,7 +53,7 @@ class _Releasing:
         self._release = release
 
     def release(self, index: int, value: Any) -> None:
-        if not isinstance(index, int) or index < 0:
+        if type(index) is not int or index < 0:
             raise UsageError(f"task {self.name!r}: an output is known by its number, got {index!r}")
         if self.outputs != STREAM and index >= int(self.outputs):
             raise TaskOutputError(

@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from windrow.core.records import Needs
-from windrow.errors import UsageError
+from windrow.errors import UsageError, nearest
 from windrow.tasks.body import STREAM, is_generator, run_body
+from windrow.tasks.file_kinds import FileKind, file_parameters
 from windrow.units import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from windrow.tasks.command import Command
 
 __all__ = ["Declared", "InOut", "Task", "task"]
 
@@ -44,7 +47,14 @@ class Declared:
     reuse: bool | None = None
     version: str = ""
     inout: tuple[str, ...] = ()  #: parameters that the body changes
+    files: Mapping[str, FileKind] = field(
+        default_factory=dict
+    )  #: parameters that are paths of dependencies
+    positions: Mapping[str, int] = field(
+        default_factory=dict, repr=False
+    )  #: of parameters, by name
     resident: tuple[str, ...] = ()  #: parameters that each worker makes once
+    command: Command | None = None  #: a command line instead of Python
 
 
 class Task:
@@ -105,33 +115,48 @@ def _asked(declared: Declared) -> dict[str, Any]:
     }
 
 
-@overload
-def task(function: Callable[..., Any], /) -> Task: ...
-@overload
-def task(function: None = None, /, **options: Any) -> Callable[[Callable[..., Any]], Task]: ...
-@overload
-def task(function: Callable[..., Any], /, **options: Any) -> Task: ...
+class TaskOptions(TypedDict, total=False):
+    """What may be said of a task; ``task`` says what it means."""
+
+    outputs: int | str | None
+    cores: float
+    memory: str | float | None
+    gpus: float
+    resources: Mapping[str, float] | None
+    priority: int
+    deadline: float | None
+    on_failure: OnFailure | None
+    retries: int | None
+    restartable: bool
+    reuse: bool | None
+    version: str
+    inout: str | tuple[str, ...]
+    name: str | None
 
 
-def task(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    outputs: int | str | None = None,
-    cores: float = 1,
-    memory: str | float | None = None,
-    gpus: float = 0,
-    resources: Mapping[str, float] | None = None,
-    priority: int = 0,
-    deadline: float | None = None,
-    on_failure: OnFailure | None = None,
-    retries: int | None = None,
-    restartable: bool = True,
-    reuse: bool | None = None,
-    version: str = "",
-    inout: str | tuple[str, ...] = (),
-    name: str | None = None,
-) -> Any:
+_DEFAULTS: TaskOptions = {
+    "outputs": None,
+    "cores": 1,
+    "memory": None,
+    "gpus": 0,
+    "resources": None,
+    "priority": 0,
+    "deadline": None,
+    "on_failure": None,
+    "retries": None,
+    "restartable": True,
+    "reuse": None,
+    "version": "",
+    "inout": (),
+    "name": None,
+}
+
+
+@overload
+def task(function: Callable[..., Any], /, **options: Unpack[TaskOptions]) -> Task: ...
+@overload
+def task(**options: Unpack[TaskOptions]) -> Callable[[Callable[..., Any]], Task]: ...
+def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]) -> Any:
     """Declare a function as a task.
 
     Parameters
@@ -154,26 +179,33 @@ def task(
         Parameters that the body changes, as an annotation with ``wr.InOut`` says too.
     """
     if function is None:
-        options = dict(locals())
-        del options["function"]
-        return lambda body: task(body, **options)
-    name = name or getattr(function, "__qualname__", None) or repr(function)
-    _check(name, function, on_failure)
-    return Task(
-        Declared(
-            name=name,
-            function=function,
-            outputs=_outputs(name, function, outputs),
-            needs=_needs(cores, memory, gpus, resources),
-            priority=priority,
-            deadline=deadline,
-            on_failure=on_failure,
-            retries=RETRIES if retries is None else retries,
-            restartable=restartable,
-            reuse=reuse,
-            version=version,
-            inout=_changed(name, function, inout),
+        return lambda body: Task(_declared(body, {**options}))
+    return Task(_declared(function, {**options}))
+
+
+def _declared(function: Callable[..., Any], asked: dict[str, Any]) -> Declared:
+    unknown = [one for one in asked if one not in _DEFAULTS]
+    if unknown:
+        raise UsageError(
+            f"wr.task has no option {unknown[0]!r}{nearest(unknown[0], list(_DEFAULTS))}; it has {', '.join(_DEFAULTS)}"
         )
+    options: dict[str, Any] = {**_DEFAULTS, **asked}
+    name = options.pop("name") or getattr(function, "__qualname__", None) or repr(function)
+    _check(name, function, options["on_failure"])
+    parameters = _parameters(function)
+    needs = [options.pop(one) for one in ("cores", "memory", "gpus", "resources")]
+    outputs, inout = options.pop("outputs"), options.pop("inout")
+    if options["retries"] is None:
+        del options["retries"]
+    return Declared(
+        name=name,
+        function=function,
+        outputs=_outputs(name, function, outputs),
+        needs=_needs(*needs),
+        inout=_changed(name, parameters, inout),
+        files=file_parameters(function),
+        positions=_positions(parameters),
+        **options,
     )
 
 
@@ -206,17 +238,26 @@ def _outputs(name: str, function: Callable[..., Any], outputs: int | str | None)
     )
 
 
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (ValueError, TypeError):  # some builtins do not tell
+        return {}
+
+
+def _positions(parameters: Mapping[str, inspect.Parameter]) -> dict[str, int]:
+    """Say where arguments of parameters are in a call, unless they are given by name."""
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return {one.name: number for number, one in enumerate(parameters.values()) if one.kind in plain}
+
+
 def _changed(
-    name: str, function: Callable[..., Any], inout: str | tuple[str, ...]
+    name: str, parameters: Mapping[str, inspect.Parameter], inout: str | tuple[str, ...]
 ) -> tuple[str, ...]:
     """Find the parameters that the body changes."""
     wanted = (inout,) if isinstance(inout, str) else tuple(inout)
-    try:
-        parameters = inspect.signature(function).parameters
-    except (ValueError, TypeError):  # some builtins do not tell
-        return ()
     for one in wanted:
-        if one not in parameters:
+        if parameters and one not in parameters:
             raise UsageError(f"task {name!r}: inout= names {one!r}, but it has no such parameter")
     marked = [
         one.name

@@ -111,7 +111,7 @@ class Future(concurrent.futures.Future[Any]):
             self._state = "CANCELLED"
             self._condition.notify_all()
         self.set_running_or_notify_cancel()
-        self._invoke_callbacks()
+        self._invoke_callbacks()  # type: ignore[attr-defined]  # no public way is known
 
     def set_running_or_notify_cancel_once(self) -> bool:
         """Say that it runs, if that was not said yet; False if it was cancelled."""

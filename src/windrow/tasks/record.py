@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from windrow.core.records import Failure
-    from windrow.tasks.declare import Declared
+    from windrow.tasks.calling import Calling
     from windrow.tasks.future import Future
 
 __all__ = ["Record"]
@@ -23,14 +21,13 @@ class Record:
 
     __slots__ = (
         "__weakref__",
-        "arguments",
         "attempt",
         "content",
         "declared",
         "failure",
         "group",
         "id",
-        "keywords",
+        "key",
         "outputs",
         "parents",
         "rule",
@@ -39,20 +36,13 @@ class Record:
         "streamed",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        number: int,
-        declared: Declared,
-        arguments: tuple[Any, ...],
-        keywords: Mapping[str, Any],
-        reads: tuple[Future, ...],
-    ) -> None:
-        self.id = number
-        self.declared = declared
-        self.arguments = arguments  #: with slots where futures were
-        self.keywords = keywords
+    def __init__(self, calling: Calling) -> None:
+        reads = calling.reads
+        self.id = calling.id
+        self.declared = calling.declared
         self.parents = tuple({one.record.id: one.record for one in reads}.values())
-        self.slots = tuple(one.output for one in reads)  #: names of what it reads, by slot
+        self.slots = tuple([one.output for one in reads])  #: names of what it reads, by slot
+        self.key = calling.key  #: the lineage, where the result may be reused
         self.outputs: tuple[str, ...] = ()
         self.content: Any = None  #: what travels to a worker
         self.rule = ""  #: what becomes of others if it fails

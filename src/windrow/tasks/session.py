@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from itertools import count
 from time import monotonic
@@ -11,16 +10,19 @@ from weakref import WeakValueDictionary
 
 from windrow.core.events import CancelRequested, Closed, Released, Wanted
 from windrow.core.records import Needs, Task
-from windrow.errors import TaskError, UsageError
+from windrow.errors import TaskError
 from windrow.tasks.blame import way_to_the_root
 from windrow.tasks.body import STREAM
-from windrow.tasks.calls import Slot, looked_into
+from windrow.tasks.calling import Calling
+from windrow.tasks.calls import looked_into
 from windrow.tasks.current import current
 from windrow.tasks.declare import Declared, task
 from windrow.tasks.driving import Driver
+from windrow.tasks.file_table import FileTable
 from windrow.tasks.future import ELSEWHERE, Future, StreamFuture
 from windrow.tasks.groups import Group, current_group
 from windrow.tasks.record import Record
+from windrow.tasks.reusing import Reuse
 from windrow.tasks.staffed import PLACE
 from windrow.tasks.versions import Versions
 from windrow.tasks.workload import Content
@@ -67,6 +69,8 @@ class Session:
         self.futures: WeakValueDictionary[str, Future] = WeakValueDictionary()
         self.open: dict[int, Record] = {}  #: tasks that have not ended
         self.changed = threading.Condition()
+        self.files = FileTable()
+        self.reusing = Reuse()
         self._versions = Versions()
         self._numbers = count(1)
         self._groups = count(1)
@@ -97,7 +101,11 @@ class Session:
         if cancel:
             self._driver.tell(CancelRequested("the session was left by an exception"))
         self._driver.tell(Closed())
-        self._driver.join()
+        try:
+            self._driver.join()
+        finally:
+            self.files.close()
+            self.reusing.close()
 
     def end_later(self) -> None:
         """End when all tasks have, without waiting for that."""
@@ -121,50 +129,48 @@ class Session:
     ) -> Any:
         """Make a task of a call and give its futures."""
         self._driver.check()
-        reads: list[Future] = []
-        places: dict[str, int] = {}
-
-        def slot(thing: Any) -> Any:
-            latest = self._versions.latest(thing)
-            if not isinstance(latest, Future):
-                return thing
-            if latest._session is not self:
-                raise UsageError(
-                    f"{latest!r} belongs to another session; ask for its value with result() first"
-                )
-            if latest.output not in places:
-                places[latest.output] = len(reads)
-                reads.append(latest)
-            return Slot(places[latest.output])
-
-        changed = self._places(declared, arguments, keywords)
-        own, named = looked_into(arguments, slot), looked_into(dict(keywords), slot)
-        record = Record(next(self._numbers), declared, own, named, tuple(reads))
-        futures, end = self._futures(record, len(changed), kind)
-        self._rename(changed, arguments, keywords, record)
+        calling = Calling(self, next(self._numbers), declared, arguments, keywords)
+        if declared.files:
+            self.files.enter(calling)
+        if self.reuse if declared.reuse is None else declared.reuse:
+            found = self.reusing.find(calling)
+            if found is not None:
+                return found
+        changed = self._places(calling)
+        things = [calling.get(place) for place in changed]
+        calling.take_futures_out()
+        record = Record(calling)
+        futures, end = self._futures(record, calling.made, len(changed), kind)
+        self._rename(things, record)
         group = current_group(self)
-        rule = declared.on_failure or (group.on_failure if group else None) or self.on_failure
-        record.rule = rule
-        content = Content(
-            declared.name,
-            declared.function,
-            own,
-            named,
-            declared.outputs,
-            changed,
-            rule == "ignore",
+        record.rule = declared.on_failure or (group and group.on_failure) or self.on_failure
+        record.group = group.number if group else 0
+        record.content = self._driver.packed(
+            record,
+            Content(
+                declared.name,
+                declared.function,
+                calling.arguments,
+                calling.keywords,
+                declared.outputs,
+                changed,
+                record.rule == "ignore",
+                tuple(calling.around),
+            ),
         )
-        record.content = self._driver.packed(record, content)
-        self._driver.submit(record, self._task(record, group, rule))
-        if end is not None:
-            return StreamFuture(self, record, end)
-        return futures[0] if declared.outputs == 1 else tuple(futures)
+        self._driver.submit(record, self._task(record, tuple(calling.after)))
+        given: Any = StreamFuture(self, record, end) if end is not None else tuple(futures)
+        if declared.outputs == 1:
+            given = futures[0]
+        if calling.files:
+            self.files.submitted(calling, record)
+        if calling.key is not None:
+            self.reusing.submitted(calling, record, given)
+        return given
 
-    def _task(self, record: Record, group: Group | None, rule: str) -> Task:
+    def _task(self, record: Record, after: tuple[int, ...]) -> Task:
         declared = record.declared
         amounts = {**dict(declared.needs.amounts), PLACE: 1}
-        record.group = group.number if group else 0
-        deadline = None if declared.deadline is None else monotonic() + declared.deadline
         return Task(
             record.id,
             declared.name,
@@ -174,14 +180,15 @@ class Session:
             record.outputs,
             declared.priority,
             record.group,
-            deadline,
-            declared.retries if rule == "retry" else 0,
+            None if declared.deadline is None else monotonic() + declared.deadline,
+            declared.retries if record.rule == "retry" else 0,
             declared.restartable,
             record.slots,
+            after,
         )
 
     def _futures(
-        self, record: Record, changed: int, kind: type[Future]
+        self, record: Record, more: list[str], changed: int, kind: type[Future]
     ) -> tuple[list[Future], Future | None]:
         """Make the futures of a call; of a stream only the one of its end."""
         outputs, prefix = record.declared.outputs, f"{record.id}."
@@ -190,39 +197,28 @@ class Session:
         )
         futures = [kind(self, record, name) for name in names]
         names += [f"{prefix}v{number}" for number in range(changed)]
-        record.outputs = tuple(names)
+        record.outputs = (*names, *more)
         for future in futures:
             self.futures[future.output] = future
         return futures, futures[0] if outputs == STREAM else None
 
     # -- what bodies change
 
-    def _places(
-        self, declared: Declared, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
-    ) -> tuple[int | str, ...]:
+    def _places(self, calling: Calling) -> tuple[int | str, ...]:
         """Say where in the call the arguments are that the body changes."""
-        if not declared.inout:
-            return ()
-        names = list(inspect.signature(declared.function).parameters)
-        return tuple(
-            name if name in keywords else names.index(name)
-            for name in declared.inout
-            if name in keywords or names.index(name) < len(arguments)
-        )
+        found = [calling.place(name) for name in calling.declared.inout]
+        return tuple(place for place in found if place is not None)
 
-    def _rename(
-        self,
-        changed: tuple[int | str, ...],
-        arguments: tuple[Any, ...],
-        keywords: Mapping[str, Any],
-        record: Record,
-    ) -> None:
+    def _rename(self, things: list[Any], record: Record) -> None:
         """From now on what was changed is known by its next version."""
-        for number, place in enumerate(changed):
-            thing = keywords[place] if isinstance(place, str) else arguments[place]
-            future = Future(self, record, f"{record.id}.v{number}")
-            self.futures[future.output] = future
-            self._versions.follow(thing, future)
+        for number, thing in enumerate(things):
+            self._versions.follow(thing, self.promise(record, f"v{number}"))
+
+    def promise(self, record: Record, name: str) -> Future:
+        """Make the future of an output of a task that its caller is not given."""
+        future = Future(self, record, f"{record.id}.{name}")
+        self.futures[future.output] = future
+        return future
 
     def latest(self, thing: Any) -> Any:
         """Give the future of what tasks have made of a thing, or the thing itself if none changes it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,13 +10,15 @@ from windrow.core.records import Failure, FailureKind
 from windrow.errors import EngineError, UsageError
 from windrow.tasks.body import STREAM, run_body
 from windrow.tasks.calls import filled
+from windrow.tasks.going import Going
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from weakref import WeakValueDictionary
 
-    from windrow.core.records import Task
-    from windrow.engines.base import Call
+    from windrow.core.records import Plan, Rows, Task
+    from windrow.engines.base import Call, Outcome
+    from windrow.tasks.going import Around
     from windrow.tasks.record import Record
 
 __all__ = ["Content", "TaskWorkload"]
@@ -31,6 +34,7 @@ class Content(NamedTuple):
     outputs: int | str
     changed: tuple[int | str, ...]  #: places of the arguments that the body changes
     ignores: bool  #: what it raises is told, and its outputs are None
+    around: tuple[Around, ...] = ()  #: what is done around the body, outermost first
 
 
 class TaskWorkload:
@@ -48,7 +52,8 @@ class TaskWorkload:
     def content(self, task: int) -> Content:
         """Give what a worker needs to run a task; asked at home."""
         assert self._records is not None
-        return self._records[task].content
+        content: Content = self._records[task].content
+        return content
 
     def open_worker(self, worker: int) -> TaskSide:
         """Make the worker's side."""
@@ -75,7 +80,13 @@ class TaskSide:
         """Graphs have no rows."""
         raise UsageError(f"a graph has no input {input}")
 
-    run = merge = inspect
+    def run(self, rows: tuple[Rows, ...], plan: Plan) -> Outcome:
+        """Graphs have no rows."""
+        raise UsageError(f"a graph has no rows {rows}, and no {plan}")
+
+    def merge(self, partials: Sequence[Any]) -> Any:
+        """Graphs have no partials."""
+        raise UsageError(f"a graph has no partials to merge, got {len(partials)}")
 
     def call(self, task: Task, call: Call) -> dict[str, Any]:
         """Run a task; return what it made and did not release, by name."""
@@ -87,32 +98,49 @@ class TaskSide:
         if isinstance(function, int):
             assert call.common is not None
             function = call.common(function)
-        names, prefix = task.outputs, f"{task.id}."
-
-        def release(number: int, value: Any) -> None:
-            call.release(f"{prefix}{number}", value)
-
-        several = content.outputs == STREAM or content.outputs != 1
+        going = Going(
+            task.id, content.name, function, list(arguments), keywords, content.outputs, self, call.cancelled
+        )  # fmt: skip
         try:
-            made = run_body(
-                content.name,
-                function,
-                arguments,
-                keywords,
-                content.outputs,
-                release if several else None,
-            )
+            if not content.around:
+                self._body(going, content.changed, call.release)
+            else:
+                with ExitStack() as stack:
+                    for one in content.around:
+                        stack.enter_context(one.around(going))
+                    self._body(going, content.changed, call.release)
         except Exception as error:
             if not content.ignores:
                 raise
-            return dict.fromkeys(names, Ignored(type(error).__name__, str(error)))
-        found = {f"{prefix}{number}": value for number, value in made.items()}
-        if content.outputs == STREAM:
-            found[names[0]] = None
-        for number, place in enumerate(content.changed):
-            value = keywords[place] if isinstance(place, str) else arguments[place]
-            found[f"{prefix}v{number}"] = value
-        return found
+            return dict.fromkeys(task.outputs, Ignored(type(error).__name__, str(error)))
+        return going.made
+
+    def _body(
+        self, going: Going, changed: tuple[int | str, ...], pass_on: Callable[[str, Any], None]
+    ) -> None:
+        """Run the body; what it made and did not release is then ``going.made``."""
+        prefix, outputs = f"{going.task}.", going.outputs
+
+        def release(number: int, value: Any) -> None:
+            name = f"{prefix}{number}"
+            if going.keeps:
+                going.released[name] = value
+            pass_on(name, value)
+
+        made = run_body(
+            going.name,
+            going.function,
+            going.arguments,
+            going.keywords,
+            outputs,
+            release if outputs != 1 else None,
+        )
+        for number, value in made.items():
+            going.made[f"{prefix}{number}"] = value
+        if outputs == STREAM:
+            going.made[f"{prefix}end"] = None
+        for number, place in enumerate(changed):
+            going.made[f"{prefix}v{number}"] = going.get(place)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -1,0 +1,112 @@
+"""A call of a task while it is being made: what it reads, comes after and makes, step by step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from windrow.errors import UsageError
+from windrow.tasks.calls import Slot, looked_into
+from windrow.tasks.future import Future
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from windrow.tasks.declare import Declared
+    from windrow.tasks.file_kinds import FileKind
+    from windrow.tasks.going import Around
+    from windrow.tasks.session import Session
+
+__all__ = ["Calling", "FileArgument"]
+
+
+class FileArgument(NamedTuple):
+    """A path of a call that is a dependency."""
+
+    parameter: str
+    kind: FileKind
+    path: str  #: absolute
+    maker: Future | None = None  #: of a file that an earlier task of the session writes
+    stamp: Any = None  #: of a file that was there before: what it is like now
+
+
+class Calling:
+    """One call."""
+
+    __slots__ = (
+        "_places",
+        "after",
+        "arguments",
+        "around",
+        "declared",
+        "files",
+        "id",
+        "key",
+        "keywords",
+        "made",
+        "reads",
+        "session",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        number: int,
+        declared: Declared,
+        arguments: tuple[Any, ...],
+        keywords: Mapping[str, Any],
+    ) -> None:
+        self.session = session
+        self.id = number
+        self.declared = declared
+        self.arguments = arguments
+        self.keywords = dict(keywords)
+        self.reads: list[Future] = []  #: in the order of slots
+        self.after: list[int] = []  #: tasks that must have ended before
+        self.around: list[Around] = []  #: what the worker does around the body, outermost first
+        self.files: list[FileArgument] = []
+        self.made: list[str] = []  #: names of outputs beside those of the function
+        self.key: str | None = None  #: the lineage, where the result may be reused
+        self._places: dict[str, int] = {}
+
+    def place(self, parameter: str) -> int | str | None:
+        """Say where a parameter's argument is; None if its default is used."""
+        if parameter in self.keywords:
+            return parameter
+        number = self.declared.positions.get(parameter)
+        return number if number is not None and number < len(self.arguments) else None
+
+    def get(self, place: int | str) -> Any:
+        """Give an argument."""
+        return self.keywords[place] if isinstance(place, str) else self.arguments[place]
+
+    def put(self, place: int | str, value: Any) -> None:
+        """Replace an argument."""
+        if isinstance(place, str):
+            self.keywords[place] = value
+        else:
+            own = list(self.arguments)
+            own[place] = value
+            self.arguments = tuple(own)
+
+    def read(self, future: Future) -> Slot:
+        """The call needs the value of a future; give what stands for it among the arguments."""
+        if future._session is not self.session:
+            raise UsageError(
+                f"{future!r} belongs to another session; ask for its value with result() first"
+            )
+        number = self._places.get(future.output)
+        if number is None:
+            number = self._places[future.output] = len(self.reads)
+            self.reads.append(future)
+        return Slot(number)
+
+    def take_futures_out(self) -> None:
+        """Put slots where futures are, and where things are that tasks change."""
+        latest = self.session.latest
+
+        def slot(thing: Any) -> Any:
+            found = latest(thing)
+            return self.read(found) if isinstance(found, Future) else thing
+
+        self.arguments = looked_into(self.arguments, slot)
+        self.keywords = looked_into(self.keywords, slot)

@@ -40,7 +40,7 @@ LOOKED_AT = 10
     type=click.Choice(["pipeline", "task", "study"]),
     default="pipeline",
     show_default=True,
-    help="An analysis of rows; or a plain program to grow into a task graph or a study.",
+    help="An analysis of rows; a graph of tasks; or a plain program to grow into a study.",
 )
 @click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
 def command(name: str, sources: tuple[str, ...], kind: str, debug: bool) -> int:

@@ -1,13 +1,13 @@
-"""Skeletons for task graphs and parameter studies, which this version cannot run: plain programs that run today.
+"""Skeletons for task graphs, and for parameter studies, which this version cannot run: a plain program that runs today.
 
-They are arranged as those front doors will want them, and say so; nothing in them pretends to be parallel.
+That is arranged as the front door will want it, and says so; nothing in it pretends to be parallel.
 """
 
 from __future__ import annotations
 
 __all__ = ["KINDS", "plain_texts"]
 
-#: Kinds of skeleton that are plain programs.
+#: Kinds of skeleton that look at no file.
 KINDS = ("task", "study")
 
 
@@ -33,10 +33,8 @@ ABOUT
 _TASK_PROGRAM = '''
 """NAME: steps that pass files and arrays to each other, begun by "windrow new --kind task".
 
-This version of Windrow has no task graphs: wr.task and wr.Session are planned, not there. So these are plain functions, and main() calls
-them one after the other. They are arranged as tasks want to be: all that a step needs comes in as arguments, all that it makes is
-returned or is the file it is told to write, and nothing is changed in place. Once there are tasks, the decorators go where the comments
-say, and the body of main() into "with wr.Session() as session:".
+A step is a function: all that it needs comes in as arguments, all that it makes is returned or is the file it is told to write. Called
+inside the session in run() it is a task, which runs as soon as what it reads is there; called anywhere else it just runs.
 
     python NAME/NAME.py [DIRECTORY]
 """
@@ -44,54 +42,57 @@ say, and the body of main() into "with wr.Session() as session:".
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import windrow as wr
 
 BLOCKS = 4
 
 
-# a task; path is an output file
-def measure(path: Path, size: int = 40_000) -> Path:
+@wr.task
+def measure(path: wr.OutFile, size: int = 40_000) -> None:
     """Write a signal with noise: put your own input here."""
     times = np.linspace(0, 1, size)
     noise = np.random.default_rng(1).normal(0, 0.5, size)
     np.save(path, np.sin(2 * np.pi * 5 * times) + noise)
-    return path
 
 
-# a task; path is an input file
-def split(path: Path, blocks: int = BLOCKS) -> list[np.ndarray]:
-    """Cut the input into parts that can be worked on apart."""
-    return np.array_split(np.load(path), blocks)
+@wr.task(outputs=BLOCKS)
+def split(path: wr.InFile) -> Iterator[np.ndarray]:
+    """Cut the input into parts: each goes on as soon as it is yielded."""
+    yield from np.array_split(np.load(path), BLOCKS)
 
 
-# a task, one for each block
+@wr.task
 def smooth(block: np.ndarray, width: int = 101) -> np.ndarray:
     """Average over neighbours: the step that takes long."""
     return np.convolve(block, np.ones(width) / width, mode="same")
 
 
-# a task; path is an output file
-def write(block: np.ndarray, path: Path) -> Path:
+@wr.task
+def write(block: np.ndarray, path: wr.OutFile) -> None:
     """Keep a part that is done."""
     np.save(path, block)
-    return path
 
 
-# a task; parts are input files
-def combine(parts: list[Path]) -> float:
+@wr.task
+def combine(parts: wr.InFile) -> float:
     """Return the one number this is about: the size of the signal without its noise."""
     return float(np.std(np.concatenate([np.load(part) for part in parts])))
 
 
 def run(directory: Path) -> float:
-    """Do all steps in order."""
+    """Do all steps; they wait for each other where they must."""
     directory.mkdir(parents=True, exist_ok=True)
-    blocks = [smooth(block) for block in split(measure(directory / "signal.npy"))]
-    paths = [directory / f"part-{number}.npy" for number in range(len(blocks))]
-    parts = [write(block, path) for block, path in zip(blocks, paths, strict=True)]
-    return combine(parts)
+    signal = directory / "signal.npy"
+    parts = [directory / f"part-{number}.npy" for number in range(BLOCKS)]
+    with wr.Session():
+        measure(signal)
+        for block, part in zip(split(signal), parts, strict=True):
+            write(smooth(block), part)
+        return combine(parts).result()
 
 
 def main() -> int:
@@ -129,8 +130,8 @@ from NAME import (
 def test_blocks_are_the_whole_input(tmp_path):
     values = np.arange(10.0)
     np.save(tmp_path / "in.npy", values)
-    blocks = split(tmp_path / "in.npy", 3)
-    assert len(blocks) == 3
+    blocks = split(tmp_path / "in.npy")
+    assert len(blocks) == BLOCKS
     assert np.concatenate(blocks).tolist() == values.tolist()
 
 
@@ -140,8 +141,9 @@ def test_smoothing_leaves_a_constant_alone():
 
 
 def test_parts_are_put_together(tmp_path):
-    low = write(np.full(4, -1.0), tmp_path / "low.npy")
-    high = write(np.full(4, 1.0), tmp_path / "high.npy")
+    low, high = tmp_path / "low.npy", tmp_path / "high.npy"
+    write(np.full(4, -1.0), low)
+    write(np.full(4, 1.0), high)
     assert combine([low, high]) == pytest.approx(1.0)
 
 
@@ -266,8 +268,8 @@ def test_every_set_of_parameters_is_tried_and_smoothing_helps():
     assert best["width"] > 1
 '''
 
-_TASK_ABOUT = """Steps that pass files and arrays to each other, begun by `windrow new NAME --kind task`. This version of Windrow has no task
-graphs yet, so it is a plain program; its first lines say what changes when there are."""
+_TASK_ABOUT = """Steps that pass files and arrays to each other, begun by `windrow new NAME --kind task`. They run as soon as what they read is
+there, on all cores."""
 
 _STUDY_ABOUT = """One workflow, many parameters, begun by `windrow new NAME --kind study`. This version of Windrow has no studies yet, so it is a
 plain program; its first lines say what changes when there are."""

@@ -37,7 +37,16 @@ $(VENV)/.browser-ready: $(VENV)/.ready
 	  && touch $@ || echo "chromium could not be installed: the report is not looked at in a browser"; \
 	fi
 
-test: setup $(VENV)/.browser-ready
+# Command lines are tested with tools of bioinformatics too: Debian's, where we may install them. Elsewhere their tests say
+# why they are skipped.
+$(VENV)/.tools-ready: $(VENV)/.ready
+	@if command -v samtools >/dev/null 2>&1 && command -v bwa >/dev/null 2>&1; then touch $@; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends samtools bwa; } >/dev/null 2>&1 \
+	  && touch $@ || echo "samtools and bwa could not be installed: commands are not tested with them"; \
+	fi
+
+test: setup $(VENV)/.browser-ready $(VENV)/.tools-ready
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Longer searches of the property tests.

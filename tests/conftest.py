@@ -74,3 +74,11 @@ def new_program(monkeypatch: pytest.MonkeyPatch) -> None:
     rightly not the same as one in another process, which has not got it.
     """
     monkeypatch.setattr(ak, "behavior", {})
+
+
+@pytest.fixture(scope="session", autouse=True)
+def store_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep results elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WINDROW_STORE", str(tmp_path_factory.mktemp("windrow-store")))
+        yield

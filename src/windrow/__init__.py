@@ -15,9 +15,20 @@ if TYPE_CHECKING:
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.result import Result
     from windrow.tasks.body import ready
+    from windrow.tasks.command import command
     from windrow.tasks.declare import InOut, task
     from windrow.tasks.executor import Executor
+    from windrow.tasks.file_kinds import (
+        InDir,
+        InFile,
+        InFiles,
+        InOutFile,
+        OutDir,
+        OutFile,
+        OutFiles,
+    )
     from windrow.tasks.future import Future
+    from windrow.tasks.resident import resident
     from windrow.tasks.session import Session
 
 __version__ = "0.1.0.dev0"
@@ -25,11 +36,19 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Executor",
     "Future",
+    "InDir",
+    "InFile",
+    "InFiles",
     "InOut",
+    "InOutFile",
+    "OutDir",
+    "OutFile",
+    "OutFiles",
     "Pipeline",
     "Result",
     "Session",
     "__version__",
+    "command",
     "data",
     "errors",
     "file",
@@ -38,6 +57,7 @@ __all__ = [
     "merge",
     "random",
     "ready",
+    "resident",
     "task",
     "updown",
 ]
@@ -45,14 +65,23 @@ __all__ = [
 _HOMES = {
     "Executor": "windrow.tasks.executor",
     "Future": "windrow.tasks.future",
+    "InDir": "windrow.tasks.file_kinds",
+    "InFile": "windrow.tasks.file_kinds",
+    "InFiles": "windrow.tasks.file_kinds",
     "InOut": "windrow.tasks.declare",
+    "InOutFile": "windrow.tasks.file_kinds",
+    "OutDir": "windrow.tasks.file_kinds",
+    "OutFile": "windrow.tasks.file_kinds",
+    "OutFiles": "windrow.tasks.file_kinds",
     "Pipeline": "windrow.pipeline.pipeline",
     "Result": "windrow.pipeline.result",
     "Session": "windrow.tasks.session",
+    "command": "windrow.tasks.command",
     "file": "windrow.files",
     "load": "windrow.pipeline.keeping",
     "merge": "windrow.pipeline.keeping",
     "ready": "windrow.tasks.body",
+    "resident": "windrow.tasks.resident",
     "task": "windrow.tasks.declare",
     "updown": "windrow.blocks.results",
 }

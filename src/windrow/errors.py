@@ -17,11 +17,16 @@ WindrowError
 |   `-- MergeError (TypeError)         its outputs cannot be added up
 |-- TaskError (RuntimeError)           a task of a session has no value, or cannot have one
 |   |-- TaskOutputError (TypeError)    it made other outputs than it declares
+|   |-- TaskFileError (OSError)        a file that it reads has changed, or one that it writes was not written
+|   |-- CommandError                   its command line failed; carries what ran, its status and last words
+|   |   `-- CommandMemoryError (MemoryError)
+|   |-- TaskLostError (BrokenExecutor) it ended its worker whenever it was tried
 |   `-- DependencyError                it did not run, as something that it needs failed
 |-- IncompleteError                    the run ended and rows are missing
 |-- SaveError (OSError)                the run ended and a file could not be written; carries the result
 |-- JournalError (OSError)             what a run has done so far could not be written down; the run goes on
 |-- EngineError (RuntimeError)         a worker or its machinery failed
+|   `-- InitializerError (BrokenExecutor)  what was to be done first in each worker failed: nothing can run
 `-- InternalError (AssertionError)     a bug in Windrow
 
 and warnings: RedefinitionNote (a step, region or save replaces an earlier one) and LeftOutWarning (a file format could
@@ -33,18 +38,22 @@ A message names the thing, what was expected, what came, and what to do. All of 
 from __future__ import annotations
 
 import difflib
+from concurrent.futures import BrokenExecutor
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "CommandError",
+    "CommandMemoryError",
     "CorruptFileError",
     "DataError",
     "DefinitionError",
     "DependencyError",
     "EngineError",
     "IncompleteError",
+    "InitializerError",
     "InternalError",
     "JournalError",
     "LeftOutWarning",
@@ -60,6 +69,8 @@ __all__ = [
     "StepError",
     "StepResultError",
     "TaskError",
+    "TaskFileError",
+    "TaskLostError",
     "TaskOutputError",
     "UnknownNameError",
     "UsageError",
@@ -162,6 +173,22 @@ class TaskOutputError(TaskError, TypeError):
     """A task made other outputs than it declares."""
 
 
+class TaskLostError(TaskError, BrokenExecutor):
+    """A task that ended its worker's process, or was killed with it, as often as it was tried; other tasks go on."""
+
+
+class CommandError(TaskError):
+    """A command line failed; ``facts`` has command, status, stderr (its end), wall_s, cpu_s and peak_bytes."""
+
+
+class CommandMemoryError(CommandError, MemoryError):
+    """The processes of a command line used more memory together than it may."""
+
+
+class TaskFileError(TaskError, OSError):
+    """A file that a task reads is not what it was at the call, or one that it declares to write was not written."""
+
+
 class DependencyError(TaskError):
     """A task did not run, as something that it needs failed; what that raised is its cause."""
 
@@ -180,6 +207,10 @@ class JournalError(WindrowError, OSError):
 
 class EngineError(WindrowError, RuntimeError):
     """A worker or its machinery failed."""
+
+
+class InitializerError(EngineError, BrokenExecutor):
+    """What was to be done first in each worker failed, so that nothing can run."""
 
 
 class InternalError(WindrowError, AssertionError):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from windrow.core.checking import check
 from windrow.core.graph import Graph
 from windrow.core.nodes import Node, Output
 from windrow.core.records import Failure, FailureKind, Handle, Rows, Task
@@ -60,7 +61,7 @@ class World:
         self.submit(*tasks)
 
     def submit(self, *tasks: Task) -> None:
-        self.graph.check(tasks)
+        check(self.graph, tasks)
         self.graph.add(tasks)
 
     def handle(self, output: str = "") -> Handle:

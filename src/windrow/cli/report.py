@@ -33,9 +33,7 @@ def command(rundir: Path, out: Path | None, trace: Path | None, debug: bool) -> 
     from windrow.cli.failures import describe
 
     try:
-        from windrow.pipeline.reporting import report_rundir
-
-        page, traced, words = report_rundir(rundir, out, trace)
+        page, traced, words = _written(rundir, out, trace)
     except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
         click.echo(describe(error, debug=debug), err=True)
         raise SystemExit(1) from None
@@ -44,3 +42,16 @@ def command(rundir: Path, out: Path | None, trace: Path | None, debug: bool) -> 
     if traced is not None:
         click.echo(f"trace:  {traced} (opens in ui.perfetto.dev)")
     return 0
+
+
+def _written(rundir: Path, out: Path | None, trace: Path | None) -> tuple[Path, Path | None, str]:
+    """Write the report of a pipeline's run, or of a session of tasks."""
+    from windrow.store.rundir import RunDirectory, is_run_directory
+
+    if is_run_directory(rundir) and "session" in RunDirectory.open(rundir).read_manifest():
+        from windrow.tasks.watched import report_session_directory
+
+        return report_session_directory(rundir, out, trace)
+    from windrow.pipeline.reporting import report_rundir
+
+    return report_rundir(rundir, out, trace)

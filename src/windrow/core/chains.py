@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from windrow.core.commands import Recall
+from windrow.core.transitions import AttemptState
+
 if TYPE_CHECKING:
+    from windrow.core.commands import Command
     from windrow.core.nodes import TaskAttempt
     from windrow.core.packing import Grant, Packing
     from windrow.core.ready import Kind
-    from windrow.core.records import Needs
 
 __all__ = ["Chain", "Chains"]
 
 #: Seconds of work that a worker may have in its queue, and tasks at most.
-QUEUE_S, MOST_TASKS = 0.05, 64
+QUEUE_S, MOST_TASKS = 0.05, 256
 #: How much the latest task counts for what one of its category takes.
 LATEST = 0.2
 
@@ -42,6 +45,7 @@ class Chains:
             Kind, dict[int, Chain]
         ] = {}  #: by kind and worker: the one that others may join
         self._task_s: dict[str, float] = {}  #: by category
+        self.queued = 0  #: attempts that were launched behind others
 
     def took(self, category: str, seconds: float) -> None:
         """A task of a category was done."""
@@ -54,25 +58,28 @@ class Chains:
         chains = self._at.get(kind)
         if task_s is None or not chains:
             return None
-        most = min(QUEUE_S / max(task_s, 1e-9), MOST_TASKS)
+        shortest = min(QUEUE_S / max(task_s, 1e-9), MOST_TASKS)
+        worker = None
         benches = self._packing.benches
-        lengths = {one: len(chain.attempts) for one, chain in chains.items() if benches[one].open}
-        worker = min(lengths, key=lengths.__getitem__, default=None)
-        return worker if worker is not None and lengths[worker] < most else None
+        for one, chain in chains.items():
+            length = len(chain.attempts)
+            if length < shortest and benches[one].open:
+                worker, shortest = one, length
+        return worker
 
-    def join(self, worker: int, needs: Needs, *, queued: bool) -> Chain:
+    def join(self, worker: int, kind: Kind, *, queued: bool) -> Chain:
         """Take what an attempt needs; ``queued`` after others it has that already."""
-        kind = self._packing.kind(needs)
-        chains = self._at.setdefault(kind, {})
         if queued:
-            return chains[worker]
-        chain = Chain(self._packing.reserve(worker, needs), kind)
-        chains.setdefault(worker, chain)
+            self.queued += 1
+            return self._at[kind][worker]
+        chain = Chain(self._packing.reserve(worker, kind.needs), kind)
+        self._at.setdefault(kind, {}).setdefault(worker, chain)
         return chain
 
     def leave(self, chain: Chain, attempt: TaskAttempt) -> None:
         """An attempt has ended; with the last one what they held is free."""
         del chain.attempts[attempt.id]
+        self.queued -= attempt.queued
         if chain.attempts:
             return
         chains = self._at[chain.kind]
@@ -80,3 +87,17 @@ class Chains:
         if chains.get(worker) is chain:
             del chains[worker]
         self._packing.free(chain.grant)
+
+    def recall(self, out: list[Command]) -> None:
+        """Have given back what waits at one worker although another has room: half of the longest queue of a kind."""
+        for kind, chains in self._at.items():
+            longest = max(chains.values(), key=lambda one: len(one.attempts), default=None)
+            if longest is None or len(longest.attempts) < 2 or self._packing.find(kind) is None:
+                continue
+            later = list(longest.attempts.values())[1:]
+            waiting = [
+                one for one in later if one.state is AttemptState.LAUNCHED and not one.recalled
+            ]
+            for attempt in waiting[len(waiting) // 2 :]:
+                attempt.recalled = True
+                out.append(Recall(*attempt.key))

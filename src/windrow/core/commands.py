@@ -21,6 +21,7 @@ __all__ = [
     "Inspect",
     "Launch",
     "Merge",
+    "Recall",
     "Replan",
     "Resolve",
     "Shrink",
@@ -55,6 +56,8 @@ class Launch(NamedTuple):
     plan: Plan
     limits: Needs = NO_LIMITS  #: "memory" in bytes and "seconds": more than that ends the attempt
     inputs: tuple[Handle, ...] = ()  #: what the task reads, in the order of ``task.reads``
+    #: It runs when what was launched at this worker before it has ended, and holds nothing of its own until then.
+    queued: bool = False
 
 
 class Shrink(NamedTuple):
@@ -68,6 +71,17 @@ class Shrink(NamedTuple):
 
 class Cancel(NamedTuple):
     """Stop an attempt if that is possible; it is answered like the launch it belongs to."""
+
+    attempt: int
+    worker: int
+    incarnation: int
+
+
+class Recall(NamedTuple):
+    """Give back a queued attempt that has not begun; answered by Cancelled, or not at all.
+
+    It goes to a worker that has nothing to do: what is before it in its queue may take long, or wait for it.
+    """
 
     attempt: int
     worker: int
@@ -161,6 +175,6 @@ class Resolve(NamedTuple):
 
 
 EngineCommand: TypeAlias = (
-    Launch | Shrink | Cancel | Inspect | Merge | Discard | Fetch | StartWorker | StopWorker
+    Launch | Shrink | Cancel | Recall | Inspect | Merge | Discard | Fetch | StartWorker | StopWorker
 )
 Command: TypeAlias = EngineCommand | Take | TaskEnded | Replan | WakeAt | Resolve

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from windrow.core.commands import NO_LIMITS
 from windrow.core.ready import Kind, Ready
 from windrow.core.transitions import TaskState
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from windrow.core.nodes import Node, Output
     from windrow.core.packing import Packing
+    from windrow.core.records import Needs
 
 __all__ = ["Dispatch"]
 
@@ -55,22 +57,34 @@ class Dispatch:
         self._fetch = fetch
         self._queue = queue
         self._nodes: dict[int, Node] = {}
+        self._latest: tuple[Needs, Kind] = (NO_LIMITS, packing.kind(NO_LIMITS))  #: looked up
         #: kinds that are through for this pass -> the first task that waits for more than is free
         self._blocked: dict[Kind, int | None] = {}
         self._overtaken: Overtaken | None = None
 
     def add(self, node: Node) -> None:
         """A task can run."""
-        self.fetching.pop(node.id, None)
+        if self.fetching:
+            self.fetching.pop(node.id, None)
         self._nodes[node.id] = node
-        kind = self._packing.kind(node.needs)
-        self.ready.push(kind, node.id, node.task.priority, node.number)
+        self.ready.push(self.kind(node), node.id, node.task.priority, node.number)
+
+    def kind(self, node: Node) -> Kind:
+        """Give the kind of a task; looking it up by its needs takes a while."""
+        kind = node.kind
+        if kind is None:
+            if node.needs is not self._latest[0]:  # most have the needs of the one before
+                self._latest = node.needs, self._packing.kind(node.needs)
+            kind = node.kind = self._latest[1]
+        return kind
 
     def remove(self, node: Node) -> None:
         """A task cannot run, or does."""
-        self.ready.remove(node.id)
-        self._nodes.pop(node.id, None)
-        self.fetching.pop(node.id, None)
+        number = node.id
+        self.ready.remove(number)
+        self._nodes.pop(number, None)
+        if self.fetching:
+            self.fetching.pop(number, None)
         hold = self._packing.holding
         if hold is not None and hold.key == node.id:
             self._packing.unhold()
@@ -116,15 +130,35 @@ class Dispatch:
             if floor is not None and priority < floor:
                 return
             node = self._nodes[key]
-            worker, queued = packing.find(kind, _keepers(node), key), False
-            if worker is None and packing.holding is None and ready.is_alone(kind):
-                worker, queued = self._queue(kind, node.task.category), True
-            if worker is None:
+            worker = packing.find(kind, _keepers(node) if node.reads else (), key)
+            if worker is not None:
+                self._send(node, kind, worker, queued=False)
+            elif packing.holding is None and ready.is_alone(kind):
+                self._fill(kind, floor)
+            else:
                 blocked[kind] = key
-            elif not self._bring(node, worker):
-                blocked[kind] = None
-            elif node.state is TaskState.READY:
-                self._launch(node, worker, queued)
+
+    def _fill(self, kind: Kind, floor: int | None) -> None:
+        """Put tasks into the queues of workers that are at others of their kind, as nobody has room."""
+        while (head := self.ready.head(kind)) is not None:
+            if floor is not None and -head[0] < floor:
+                return
+            node = self._nodes[head[2]]
+            worker = self._queue(kind, node.task.category)
+            if worker is None:
+                self._blocked[kind] = node.id
+                return
+            if not self._send(node, kind, worker, queued=True):
+                return
+
+    def _send(self, node: Node, kind: Kind, worker: int, *, queued: bool) -> bool:
+        """Let a worker run a task, or have brought what it lacks for that; False if too much is on its way."""
+        if node.reads and not self._bring(node, worker):
+            self._blocked[kind] = None
+            return False
+        if node.state is TaskState.READY:
+            self._launch(node, worker, queued)
+        return True
 
     def _bring(self, node: Node, worker: int) -> bool:
         """Have fetched what a task would miss at a worker; False if too much is on its way."""
@@ -149,8 +183,6 @@ class Dispatch:
 
 def _keepers(node: Node) -> list[int]:
     """List the workers that keep something a task reads, the one with most of it first."""
-    if not node.reads:
-        return []
     weights: dict[int, int] = {}
     for output in node.reads.values():
         if output.kept and output.handle is not None:

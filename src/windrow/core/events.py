@@ -73,7 +73,7 @@ class Wanted(NamedTuple):
 
 
 class Released(NamedTuple):
-    """The user will not ask for an output any more: it goes when no task needs it."""
+    """The user will not ask for an output any more, nor submit a task that reads it: it goes when no task needs it."""
 
     output: str
 

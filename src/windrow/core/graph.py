@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from windrow.core.circles import find_circle
 from windrow.core.nodes import ENDS, Node, Output
-from windrow.core.records import Failure, FailureKind
+from windrow.core.records import Failure, FailureKind, named
 from windrow.core.transitions import TaskState
-from windrow.errors import InternalError, UsageError, nearest
+from windrow.errors import InternalError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -55,6 +54,8 @@ class Graph:
         self.nodes: dict[int, Node] = {}
         self.outputs: dict[str, Output] = {}
         self.open: dict[int, Node] = {}  #: tasks that have not ended
+        self.submitted = 0  #: so far; those that nobody can need any more are not in ``nodes``
+        self.largest = 0  #: number of a task
         self.frozen = False  #: the run ends: nothing is made again
         self._hands = hands
         self._agenda: deque[tuple[Callable[..., None], Node | Output]] = deque()
@@ -62,19 +63,27 @@ class Graph:
     # -- submission
 
     def add(self, tasks: Sequence[Task]) -> None:
-        """Take tasks in that were checked."""
+        """Take tasks in that were checked (``checking``)."""
         nodes = []
         for task in tasks:
-            node = self.nodes[task.id] = Node(task, len(self.nodes))
+            node = self.nodes[task.id] = Node(task, self.submitted)
+            self.submitted += 1
             for name in task.outputs:
                 node.outputs[name] = output = self.output(name)
                 output.maker = node
             nodes.append(node)
         for node in nodes:
-            for name in node.task.reads:
+            task = node.task
+            self.largest = max(self.largest, node.id)
+            for name in task.reads:
                 node.reads[name] = output = self.output(name)
                 output.consumers[node.id] = node
-            for number in node.task.after:
+                maker = output.maker
+                # Of one that comes later it is not known yet what it reads.
+                known = maker is not None and maker.number < node.number
+                if not known or maker.fragile or not maker.task.restartable:  # type: ignore[union-attr]
+                    node.fragile = True
+            for number in task.after:
                 if number in self.open:
                     node.unended[number] = self.open[number]
                     self.open[number].followers.append(node)
@@ -97,49 +106,6 @@ class Graph:
         node.outputs[name] = output
         return output
 
-    def check(self, tasks: Sequence[Task]) -> None:
-        """Raise UsageError for tasks that cannot belong to this graph; nothing has changed then."""
-        makers: dict[str, Task] = {}
-        ids: set[int] = set()
-        forward = False  # tasks submitted before may wait for one of these
-        for task in tasks:
-            if task.id in self.nodes or task.id in ids:
-                raise UsageError(f"task {task.id} was submitted twice; each needs an id of its own")
-            unknown = [one for one in task.after if one not in self.nodes and one not in ids]
-            if unknown:
-                raise UsageError(
-                    f"task {task.id} comes after task {unknown[0]}, which was not submitted before it"
-                )
-            ids.add(task.id)
-            if task.inputs:
-                raise UsageError(
-                    f"task {task.id} has rows {task.inputs[0]}; a task of a graph has none, and "
-                    "names what it reads in reads="
-                )
-            for name in task.outputs:
-                known = self.outputs.get(name)
-                forward = forward or known is not None
-                maker = makers.get(name) or (known and known.maker and known.maker.task)
-                if not name or maker:
-                    other = f"task {maker.id} makes that too" if maker else "it needs a name"
-                    raise UsageError(f"task {task.id} makes output {name!r}, but {other}")
-                makers[name] = task
-
-        def maker_of(name: str) -> Task | None:
-            if name in makers or not forward:
-                return makers.get(name)
-            known = self.outputs.get(name)
-            maker = known.maker if known else None
-            return maker.task if maker and maker.id in self.open else None
-
-        circle = find_circle(tasks, maker_of)
-        if circle:
-            links = [f"task {one.id} reads {name!r}" for one, name in circle]
-            raise UsageError(
-                f"tasks wait for each other in a circle: {', '.join(links)}, and task "
-                f"{circle[0][0].id} makes the last one; one of them must read something else"
-            )
-
     # -- what becomes of tasks
 
     def finish(self, node: Node, handle: Handle, reported: Container[str]) -> None:
@@ -147,12 +113,14 @@ class Graph:
         node.move(TaskState.DONE)
         node.errors = node.io_errors = node.crashes = node.losses = 0
         self._leave(node)
-        for output in node.outputs.values():
-            if output.name not in reported:
-                self.make(output, handle._replace(output=output.name))
+        for name, output in node.outputs.items():
+            if name not in reported:
+                if output.handle is None:
+                    self.make(output, named(handle, name))
             elif output.handle is None and output.needed:
                 self._ask(output)  # it was lost or dropped since
-        self._work_off()
+        if self._agenda:
+            self._work_off()
 
     def back(self, node: Node, *, delayed: bool = False) -> None:
         """An attempt came to nothing: the task runs again, at once or when it is ``due``."""
@@ -214,11 +182,13 @@ class Graph:
             return False
         output.handle, output.kept, output.made = handle, True, True
         self._hands.made(output)
-        for reader in output.readers.values():
-            reader.missing -= 1
-            if not reader.missing and reader.state is TaskState.WAITING:
-                self._ready(reader)
-        self.tidy(output)
+        if output.readers:
+            for reader in output.readers.values():
+                reader.missing -= 1
+                if not reader.missing and reader.state is TaskState.WAITING:
+                    self._ready(reader)
+        elif not output.claimed:
+            self.tidy(output)
         return True
 
     def lose(self, output: Output) -> None:
@@ -288,10 +258,11 @@ class Graph:
     def _enter(self, node: Node) -> None:
         """A task begins to wait for what it reads."""
         self.open[node.id] = node
+        missing = len(node.unended)
         for output in node.reads.values():
             output.readers[node.id] = node
-        node.missing = len(node.unended)
-        node.missing += sum(output.handle is None for output in node.reads.values())
+            missing += output.handle is None
+        node.missing = missing
         self._await(node)
 
     def _await(self, node: Node) -> None:
@@ -364,11 +335,13 @@ class Graph:
         self.open.pop(node.id, None)
         for output in node.reads.values():
             output.readers.pop(node.id, None)
-            self.tidy(output)
+            if not output.claimed:
+                self.tidy(output)
         self._hands.ended(node)
         if node.followers:
             self._let_follow(node)
-        node.unended.clear()
+        if node.unended:
+            node.unended.clear()
 
     def _let_follow(self, node: Node) -> None:
         """What comes after a task need not wait for it any more, even if it is done again."""
@@ -381,6 +354,7 @@ class Graph:
 
     def _work_off(self) -> None:
         """Do what follows from what was done: a list, as chains may be longer than the stack."""
-        while self._agenda:
-            step, what = self._agenda.popleft()
+        agenda = self._agenda
+        while agenda:
+            step, what = agenda.popleft()
             step(what)

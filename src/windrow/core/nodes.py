@@ -8,6 +8,7 @@ from windrow.core.transitions import ATTEMPT_MOVES, TASK_MOVES, AttemptState, Ta
 
 if TYPE_CHECKING:
     from windrow.core.chains import Chain
+    from windrow.core.ready import Kind
     from windrow.core.records import Failure, Handle, Task
     from windrow.core.state import WorkerState
 
@@ -56,13 +57,16 @@ class Node:
     """One task of the graph."""
 
     __slots__ = (
+        "attempts",
         "crashes",
         "enlarged",
         "errors",
         "failure",
         "followers",
+        "fragile",
         "id",
         "io_errors",
+        "kind",
         "losses",
         "missing",
         "needs",
@@ -83,6 +87,9 @@ class Node:
         self.task = task
         self.state = TaskState.WAITING
         self.needs = task.needs  #: grow when an attempt was too large for them
+        self.kind: Kind | None = None  #: of these needs, once it was looked up
+        self.attempts = 0  #: that have not ended, also such as are not wanted any more
+        self.fragile = False  #: it reads, directly or not, from a task that cannot be restarted
         self.reads: dict[str, Output] = {}
         self.outputs: dict[str, Output] = {}
         self.unended: dict[int, Node] = {}  #: tasks it comes after that have not ended
@@ -98,25 +105,48 @@ class Node:
 
     def move(self, state: TaskState) -> None:
         """Go to another state, if that is legal."""
-        self.state = move(TASK_MOVES, self.state, state, "task", self.id)
+        if state not in TASK_MOVES[self.state]:
+            move(TASK_MOVES, self.state, state, "task", self.id)  # tells the story
+        self.state = state
 
 
 class TaskAttempt:
     """One try of a task of a graph on one worker."""
 
-    __slots__ = ("chain", "id", "key", "node", "reported", "started", "state", "worker")
+    __slots__ = (
+        "chain",
+        "id",
+        "key",
+        "life",
+        "node",
+        "queued",
+        "recalled",
+        "reported",
+        "started",
+        "state",
+        "worker",
+    )
 
-    def __init__(self, number: int, node: Node, worker: WorkerState, chain: Chain) -> None:
+    def __init__(
+        self, number: int, node: Node, worker: WorkerState, chain: Chain, *, queued: bool = False
+    ) -> None:
         self.id = number
-        self.key = (number, worker.id, worker.incarnation)
+        self.life = worker.id, worker.incarnation
+        self.key = (number, *self.life)
         self.node = node
         self.worker = worker
         self.chain = chain  #: what it holds, and who holds it together with it
         chain.attempts[number] = self
+        self.queued = (
+            queued  #: it runs when those of its chain that were launched before have ended
+        )
         self.state = AttemptState.LAUNCHED
         self.started = False
+        self.recalled = False  #: its worker was asked to give it back
         self.reported: dict[str, None] = {}  #: outputs that were released while it ran
 
     def move(self, state: AttemptState) -> None:
         """Go to another state, if that is legal."""
-        self.state = move(ATTEMPT_MOVES, self.state, state, "attempt", self.id)
+        if state not in ATTEMPT_MOVES[self.state]:
+            move(ATTEMPT_MOVES, self.state, state, "attempt", self.id)  # tells the story
+        self.state = state

@@ -5,11 +5,13 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, TypeAlias
 
+from windrow.core.commands import NO_LIMITS
+from windrow.core.records import Needs
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from windrow.core.packing import Bench, Site
-    from windrow.core.records import Needs
 
 __all__ = ["Kind", "Ready"]
 
@@ -19,10 +21,12 @@ Amounts: TypeAlias = "tuple[tuple[str, float], ...]"
 class Kind:
     """Tasks with the same needs: where they fit, and which of them is next."""
 
-    __slots__ = ("_splits", "fits", "needs", "possible", "queue", "version")
+    __slots__ = ("_splits", "fits", "limits", "needs", "possible", "queue", "version")
 
     def __init__(self, needs: Needs) -> None:
         self.needs = needs
+        memory = dict(needs.amounts).get("memory")
+        self.limits = Needs((("memory", memory),)) if memory else NO_LIMITS  #: for its attempts
         self.fits: dict[Site, dict[int, Bench]] = {}  #: workers whose own offers suffice now
         self.queue: list[tuple[int, int, int, int]] = []  #: heap: -priority, order, key, ticket
         self.possible = False  #: as of ``version``: a worker could run it with everything idle
@@ -68,7 +72,7 @@ class Ready:
         best: tuple[int, int, int, int] | None = None
         chosen: Kind | None = None
         for kind in self._kinds:
-            head = self._head(kind)
+            head = self.head(kind)
             if head is not None and (best is None or head < best) and kind not in without:
                 best, chosen = head, kind
         if best is None or chosen is None:
@@ -77,9 +81,10 @@ class Ready:
 
     def is_alone(self, kind: Kind) -> bool:
         """Whether no task of another kind waits."""
-        return all(one is kind or self._head(one) is None for one in self._kinds)
+        return all(one is kind or self.head(one) is None for one in self._kinds)
 
-    def _head(self, kind: Kind) -> tuple[int, int, int, int] | None:
+    def head(self, kind: Kind) -> tuple[int, int, int, int] | None:
+        """Give the entry of the next task of a kind: -priority, order, key, ticket."""
         queue = kind.queue
         while queue and self._tickets.get(queue[0][2]) != queue[0][3]:
             heappop(queue)

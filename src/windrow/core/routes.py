@@ -45,8 +45,10 @@ def route(handlers: dict[type, Callable[[Any], None]], tasks: Tasks) -> None:
     def attempts(kind: type, do: Callable[[TaskAttempt, Any], None]) -> None:
         others = handlers[kind]
 
+        known = tasks.attempts
+
         def handle(event: Any) -> None:
-            attempt = tasks.attempts.get((event.attempt, event.worker, event.incarnation))
+            attempt = known.get(event[:3])  # attempt, worker and incarnation
             if attempt is not None:
                 do(attempt, event)
             elif kind is happened.Finished and not event.handle.rows:
@@ -76,16 +78,16 @@ def route(handlers: dict[type, Callable[[Any], None]], tasks: Tasks) -> None:
         tasks.lost(event.worker.id, UNSEEN)
 
     handlers[happened.WorkerLost], handlers[happened.WorkerJoined] = lost, joined
-    attempts(happened.Started, lambda attempt, _: tasks.started(attempt))
+    attempts(happened.Started, tasks.started)
     attempts(happened.Progress, _nothing)
     attempts(happened.Shrunk, _nothing)
     attempts(happened.Finished, tasks.finished)
     attempts(happened.Failed, lambda attempt, event: tasks.ended_badly(attempt, event.failure))
     attempts(happened.Exhausted, tasks.exhausted)
     attempts(happened.Cancelled, lambda attempt, _: tasks.cancelled(attempt))
-    handles(happened.Fetched, tasks.fetched)
-    handles(happened.FetchFailed, tasks.fetch_failed)
-    handles(happened.OutputLost, tasks.output_lost)
+    handles(happened.Fetched, tasks.copies.fetched)
+    handles(happened.FetchFailed, tasks.copies.fetch_failed)
+    handles(happened.OutputLost, tasks.copies.output_lost)
 
 
 def _nothing(attempt: TaskAttempt, event: Any) -> None:

@@ -50,8 +50,8 @@ def standing(scheduler: Scheduler) -> Standing:
         tasks_running=len(crew.attempts),
         tasks_accepted=scheduler.reports.accepted,
         workers=len(crew.workers),
-        graph_tasks=len(tasks.graph.nodes),
-        graph_done=len(tasks.graph.nodes)
+        graph_tasks=tasks.graph.submitted,
+        graph_done=tasks.graph.submitted
         - len(tasks.graph.open)
         - tasks.failed
         - tasks.cancellations,

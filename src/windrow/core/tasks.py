@@ -10,13 +10,16 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.chains import Chains
-from windrow.core.commands import NO_LIMITS, Cancel, Command, Discard, Launch, TaskEnded
+from windrow.core.checking import check
+from windrow.core.commands import Cancel, Command, Launch, TaskEnded
+from windrow.core.copies import Copies
 from windrow.core.delays import BACK_OFF_S
 from windrow.core.dispatch import Dispatch
 from windrow.core.graph import Graph
+from windrow.core.letting_go import let_go
 from windrow.core.nodes import TaskAttempt
 from windrow.core.patience import Patience, too_large, too_late
-from windrow.core.records import Failure, FailureKind, Needs, Plan
+from windrow.core.records import Failure, FailureKind, Plan
 from windrow.core.routes import route
 from windrow.core.transitions import AttemptState, TaskState
 from windrow.core.verdicts import Verdict, enlarged, exhaustion, verdict
@@ -28,9 +31,9 @@ if TYPE_CHECKING:
     from windrow.core import events as happened
     from windrow.core.commands import TaskEnd
     from windrow.core.crew import Crew
-    from windrow.core.nodes import Node, Output
+    from windrow.core.nodes import Node
     from windrow.core.options import Options
-    from windrow.core.records import Task
+    from windrow.core.records import Handle, Task
     from windrow.core.state import WorkerState
 
 __all__ = ["Tasks"]
@@ -51,6 +54,7 @@ class Tasks:
     def __init__(self, options: Options, crew: Crew, next_id: Callable[[], int]) -> None:
         self.graph = Graph(self)
         self.places = Whereabouts(crew)
+        self.copies = Copies(self.graph, self.places)
         self.made, self.drop = self.places.made, self.places.drop  #: the graph's hands for outputs
         self.chains = Chains(crew.packing)
         self.dispatch = Dispatch(crew.packing, self._launch, self.places.fetch, self.chains.find)
@@ -62,6 +66,7 @@ class Tasks:
         self.closed = not options.open
         self.out: list[Command] = []
         self.now = 0.0
+        self._ended: list[Node] = []  #: tasks that nobody may need any more
         self._at: dict[tuple[int, int], dict[int, TaskAttempt]] = {}  #: by life of a worker
         self._times: list[tuple[float, int, bool]] = []  #: heap: when, task, whether a deadline
         self._patience = Patience(crew.packing)
@@ -76,11 +81,13 @@ class Tasks:
         """A batch of events comes at this time; commands go there."""
         self.out = self.places.out = out
         self.now = now
+        if self._ended:
+            let_go(self.graph, self._ended)
 
     def submit(self, tasks: Sequence[Task], handlers: dict[type, Callable[[Any], None]]) -> None:
         """Take tasks in; UsageError, with nothing changed, if they cannot belong to the run."""
-        self.graph.check(tasks)
-        if not self.graph.nodes:
+        check(self.graph, tasks)
+        if not self.graph.submitted:
             route(handlers, self)
             self._crew.share()
         for task in tasks:
@@ -92,14 +99,19 @@ class Tasks:
 
     def wanted(self, event: happened.Wanted) -> None:
         """The user waits for an output."""
-        self.graph.want(output := self.graph.output(event.output))
-        self.places.deliver(output)
+        output = self.graph.outputs.get(event.output)
+        if output is not None:  # else it was released
+            self.graph.want(output)
+            self.places.deliver(output)
 
     def released(self, event: happened.Released) -> None:
         """The user will not ask for an output any more."""
-        output = self.graph.output(event.output)
-        output.asked = output.claimed = False
-        self.graph.tidy(output)
+        output = self.graph.outputs.get(event.output)
+        if output is not None:
+            output.asked = output.claimed = False
+            self.graph.tidy(output)
+            if output.maker is not None:
+                self._ended.append(output.maker)
 
     def close(self, _: happened.Closed) -> None:
         """Nothing more will be submitted."""
@@ -136,21 +148,28 @@ class Tasks:
 
     def _launch(self, node: Node, worker_id: int, queued: bool) -> None:
         worker = self._crew.workers[worker_id]
-        chain = self.chains.join(worker_id, node.needs, queued=queued)
-        attempt = TaskAttempt(self._next_id(), node, worker, chain)
+        chain = self.chains.join(worker_id, self.dispatch.kind(node), queued=queued)
+        attempt = TaskAttempt(self._next_id(), node, worker, chain, queued=queued)
         self.dispatch.remove(node)
         node.move(TaskState.RUNNING)
         self.attempts[attempt.key] = self.running[node.id] = attempt
-        self._at.setdefault(attempt.key[1:], {})[attempt.id] = attempt
+        here = self._at.get(attempt.life)
+        if here is None:
+            here = self._at[attempt.life] = {}
+        here[attempt.id] = attempt
         worker.tied += 1
+        node.attempts += 1
         task = node.task
-        plan = self._plans.setdefault(task.category, Plan(id=0, category=task.category))
-        memory = dict(node.needs.amounts).get("memory")
-        limits = Needs((("memory", memory),)) if memory else NO_LIMITS
-        inputs = tuple(handle for name in task.reads if (handle := node.reads[name].handle))
-        self.out.append(Launch(task, *attempt.key, plan, limits, inputs))
+        plan = self._plans.get(task.category)
+        if plan is None:
+            plan = self._plans[task.category] = Plan(id=0, category=task.category)
+        limits = chain.kind.limits
+        inputs: tuple[Handle, ...] = ()
+        if task.reads:
+            inputs = tuple(handle for name in task.reads if (handle := node.reads[name].handle))
+        self.out.append(Launch(task, *attempt.key, plan, limits, inputs, queued))
 
-    def started(self, attempt: TaskAttempt) -> None:
+    def started(self, attempt: TaskAttempt, _: happened.Started) -> None:
         """An attempt runs."""
         attempt.started = True
         if attempt.state is AttemptState.LAUNCHED:
@@ -173,16 +192,19 @@ class Tasks:
         """An attempt is done."""
         node, handle = attempt.node, event.handle
         self.chains.took(node.task.category, event.measurement.wall)
-        rest = [name for name in node.outputs if name not in attempt.reported]
-        handle = handle._replace(output="", bytes=handle.bytes // max(len(rest), 1))
+        outputs, reported = node.outputs, attempt.reported
+        rest = [name for name in outputs if name not in reported] if reported else list(outputs)
+        if len(rest) > 1:
+            handle = handle._replace(bytes=handle.bytes // len(rest))
         if not self._end(attempt, AttemptState.ACCEPTED):
             self.places.discard_names(handle, rest)
             return
-        there = [name for name in rest if node.outputs[name].handle is not None]
-        self.places.discard_names(handle, there)
-        self.graph.finish(node, handle, attempt.reported)
-        for output in node.outputs.values():
-            self.places.deliver(output)
+        there = [name for name in rest if outputs[name].handle is not None]
+        if there:
+            self.places.discard_names(handle, there)
+        self.graph.finish(node, handle, reported)
+        for name in reported:  # what might have been withdrawn while it ran
+            self.places.deliver(outputs[name])
 
     def ended_badly(self, attempt: TaskAttempt, failure: Failure, limit: float = 0.0) -> None:
         """An attempt raised, was ended at a limit, or was lost with its worker."""
@@ -210,7 +232,7 @@ class Tasks:
             node.enlarged = True
             known = limit or dict(node.needs.amounts).get("memory")
             if known and packing.possible(packing.kind(needs)):
-                node.needs = needs
+                node.needs, node.kind = needs, None
                 what = Verdict.AGAIN
         if what is Verdict.LATER:
             wait = BACK_OFF_S[min(node.io_errors, len(BACK_OFF_S)) - 1]
@@ -228,61 +250,28 @@ class Tasks:
 
     def _end(self, attempt: TaskAttempt, state: AttemptState) -> bool:
         """Free what an attempt held; False if its task does not know it any more."""
-        counts = self._counts(attempt)
+        node = attempt.node
+        counts = self.running.get(node.id) is attempt
         attempt.move(
             state if counts or state is not AttemptState.ACCEPTED else AttemptState.DISCARDED
         )
         del self.attempts[attempt.key]
-        del self._at[attempt.key[1:]][attempt.id]
+        del self._at[attempt.life][attempt.id]
         self.chains.leave(attempt.chain, attempt)
         attempt.worker.tied -= 1
-        attempt.worker.proven = attempt.worker.proven or state is not AttemptState.LOST
+        node.attempts -= 1
+        if state is not AttemptState.LOST:
+            attempt.worker.proven = True
         if counts:
-            del self.running[attempt.node.id]
+            del self.running[node.id]
+        else:
+            self._ended.append(node)
         return counts
 
     def _tell_off(self, attempt: TaskAttempt) -> None:
         if attempt.state is not AttemptState.CANCELLING:
             attempt.move(AttemptState.CANCELLING)
             self.out.append(Cancel(*attempt.key))
-
-    # -- outputs
-
-    def fetched(self, event: happened.Fetched) -> None:
-        """A copy of an output is here."""
-        output = self.places.current(event.handle)
-        if output is None:
-            self.places.discard(event.handle)
-        elif not output.here:
-            self.places.arrived(output)
-            self.graph.fetched(output)
-            self.places.deliver(output)
-
-    def fetch_failed(self, event: happened.FetchFailed) -> None:
-        """An output is of no use elsewhere: that is held against its maker, unless it was lost."""
-        output = self.places.current(event.handle)
-        if output is None or output.here:
-            return
-        if event.failure.kind is FailureKind.LOST:
-            self.out.append(Discard(event.handle))
-            self._lose(output)
-        else:
-            self.places.drop(output)
-            self.graph.fail_fetch(output, event.failure)
-
-    def output_lost(self, event: happened.OutputLost) -> None:
-        """A worker has lost an output."""
-        output = self.places.current(event.handle)
-        if output is not None and output.kept:
-            self._lose(output)
-
-    def _lose(self, output: Output) -> None:
-        """The worker's copy is gone."""
-        if output.here:
-            self.places.unkeep(output)
-        else:
-            self.places.forget(output)
-            self.graph.lose(output)
 
     # -- workers
 
@@ -296,7 +285,7 @@ class Tasks:
         for life in [life for life in {**self._at, **self.places.kept} if life[0] == worker_id]:
             if alive is None or alive.incarnation != life[1]:
                 while outputs := self.places.kept.get(life):  # each may take others along
-                    self._lose(next(iter(outputs.values())))
+                    self.copies.lose(next(iter(outputs.values())))
                 attempts = list(self._at.get(life, {}).values())
                 suspects = [one for one in attempts if one.started] or attempts[:1]
                 for attempt in attempts:
@@ -314,7 +303,7 @@ class Tasks:
 
     def before_rows(self, draining: Iterable[WorkerState]) -> bool:
         """Do what is due, and place tasks that come before rows; False if the run must stop."""
-        if self.graph.nodes:
+        if self.graph.submitted:
             self._pass_time()
             for worker in draining:  # bring what only it has
                 for output in self.places.kept.get((worker.id, worker.incarnation), {}).values():
@@ -328,13 +317,17 @@ class Tasks:
         if self.graph.open:
             self.dispatch.place_rest(self.now)
             self._review(idle=idle)
+            if self.chains.queued and not self.dispatch.ready:
+                self.chains.recall(self.out)
         else:
             self._patience.end()
 
     def _pass_time(self) -> None:
         while self._times and self._times[0][0] <= self.now:
             deadline, number, late = heappop(self._times)
-            node = self.graph.nodes[number]
+            node = self.graph.nodes.get(number)
+            if node is None:
+                continue
             if not late:
                 if node.state is TaskState.DELAYED:
                     self.graph.due(node)
@@ -346,15 +339,19 @@ class Tasks:
         if busy or any(node.state is TaskState.DELAYED for node in self.graph.open.values()):
             self._patience.end()
             return
+        given_up: list[Any] = []
         hopeless = self.dispatch.impossible()
         if hopeless and self._patience.over(self.now):
-            for node in hopeless:
-                if node.id in self.graph.open:
+            given_up = [node for node in hopeless if node.id in self.graph.open]
+            for node in given_up:
+                if node.id in self.graph.open:  # it may have ended with another
                     self.graph.end(node, TaskState.FAILED, too_large(node, self._crew.packing))
         if not self.dispatch.ready:
             self._patience.end()
             if self.closed:
-                self.graph.end_orphans()
+                given_up += self.graph.end_orphans()
+        if given_up:
+            self.dispatch.place_rest(self.now)  # what came after them can run now
 
     @property
     def under_way(self) -> bool:
@@ -389,12 +386,14 @@ class Tasks:
 
     def ended(self, node: Node) -> None:
         """Tell the end of a task; that it was made again is nobody's business."""
+        state = node.state
         self.dispatch.fetching.pop(node.id, None)
-        if node.state is not TaskState.DONE or not node.told:
-            self.out.append(TaskEnded(node.id, _ENDS[node.state], node.failure))
+        self._ended.append(node)
+        if state is not TaskState.DONE or not node.told:
+            self.out.append(TaskEnded(node.id, _ENDS[state], node.failure))
         node.told = True
-        self.cancellations += node.state is TaskState.CANCELLED
-        if node.state is TaskState.FAILED:
+        self.cancellations += state is TaskState.CANCELLED
+        if state is TaskState.FAILED:
             self.failed += 1
             if node.root is None and self._options.on_error == "stop" and self.fatal is None:
                 self.fatal = node.failure

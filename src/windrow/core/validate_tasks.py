@@ -125,6 +125,11 @@ def _resources(scheduler: Scheduler) -> None:
             len(workers) == 1 and set(chain.attempts) == {one.id for one in mine},
             f"attempts {sorted(chain.attempts)} hold something together at workers {sorted(workers)}",
         )
+        later = list(chain.attempts.values())[1:]
+        _check(
+            all(one.queued and not one.started for one in later),
+            f"attempts {[one.id for one in later]} run beside one that they hold something together with",
+        )
     grants: list[Grant] = [chain.grant for chain in chains]
     grants += [one.grant for one in crew.workers.values() if one.grant is not None]
     offerers: list[Offerer] = [*packing.benches.values(), *packing.pools.values()]

@@ -41,6 +41,8 @@ def verdict(node: Node, failure: Failure, options: Options) -> Verdict:
         return Verdict.FAIL if node.enlarged else Verdict.LARGER
     if kind is FailureKind.INTERNAL:
         return Verdict.FAIL
+    if getattr(failure.exception, "final", False):
+        return Verdict.FAIL  # the exception says that another try would raise it, too
     node.errors += 1
     return Verdict.AGAIN if node.errors <= node.task.budget else Verdict.FAIL
 

@@ -39,12 +39,18 @@ class Whereabouts:
         """An output exists, at the worker that made it."""
         handle = output.handle
         if handle is not None:
-            self.held.setdefault(handle.id, {})[output.name] = output
-            self.kept.setdefault((handle.worker, handle.incarnation), {})[output.name] = output
-            output.here = handle.here
-            if not handle.here:
-                self._crew.workers[handle.worker].tied += 1
-            self.deliver(output)
+            number, _, worker, incarnation, _, _, name, here = handle
+            held, kept = self.held.get(number), self.kept.get((worker, incarnation))
+            if held is None:
+                held = self.held[number] = {}
+            if kept is None:
+                kept = self.kept[worker, incarnation] = {}
+            held[name] = kept[name] = output
+            output.here = here
+            if not here:
+                self._crew.workers[worker].tied += 1
+            if output.asked:
+                self.deliver(output)
 
     def fetch(self, output: Output) -> None:
         """Have an output brought, once."""

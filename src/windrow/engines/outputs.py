@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.events import Event, Finished, OutputReady
+from windrow.core.events import Event, OutputReady
 from windrow.core.records import Handle
 from windrow.engines.base import Call
 
@@ -58,12 +58,15 @@ class Outputs:
             handle = Handle(number, number, worker, incarnation, (), 0, name, here=True)
             tell(OutputReady(number, worker, incarnation, handle))
 
-        values = tuple([self.get(handle) for handle in command.inputs])
+        inputs = command.inputs
+        values = tuple([self.get(handle) for handle in inputs]) if inputs else ()
         content = workload.content(command.task.id)
         call = Call(content, values, release, None, lambda: number in cancelled)
-        event, outputs = shelf.call(command, call)
+        event, outputs = shelf.call(command, call, here=True)
         if outputs:
-            self._made.setdefault(number, {}).update(outputs)
-        if isinstance(event, Finished):
-            event = event._replace(handle=event.handle._replace(here=True))
+            made = self._made.get(number)
+            if made is None:
+                self._made[number] = outputs
+            else:
+                made.update(outputs)
         return event

@@ -53,9 +53,13 @@ def dumps(
 
     if not by_value:
         try:
-            return pickle.dumps(thing, 5, buffer_callback=goes_inside), buffers
-        except Exception:  # noqa: BLE001 - a lambda, a class of a notebook: the other one can, or says why not
-            buffers.clear()
+            pickled = pickle.dumps(thing, 5, buffer_callback=goes_inside)
+            # What is defined in a script is written down by a name that means nothing in another process.
+            if b"__main__" not in pickled:
+                return pickled, buffers
+        except Exception:  # noqa: BLE001, S110 - a lambda, a class of a notebook: the other one can, or says why not
+            pass
+        buffers.clear()
     if own is not None:
         try:
             return _dumps_by_value(thing, goes_inside, own), buffers

@@ -53,6 +53,10 @@ class TaskLaunches:
         task = Task(number, "", (), 1, outputs=names)
         return Launch(task, attempt, self._worker, self._incarnation, NO_PLAN, Needs(limits))
 
+    def waits(self, attempt: int) -> bool:
+        """Whether an attempt came and has not begun."""
+        return attempt in self._waiting
+
     def cancelled(self, launch: Launch) -> None:
         """A launch will not be run."""
         reads, _ = self._waiting.pop(launch.attempt)

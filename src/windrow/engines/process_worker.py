@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, StopWorker
+from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, Recall, StopWorker
 from windrow.core.events import Cancelled, Event, FetchFailed, Finished, Started
 from windrow.core.records import Failure, FailureKind
 from windrow.engines.packed import OUTPUT
@@ -235,7 +235,7 @@ class _Worker:
         partial = shelf.partials.pop(handle.id) if handle.rows else self._tasks.get(handle)
         try:
             parcel = pack(partial, PARTIAL if handle.rows else OUTPUT, handle.id)
-        except Exception as error:  # noqa: BLE001 - what pickling a user's object raises can be anything
+        except BaseException as error:  # noqa: BLE001 - what pickling a user's object raises can be anything
             self._reports.append(FetchFailed(handle, self._unsendable(partial, error)))
             return
         self._put_reports()
@@ -243,7 +243,7 @@ class _Worker:
         if parcel.file >= 0:
             self._flush()
 
-    def _unsendable(self, partial: Any, error: Exception) -> Failure:
+    def _unsendable(self, partial: Any, error: BaseException) -> Failure:
         kind = FailureKind.EXHAUSTED if isinstance(error, MemoryError) else FailureKind.USER
         message = (
             f"a result cannot be sent from the process of worker {self._number}: {culprit(partial, 'the result')} "
@@ -285,6 +285,9 @@ class _Worker:
                     self._inbox.append(self._tasks.read(command))
                 elif isinstance(command, Cancel):
                     self._cancelled.add(command.attempt)
+                elif isinstance(command, Recall):
+                    if self._tasks.waits(command.attempt):
+                        self._cancelled.add(command.attempt)
                 else:
                     self._inbox.append(command)
 

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["Meter", "RunQueue", "Shelf", "at_least_one", "failure_event", "warn_unclosed"]
 
 
+#: Seconds of a task of a graph that is short: the next one is taken to be short too, and its wait for a processor is not
+#: looked up. That takes two system calls which let go of the interpreter lock, and so longer than the task.
+SHORT_S = 0.001
+
+
 class RunQueue:
     """How long the calling thread was ready to run and had no processor; only Linux tells."""
 
@@ -77,6 +82,7 @@ class Shelf:
         self._incarnation = incarnation
         self._side: WorkerSide | None = None
         self._queue = RunQueue()
+        self._hasty = False  #: the last task of a graph was short
         self.partials: dict[int, Any] = {}  #: handle id -> partial
         self.prepared: Any = None  #: what others set up for the next launch
 
@@ -149,9 +155,16 @@ class Shelf:
             skipped,
         )
 
-    def call(self, command: Launch, call: Call) -> tuple[Event, dict[str, Any]]:
-        """Run a task of a graph; what it made and did not release is returned beside the report."""
+    def call(
+        self, command: Launch, call: Call, *, here: bool = False
+    ) -> tuple[Event, dict[str, Any]]:
+        """Run a task of a graph; what it made and did not release is returned beside the report.
+
+        How long it waited for the interpreter lock is told as zero, which is "not known", after a short one.
+        """
         number, queue, meter = command.attempt, self._queue, self._meter
+        watched = queue.known and not self._hasty
+        delay = 0.0
         peak = baseline = 0
         try:
             if self._side is None:
@@ -160,12 +173,15 @@ class Shelf:
             if meter is not None:
                 meter.begin(command)
             try:
-                delay, cpu, begin = queue.delay_s(), thread_time(), perf_counter()
+                if watched:
+                    delay = queue.delay_s()
+                cpu, begin = thread_time(), perf_counter()
                 outputs = side.call(command.task, call)
                 wall, cpu = perf_counter() - begin, thread_time() - cpu
                 lock_wait = 0.0
-                if queue.known:
+                if watched:
                     lock_wait = max(0.0, wall - cpu - (queue.delay_s() - delay))
+                self._hasty = wall < SHORT_S
             finally:
                 if meter is not None:
                     cpu, peak, baseline = meter.end()
@@ -173,9 +189,13 @@ class Shelf:
             raise
         except BaseException as error:  # noqa: BLE001 - translated: the worker must outlive its jobs
             return failure_event(command, self.classify(error)), {}
-        used = Measurement(wall, cpu, lock_wait, peak, baseline=baseline)
-        handle = Handle(number, number, self._worker, self._incarnation, ())
-        return Finished(number, self._worker, self._incarnation, handle, used), outputs
+        if meter is None and (elsewhere := getattr(side, "used", None)) is not None:
+            # By programs that it waited for; a meter sees that itself.
+            cpu, peak, lock_wait, side.used = cpu + elsewhere[0], elsewhere[1], 0.0, None
+        worker, incarnation = self._worker, self._incarnation
+        used = Measurement(wall, cpu, lock_wait, peak, 0, 0, 0.0, baseline)
+        handle = Handle(number, number, worker, incarnation, (), 0, "", here)
+        return Finished(number, worker, incarnation, handle, used), outputs
 
     def _taken(self) -> Any:
         """Give away what was set up: whoever runs with it is the last to know it."""

@@ -12,7 +12,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from windrow.engines.simulated_model import drawn
+from windrow.engines.simulated_model import drawn, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +156,7 @@ def launch_stages(
 
 
 def _slices(free: float, locked: float, command: Launch, things: Things, seed: int) -> Chain:
-    rows = command.task.inputs[0]
+    rows = rows_of(command.task)
     pairs = [drawn(seed, 3, rows.input, rows.start, number) for number in range(SLICES)]
     without = [-math.log(first) for first, _ in pairs]
     holding = [-math.log(second) for _, second in pairs]

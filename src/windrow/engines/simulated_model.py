@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import xxhash
 
-from windrow.core.records import InputSpec
+from windrow.core.records import InputSpec, Rows
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from windrow.core.records import Rows
+    from windrow.core.records import Task
     from windrow.engines.simulated_devices import Device
 
 __all__ = [
@@ -33,6 +33,8 @@ __all__ = [
     "SimulatedInput",
     "drawn",
     "normal",
+    "releases_of",
+    "rows_of",
 ]
 
 _KEY = Struct("<qqqqq")
@@ -48,6 +50,17 @@ def drawn(seed: int, *key: int) -> tuple[float, float]:
 def normal(first: float, second: float) -> float:
     """Make a standard normal number of two uniform ones (Box and Muller 1958)."""
     return math.sqrt(-2.0 * math.log(first)) * math.cos(2.0 * math.pi * second)
+
+
+def rows_of(task: Task) -> Rows:
+    """Give the rows by which a task is known to costs; one of a graph has none, and is known by its number."""
+    return task.inputs[0] if task.inputs else Rows(task.id, 0, task.size)
+
+
+def releases_of(costs: Costs, task: Task) -> tuple[tuple[float, str], ...]:
+    """Say after which shares of its time a task of a graph releases which outputs, where its costs tell."""
+    tell = getattr(costs, "releases", None)
+    return () if tell is None else tuple(tell(task.id))
 
 
 class Demand(NamedTuple):

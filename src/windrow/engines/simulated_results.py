@@ -10,15 +10,25 @@ from windrow.core.records import Failure, FailureKind, Handle, Measurement
 from windrow.engines.shelf import Shelf, failure_event, warn_unclosed
 
 if TYPE_CHECKING:
-    from windrow.core.events import Event
-    from windrow.engines.base import Workload
-    from windrow.engines.simulated_model import SimulatedInput
+    from collections.abc import Mapping
 
-__all__ = ["Results"]
+    from windrow.core.events import Event
+    from windrow.core.records import Task
+    from windrow.engines.base import Workload
+    from windrow.engines.simulated_model import Costs, SimulatedInput
+
+__all__ = ["Results", "sent_along"]
 
 Timed: TypeAlias = Launch | Inspect | Merge | Fetch
 
 NOTHING = Measurement()
+
+
+def sent_along(event: Event, task: Task, costs: Mapping[str, Costs]) -> Event:
+    """Let outputs of graphs travel with the report that they are there, where fetching them would cost nothing."""
+    if task.inputs or costs[task.category].fetch_s or not isinstance(event, happened.Finished):
+        return event
+    return event._replace(handle=event.handle._replace(here=True))
 
 
 class Results:

@@ -22,22 +22,22 @@ from windrow.core.commands import (
     Inspect,
     Launch,
     Merge,
+    Recall,
     Shrink,
     StartWorker,
     StopWorker,
 )
-from windrow.core.records import Failure, FailureKind, Measurement, Worker
+from windrow.core.records import Failure, FailureKind, Handle, Measurement, Worker
 from windrow.engines.simulated_devices import FairShare, cores_rate, lock_rate
 from windrow.engines.simulated_jobs import Job, SimulatedWorker, Tally, Things, launch_stages
-from windrow.engines.simulated_model import Demand, drawn
-from windrow.engines.simulated_results import Results
+from windrow.engines.simulated_model import Demand, drawn, releases_of, rows_of
+from windrow.engines.simulated_results import Results, sent_along
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.core.commands import EngineCommand
     from windrow.core.events import Event
-    from windrow.core.records import Handle
     from windrow.engines.base import Workload
     from windrow.engines.simulated_jobs import Chain
     from windrow.engines.simulated_model import Costs, Model
@@ -79,6 +79,7 @@ class World:
         self._number = count().__next__
         self._first: FairShare | None = None  #: where the next thing happens; None: a timer
         self._tries: Counter[tuple[int, int]] = Counter()  #: by input and first row
+        self._made_by: dict[int, str] = {}  #: the category, by attempt of a graph
 
     # -- the passing of time
 
@@ -194,7 +195,7 @@ class World:
                 self._results.forget(command.handle)
         elif isinstance(command, Cancel):
             self._cancel(worker, command, now)
-        elif not isinstance(command, Shrink):  # which may be left undone
+        elif not isinstance(command, (Shrink, Recall)):  # which may be left undone
             worker.inbox.append(command)
             if worker.job is None:
                 self._go_on(worker, now)
@@ -239,7 +240,10 @@ class World:
             costs = self._costs(command.into.rows[0].input)
             return costs.merge_s * (len(command.handles) - 1)
         if isinstance(command, Fetch):
-            return self._costs(command.handle.rows[0].input).fetch_s
+            rows = command.handle.rows
+            if not rows:
+                return self.model.costs[self._made_by[command.handle.id]].fetch_s
+            return self._costs(rows[0].input).fetch_s
         costs = self._costs(command.input)
         latency = self.model.devices[costs.device].latency_s if costs.device is not None else 0.0
         return costs.inspect_s + latency
@@ -248,7 +252,7 @@ class World:
         return self.model.costs[self.model.inputs[number].category]
 
     def _launch(self, job: Job, command: Launch) -> None:
-        rows = command.task.inputs[0]
+        rows = rows_of(command.task)
         place = rows.input, rows.start
         tries = self._tries[place]
         self._tries[place] = tries + 1
@@ -271,13 +275,25 @@ class World:
         tally.memory += job.memory
         if tally.memory > tally.most_memory:
             tally.most_memory = tally.memory
+        if not command.task.inputs:
+            self._made_by[command.attempt] = command.task.category
         stages = launch_stages(job, command, demand, costs, self.things, self.model, self.seed)
         job.worker.known.add(command.task.category)
         if isinstance(stages, float):
+            for share, name in releases_of(costs, command.task):
+                self._at(job.begun + share * stages, self._release, (job, name))
             self._alone(job, stages)
         else:
             job.stages = iter(stages)
             self._next_stage(job, job.begun)
+
+    def _release(self, now: float, what: tuple[Job, str]) -> None:
+        """A task of a graph has made an output, and goes on."""
+        job, name = what
+        if not job.dead:
+            number = _attempt(job) or 0
+            handle = Handle(number, number, *job.worker.life, (), 0, name, here=True)
+            self._report(happened.OutputReady(number, *job.worker.life, handle), now)
 
     # -- jobs
 
@@ -365,7 +381,8 @@ class World:
         lock_wait = max(0.0, wall - cpu - job.cores_wait_s)
         used_memory = round(job.memory) if self._apart else 0
         measured = Measurement(wall, cpu, lock_wait, used_memory, round(job.read))
-        self._ended(job, self._results.of(command, job.worker.life, measured), now)
+        event = self._results.of(command, job.worker.life, measured)
+        self._ended(job, sent_along(event, command.task, self.model.costs), now)
 
     def _ended(self, job: Job, event: Event, now: float) -> None:
         worker = job.worker

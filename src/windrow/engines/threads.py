@@ -23,6 +23,7 @@ from windrow.core.commands import (
     Inspect,
     Launch,
     Merge,
+    Recall,
     Shrink,
     StartWorker,
     StopWorker,
@@ -58,7 +59,8 @@ class ThreadsEngine:
     work_cpu_s = 0.0
 
     def __init__(self, workers: int, setup: SetupAhead | None = None) -> None:
-        self.outbox: deque[Event | BaseException] = deque()  #: appended to by all threads
+        self.outbox: deque[Event] = deque()  #: appended to by all threads
+        self.broken: BaseException | None = None  #: what went wrong in one of them
         self.setup = setup
         self.fetched: dict[int, Any] = {}  #: handle id -> partial; single atomic operations only
         self.outputs = Outputs()  #: of graphs: every thread can read all of them
@@ -82,15 +84,26 @@ class ThreadsEngine:
             if isinstance(command, Launch):  # by far the most
                 if setup is not None:
                     setup.queued(command)
-                threads[command.worker].inbox.put(command)
+                thread = threads[command.worker]
+                if command.queued:
+                    thread.waiting[command.attempt] = command
+                thread.inbox.put(command)
             elif isinstance(command, Discard) and not command.handle.rows:
                 self.outputs.discard(command.handle)
             elif isinstance(command, (Fetch, Discard)):
                 threads[command.handle.worker].inbox.put(command)
             elif isinstance(command, Cancel):
                 threads[command.worker].cancelled.add(command.attempt)
+            elif isinstance(command, Recall):
+                self._recall(threads[command.worker], command.attempt)
             else:
                 threads[command.worker].inbox.put(command)
+
+    def _recall(self, thread: _WorkerThread, attempt: int) -> None:
+        """Take an attempt out of a queue, unless its thread was quicker: one of them can have it."""
+        if thread.waiting.pop(attempt, None) is not None:
+            self.outbox.append(Cancelled(attempt, thread.number, 0))
+            self.wake()
 
     def wait(self, timeout: float | None) -> list[Event]:
         """Return what the workers reported."""
@@ -103,16 +116,12 @@ class ThreadsEngine:
                 break
             except Empty:
                 if until is not None and monotonic() >= until:
-                    return []
+                    break  # beginnings are left without ringing, and somebody may ask what runs
         for _ in range(bell.qsize()):
             bell.get()
-        events: list[Event] = []
-        for _ in range(len(outbox)):
-            report = outbox.popleft()
-            if isinstance(report, BaseException):
-                raise EngineError(f"a worker thread broke: {report!r}") from report
-            events.append(report)
-        return events
+        if self.broken is not None:
+            raise EngineError(f"a worker thread broke: {self.broken!r}") from self.broken
+        return [outbox.popleft() for _ in range(len(outbox))]
 
     def wake(self) -> None:
         """Make ``wait`` return."""
@@ -150,6 +159,7 @@ class _WorkerThread(threading.Thread):
         self.number = number
         self.inbox: SimpleQueue[EngineCommand | None] = SimpleQueue()
         self.cancelled: set[int] = set()  #: attempts; the driver adds, this thread removes
+        self.waiting: dict[int, Launch] = {}  #: those that are queued; who pops one has it
         self.ending = False
         self.unclosed: BaseException | None = None  #: what closing the worker's side raised
         self._engine = engine
@@ -164,7 +174,7 @@ class _WorkerThread(threading.Thread):
                 self.unclosed = shelf.close()
                 self._leave()
         except BaseException as error:  # noqa: BLE001 - raised again in the driver's thread
-            self._engine.outbox.append(error)
+            self._engine.broken = error
             self._engine.wake()
 
     def _work(self, shelf: Shelf) -> None:
@@ -212,12 +222,15 @@ class _WorkerThread(threading.Thread):
             return None
         if isinstance(command, StopWorker):
             return WorkerLost(self.number, 0)
-        if isinstance(command, (Cancel, Shrink, StartWorker)):
+        if isinstance(command, (Cancel, Recall, Shrink, StartWorker)):
             return None  # a cancel overtakes what waits here; threads cannot do the others
         return self._job(shelf, command)
 
     def _launch(self, shelf: Shelf, command: Launch) -> Event | None:
         number, setup = command.attempt, self._engine.setup
+        if command.queued and self.waiting.pop(number, None) is None:
+            self.cancelled.discard(number)
+            return None  # it was given back
         if number in self.cancelled:
             self.cancelled.discard(number)
             if setup is not None:

@@ -200,6 +200,8 @@ class _Loop:
             for command in commands:
                 if isinstance(command, Launch):  # by far the most
                     orders.append(command)
+                elif isinstance(command, TaskEnded):
+                    continue  # observers tell whoever waits for a task
                 elif isinstance(command, Take):
                     self.collector.add(command.handle, self.engine.take(command.handle))
                 elif isinstance(command, Replan):
@@ -212,8 +214,6 @@ class _Loop:
                     self.wake = command.time
                 elif isinstance(command, Resolve):
                     self.end = command
-                elif isinstance(command, TaskEnded):
-                    continue  # observers tell whoever waits for a task
                 else:
                     orders.append(command)
             if orders:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windrow.errors import DependencyError, TaskError
+from windrow.core.records import FailureKind
+from windrow.errors import DependencyError, TaskError, TaskLostError
 
 if TYPE_CHECKING:
     from windrow.core.records import Failure
@@ -30,7 +31,9 @@ def error_of(record: Record, failure: Failure) -> BaseException:
     cause = (root.failure or failure).exception
     if len(way) == 1:
         if cause is None:
-            return TaskError(f"task {record.name!r} ({record.id}) failed: {failure.message}")
+            lost = failure.kind in (FailureKind.LOST, FailureKind.CRASHED)
+            kind = TaskLostError if lost else TaskError
+            return kind(f"task {record.name!r} ({record.id}) failed: {failure.message}")
         note = f"raised in task {record.name!r} ({record.id})"
         if note not in getattr(cause, "__notes__", ()):
             cause.add_note(note)

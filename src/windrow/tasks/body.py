@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from contextvars import ContextVar
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import TaskOutputError, UsageError
@@ -84,8 +85,10 @@ def run_body(
     token = _releasing.set(releasing)
     try:
         result = function(*arguments, **keywords)
-        if inspect.isgenerator(result) and is_generator(function):
+        if type(result) is GeneratorType and is_generator(function):
             _drain(releasing, result)
+        elif outputs == 1 and not releasing.released:
+            return {0: result}
         else:
             _returned(releasing, result)
     finally:

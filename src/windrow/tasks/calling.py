@@ -7,16 +7,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.errors import UsageError
 from windrow.tasks.calls import Slot, looked_into
 from windrow.tasks.future import Future
+from windrow.tasks.keeping import Fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from windrow.tasks.declare import Declared
     from windrow.tasks.file_kinds import FileKind
     from windrow.tasks.going import Around
+    from windrow.tasks.keeping import KeptValue
     from windrow.tasks.session import Session
 
 __all__ = ["Calling", "FileArgument"]
+
+#: What may be a future, or have one in it.
+_HOLDERS = (Future, tuple, list, dict, set, frozenset)
+
+
+def has_none(things: Iterable[Any]) -> bool:
+    """Whether there can be no future among or inside of things."""
+    for one in things:  # noqa: SIM110 - a generator takes twice as long, for every call
+        if isinstance(one, _HOLDERS):
+            return False
+    return True
 
 
 class FileArgument(NamedTuple):
@@ -88,12 +101,17 @@ class Calling:
             own[place] = value
             self.arguments = tuple(own)
 
-    def read(self, future: Future) -> Slot:
+    def read(self, future: Future) -> Slot | KeptValue:
         """The call needs the value of a future; give what stands for it among the arguments."""
         if future._session is not self.session:
             raise UsageError(
                 f"{future!r} belongs to another session; ask for its value with result() first"
             )
+        if future.kept is not None:
+            if not any(type(one) is Fetch for one in self.around):
+                self.around.insert(0, Fetch())
+            stand_in: KeptValue = future.kept
+            return stand_in
         number = self._places.get(future.output)
         if number is None:
             number = self._places[future.output] = len(self.reads)
@@ -102,7 +120,10 @@ class Calling:
 
     def take_futures_out(self) -> None:
         """Put slots where futures are, and where things are that tasks change."""
-        latest = self.session.latest
+        session = self.session
+        if not session.changes and has_none(self.arguments) and has_none(self.keywords.values()):
+            return  # by far the most
+        latest = session.latest
 
         def slot(thing: Any) -> Any:
             found = latest(thing)

@@ -1,12 +1,370 @@
-"""``@wr.command``: a command line as a task."""
+"""``@wr.command``: a command line as a task. The function says what to run; nothing is run in Python.
+
+Its value is the path of what it writes (``wr.OutFile`` and the like, several as a tuple in the order of parameters), or
+what it prints if it writes no files. The body that travels to a worker is an object here: it knows the function and how
+commands are run. What a call adds (where the caller was, which files it asked for) goes along as an ``Around``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+import glob
+import inspect
+import os
+import re
+import shutil
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 
-__all__ = ["Command"]
+from windrow.errors import UsageError
+from windrow.tasks.calling import Calling
+from windrow.tasks.command_template import argument_list, command_line
+from windrow.tasks.command_words import could_not_start, raise_failure
+from windrow.tasks.declare import Declared, Task, TaskOptions, _asked, task
+from windrow.tasks.file_table import FileTable
+from windrow.tasks.going import Going
+from windrow.tasks.shell import Order, Ran, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from windrow.tasks.file_kinds import FileKind
+
+__all__ = ["Command", "CommandBody", "CommandTask", "command"]
+
+#: What templates may name beside the function's own parameters.
+WORDS = ("cores", "memory", "gpus", "tmp")
+#: Options of tasks that mean nothing for a command line.
+NOT_FOR_COMMANDS = ("inout",)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """How a command line is run."""
+    """How a command line is run; part of what a result depends on."""
+
+    shell: str = "bash"
+    env: tuple[tuple[str, str], ...] = ()  #: set beside what the worker has
+    log: str | None = None
+    cores: int = 1
+    memory: int | None = None  #: bytes
+    gpus: int = 0
+
+    def in_session(self, calling: Calling) -> InSession:
+        """Note what a call in a session adds."""
+        deadline = calling.declared.deadline
+        until = None if deadline is None else time.monotonic() + deadline
+        here = os.getcwd()  # noqa: PTH109 - text, as all paths of a command line
+        return InSession(here, until, self.memory, calling.session.unwanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Circumstances:
+    """What a call adds to what is declared."""
+
+    directory: str
+    destinations: Mapping[str, Any]  #: values of parameters as the caller gave them
+    until: float | None
+    unwanted: Callable[[], bool]
+    memory: float
+    note: Callable[[Ran], None] | None = None  #: told what was used
+
+
+class CommandTask(Task):
+    """A command line that may run elsewhere; made by ``wr.command``."""
+
+    def plainly(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+        """Run it here and now; what it writes is in place when it is complete, as in a session."""
+        declared, files = self.declared, FileTable()
+        assert declared.command is not None
+        calling = Calling(_NO_SESSION, 1, declared, arguments, keywords)
+        try:
+            if declared.files:
+                files.enter(calling)
+            going = Going(
+                1, declared.name, declared.function, list(calling.arguments), calling.keywords, 1, None, bool
+            )  # fmt: skip
+            with ExitStack() as stack:
+                for one in (declared.command.in_session(calling), *calling.around):
+                    stack.enter_context(one.around(going))
+                made = going.function(*going.arguments, **going.keywords)
+        finally:
+            files.close()
+        return made
+
+    def options(self, **changes: Any) -> CommandTask:
+        """Give the same command with other options."""
+        declared, how = self.declared, self.declared.command
+        assert isinstance(declared.function, CommandBody)
+        assert how is not None
+        asked = {**_asked(declared), "shell": how.shell, "env": dict(how.env), "log": how.log}
+        for one in NOT_FOR_COMMANDS:
+            asked.pop(one, None)
+        return command(declared.function.function, **{**asked, **changes})
+
+    def __repr__(self) -> str:
+        return f"<command {self.declared.name!r}>"
+
+
+class _NoSession:
+    """Stands for a session where there is none: nothing else runs, and nobody cancels."""
+
+    open: ClassVar[dict[int, Any]] = {}
+    unwanted = bool
+
+
+_NO_SESSION: Any = _NoSession()
+
+
+class CommandOptions(TaskOptions, total=False):
+    """What may be said of a command; ``command`` says what it means."""
+
+    shell: str
+    env: Mapping[str, Any] | None
+    log: str | os.PathLike[str] | None
+
+
+@overload
+def command(function: Callable[..., Any], /, **options: Unpack[CommandOptions]) -> CommandTask: ...
+@overload
+def command(
+    **options: Unpack[CommandOptions],
+) -> Callable[[Callable[..., Any]], CommandTask]: ...
+def command(
+    function: Callable[..., Any] | None = None, /, **options: Unpack[CommandOptions]
+) -> Any:
+    """Declare a command line as a task: the function returns what to run.
+
+    It returns a template for the shell, or a list of words that run without one. ``{parameter}`` becomes the argument,
+    quoted (a list: several words); so do ``{cores}``, ``{memory}`` (bytes), ``{gpus}`` and ``{tmp}``, a directory that is
+    removed afterwards. Other braces are left to the shell, and ``{{name}}`` is a literal ``{name}``. What the function
+    itself writes into the text, as f-strings do, is not quoted.
+
+    The shell is bash with ``-e -u -o pipefail``: a command that fails, a variable that is not set, a program that fails in
+    the middle of a pipe end it, and the task has failed. A program that stops because the next one reads no more (``| head``)
+    fails too; write ``(program || true) | head`` where that is meant. It reads from /dev/null, in the caller's directory.
+    When the shell has ended, whatever it left running is ended too.
+
+    Parameters
+    ----------
+    shell
+        Another one than bash: a name or path. Others are run with ``-e -u``; a failure inside a pipe is theirs to notice.
+    env
+        Variables of the environment to set.
+    log
+        A file to which all that is printed as errors is appended, such as "logs/{name}-{reads}.log": of paths the last part
+        is taken. Without it the end of that is kept, and shown if the command fails.
+    options
+        As of ``wr.task``: cores, memory, gpus, resources, priority, deadline, on_failure and so on. More than ``memory``,
+        in all its processes together, ends the command.
+    """
+    if function is None:
+        return lambda body: CommandTask(_declared(body, {**options}))
+    return CommandTask(_declared(function, {**options}))
+
+
+def _declared(function: Callable[..., Any], options: dict[str, Any]) -> Declared:
+    for one in NOT_FOR_COMMANDS:
+        if one in options:
+            raise UsageError(
+                f"wr.command has no option {one!r}: a command changes no Python objects; annotate the file that it "
+                "changes with wr.InOutFile"
+            )
+    shell, env, log = (
+        options.pop("shell", "bash"),
+        options.pop("env", None),
+        options.pop("log", None),
+    )
+    declared = task(function, **options).declared
+    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+        raise UsageError(
+            f"command {declared.name!r} returns one command line; a generator or coroutine cannot: use return"
+        )
+    amounts = dict(declared.needs.amounts)
+    memory = amounts.get("memory")
+    how = Command(
+        shell=os.fspath(shell),
+        env=tuple((str(name), str(value)) for name, value in (env or {}).items()),
+        log=None if log is None else os.fspath(log),
+        cores=max(1, int(amounts.get("cores", 1))),
+        memory=None if memory is None else int(memory),
+        gpus=int(amounts.get("gpu", 0)),
+    )
+    body = CommandBody(declared.name, function, how, declared.files)
+    return replace(declared, function=body, command=how)
+
+
+class CommandBody:
+    """The body of a command: what it runs, and what its value is."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        how: Command,
+        files: Mapping[str, FileKind],
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.name = name
+        self.function = function
+        self.how = how
+        self.written = {one: kind for one, kind in files.items() if kind.writes}
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run it here and now, with its arguments as they are."""
+        here = _Circumstances(
+            directory=os.getcwd(),  # noqa: PTH109 - text, as all paths of a command line
+            destinations=self.bound(arguments, keywords),
+            until=None,
+            unwanted=bool,
+            memory=self.how.memory or 0,
+        )
+        return self.run(here, *arguments, **keywords)
+
+    def bound(self, arguments: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the values of all parameters, by name."""
+        found = inspect.signature(self.function).bind(*arguments, **keywords)
+        found.apply_defaults()
+        return found.arguments
+
+    def run(self, circumstances: _Circumstances, /, *arguments: Any, **keywords: Any) -> Any:
+        """Run it in given circumstances; the arguments may name private places for its files."""
+        values = self.bound(arguments, keywords)
+        with ExitStack() as stack:
+            order = self._order(self.function(*arguments, **keywords), values, circumstances, stack)
+            try:
+                ran = run(order)
+            except OSError as error:
+                raise could_not_start(self.name, order, error) from error
+            if circumstances.note is not None:
+                circumstances.note(ran)
+            if ran.why or ran.status != 0:
+                raise_failure(self.name, order, ran)
+        if not self.written:
+            return ran.output.decode(errors="replace")
+        made = [self._made(one, values, circumstances) for one in self.written]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _order(
+        self, said: Any, values: dict[str, Any], circumstances: _Circumstances, stack: ExitStack
+    ) -> Order:
+        how = self.how
+        known = list(dict.fromkeys((*values, *WORDS)))
+
+        def value(name: str) -> Any:
+            return values[name] if name in values else self._word(name, stack)
+
+        script, words = "", tuple[str, ...]()
+        if isinstance(said, str) and said.strip():
+            script = command_line(self.name, said, value, known)
+        elif isinstance(said, (list, tuple)) and said:
+            words = tuple(argument_list(self.name, said, value, known))
+        else:
+            raise UsageError(
+                f"command {self.name!r}: the function returns what to run, a text for the shell or a list of words; it "
+                f"returned {said!r}"
+            )
+        return Order(
+            script=script,
+            words=words,
+            shell=how.shell,
+            directory=circumstances.directory,
+            environment=dict(how.env),
+            keeps_output=not self.written,
+            log=self._log(circumstances),
+            memory=circumstances.memory,
+            until=circumstances.until,
+            unwanted=circumstances.unwanted,
+        )
+
+    def _word(self, name: str, stack: ExitStack) -> Any:
+        """Give one of our own words."""
+        if name == "tmp":
+            made = tempfile.mkdtemp(prefix="windrow-")
+            stack.callback(shutil.rmtree, made, ignore_errors=True)
+            return made
+        found = getattr(self.how, name)
+        if found is None:
+            raise UsageError(
+                f"command {self.name!r}: its template has {{memory}}, but it does not say how much it needs; write "
+                f'@wr.command(memory="4 GB")'
+            )
+        return found
+
+    def _log(self, circumstances: _Circumstances) -> Path | None:
+        """Say where the log goes; a path among the arguments gives its last part."""
+        if self.how.log is None:
+            return None
+        words = {"name": self.name, **circumstances.destinations}
+
+        def text(match: re.Match[str]) -> str:
+            if match[1] not in words:
+                raise UsageError(
+                    f"command {self.name!r}: log={self.how.log!r} has {{{match[1]}}}; it may use "
+                    + ", ".join(f"{{{one}}}" for one in words)
+                )
+            return Path(str(words[match[1]])).name
+
+        return Path(circumstances.directory, re.sub(r"\{(\w+)\}", text, self.how.log))
+
+    def _made(self, parameter: str, values: dict[str, Any], circumstances: _Circumstances) -> Any:
+        """Give what a parameter for output stands for now: where it will be when it is complete."""
+        given = circumstances.destinations[parameter]
+        if isinstance(given, (list, tuple)):
+            return [Path(circumstances.directory, one) for one in given]
+        final = Path(circumstances.directory, given)
+        pattern = self.written[parameter].pattern
+        if not pattern:
+            return final
+        # Words in the pattern stand for arguments; with the parameter itself it says how names begin, else what is in it.
+        private = str(Path(circumstances.directory, values[parameter]))
+        names = {**values, parameter: private}
+        text = re.sub(r"\{(\w+)\}", lambda word: glob.escape(str(names[word[1]])), pattern)
+        if f"{{{parameter}}}" not in pattern:
+            text = str(Path(glob.escape(private), text))
+        found = sorted(glob.glob(text))  # noqa: PTH207 - what matches is text: the beginning is replaced
+        return [Path(str(final) + one.removeprefix(private)) for one in found]
+
+
+class InSession:
+    """What a call in a session adds; travels with it."""
+
+    def __init__(
+        self, directory: str, until: float | None, memory: int | None, unwanted: Callable[[], bool]
+    ) -> None:
+        self.directory = directory
+        self.until = until
+        self.memory = memory or 0
+        self._unwanted = unwanted  #: stays at home: where others run the command, they are killed
+
+    def __reduce__(self) -> Any:
+        return InSession, (self.directory, self.until, self.memory, bool)
+
+    @contextmanager
+    def around(self, going: Going) -> Iterator[None]:
+        """Let the body know; what is given now are the paths that the caller asked for, not private ones."""
+        body: CommandBody = going.function  # type: ignore[assignment]
+        circumstances = _Circumstances(
+            directory=self.directory,
+            destinations=body.bound(going.arguments, going.keywords),
+            until=self.until,
+            unwanted=lambda: going.cancelled() or self._unwanted(),
+            memory=self.memory,
+            note=lambda ran: _note(going, ran),
+        )
+        going.function = functools.partial(body.run, circumstances)
+        try:
+            yield
+        except MemoryError:
+            # The scheduler tries once more with twice as much, where there is as much; see core/verdicts.
+            self.memory *= 2
+            raise
+
+
+def _note(going: Going, ran: Ran) -> None:
+    """Tell what the programs of a command used, where no meter sees it."""
+    if going.side is not None:
+        going.side.used = (ran.cpu_s, ran.peak)

@@ -11,6 +11,7 @@ from windrow.core.records import Needs
 from windrow.errors import UsageError, nearest
 from windrow.tasks.body import STREAM, is_generator, run_body
 from windrow.tasks.file_kinds import FileKind, file_parameters
+from windrow.tasks.resident import Resident, made_here
 from windrow.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ __all__ = ["Declared", "InOut", "Task", "task"]
 
 #: What becomes of the other tasks when one fails for good.
 OnFailure = Literal["stop", "ignore", "cancel_successors", "retry"]
+#: Whether identical calls are one task; "content": also those that are given arrays, by what is in them.
+Reuse = bool | Literal["content"]
 ON_FAILURE = ("stop", "ignore", "cancel_successors", "retry")
 #: Times that a task is tried again with ``on_failure="retry"``.
 RETRIES = 2
@@ -44,7 +47,7 @@ class Declared:
     on_failure: OnFailure | None = None  #: None: as the group or session says
     retries: int = RETRIES
     restartable: bool = True
-    reuse: bool | None = None
+    reuse: Reuse | None = None  #: None: as the session says
     version: str = ""
     inout: tuple[str, ...] = ()  #: parameters that the body changes
     files: Mapping[str, FileKind] = field(
@@ -76,12 +79,21 @@ class Task:
     def plainly(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         """Run the body here and now; what it changes is changed."""
         declared = self.declared
+        if declared.resident:
+            keywords = {**keywords, **self._made_here(arguments, keywords)}
         if declared.outputs == STREAM and is_generator(declared.function):
             return declared.function(*arguments, **keywords)
         made = run_body(declared.name, declared.function, arguments, keywords, declared.outputs)
         if declared.outputs == 1:
             return made[0]
         return tuple(value for _, value in sorted(made.items()))
+
+    def _made_here(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """Make what the caller has not given, if it was not made before."""
+        declared, last = self.declared, len(arguments)
+        missing = [one for one in declared.resident if one not in keywords]
+        missing = [one for one in missing if declared.positions.get(one, last) >= last]
+        return made_here(declared.name, declared.function, tuple(missing))
 
     def options(self, **changes: Any) -> Task:
         """Give the same task with other options."""
@@ -128,7 +140,7 @@ class TaskOptions(TypedDict, total=False):
     on_failure: OnFailure | None
     retries: int | None
     restartable: bool
-    reuse: bool | None
+    reuse: Reuse | None
     version: str
     inout: str | tuple[str, ...]
     name: str | None
@@ -191,7 +203,7 @@ def _declared(function: Callable[..., Any], asked: dict[str, Any]) -> Declared:
         )
     options: dict[str, Any] = {**_DEFAULTS, **asked}
     name = options.pop("name") or getattr(function, "__qualname__", None) or repr(function)
-    _check(name, function, options["on_failure"])
+    _check(name, function, options["on_failure"], options["reuse"])
     parameters = _parameters(function)
     needs = [options.pop(one) for one in ("cores", "memory", "gpus", "resources")]
     outputs, inout = options.pop("outputs"), options.pop("inout")
@@ -205,15 +217,20 @@ def _declared(function: Callable[..., Any], asked: dict[str, Any]) -> Declared:
         inout=_changed(name, parameters, inout),
         files=file_parameters(function),
         positions=_positions(parameters),
+        resident=tuple(n for n, one in parameters.items() if isinstance(one.default, Resident)),
         **options,
     )
 
 
-def _check(name: str, function: Any, on_failure: Any) -> None:
+def _check(name: str, function: Any, on_failure: Any, reuse: Any) -> None:
     if not callable(function):
         raise UsageError(f"wr.task is put on a function, got {function!r}")
     if on_failure is not None and on_failure not in ON_FAILURE:
         raise UsageError(f"task {name!r}: on_failure is one of {ON_FAILURE}, got {on_failure!r}")
+    if reuse not in (None, True, False, "content"):
+        raise UsageError(
+            f"task {name!r}: reuse= is True, False or 'content' (which looks into arrays too), got {reuse!r}"
+        )
 
 
 def _needs(

@@ -17,7 +17,7 @@ from windrow.core.events import (
 )
 from windrow.core.options import Options
 from windrow.core.policies import Policies
-from windrow.core.records import Failure, Needs
+from windrow.core.records import Failure, Needs, named
 from windrow.core.scheduler import Scheduler
 from windrow.engines.granted import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
@@ -26,7 +26,7 @@ from windrow.shape.guided import Guided
 from windrow.tasks.blame import error_of
 from windrow.tasks.future import ELSEWHERE, Future
 from windrow.tasks.inbox import Inbox
-from windrow.tasks.staffed import Staffed
+from windrow.tasks.staffed import Staffed, Unreadable
 from windrow.tasks.workload import Ignored, TaskWorkload
 
 if TYPE_CHECKING:
@@ -56,9 +56,14 @@ class Driver:
         self.over = False  #: the run has ended
         self.error: BaseException | None = None  #: of the machinery
         self.stopped: BaseException | None = None  #: a task failed that ends the session
+        self.unwanted = (
+            False  #: all is cancelled; known at once, also while a task holds up the run
+        )
         self._session = session
         self._workers = workers or granted_cores(os.environ)
-        self._engine: Any = Staffed(self._make(engine), self._offers(resources))
+        self.offers = self._offers(resources)  #: what tasks can need
+        self._engine: Any = Staffed(self._make(engine), self.offers)
+        self._take = self._engine.take
         self._isolated = engine == "processes"
         self._packer: Packer | None = None
         if self._isolated:
@@ -68,9 +73,14 @@ class Driver:
         self._inbox = Inbox(self._wake_all)
         self._handles: dict[int, Handle] = {}  #: by attempt: what it made, until its task has ended
         self._running: dict[int, Record] = {}  #: by attempt
+        #: by task: what its stream made; the future where it is not valid before the task has ended
+        self._streams: dict[int, dict[str, Future | None]] = {}
         self._unseen: dict[
             int, Record
         ] = {}  #: tasks that failed by themselves, and nobody knows yet
+        self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
+        options = Options(open=True, on_error="skip", restart=self._isolated)
+        self._scheduler = Scheduler((), Policies(Guided()), options)
         # Daemon: an interpreter that exits must not wait for a task without an end.
         self._thread = threading.Thread(
             target=self._go, name=f"windrow-{session.name}", daemon=True
@@ -116,10 +126,15 @@ class Driver:
         session = self._session
         session.records[record.id] = record
         session.open[record.id] = record
+        session.watched.watch.called(task)
         self._inbox.put(task)
+        if self.over:  # it ended just now, and may not have seen the call
+            self._end_all()
 
     def tell(self, event: Event) -> None:
         """Tell the run something."""
+        if type(event) is CancelRequested and event.task is None and event.group is None:
+            self.unwanted = True
         if not self.over:
             self._inbox.put(event)
 
@@ -154,18 +169,22 @@ class Driver:
     # -- the thread
 
     def _go(self) -> None:
-        options = Options(open=True, on_error="skip", restart=self._isolated)
-        scheduler = Scheduler((), Policies(Guided()), options)
-        workload = TaskWorkload(self._session.records)
+        workload = TaskWorkload(self._session.records, self._session.initializer)
         try:
             run(
-                scheduler, self._engine, workload, observers=[self._observe], collector=self, inbox=self._inbox
+                self._scheduler, self._engine, workload, observers=[self._observe, *self._watchers], collector=self, inbox=self._inbox
             )  # fmt: skip
         except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
             self.error = error
         finally:
+            self.error = self.error or self.broken()
             self.over = True
             self._end_all()
+
+    def broken(self) -> BaseException | None:
+        """Say why nothing can run any more, if that is so."""
+        failure = self._scheduler.failure
+        return None if failure is None else failure.exception or EngineError(failure.message)
 
     def _wake_all(self) -> None:
         with self._session.changed:
@@ -178,6 +197,8 @@ class Driver:
             error = self.error or TaskError(f"task {record.name!r} did not run: the session ended")
             self._fail(record, error)
         for future in list(session.futures.values()):
+            if not future.done():  # its task has ended, and the value was not brought
+                future.failed(self.error or TaskError(f"{future!r}: the session ended"))
             with future._condition:
                 future._condition.notify_all()
         session.open.clear()
@@ -188,7 +209,14 @@ class Driver:
     def add(self, handle: Handle, value: Any) -> None:
         """A value was brought: the collector's side."""
         future = self._session.futures.get(handle.output)
-        if future is not None:
+        if future is None:
+            return
+        if type(value) is Unreadable:
+            value.error.add_note(
+                f"raised while the value of {future!r}, which was made in another process, was unpickled"
+            )
+            future.failed(value.error)
+        else:
             future.arrived(_plain(value))
 
     def partials(self) -> dict[int, list[Any]]:
@@ -196,16 +224,20 @@ class Driver:
         return {}
 
     def _observe(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:  # noqa: ARG002
+        handles = self._handles
+        begun: list[int] = []
         for event in events:
             kind = type(event)
             if kind is Finished:
-                self._handles[event.attempt] = event.handle  # type: ignore[union-attr]
+                handles[event.attempt] = event.handle  # type: ignore[union-attr]
+            elif kind is Started:
+                begun.append(event.attempt)  # type: ignore[union-attr]
             elif kind is OutputReady:
                 self._released(event.handle)  # type: ignore[union-attr]
-            elif kind is Started:
-                record = self._running.get(event.attempt)  # type: ignore[union-attr]
-                if record is not None:
-                    self._started(record)
+        for attempt in begun:
+            # Of a short task its end is here too, and nobody could have seen it run.
+            if attempt not in handles and (record := self._running.get(attempt)) is not None:
+                self._started(record)
         ended = False
         for command in commands:
             if type(command) is TaskEnded:
@@ -219,8 +251,9 @@ class Driver:
     def _launched(self, command: Launch) -> None:
         record = self._session.open.get(command.task.id)
         if record is not None:
-            self._running.pop(record.attempt, None)
-            self._handles.pop(record.attempt, None)
+            if record.attempt:
+                self._running.pop(record.attempt, None)
+                self._handles.pop(record.attempt, None)
             record.attempt = command.attempt
             self._running[command.attempt] = record
 
@@ -238,17 +271,20 @@ class Driver:
         if record is None:
             return
         future = session.futures.get(handle.output)
-        if future is None and handle.output not in record.outputs:
-            # Of a stream: whoever iterates takes it from there.
-            future = Future(session, record, handle.output)
-            session.futures[handle.output] = future
-            with session.changed:
-                record.streamed.append(future)
-                session.changed.notify_all()
+        if handle.output not in record.outputs:
+            # Of a stream: whoever iterates takes it from there, once, although a second attempt makes it again.
+            items = self._streams.setdefault(record.id, {})
+            if handle.output not in items:
+                future = Future(session, record, handle.output)
+                session.futures[handle.output] = future
+                items[handle.output] = None if record.declared.restartable else future
+                with session.changed:
+                    record.streamed.append(future)
+                    session.changed.notify_all()
         if future is not None and record.declared.restartable:
             self._there(future, handle)
 
-    def _there(self, future: Future, handle: Handle) -> None:
+    def _there(self, future: Future, handle: Handle, *, ended: bool = False) -> None:
         """An output exists: give its value to the future, or say that it is elsewhere."""
         if not handle.here:
             if future.eager:
@@ -257,9 +293,12 @@ class Driver:
                 future.arrived(ELSEWHERE)
             return
         try:
-            value = self._engine.take(handle)
+            value = self._take(handle)
         except KeyError:
-            return  # of an attempt that does not count
+            # Of an attempt that does not count, or does no longer, since what it read was withdrawn: then it is made again.
+            if ended:
+                self._there(future, handle._replace(here=False))
+            return
         future.arrived(_plain(value))
 
     def _ended(self, command: TaskEnded) -> bool:
@@ -273,24 +312,28 @@ class Driver:
         if command.state == "done":
             for name in record.outputs:
                 future = session.futures.get(name)
-                if future is not None and not future.done() and handle is not None:
-                    self._there(future, handle._replace(output=name))
-            self._finish_stream(record)
+                if future is not None and handle is not None and future.waits:
+                    self._there(future, named(handle, name), ended=True)
+            if self._streams:
+                for future in self._late(record):
+                    future.arrived(ELSEWHERE)
             return True
         assert command.failure is not None
         self._give_up(record, command.failure)
         return True
 
-    def _finish_stream(self, record: Record) -> None:
-        """Futures of a stream whose task could have been run again are valid from now on."""
-        for future in record.streamed:
-            if future is not None and not future.done():
-                future.arrived(ELSEWHERE)
+    def _late(self, record: Record) -> list[Future]:
+        """Give what a stream made that was not valid before its task had ended."""
+        items = self._streams.pop(record.id, {}).values()
+        return [one for one in items if one is not None and not one.done()]
 
     def _give_up(self, record: Record, failure: Failure) -> None:
         """A task has no value."""
-        error = error_of(record, failure)
-        if record.state == "cancelled":
+        error = self.broken() or error_of(record, failure)
+        late = self._late(record)
+        if record.state == "cancelled" and self._scheduler.failure is None:
+            for one in late:
+                one.give_up()
             for name in record.outputs:
                 future = self._session.futures.get(name)
                 if future is not None:
@@ -302,6 +345,8 @@ class Driver:
                 self.stopped = error
                 self._inbox.put(CancelRequested(f"task {record.name!r} failed"))
         self._fail(record, error)
+        for one in late:
+            one.failed(error)
 
     def _fail(self, record: Record, error: BaseException) -> None:
         for name in record.outputs:

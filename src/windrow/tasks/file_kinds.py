@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -64,20 +65,38 @@ def file_parameters(function: Callable[..., Any]) -> dict[str, FileKind]:
 
 
 def _kind(annotation: Any) -> FileKind | None:
-    if isinstance(annotation, FileKind):
-        return annotation
-    return next((one for one in get_args(annotation)[1:] if isinstance(one, FileKind)), None)
+    """Find what is said of files, also in ``wr.InFile | None`` and ``list[wr.InFile]``."""
+    for one in getattr(annotation, "__metadata__", ()):
+        if isinstance(one, FileKind):
+            return one
+    return next((kind for one in get_args(annotation) if (kind := _kind(one)) is not None), None)
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
     """Give annotations as they are meant, also where they are kept as text; others than ours need not make sense."""
     found: dict[str, Any] = dict(getattr(function, "__annotations__", None) or {})
     found.pop("return", None)
-    names = getattr(function, "__globals__", {})
     for name, annotation in found.items():
-        if isinstance(annotation, str) and any(word in annotation for word in _WORDS):
-            found[name] = eval(annotation, names)  # noqa: S307 - what the interpreter would do
+        if isinstance(annotation, str) and _WORDS.search(annotation):
+            found[name] = _meant(annotation, getattr(function, "__globals__", {}))
     return found
 
 
-_WORDS = ("InFile", "OutFile", "InDir", "OutDir", "FileKind")
+def _meant(annotation: str, names: dict[str, Any]) -> Any:
+    """Make an annotation of its text, as the interpreter would; without the names that only its writer had, our words are
+    still ours.
+    """
+    try:
+        return eval(annotation, names)  # noqa: S307 - what the interpreter would do
+    except (NameError, AttributeError):
+        ours = _WORDS.search(annotation)
+        assert ours is not None
+        try:
+            return eval(ours[0], globals())  # noqa: S307
+        except NameError:
+            return None
+
+
+_WORDS = re.compile(
+    r"\b(?:In|Out|InOut)(?:Files?|Dir)\b(?:\((?P<q>[\"']).*?(?P=q)\))?|\bFileKind\b"
+)

@@ -28,6 +28,7 @@ class Future(concurrent.futures.Future[Any]):
     """One output of a task."""
 
     eager = False  #: whether it is done only when the value is here
+    kept: Any = None  #: what stands for a value that is read from the store instead
 
     def __init__(self, session: Session, record: Record, output: str) -> None:
         super().__init__()
@@ -49,7 +50,8 @@ class Future(concurrent.futures.Future[Any]):
             value = super().result(timeout)
             return self._session.bring(self, timeout) if value is ELSEWHERE else value
         finally:
-            self._session.seen(self)
+            if self._state != "FINISHED" or self._exception is not None:
+                self._session.seen(self)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the end; return what the task raised, or None."""
@@ -62,16 +64,25 @@ class Future(concurrent.futures.Future[Any]):
         """Cancel the task unless it runs or has ended; its other outputs and all that needs it go with it."""
         if not super().cancel():
             return False
-        self.set_running_or_notify_cancel()
-        self._session.cancel_task(self.record)
+        with self._condition:
+            known = self._state == "CANCELLED_AND_NOTIFIED"  # it had been cancelled before
+            if not known:
+                self.set_running_or_notify_cancel()
+        if not known:
+            self._session.cancel_task(self.record)
         return True
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Call a function with this future once it is done and its value is here."""
         with self._condition:
-            if not self.done():
+            waits = not self.done() and self not in self._session.awaited
+            if waits:
                 # It is called by the run itself, which cannot wait for a value then.
                 self.eager = True
+                # Somebody waits for the call, also where nobody keeps the future.
+                self._session.awaited.add(self)
+        if waits:
+            super().add_done_callback(self._session.awaited.discard)
         self._session.expect(self)
         super().add_done_callback(fn)
 
@@ -83,6 +94,11 @@ class Future(concurrent.futures.Future[Any]):
 
     # -- the session's side
 
+    @property
+    def waits(self) -> bool:
+        """Whether it has no end yet."""
+        return self._state in ("PENDING", "RUNNING")
+
     def arrived(self, value: Any) -> None:
         """The value is here."""
         with self._condition:
@@ -90,8 +106,15 @@ class Future(concurrent.futures.Future[Any]):
                 self._result = value
                 self._condition.notify_all()
                 return
-        if self.set_running_or_notify_cancel_once():
-            self.set_result(value)
+            if self._state not in ("PENDING", "RUNNING"):
+                return
+            # As set_result does, which would take the lock once more.
+            self._result, self._state = value, "FINISHED"
+            for waiter in self._waiters:
+                waiter.add_result(self)
+            self._condition.notify_all()
+        if self._done_callbacks:  # type: ignore[attr-defined]
+            self._invoke_callbacks()  # type: ignore[attr-defined]
 
     def failed(self, error: BaseException) -> None:
         """There will be no value, or the one there is cannot be brought."""
@@ -125,6 +148,16 @@ class EagerFuture(Future):
     """A future that is done when its value is here, as those of executors are."""
 
     eager = True
+
+    def arrived(self, value: Any) -> None:
+        """The value is here, so that the task will never run again: let its arguments go."""
+        self.record.content = None
+        super().arrived(value)
+
+    def failed(self, error: BaseException) -> None:
+        """There will be no value."""
+        self.record.content = None
+        super().failed(error)
 
 
 class StreamFuture:

@@ -28,6 +28,7 @@ class Going:
         "released",
         "side",
         "task",
+        "values",
     )
 
     def __init__(
@@ -52,6 +53,7 @@ class Going:
         self.made: dict[str, Any] = {}  #: by name, when the body has ended: what was not released
         self.keeps = False  #: whether what is released is noted too, in ``released``
         self.released: dict[str, Any] = {}
+        self.values: tuple[Any, ...] = ()  #: of all that the task reads, by slot
 
     def get(self, place: int | str) -> Any:
         """Give an argument."""

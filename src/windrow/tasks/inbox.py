@@ -47,10 +47,9 @@ class Inbox:
     def events(self) -> list[Event]:
         """Give what has come; calls that follow each other go together."""
         queue = self._queue
+        self._rung = False  # before looking: whoever comes later rings again
         if not queue:
-            self._rung = False
-            if not queue:
-                return []
+            return []
         found: list[Event] = []
         tasks: list[Task] = []
         for _ in range(len(queue)):
@@ -64,7 +63,6 @@ class Inbox:
             found.append(news)  # type: ignore[arg-type]
         if tasks:
             found.append(Submitted((), tuple(tasks)))
-        self._rung = False
         return found
 
     def stop(self) -> None:

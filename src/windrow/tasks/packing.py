@@ -21,22 +21,23 @@ class Packer:
     """Packs the calls of one session."""
 
     def __init__(self) -> None:
-        #: by the function's identity, which is thus kept: its number, and the parcel
-        self._functions: dict[int, tuple[Callable[..., Any], int, Parcel]] = {}
+        #: by the function's identity, which is thus kept: its number, and the parcel by that
+        self._functions: dict[int, tuple[Callable[..., Any], int, dict[int, Parcel]]] = {}
 
     def pack(self, task: int, content: Content) -> Packed:
         """Pack a call as it is now: what the program does with the arguments later does not matter."""
-        number, parcel = self._function(content)
+        number, parcels = self._function(content)
         try:
-            return pack_call(task, content._replace(function=number), {number: parcel})
+            # A plain tuple: the name of its class would have to be found with every call.
+            return pack_call(task, (content.name, number, *content[2:]), parcels)
         except Exception as error:
-            given = {"its arguments": content.arguments, **content.keywords}
+            given: dict[Any, Any] = {**dict(enumerate(content.arguments)), **content.keywords}
             raise UsageError(
                 f"task {content.name!r} cannot be sent to another process: {culprit(given, 'its arguments')} cannot be "
                 f'pickled ({type(error).__name__}: {error}); give it something that can be, or use engine="threads"'
             ) from error
 
-    def _function(self, content: Content) -> tuple[int, Parcel]:
+    def _function(self, content: Content) -> tuple[int, dict[int, Parcel]]:
         function = content.function
         found = self._functions.get(id(function))
         if found is None:
@@ -48,5 +49,5 @@ class Packer:
                     f"task {content.name!r} cannot be sent to another process: {culprit(function, 'the function')} cannot "
                     f'be pickled ({type(error).__name__}: {error}); use engine="threads"'
                 ) from error
-            found = self._functions[id(function)] = (function, number, parcel)
+            found = self._functions[id(function)] = (function, number, {number: parcel})
         return found[1:]

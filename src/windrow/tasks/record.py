@@ -40,8 +40,11 @@ class Record:
         reads = calling.reads
         self.id = calling.id
         self.declared = calling.declared
-        self.parents = tuple({one.record.id: one.record for one in reads}.values())
-        self.slots = tuple([one.output for one in reads])  #: names of what it reads, by slot
+        self.parents: tuple[Record, ...] = ()
+        self.slots: tuple[str, ...] = ()  #: names of what it reads, by slot
+        if reads:
+            self.parents = tuple({one.record.id: one.record for one in reads}.values())
+            self.slots = tuple([one.output for one in reads])
         self.key = calling.key  #: the lineage, where the result may be reused
         self.outputs: tuple[str, ...] = ()
         self.content: Any = None  #: what travels to a worker

@@ -1,25 +1,372 @@
-"""Reuse of results: identical calls of a session are one task, and results of earlier runs are taken from the store."""
+"""Reuse of results: identical calls of a session are one task, and results of earlier runs are taken from the store.
+
+A call is known by its lineage. A result that is found becomes futures that are done at once, whose values are read when
+somebody asks; nothing is submitted, so that all that led to it need not be there either.
+"""
 
 from __future__ import annotations
 
+import concurrent.futures
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from windrow.errors import UsageError
+from windrow.tasks.future import Future
+from windrow.tasks.record import Record
+from windrow.units import parse_bytes
 
 if TYPE_CHECKING:
-    from windrow.tasks.calling import Calling
-    from windrow.tasks.record import Record
+    from windrow.store.results import Entry, Results
+    from windrow.store.results_budget import Usage
+    from windrow.tasks.calling import Calling, FileArgument
+    from windrow.tasks.file_stamps import Stamp
+    from windrow.tasks.keeping import KeptValue
+    from windrow.tasks.lineage import Lineage
+    from windrow.tasks.session import Session
 
-__all__ = ["Reuse"]
+__all__ = ["Reuse", "ReuseStats", "results_directory"]
+
+#: What results may take in a store. A laptop has that to spare, and a day's work of small results fits in.
+BUDGET = "10 GB"
+#: Calls that are made before it is looked again how much was written.
+_LOOK_AFTER = 256
+#: This part of the budget is written before room is made again.
+_CLEARLY = 0.1
+
+_CHOICES = (None, True, False, "content")
+_COUNTS = (
+    "found_in_session",
+    "found_in_store",
+    "missed",
+    "not_reusable",
+    "bytes_written",
+    "bytes_read",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseStats:
+    """What a session has reused, and why not more."""
+
+    found_in_session: int = 0  #: calls that were the same as one before
+    found_in_store: int = 0  #: calls whose result an earlier run had kept
+    missed: int = 0  #: calls that ran, and whose result could have been there
+    not_reusable: int = 0  #: calls that could not be compared
+    bytes_written: int = 0
+    bytes_read: int = 0
+    #: By task: why one of its calls was not reusable, or not kept.
+    reasons: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  #: about the store as a whole
+
+
+def results_directory(store: str | os.PathLike[str] | None = None) -> Path:
+    """Say where results are kept: in the store that is named here, or by WINDROW_STORE, or in ``.windrow``."""
+    named = os.fspath(store) if store is not None else os.environ.get("WINDROW_STORE") or ".windrow"
+    return Path(named).absolute() / "results"
 
 
 class Reuse:
     """What a session knows of calls whose results may be used again."""
 
-    def find(self, calling: Calling) -> Any:  # noqa: ARG002
-        """Give what an identical call gave its caller; None if there was none. Notes the lineage with the call."""
-        return None
+    def __init__(
+        self,
+        session: Session,
+        *,
+        store: str | os.PathLike[str] | bool | None = None,
+        budget: str | float = BUDGET,
+        files: str = "stamp",
+        isolated: bool = True,
+    ) -> None:
+        if session.reuse not in _CHOICES:
+            raise UsageError(f"reuse= is True, False or 'content', got {session.reuse!r}")
+        if files not in ("stamp", "content"):
+            raise UsageError(f"files= is 'stamp' (size and time) or 'content', got {files!r}")
+        #: By task: why one of its calls was not reusable, or not kept.
+        self.reasons: dict[str, str] = {}
+        self.notes: list[str] = []
+        self._directory = (
+            None if store is False else results_directory(None if store is True else store)
+        )
+        self._budget = parse_bytes(budget)
+        self._by_content = files == "content"
+        self._isolated = isolated
+        self._session = session
+        self._counts = dict.fromkeys(_COUNTS, 0)
+        self._lineage: Lineage | None = None
+        self._results: Results | None = None  #: None until the store is used, or if it cannot be
+        self._usage: Usage | None = None
+        self._known: WeakValueDictionary[str, Record] = WeakValueDictionary()
+        #: Of tasks that have not ended: the next identical call gets them.
+        self._held: set[Future] = set()
+        #: By key: tasks whose results may have been written meanwhile.
+        self._missed: dict[str, str] = {}
+        self._look_at = _LOOK_AFTER
+        self._unaccounted = 0  #: bytes written since room was made
+        #: By path: a file that an earlier run wrote, what it is like, and the key of the call.
+        self._files: dict[str, tuple[Stamp, str]] = {}
 
-    def submitted(self, calling: Calling, record: Record, given: Any) -> None:
-        """A call was made, and its caller was given this."""
+    # -- what calls ask
+
+    def find(self, calling: Calling) -> Any:
+        """Give what an identical call gave its caller; None if there was none. Notes the lineage with the call."""
+        asked: Any = calling.declared.reuse
+        if asked is None:
+            asked = self._session.reuse
+            if asked is None:
+                # A file that is there need not be written again: that is what one expects of files.
+                asked = any(one.writes and not one.reads for one in calling.declared.files.values())
+        if not asked:
+            return None
+        from windrow.tasks.lineage import CONTENT, Lineage, NotReusable
+
+        if self._lineage is None:
+            self._lineage = Lineage()
+        try:
+            key = self._lineage.key(calling, self._files_read(calling), content=asked == CONTENT)
+        except NotReusable as refused:
+            self.reasons.setdefault(calling.declared.name, f"not reusable: {refused}")
+            self._counts["not_reusable"] += 1
+            return None
+        calling.key = key
+        found = self._in_session(calling, key) or self._in_store(calling, key)
+        if found is None:
+            self._miss(calling, key)
+        return found
+
+    def _in_session(self, calling: Calling, key: str) -> Any:
+        """Give the futures of an identical call, if they are still there and it has not failed."""
+        record = self._known.get(key)
+        if record is None or record.state in ("failed", "cancelled"):
+            return None
+        if calling.files and (record.state == "done" or not self._is_latest(calling, record)):
+            return None  # the files may have changed: the store knows what they were like
+        futures = [self._session.futures.get(f"{record.id}.{n}") for n in range(int(record.declared.outputs))]  # fmt: skip
+        if any(one is None or one.cancelled() for one in futures):
+            return None
+        self._counts["found_in_session"] += 1
+        return _given(record, futures)
+
+    def _in_store(self, calling: Calling, key: str) -> Any:
+        """Give futures of what an earlier run has kept."""
+        results = self._opened(to_write=False)
+        entry = results.find(key) if results is not None else None
+        if entry is None or results is None:
+            return None
+        from windrow.tasks.keeping import WHY_NOT, KeptValue
+
+        outputs = int(calling.declared.outputs)
+        if WHY_NOT in entry.facts or len(entry.outputs) != outputs:
+            return None
+        if calling.files and not self._files_are_there(calling, entry, key):
+            return None
+        if not results.touch(key):
+            return None
+        self._counts["found_in_store"] += 1
+        calling.reads.clear()  # nobody has to be waited for
+        record = Record(calling)
+        record.state = "done"
+        record.outputs = tuple([f"{record.id}.{n}" for n in range(outputs)])
+        futures: list[Future] = []
+        for n, name in enumerate(record.outputs):
+            value = KeptValue(str(results.directory), key, f"{n}")
+            size = sum(entry.outputs[f"{n}"].lengths)
+            futures.append(KeptFuture(self._session, record, name, value, size))
+        self._session.records[record.id] = record
+        self._session.futures.update(zip(record.outputs, futures, strict=True))
+        self._known[key] = record
+        return _given(record, futures)
+
+    def _miss(self, calling: Calling, key: str) -> None:
+        """Have the result kept, as it has to be made."""
+        self._counts["missed"] += 1
+        results = self._opened(to_write=True)
+        if results is None:
+            return
+        from windrow.tasks.keeping import Keep
+
+        name = calling.declared.name
+        calling.around.insert(0, Keep(str(results.directory), key, name, self._by_content))
+        self._missed[key] = name
+        if len(self._missed) >= self._look_at:
+            self._look()
+            self._look_at = 2 * len(self._missed) + _LOOK_AFTER
+
+    def submitting(self, record: Record, futures: list[Future]) -> None:
+        """A call is being made: whoever makes the same one is given its futures."""
+        assert record.key is not None
+        assert self._lineage is not None
+        if self._isolated:
+            self._lineage.codes.sent(record.declared)
+        self._known[record.key] = record
+        self._held.update(futures)
+        for future in futures:
+            # Not as users add one: the value may stay where it is.
+            concurrent.futures.Future.add_done_callback(future, self._held.discard)
+
+    # -- files
+
+    def _files_read(self, calling: Calling) -> list[bytes]:
+        """Say what the files are that a call reads, in one order."""
+        from windrow.tasks.file_stamps import content_digest
+        from windrow.tasks.lineage import NotReusable
+
+        found: set[str] = set()
+        for one in calling.files:
+            if not one.kind.reads:
+                continue
+            where = f"{one.parameter} {one.kind.name}"
+            maker = self._maker(one)
+            if maker is None:
+                assert one.maker is not None
+                name = one.maker.record.name
+                raise NotReusable(
+                    f"it reads {one.path}, which task {name!r} writes, and that is not reused itself"
+                )
+            if maker:
+                # Which of the maker's files it is, is said by the arguments.
+                found.add(f"{where} made by {maker}")
+                continue
+            try:
+                said = content_digest(one.path) if self._by_content else one.stamp[1:]
+            except OSError as error:
+                raise NotReusable(f"it reads {one.path}, which cannot be read ({error})") from error
+            found.add(f"{where} {one.path} {said}")
+        return [one.encode("utf-8", "surrogateescape") for one in sorted(found)]
+
+    def _maker(self, one: FileArgument) -> str | None:
+        """Give the key of the call that writes a file, or has in an earlier run; None if it has no key, empty if there is none."""
+        if one.maker is not None:
+            return one.maker.record.key
+        known, key = self._files.get(one.path, (None, ""))
+        return key if known == one.stamp else ""
+
+    def _is_latest(self, calling: Calling, record: Record) -> bool:
+        """Whether no other task of the session writes what a call writes."""
+        writers = [self._session.files.latest(one.path) for one in calling.files if one.kind.writes]
+        return all(one is None or one.record is record for one in writers)
+
+    def _files_are_there(self, calling: Calling, entry: Entry, key: str) -> bool:
+        """Whether all that a call writes is there as it left it, and nobody is about to write it."""
+        from windrow.tasks.keeping import still_there
+
+        stamps = still_there(entry)
+        if stamps is None:
+            return False
+        paths = [one.path for one in calling.files if one.kind.writes]
+        for path in (*paths, *(one.path for one in stamps)):
+            writer = self._session.files.latest(path)
+            if writer is not None and writer.record.state in ("waiting", "running"):
+                return False
+        if not all(any(said.path.startswith(path) for said in stamps) for path in paths):
+            return False
+        self._files.update({said.path: (said, key) for said in stamps})
+        return True
+
+    # -- the store
+
+    def _opened(self, *, to_write: bool) -> Results | None:
+        """Open the store; None if there is none to be read, or it cannot be written to."""
+        if self._directory is None or self._results is not None:
+            return self._results
+        if not to_write and not self._directory.is_dir():
+            return None
+        from windrow.store.private import keep_others_out
+        from windrow.store.results import Results
+        from windrow.store.results_budget import Usage
+
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            keep_others_out(self._directory, ours=True)
+            self._usage = Usage(self._directory)
+            ignored = self._directory / ".gitignore"
+            if to_write and not ignored.exists():
+                ignored.write_text("*\n")  # nobody wants to commit these
+        except (OSError, UsageError) as error:
+            self.notes.append(
+                f"no results are kept, and none are found, in {self._directory}: {error}"
+            )
+            self._directory = None
+            return None
+        self._results = Results(self._directory)
+        return self._results
+
+    def _look(self) -> None:
+        """See what workers have written since, and make room if that is much."""
+        if self._results is None or self._directory is None:
+            return
+        from windrow.store.results_budget import evict
+        from windrow.tasks.keeping import WHY_NOT
+
+        for key, name in list(self._missed.items()):
+            entry = self._results.find(key)
+            if entry is None or self._missed.pop(key, None) is None:
+                continue
+            if WHY_NOT in entry.facts:
+                self.reasons.setdefault(name, f"not kept: {entry.facts[WHY_NOT]}")
+            else:
+                self._counts["bytes_written"] += entry.size
+                self._unaccounted += entry.size
+        if self._unaccounted > _CLEARLY * self._budget:
+            self._unaccounted = 0
+            evict(self._directory, self._budget)
+
+    def read(self, size: int) -> None:
+        """A value was read from the store."""
+        self._counts["bytes_read"] += size
+
+    def stats(self) -> ReuseStats:
+        """Say what was reused so far, and why not more."""
+        self._look()
+        return ReuseStats(**self._counts, reasons=dict(self.reasons), notes=tuple(self.notes))
 
     def close(self) -> None:
         """The session has ended."""
+        self._held.clear()
+        if self._results is None or self._directory is None:
+            return
+        from windrow.store.results_budget import evict
+
+        self._look()
+        if self._usage is not None:
+            self._usage.end()
+            self._usage = None
+        if self._counts["bytes_written"]:
+            evict(self._directory, self._budget)
+
+
+class KeptFuture(Future):
+    """The future of a result that an earlier run has kept: done, and its value read when somebody asks."""
+
+    def __init__(
+        self, session: Session, record: Record, output: str, value: KeptValue, size: int
+    ) -> None:
+        super().__init__(session, record, output)
+        self.kept: KeptValue = value
+        self._size = size
+        self.set_result(value)
+
+    def __del__(self) -> None:
+        """The graph does not know of it."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Read the value; CorruptFileError if it was damaged or removed since it was found."""
+        with self._condition:
+            if self._exception is None and self._result is self.kept:
+                try:
+                    self._result = self.kept.load()
+                except Exception as error:
+                    self._exception = error
+                    raise
+                self._session.reusing.read(self._size)
+        return concurrent.futures.Future.result(self, timeout)
+
+    def add_done_callback(self, fn: Any) -> None:
+        """Call a function with this future now."""
+        concurrent.futures.Future.add_done_callback(self, fn)
+
+
+def _given(record: Record, futures: list[Any]) -> Any:
+    return futures[0] if record.declared.outputs == 1 else tuple(futures)

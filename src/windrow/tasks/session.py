@@ -6,7 +6,6 @@ import threading
 from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakValueDictionary
 
 from windrow.core.events import CancelRequested, Closed, Released, Wanted
 from windrow.core.records import Needs, Task
@@ -16,28 +15,39 @@ from windrow.tasks.body import STREAM
 from windrow.tasks.calling import Calling
 from windrow.tasks.calls import looked_into
 from windrow.tasks.current import current
-from windrow.tasks.declare import Declared, task
+from windrow.tasks.devices import Devices
 from windrow.tasks.driving import Driver
 from windrow.tasks.file_table import FileTable
 from windrow.tasks.future import ELSEWHERE, Future, StreamFuture
 from windrow.tasks.groups import Group, current_group
+from windrow.tasks.plain import Plain
 from windrow.tasks.record import Record
-from windrow.tasks.reusing import Reuse
+from windrow.tasks.resident import Residents
+from windrow.tasks.reusing import BUDGET, Reuse
 from windrow.tasks.staffed import PLACE
 from windrow.tasks.versions import Versions
+from windrow.tasks.watched import Watchable, Watched
+from windrow.tasks.weak_table import WeakTable
 from windrow.tasks.workload import Content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextvars import Token
+    from os import PathLike
     from types import TracebackType
 
-    from windrow.tasks.declare import OnFailure
+    from windrow.tasks.declare import Declared, OnFailure
+    from windrow.tasks.progressing import TasksShot
+    from windrow.tasks.reusing import ReuseStats
 
 __all__ = ["Session"]
 
 
-class Session:
+#: Declared tasks that a session remembers.
+MOST_KNOWN = 1000
+
+
+class Session(Watchable):
     """Where tasks run; as a context it waits for all of them in the end.
 
     Parameters
@@ -50,6 +60,22 @@ class Session:
         What there is of other things, such as ``{"gpu": 2, "licence": 1}``.
     on_failure
         What becomes of other tasks when one fails, unless the task says so itself.
+    reuse
+        True: identical calls are one task, and results of earlier runs are used again; "content": also where arrays are
+        among the arguments, whose content is hashed then. By default so for tasks that write files alone; False: for none.
+    store, store_budget
+        The directory where results are kept (by default ``.windrow``, or what WINDROW_STORE says; False: nowhere), and how
+        much they may take: those that were used longest ago go first.
+    files
+        How a file is known to be the same: "stamp" (size and time) or "content".
+    initializer
+        Called in each worker before its first task. If it raises, nothing can run: the session is over.
+    rundir
+        A directory for the log of all tasks, from which ``windrow report`` makes a page; without one the latest are
+        remembered.
+    progress
+        None: shown on a terminal if it takes long; True: always, as plain lines where nobody looks; False: never; a callable
+        gets a record of numbers now and then.
     """
 
     def __init__(
@@ -59,23 +85,39 @@ class Session:
         workers: int | None = None,
         resources: Mapping[str, float] | None = None,
         on_failure: OnFailure = "cancel_successors",
-        reuse: bool = False,
+        reuse: bool | str | None = None,
+        store: str | PathLike[str] | bool | None = None,
+        store_budget: str | float = BUDGET,
+        files: str = "stamp",
+        initializer: Callable[[], object] | None = None,
+        rundir: str | PathLike[str] | None = None,
+        progress: bool | Callable[[TasksShot], Any] | None = None,
         name: str = "session",
     ) -> None:
         self.name = name
+        self.watched = Watched(name, engine, rundir, progress)
+        self.initializer = initializer
         self.on_failure = on_failure
         self.reuse = reuse
-        self.records: WeakValueDictionary[int, Record] = WeakValueDictionary()
-        self.futures: WeakValueDictionary[str, Future] = WeakValueDictionary()
+        self.records: WeakTable[int, Record] = WeakTable()
+        self.futures: WeakTable[str, Future] = WeakTable()
         self.open: dict[int, Record] = {}  #: tasks that have not ended
+        self.awaited: set[Future] = set()  #: those that call somebody when they are done
         self.changed = threading.Condition()
         self.files = FileTable()
-        self.reusing = Reuse()
+        self.reusing = Reuse(
+            self, store=store, budget=store_budget, files=files, isolated=engine == "processes"
+        )
         self._versions = Versions()
         self._numbers = count(1)
         self._groups = count(1)
         self._token: Token[Session | None] | None = None
-        self._driver = Driver(self, engine, workers, dict(resources or {}))
+        has = dict(resources or {})
+        self._devices = Devices(engine, workers, has)
+        #: by the identity of what was declared: that, how many devices it needs, and all its needs
+        self._known: dict[int, tuple[Declared, float, Needs]] = {}
+        self._plain = Plain()
+        self._driver = Driver(self, engine, workers, has)
 
     # -- life
 
@@ -106,6 +148,9 @@ class Session:
         finally:
             self.files.close()
             self.reusing.close()
+            self._devices.close()
+            left = "the program left it by an exception" if cancel else None
+            self.watched.close(self._driver.error or self._driver.stopped or left)
 
     def end_later(self) -> None:
         """End when all tasks have, without waiting for that."""
@@ -115,10 +160,7 @@ class Session:
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
         """Call a plain function as a task, as executors do."""
-        declared = getattr(function, "declared", None)
-        if not isinstance(declared, Declared):
-            declared = task(function).declared
-        return self.call(declared, arguments, keywords)
+        return self.call(self._plain.declared(function), arguments, keywords)
 
     def call(
         self,
@@ -132,16 +174,27 @@ class Session:
         calling = Calling(self, next(self._numbers), declared, arguments, keywords)
         if declared.files:
             self.files.enter(calling)
-        if self.reuse if declared.reuse is None else declared.reuse:
+        if declared.reuse or (declared.reuse is None and (self.reuse or declared.files)):
             found = self.reusing.find(calling)
             if found is not None:
+                self.watched.watch.answered(declared.name)
                 return found
-        changed = self._places(calling)
+        known = self._known.get(id(declared))
+        _, devices, needs = self._look_at(declared) if known is None else known
+        if devices:
+            calling.around.append(self._devices.claim(declared.name, devices))
+        if declared.resident:
+            missing = [one for one in declared.resident if calling.place(one) is None]
+            calling.around.append(Residents(tuple(missing)))
+        if declared.command is not None:
+            calling.around.insert(0, declared.command.in_session(calling))
+        changed = self._places(calling) if declared.inout else ()
         things = [calling.get(place) for place in changed]
         calling.take_futures_out()
         record = Record(calling)
         futures, end = self._futures(record, calling.made, len(changed), kind)
-        self._rename(things, record)
+        if things:
+            self._rename(things, record)
         group = current_group(self)
         record.rule = declared.on_failure or (group and group.on_failure) or self.on_failure
         record.group = group.number if group else 0
@@ -158,25 +211,33 @@ class Session:
                 tuple(calling.around),
             ),
         )
-        self._driver.submit(record, self._task(record, tuple(calling.after)))
+        if calling.key is not None:
+            self.reusing.submitting(record, futures)
+        if declared.files:
+            self.files.submitted(calling, record)
+        self._driver.submit(record, self._task(record, needs, tuple(calling.after)))
         given: Any = StreamFuture(self, record, end) if end is not None else tuple(futures)
         if declared.outputs == 1:
             given = futures[0]
-        if calling.files:
-            self.files.submitted(calling, record)
-        if calling.key is not None:
-            self.reusing.submitted(calling, record, given)
         return given
 
-    def _task(self, record: Record, after: tuple[int, ...]) -> Task:
+    def _look_at(self, declared: Declared) -> tuple[Declared, float, Needs]:
+        """Find out what every call of a task needs, once; refuse one that could never run."""
+        devices = self._devices.fit(declared, self._driver.offers)
+        needs = Needs.of({**dict(declared.needs.amounts), PLACE: 1})
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        found = self._known[id(declared)] = (declared, devices, needs)
+        return found
+
+    def _task(self, record: Record, needs: Needs, after: tuple[int, ...]) -> Task:
         declared = record.declared
-        amounts = {**dict(declared.needs.amounts), PLACE: 1}
         return Task(
             record.id,
             declared.name,
             (),
             1,
-            Needs.of(amounts),
+            needs,
             record.outputs,
             declared.priority,
             record.group,
@@ -192,6 +253,11 @@ class Session:
     ) -> tuple[list[Future], Future | None]:
         """Make the futures of a call; of a stream only the one of its end."""
         outputs, prefix = record.declared.outputs, f"{record.id}."
+        if outputs == 1 and not (changed or more):  # by far the most
+            only = kind(self, record, f"{prefix}0")
+            record.outputs = (only.output,)
+            self.futures[only.output] = only
+            return [only], None
         names = (
             [f"{prefix}end"] if outputs == STREAM else [f"{prefix}{n}" for n in range(int(outputs))]
         )
@@ -219,6 +285,11 @@ class Session:
         future = Future(self, record, f"{record.id}.{name}")
         self.futures[future.output] = future
         return future
+
+    @property
+    def changes(self) -> bool:
+        """Whether tasks change any things."""
+        return bool(self._versions)
 
     def latest(self, thing: Any) -> Any:
         """Give the future of what tasks have made of a thing, or the thing itself if none changes it."""
@@ -254,11 +325,17 @@ class Session:
         """Tasks called in this context belong together: they can be waited for and cancelled."""
         return Group(self, next(self._groups), name, on_failure)
 
+    @property
+    def reuse_stats(self) -> ReuseStats:
+        """What was reused so far, and why not more."""
+        return self.reusing.stats()
+
     # -- the side of futures
 
     def expect(self, future: Future) -> None:
         """Somebody will want the value: have it brought when it is there."""
-        self._driver.tell(Wanted(future.output))
+        if future.kept is None:
+            self._driver.tell(Wanted(future.output))
 
     def bring(self, future: Future, timeout: float | None) -> Any:
         """Wait for a value that exists elsewhere."""
@@ -280,6 +357,10 @@ class Session:
         if future.done():
             for record in way_to_the_root(future.record):
                 self._driver.seen(record)
+
+    def unwanted(self) -> bool:
+        """Whether all tasks are cancelled."""
+        return self._driver.unwanted
 
     def forget(self, output: str) -> None:
         """Nobody will ask for an output any more."""

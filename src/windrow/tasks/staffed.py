@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.core.events import Event, PoolChanged, WorkerJoined
 from windrow.core.records import Needs
 
 if TYPE_CHECKING:
+    from windrow.core.records import Handle
     from windrow.engines.base import Engine
 
-__all__ = ["PLACE", "POOL", "Staffed"]
+__all__ = ["PLACE", "POOL", "Staffed", "Unreadable"]
 
 #: What a worker has itself: the place for one task at a time. All else is the session's.
 PLACE = "place"
@@ -38,3 +39,18 @@ class Staffed:
             events.insert(0, PoolChanged(POOL, self._offers))
             self._offers = None
         return events
+
+    def take(self, handle: Handle) -> Any:
+        """Hand over a value. What a user's object raises while it is made again is the value's fault, not the run's."""
+        if handle.here:
+            return self._engine.take(handle)
+        try:
+            return self._engine.take(handle)
+        except BaseException as error:  # noqa: BLE001 - raised again where somebody asks for the value
+            return Unreadable(error)
+
+
+class Unreadable(NamedTuple):
+    """Stands for a value that was made elsewhere and cannot be made again here."""
+
+    error: BaseException

@@ -19,6 +19,9 @@ class Versions:
     def __init__(self) -> None:
         self._latest: dict[int, tuple[Any, Future]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._latest)
+
     def latest(self, thing: Any) -> Any:
         """Give the latest version of a thing; the thing itself if nobody changes it."""
         found = self._latest.get(id(thing))

@@ -7,19 +7,20 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.core.records import Failure, FailureKind
-from windrow.errors import EngineError, UsageError
+from windrow.errors import InitializerError, TaskFileError, UsageError
 from windrow.tasks.body import STREAM, run_body
 from windrow.tasks.calls import filled
 from windrow.tasks.going import Going
+from windrow.tasks.resident import begin_worker, end_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from weakref import WeakValueDictionary
 
     from windrow.core.records import Plan, Rows, Task
     from windrow.engines.base import Call, Outcome
     from windrow.tasks.going import Around
     from windrow.tasks.record import Record
+    from windrow.tasks.weak_table import WeakTable
 
 __all__ = ["Content", "TaskWorkload"]
 
@@ -40,14 +41,16 @@ class Content(NamedTuple):
 class TaskWorkload:
     """The work of a session; the records stay at home."""
 
-    def __init__(self, records: WeakValueDictionary[int, Record]) -> None:
-        self._records: WeakValueDictionary[int, Record] | None = records
+    def __init__(
+        self,
+        records: WeakTable[int, Record],
+        initializer: Callable[[], object] | None = None,
+    ) -> None:
+        self._records: WeakTable[int, Record] | None = records
+        self._initializer = initializer
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_records": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._records = None
+        return {"_records": None, "_initializer": self._initializer}
 
     def content(self, task: int) -> Content:
         """Give what a worker needs to run a task; asked at home."""
@@ -56,15 +59,25 @@ class TaskWorkload:
         return content
 
     def open_worker(self, worker: int) -> TaskSide:
-        """Make the worker's side."""
+        """Make the worker's side, after what is to be done first."""
+        if self._initializer is not None:
+            try:
+                self._initializer()
+            except BaseException as error:
+                raise InitializerError(
+                    f"the initializer failed in worker {worker}, so that nothing can run: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
         return TaskSide(worker)
 
     def classify(self, error: BaseException) -> Failure:
         """Say whose fault an exception is: a task's own, nearly always."""
         if isinstance(error, MemoryError):
             kind = FailureKind.EXHAUSTED
-        elif isinstance(error, EngineError):
+        elif isinstance(error, InitializerError):
             kind = FailureKind.INTERNAL
+        elif isinstance(error, TaskFileError) and error.facts.get("again"):
+            kind = FailureKind.TRANSIENT_IO  # what it read was changed under its hands
         else:
             kind = FailureKind.USER
         return Failure(kind, type(error).__name__, str(error), "", error)
@@ -73,8 +86,12 @@ class TaskWorkload:
 class TaskSide:
     """One worker's side."""
 
+    #: CPU seconds and peak memory of programs that the last call ran, until somebody has taken note
+    used: tuple[float, int] | None = None
+
     def __init__(self, worker: int) -> None:
         self._worker = worker
+        begin_worker()
 
     def inspect(self, input: int) -> tuple[int, tuple[int, ...]]:  # noqa: A002 - the word of the house
         """Graphs have no rows."""
@@ -90,29 +107,61 @@ class TaskSide:
 
     def call(self, task: Task, call: Call) -> dict[str, Any]:
         """Run a task; return what it made and did not release, by name."""
-        content: Content = call.content
-        values = tuple([None if type(one) is Ignored else one for one in call.values])
-        arguments, keywords = filled(content.arguments, content.keywords, values)
-        arguments, keywords = _private(content.changed, arguments, keywords)
+        content = Content._make(call.content)  # a plain tuple if it came from another process
         function = content.function
         if isinstance(function, int):
             assert call.common is not None
             function = call.common(function)
+        values = call.values
+        if values:
+            values = tuple([None if type(one) is Ignored else one for one in values])
+        arguments, keywords = filled(content.arguments, content.keywords, values)
+        if content.outputs == 1 == len(task.outputs) and not (content.around or content.ignores):
+            # By far the most, and many of them are short.
+            return {task.outputs[0]: run_body(content.name, function, arguments, keywords, 1)[0]}
+        return self._carefully(task, call, content, function, arguments, keywords)
+
+    def _carefully(
+        self,
+        task: Task,
+        call: Call,
+        content: Content,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Run a task of which more is asked than one value."""
+        former = [
+            keywords[place] if isinstance(place, str) else arguments[place]
+            for place in content.changed
+        ]
+        arguments, keywords = _private(content.changed, arguments, keywords)
+        released: set[str] = set()
         going = Going(
             task.id, content.name, function, list(arguments), keywords, content.outputs, self, call.cancelled
         )  # fmt: skip
+
+        def release(name: str, value: Any) -> None:
+            released.add(name)
+            call.release(name, value)
+
         try:
             if not content.around:
-                self._body(going, content.changed, call.release)
+                self._body(going, content.changed, release)
             else:
+                going.values = tuple([None if type(one) is Ignored else one for one in call.values])
                 with ExitStack() as stack:
                     for one in content.around:
                         stack.enter_context(one.around(going))
-                    self._body(going, content.changed, call.release)
+                    self._body(going, content.changed, release)
         except Exception as error:
             if not content.ignores:
                 raise
-            return dict.fromkeys(task.outputs, Ignored(type(error).__name__, str(error)))
+            why = Ignored(type(error).__name__, str(error))
+            # What was released is final, and what the body did not get to change is as it was.
+            made: dict[str, Any] = {name: why for name in task.outputs if name not in released}
+            made.update((f"{task.id}.v{number}", one) for number, one in enumerate(former))
+            return made
         return going.made
 
     def _body(
@@ -143,7 +192,8 @@ class TaskSide:
             going.made[f"{prefix}v{number}"] = going.get(place)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Let go what the worker keeps."""
+        end_worker()
 
 
 class Ignored(NamedTuple):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from windrow.watch.readlog import Log
 
-__all__ = ["build_page"]
+__all__ = ["build_page", "embedded", "page_file", "page_script"]
 
 SCRIPTS = (
     "base.js",
@@ -44,10 +44,10 @@ def build_page(data: Mapping[str, Any], log: Log | None) -> str:
     crew = shares(log, data["workers"]) if log is not None and len(log.tasks) else None
     parts = {
         "title": escape(data["name"]),
-        "style": _file("page.css"),
-        "charts": _script("vendor/echarts.min.js"),
-        "script": "\n".join(_script(name) for name in SCRIPTS),
-        "data": _embedded(_drawn(data, log)),
+        "style": page_file("page.css"),
+        "charts": page_script("vendor/echarts.min.js"),
+        "script": "\n".join(page_script(name) for name in SCRIPTS),
+        "data": embedded(_drawn(data, log)),
         "version": escape(data["windrow"]),
         "when": escape(data["when"]),
         "summary": tables.summary(data, crew),
@@ -61,7 +61,7 @@ def build_page(data: Mapping[str, Any], log: Log | None) -> str:
         "lognote": _about_log(log),
     }
     # All at once: what is put in is not looked at again.
-    page = re.sub(r"@@(\w+)@@", lambda match: parts[match[1]], _file("page.html"))
+    page = re.sub(r"@@(\w+)@@", lambda match: parts[match[1]], page_file("page.html"))
     # Scripts are plain ASCII by now. So is the page: it reads the same whatever a server calls it.
     return page.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
@@ -116,19 +116,20 @@ def _short(value: Any) -> Any:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
-def _embedded(value: Any) -> str:
+def embedded(value: Any) -> str:
     """Write JSON that cannot end the script element it stands in."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @cache
-def _script(name: str) -> str:
+def page_script(name: str) -> str:
     """Return a script in which letters beyond ASCII, all of them within strings, are escaped."""
-    return re.sub(r"[^\x00-\x7f]", lambda match: f"\\u{ord(match[0]):04x}", _file(name))
+    return re.sub(r"[^\x00-\x7f]", lambda match: f"\\u{ord(match[0]):04x}", page_file(name))
 
 
-def _file(name: str) -> str:
+def page_file(name: str) -> str:
+    """Return a file that pages are made of."""
     place = files("windrow.watch").joinpath("page")
     for part in name.split("/"):
         place = place.joinpath(part)

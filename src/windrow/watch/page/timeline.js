@@ -3,6 +3,9 @@
 
 const LEFT = 76, RIGHT = 26;
 
+// What tasks do: rows of a pipeline, or they are counted themselves.
+const COUNTED = DATA.counted || "rows";
+
 // Ticks at whole minutes and hours, not at hundreds of seconds.
 function tickInterval(span) {
   const least = span / 8;
@@ -61,7 +64,7 @@ function blockTip(params, lanes, joined) {
     [null, "from", seconds(begin)],
     [null, "for", seconds(end - begin)],
     ...(joined ? [[null, "busy", (100 * busy).toFixed(0) + " %"], [null, "tasks ended", count(tasks)]] : []),
-    [null, "rows", count(rows)],
+    ...(COUNTED === "rows" ? [[null, "rows", count(rows)]] : []),
   ]);
 }
 
@@ -94,8 +97,8 @@ function drawTimeline() {
   box.after(element("p", { class: "hint" }, (timeline.joined ? many : "") + "Ctrl and the wheel zoom into the time, dragging moves it."));
   const curve = (values) => [...values.map((value, place) => [place * throughput.step, value]), [timeline.span, values[values.length - 1]]];
   if (throughput) {
-    chart("chart-rows", () => curveOption("rows/s", curve(throughput.rows), 0, amount, true), { group: "time" });
-    chart("chart-read", () => curveOption("read", curve(throughput.read), 1, (value) => bytes(value) + "/s", true), { group: "time" });
+    chart("chart-rows", () => curveOption(COUNTED + "/s", curve(throughput.rows), 0, amount, true), { group: "time" });
+    if (throughput.read) chart("chart-read", () => curveOption("read", curve(throughput.read), 1, (value) => bytes(value) + "/s", true), { group: "time" });
   }
   if (memory) {
     const points = memory.time.map((time, place) => [time, memory.bytes[place]]);

@@ -1,0 +1,266 @@
+"""How a call travels: what of its arguments the body changes, where files are, and what comes back.
+
+What a body changes comes back as outputs of its own, after what it returns. So elements of collections that it replaces
+count as those that it changes in place.
+"""
+
+from __future__ import annotations
+
+import enum
+import shutil
+import types
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from windrow.compat.pycompss.parameters import COLLECTION_KINDS, PATH_KINDS, Parameter
+from windrow.tasks.file_kinds import FileKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windrow.tasks.future import Future
+    from windrow.tasks.session import Session
+
+__all__ = ["Change", "Fresh", "Layout", "Outgoing", "PathArgument", "Place", "follow", "trackable"]
+
+#: Where something is among the arguments: the position or the name of one, then the way into collections.
+Place = tuple[Any, ...]
+
+#: Depth of collections of paths, which contain nothing else.
+_ALL_THE_WAY = 99
+
+#: Nobody can change these, and equal ones may be one object: they have no versions.
+_UNCHANGING = (
+    int, float, complex, str, bytes, bool, tuple, frozenset, range, type(None), type, enum.Enum,
+    types.FunctionType, types.BuiltinFunctionType, types.ModuleType,
+)  # fmt: skip
+
+
+def trackable(thing: Any) -> bool:
+    """Whether a thing can be known by its identity while tasks change it."""
+    return not isinstance(thing, _UNCHANGING)
+
+
+def follow(session: Session, thing: Any, future: Future) -> None:
+    """From now on a thing is known by its next version; nobody else knows the one before, so it may go."""
+    versions = session._versions
+    former = versions.latest(thing)
+    versions.follow(thing, future)
+    if former is not thing:
+        versions.forget(former)
+
+
+class Fresh(NamedTuple):
+    """Stands for an argument that the body fills: a new one is made where it runs."""
+
+    kind: type
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the worker must know of a call; not a tuple, so that nobody looks for futures in it."""
+
+    outputs: int  #: all of them
+    changed: tuple[Place, ...] = ()
+    containers: tuple[
+        tuple[Any, int], ...
+    ] = ()  #: arguments whose elements are changed, with their depth
+    paths: tuple[
+        Place, ...
+    ] = ()  #: where the paths go that follow the arguments; nowhere if they are copied
+
+    def __reduce__(self) -> Any:
+        # One goes with every call: dataclasses take nearly twice as long by themselves.
+        return Layout, (self.outputs, self.changed, self.containers, self.paths)
+
+    def private(
+        self, args: tuple[Any, ...], keywords: dict[str, Any], paths: tuple[Any, ...]
+    ) -> Arguments:
+        """Give the body arguments of its own: others may read the versions before."""
+        own = Arguments(list(args), dict(keywords))
+        for place, depth in self.containers:
+            own.put((place,), _copied(own.get((place,)), depth))
+        memo: dict[int, Any] = {}  # one for all: what is the same thing stays the same thing
+        copies: dict[int, Any] = {}
+        for place in self.changed:
+            thing = own.get(place)
+            new = thing.kind() if type(thing) is Fresh else deepcopy(thing, memo)
+            if type(thing) is not Fresh:
+                copies[id(thing)] = new
+            own.put(place, new)
+        own.same(copies)
+        before = None
+        for place, path in zip(self.paths, paths, strict=True):
+            if not place:
+                before = path
+                continue
+            own.put(place, path)
+            if before is not None:
+                shutil.copytree(before, path, dirs_exist_ok=True)
+                before = None
+        return own
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of a body."""
+
+    args: list[Any]
+    keywords: dict[str, Any]
+
+    def get(self, place: Place) -> Any:
+        """Give what is at a place."""
+        thing: Any = self.keywords if isinstance(place[0], str) else self.args
+        for key in place:
+            thing = thing[key]
+        return thing
+
+    def put(self, place: Place, value: Any) -> None:
+        """Put something there."""
+        container: Any = self.keywords if isinstance(place[0], str) else self.args
+        for key in place[:-1]:
+            container = container[key]
+        container[place[-1]] = value
+
+    def same(self, copies: dict[int, Any]) -> None:
+        """An argument that is also given to be changed is changed, as in a plain call."""
+        for number, value in enumerate(self.args):
+            self.args[number] = copies.get(id(value), value)
+        for name, value in self.keywords.items():
+            self.keywords[name] = copies.get(id(value), value)
+
+
+def _copied(container: Any, depth: int) -> Any:
+    """Copy containers, but not the elements; tuples become lists, as their elements are put in."""
+    if depth == 0:
+        return container
+    if isinstance(container, dict):
+        return {key: _copied(value, depth - 1) for key, value in container.items()}
+    if isinstance(container, (list, tuple)):
+        return [_copied(value, depth - 1) for value in container]
+    return container
+
+
+class Change(NamedTuple):
+    """Something that a call changes, as the program knows it."""
+
+    thing: Any
+    container: Any = None  #: the list or dictionary that has it, if one does
+    key: Any = None
+
+    def becomes(self, session: Session, future: Future) -> None:
+        """Let the program know it by its next version."""
+        if trackable(self.thing):
+            follow(session, self.thing, future)
+        else:
+            self.container[self.key] = future
+
+
+class PathArgument(NamedTuple):
+    """A path of a call."""
+
+    name: str
+    kind: FileKind
+    path: Any
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """The arguments of a call on their way out."""
+
+    session: Session
+    changes: list[Change] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    containers: list[tuple[Any, int]] = field(default_factory=list)
+    paths: list[PathArgument] = field(default_factory=list)
+    path_places: list[Place] = field(default_factory=list)
+    used_up: list[Any] = field(default_factory=list)  #: that nobody needs after the call
+
+    def argument(self, parameter: Parameter, name: str, place: int | str, value: Any) -> Any:
+        """Note what the body does with an argument; give what travels instead of it."""
+        if parameter.direction == "IN_DELETE":
+            self.used_up.append(value)
+        if parameter.kind in PATH_KINDS:
+            return self._path(parameter, name, (place,), value)
+        if parameter.kind == "COLLECTION_FILE":
+            return self._paths(parameter, name, (place,), value)
+        if not parameter.writes:
+            return value
+        if parameter.kind in COLLECTION_KINDS and self._is_open(value):
+            self.containers.append((place, parameter.depth))
+            return self._elements(parameter, (place,), value, parameter.depth)
+        if not trackable(value):
+            return value
+        return self._changed(parameter, (place,), Change(value))
+
+    def layout(self, returns: int, more: int) -> Layout:
+        """Say to the worker what is where."""
+        outputs = max(returns + len(self.changes) + more, 1)
+        return Layout(outputs, tuple(self.places), tuple(self.containers), tuple(self.path_places))
+
+    def _is_open(self, value: Any) -> bool:
+        """Whether we can look into a collection: it is here, and no task changes it as a whole."""
+        return isinstance(value, (list, tuple, dict)) and self.session.latest(value) is value
+
+    def _elements(self, parameter: Parameter, place: Place, container: Any, depth: int) -> Any:
+        def one(key: Any, value: Any) -> Any:
+            if depth > 1 and self._is_open(value):
+                return self._elements(parameter, (*place, key), value, depth - 1)
+            if not trackable(value) and isinstance(container, tuple):
+                return value
+            return self._changed(parameter, (*place, key), Change(value, container, key))
+
+        return _mapped(container, one)
+
+    def _changed(self, parameter: Parameter, place: Place, change: Change) -> Any:
+        self.changes.append(change)
+        self.places.append(place)
+        kind: Any = type(change.thing)
+        if parameter.reads or not _makeable(kind):
+            return change.thing
+        return Fresh(kind)
+
+    def _path(self, parameter: Parameter, name: str, place: Place, value: Any) -> Any:
+        if value is None:  # an optional file that was not given
+            return None
+        directory = parameter.kind == "DIRECTORY"
+        known_as = f"{parameter.kind}_{parameter.direction}"
+        reads = parameter.reads
+        if directory and reads and parameter.writes:
+            # The body gets a new directory to fill, into which the one before is copied.
+            self.paths.append(
+                PathArgument(f"{name} before", FileKind(known_as, True, False, True), value)
+            )
+            self.path_places.append(())
+            reads = False
+        kind = FileKind(known_as, reads, parameter.writes, directory)
+        self.paths.append(PathArgument(name, kind, value))
+        self.path_places.append(place)
+        return None
+
+    def _paths(self, parameter: Parameter, name: str, place: Place, value: Any) -> Any:
+        if not isinstance(value, (list, tuple, dict)):
+            return self._path(parameter, name, place, value)
+        if len(place) == 1:
+            self.containers.append((place[0], _ALL_THE_WAY))
+        return _mapped(
+            value, lambda key, one: self._paths(parameter, f"{name}[{key!r}]", (*place, key), one)
+        )
+
+
+def _mapped(container: Any, one: Callable[[Any, Any], Any]) -> Any:
+    if isinstance(container, dict):
+        return {key: one(key, value) for key, value in container.items()}
+    return [one(key, value) for key, value in enumerate(container)]
+
+
+@lru_cache(maxsize=1000)
+def _makeable(kind: type) -> bool:
+    """Whether a new one can be made without being told anything."""
+    try:
+        kind()
+    except Exception:  # noqa: BLE001 - whatever its constructor says, the answer is no
+        return False
+    return True

@@ -1,0 +1,207 @@
+"""``compss_wait_on`` and its like: where the program waits for what tasks make."""
+
+from __future__ import annotations
+
+import functools
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from windrow.compat.pycompss.layout import trackable
+from windrow.compat.pycompss.runtime import session_or_none
+from windrow.errors import NotYetError, UsageError
+from windrow.tasks.calls import looked_into
+from windrow.tasks.file_claims import Claim
+from windrow.tasks.future import Future
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from windrow.tasks.session import Session
+
+__all__ = [
+    "compss_delete_file",
+    "compss_delete_object",
+    "compss_file_exists",
+    "compss_free_resources",
+    "compss_get_number_of_resources",
+    "compss_open",
+    "compss_request_resources",
+    "compss_set_wall_clock",
+    "compss_snapshot",
+    "compss_wait_on",
+    "compss_wait_on_directory",
+    "compss_wait_on_file",
+    "instead_of_failures",
+    "local",
+]
+
+#: What is given for the return values of tasks that may fail.
+_instead: WeakKeyDictionary[Future, Any] = WeakKeyDictionary()
+
+
+def instead_of_failures(futures: Sequence[Future], defaults: Sequence[Any]) -> None:
+    """Note what is given for return values if their task fails."""
+    for future, default in zip(futures, defaults, strict=True):
+        _instead[future] = default
+
+
+# -- objects
+
+
+def compss_wait_on(*objs: Any, mode: str = "rw", to_write: bool | None = None) -> Any:
+    """Wait for what tasks make of objects: futures, objects that they change, and lists and dictionaries of such.
+
+    One object gives one, several a list. With ``mode="r"``, once ``to_write=False``, the program promises not to change
+    what it gets.
+    """
+    if to_write is not None:
+        mode = "rw" if to_write else "r"
+    if mode not in ("r", "rw"):
+        raise UsageError(f'compss_wait_on: mode= is "r" or "rw", got {mode!r}')
+    session = session_or_none()
+    values = list(objs)
+    if session is not None:
+        waiting = _Waiting(session, copies="w" in mode and not session._driver._isolated)
+        looked_into(values, waiting.expect)
+        values = [looked_into(one, waiting.value) for one in values]
+    return values[0] if len(values) == 1 else values
+
+
+class _Waiting:
+    """One wait for several things."""
+
+    def __init__(self, session: Session, copies: bool) -> None:
+        self._session = session
+        self._copies = copies  #: where tasks share our memory, the program gets one of its own
+        self._memo: dict[int, Any] = {}
+
+    def expect(self, thing: Any) -> Any:
+        latest = self._session.latest(thing)
+        if isinstance(latest, Future):
+            self._session.expect(latest)
+        return thing
+
+    def value(self, thing: Any) -> Any:
+        latest = self._session.latest(thing)
+        if not isinstance(latest, Future):
+            return thing
+        if latest in _instead and latest.exception() is not None:
+            return _instead[latest]
+        value = latest.result()
+        if not self._copies or not trackable(value):
+            return value
+        return deepcopy(value, self._memo)
+
+
+def compss_delete_object(*objs: Any) -> Any:
+    """Forget what tasks have made of objects; they are not used any more."""
+    session = session_or_none()
+    if session is not None:
+        for one in objs:
+            session._versions.forget(one)
+    return _one_or_list([True] * len(objs))
+
+
+def local(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a plain function wait for its arguments."""
+
+    @functools.wraps(function)
+    def waiting(*args: Any, **keywords: Any) -> Any:
+        return function(
+            *[compss_wait_on(one) for one in args],
+            **{name: compss_wait_on(one) for name, one in keywords.items()},
+        )
+
+    return waiting
+
+
+# -- files
+
+
+def compss_open(file_name: Any, mode: str = "r") -> Any:
+    """Open a file when the tasks that write it have ended; to write it, when all that use it have."""
+    compss_wait_on_file(file_name)
+    session = session_or_none()
+    if session is not None and set(mode) & set("wax+"):
+        session.barrier()
+        _take_over(session, file_name)
+    return Path(file_name).open(mode)
+
+
+def _take_over(session: Session, path: Any) -> None:
+    """From now on the program itself has written a file."""
+    files = session.files
+    claim = Claim("file", str(Path(path).absolute()))
+    with files._lock:
+        for entry in files._claims.meeting(claim):
+            if entry.claim == claim:
+                entry.writer, entry.future = 0, None
+
+
+def compss_wait_on_file(*file_name: Any) -> Any:
+    """Wait for the tasks that write files; raises what they raised."""
+    session = session_or_none()
+    if session is not None:
+        for one in file_name:
+            session.files.wait(one)
+    return _one_or_list([True] * len(file_name))
+
+
+def compss_wait_on_directory(*directory_name: Any) -> Any:
+    """Wait for the tasks that write directories."""
+    return compss_wait_on_file(*directory_name)
+
+
+def compss_file_exists(*file_name: Any) -> Any:
+    """Say of files whether they exist, when the tasks that write them have ended."""
+    compss_wait_on_file(*file_name)
+    return _one_or_list([Path(one).exists() for one in file_name])
+
+
+def compss_delete_file(*file_name: Any) -> Any:
+    """Delete files, when all tasks have ended that may use them."""
+    session = session_or_none()
+    if session is not None:
+        session.barrier()
+    gone = []
+    for one in file_name:
+        if session is not None:
+            _take_over(session, one)
+        path = Path(one)
+        gone.append(path.exists())
+        path.unlink(missing_ok=True)
+    return _one_or_list(gone)
+
+
+# -- the machine
+
+
+def compss_get_number_of_resources() -> int:
+    """Say how many machines there are: this one."""
+    return 1
+
+
+def compss_request_resources(num_resources: int, group_name: str | None = None) -> None:
+    """Ask for more machines; there are no others."""
+
+
+def compss_free_resources(num_resources: int, group_name: str | None = None) -> None:
+    """Give machines back; there is one, and it is needed."""
+
+
+def compss_snapshot() -> None:
+    """Ask for a checkpoint: results are not kept for another run, so nothing is done."""
+
+
+def compss_set_wall_clock(wall_clock_limit: float) -> None:
+    """Limit the time of the whole program: not yet."""
+    raise NotYetError(
+        f"compss_set_wall_clock({wall_clock_limit!r}): a limit for the whole program does not exist yet in Windrow; use the "
+        "batch system's, or time_out= of @task"
+    )
+
+
+def _one_or_list(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else values

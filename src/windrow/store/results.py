@@ -1,0 +1,232 @@
+"""Results of calls, kept across runs: one file per call, named by the call's lineage, whole or not there.
+
+Of each output there are the bytes of its pickle and of its buffers, so that one can be read without the others. What is
+short is checked when it is found, what is long when it is read. Several processes may write, read and remove at once: a
+file comes by a rename, and one that has gone is one that never was. Nothing is pickled or unpickled here.
+"""
+
+# ruff: noqa: PTH123 - calls that find their result do little else than come here, and making a Path takes as long as opening
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import struct
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import xxhash
+
+from windrow.errors import CorruptFileError, DataError
+from windrow.store.private import check_private
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from io import FileIO
+
+__all__ = ["AGAIN", "ENDING", "PART", "Entry", "Output", "Results"]
+
+#: How files of results end, and those that are being written.
+ENDING = ".result"
+PART = ".part"
+#: What to do about a damaged one.
+AGAIN = "it was removed, so run the program again and the task is done again"
+
+_MAGIC = b"windrow result\n\0"
+_FORMAT = 1
+_HEADER = struct.Struct("<16sIIQ16s")  # magic, format, length of the head, of the file, digest
+#: Read in one go, and checked at once. Longer ones are synced when they are written instead: so much is cheap to check
+#: (10 us) and too little to wait for a disk (1 ms and more).
+SHORT = 64 * 1024
+
+
+class Output(NamedTuple):
+    """Where one output stands in its file."""
+
+    start: int
+    lengths: tuple[int, ...]  #: of the pickle and of each buffer
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of a result without reading its values."""
+
+    path: str
+    size: int
+    outputs: Mapping[str, Output]
+    facts: Mapping[str, Any]  #: what the writer noted
+
+
+class Results:
+    """The results in one directory, which is made when something is written."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._text = str(directory)
+        self._numbers = itertools.count()
+        self._writer = ""
+
+    def path(self, key: str) -> Path:
+        """Say where a result stands; a directory with a million files would be slow."""
+        return Path(self._place(key))
+
+    def _place(self, key: str) -> str:
+        return f"{self._text}/{key[:2]}/{key}{ENDING}"
+
+    def write(
+        self,
+        key: str,
+        outputs: Mapping[str, Sequence[bytes | memoryview]],
+        facts: Mapping[str, Any],
+    ) -> int:
+        """Keep a result, whole or not at all; returns how long the file is. OSError if that cannot be."""
+        places, pieces, start = {}, [], 0
+        for name, own in outputs.items():
+            views = [
+                memoryview(piece).cast("B") if len(piece) else memoryview(b"") for piece in own
+            ]
+            lengths = [view.nbytes for view in views]
+            places[name] = [start, lengths, _digest(views)]
+            start += sum(lengths)
+            pieces += views
+        head = json.dumps({"outputs": places, "facts": facts}).encode()
+        size = _HEADER.size + len(head) + start
+        header = _HEADER.pack(_MAGIC, _FORMAT, len(head), size, xxhash.xxh3_128_digest(head))
+        self._write(self.path(key), [header, head, *pieces], size)
+        return size
+
+    def _write(self, path: Path, pieces: Sequence[bytes | memoryview], size: int) -> None:
+        # No two writers have the same name, not even for the same key.
+        self._writer = self._writer or uuid.uuid4().hex
+        part = path.with_name(f"{path.stem}.{self._writer}{next(self._numbers)}{PART}")
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as to:
+                for piece in pieces:
+                    to.write(piece)
+                if size > SHORT:
+                    to.flush()
+                    os.fsync(to.fileno())
+            part.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise
+
+    def find(self, key: str) -> Entry | None:
+        """Look for a result; one that is damaged is removed, and not found."""
+        path = self._place(key)
+        try:
+            with open(path, "rb", buffering=0) as stream:
+                size = os.fstat(stream.fileno()).st_size
+                entry, body = _opened(path, size, stream)
+                if size <= SHORT:
+                    for output in entry.outputs.values():
+                        _checked(path, output, _pieces(path, output, body, stream))
+        except CorruptFileError:
+            self.remove(key)
+            return None
+        except (DataError, OSError):
+            return None
+        return entry
+
+    def load(self, key: str, name: str) -> list[bytearray]:
+        """Read the pickle and the buffers of an output; CorruptFileError, and no such result any more, if it is damaged."""
+        path = self._place(key)
+        try:
+            with open(path, "rb", buffering=0) as stream:
+                status = os.fstat(stream.fileno())
+                check_private(Path(path), status)
+                entry, body = _opened(path, status.st_size, stream)
+                output = entry.outputs.get(name)
+                if output is None:
+                    raise _damaged(path, "was replaced by one that has no such output")
+                pieces = _pieces(path, output, body, stream)
+                _checked(path, output, pieces)
+        except CorruptFileError:
+            self.remove(key)
+            raise
+        except OSError as error:
+            raise CorruptFileError(
+                f"{path}, a kept result, has gone or cannot be read ({error}) since it was found; {AGAIN}",
+                file=path,
+            ) from error
+        return pieces
+
+    def touch(self, key: str) -> bool:
+        """Note that a result is in use; False if it has just gone."""
+        try:
+            os.utime(self._place(key))
+        except OSError:
+            return False
+        return True
+
+    def remove(self, key: str) -> None:
+        """A result is not valid any more."""
+        with contextlib.suppress(OSError):
+            self.path(key).unlink(missing_ok=True)
+
+
+def _opened(path: str, size: int, stream: FileIO) -> tuple[Entry, int]:
+    """Read what stands in front of the values; also say where they begin."""
+    start: bytes | bytearray = stream.read(SHORT)
+    if len(start) < _HEADER.size or not start.startswith(_MAGIC):
+        raise _damaged(path, "is not a whole result that Windrow wrote")
+    _, version, length, expected, digest = _HEADER.unpack_from(start)
+    body = _HEADER.size + length
+    if version != _FORMAT:
+        # Of another version, which may be in use as well: it is no use here, and nothing is wrong with it.
+        raise DataError(
+            f"{path}, a kept result, has format {version}, and this Windrow reads format {_FORMAT}"
+        )
+    if size != expected or body > size:
+        raise _damaged(path, f"should have {expected} bytes and has {size}")
+    if len(start) < body:
+        stream.seek(0)
+        start = _exactly(path, stream, body)
+    head = start[_HEADER.size : body]
+    if xxhash.xxh3_128_digest(head) != digest:
+        raise _damaged(path, "has changed: its checksum is wrong")
+    said = json.loads(bytes(head))
+    outputs = {
+        name: Output(at, tuple(lengths), words) for name, (at, lengths, words) in said["outputs"].items()
+    }  # fmt: skip
+    return Entry(path, size, outputs, said["facts"]), body
+
+
+def _pieces(path: str, output: Output, body: int, stream: FileIO) -> list[bytearray]:
+    stream.seek(body + output.start)
+    return [_exactly(path, stream, length) for length in output.lengths]
+
+
+def _exactly(path: str, stream: FileIO, length: int) -> bytearray:
+    # Buffers of arrays are made of this, and who gets an array may write to it.
+    content = bytearray(length)
+    rest = memoryview(content)
+    while rest:
+        got = stream.readinto(rest)
+        if not got:
+            raise _damaged(path, "is cut off")
+        rest = rest[got:]
+    return content
+
+
+def _checked(path: str, output: Output, pieces: Sequence[bytearray]) -> None:
+    if _digest(pieces) != output.digest:
+        raise _damaged(path, "has changed: the checksum of an output is wrong")
+
+
+def _digest(pieces: Sequence[bytearray | memoryview]) -> str:
+    digest = xxhash.xxh3_128()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _damaged(path: str, why: str) -> CorruptFileError:
+    return CorruptFileError(f"{path}, a kept result, {why}; {AGAIN}", file=path)

@@ -1,0 +1,163 @@
+"""How much results may take: what was used longest ago goes first, and nothing that an open session may need.
+
+Each session that uses a store holds a lock in it, which says since when. What was written or used since the oldest of
+them began stays, whatever its size. The system lets go of the lock of a session that is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from windrow.store.lock import LOCK, DirectoryLock, take_lock
+from windrow.store.results import ENDING, PART
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Evicted", "Kept", "Usage", "evict", "kept_results", "plan_eviction"]
+
+_USED_BY = "sessions"
+#: Where there are no locks, a session is thought to be over after a week.
+_FORGOTTEN_S = 7 * 86400
+#: A session that has just begun may not have its lock yet.
+_BEGINNING_S = 60
+#: Clocks of file systems are coarse, and may be another machine's: what is this much older may have been used as well.
+_COARSE_S = 2.0
+
+
+class Usage:
+    """A session's claim on what it uses."""
+
+    def __init__(self, directory: Path) -> None:
+        # The name says when: the times of a file on another machine's disk are those of another clock.
+        self._own = directory / _USED_BY / f"{int(time.time())}-{uuid.uuid4().hex}"
+        self._own.mkdir(parents=True, mode=0o700)
+        self._lock: DirectoryLock | None = take_lock(self._own)
+
+    def end(self) -> None:
+        """The session has ended."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+            with contextlib.suppress(OSError):
+                self._own.rmdir()
+
+
+class Kept(NamedTuple):
+    """One file of a store."""
+
+    path: str
+    size: int
+    used: float  #: when, in seconds of the epoch
+
+
+class Evicted(NamedTuple):
+    """What an eviction did."""
+
+    kept_bytes: int
+    removed_bytes: int
+    removed: int
+
+
+def evict(directory: Path, budget: float) -> Evicted:
+    """Remove what is above a budget, and what killed processes left behind."""
+    since = _in_use_since(directory)
+    kept, parts = _listed(directory)
+    for part in parts:
+        if part.used < since:
+            _remove(part.path)
+    gone = [one for one in plan_eviction(kept, budget, since) if _remove_unless_used(one)]
+    removed = sum(one.size for one in gone)
+    return Evicted(sum(one.size for one in kept) - removed, removed, len(gone))
+
+
+def plan_eviction(kept: Iterable[Kept], budget: float, since: float) -> list[Kept]:
+    """Say what has to go: the one used longest ago first, none that was used since a time."""
+    kept = sorted(kept, key=lambda one: one.used)
+    above = sum(one.size for one in kept) - budget
+    going: list[Kept] = []
+    for one in kept:
+        if above <= 0 or one.used >= since:
+            break
+        going.append(one)
+        above -= one.size
+    return going
+
+
+def kept_results(directory: Path) -> list[Kept]:
+    """List the results of a store."""
+    return _listed(directory)[0]
+
+
+def _listed(directory: Path) -> tuple[list[Kept], list[Kept]]:
+    """List results, and what is being written or was left half written."""
+    kept: list[Kept] = []
+    parts: list[Kept] = []
+    for group in _entries(directory):
+        if len(group.name) != 2:  # ours have two letters
+            continue
+        for entry in _entries(Path(group.path)):
+            to = kept if entry.name.endswith(ENDING) else parts
+            if entry.name.endswith((ENDING, PART)):
+                with contextlib.suppress(OSError):  # somebody else has removed it
+                    status = entry.stat(follow_symlinks=False)
+                    to.append(Kept(entry.path, status.st_size, status.st_mtime))
+    return kept, parts
+
+
+def _in_use_since(directory: Path) -> float:
+    """Say when the oldest session began that is open; now, if none is."""
+    now = time.time()
+    since = now
+    for entry in _entries(directory / _USED_BY):
+        said = entry.name.partition("-")[0]
+        if said.isdigit() and _is_open(Path(entry.path), now - int(said)):
+            since = min(since, int(said))
+    return since - _COARSE_S
+
+
+def _is_open(own: Path, age_s: float) -> bool:
+    """Say whether a session has not ended; tidies up after one that was killed."""
+    if not (own / LOCK).exists() and age_s < _BEGINNING_S:
+        return True
+    try:
+        lock = take_lock(own)
+    except OSError:
+        return False  # it has just ended
+    if lock is None:
+        return True
+    lock.release()
+    if not lock.real and age_s < _FORGOTTEN_S:
+        return True
+    with contextlib.suppress(OSError):
+        own.rmdir()
+    return False
+
+
+def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            yield from entries
+    except OSError:
+        return
+
+
+def _remove_unless_used(one: Kept) -> bool:
+    """Remove a result, unless a session that began meanwhile has just found it."""
+    try:
+        return Path(one.path).stat().st_mtime == one.used and _remove(one.path)
+    except OSError:
+        return False
+
+
+def _remove(path: str) -> bool:
+    try:
+        Path(path).unlink()
+    except OSError:
+        return False
+    return True

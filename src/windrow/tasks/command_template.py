@@ -1,0 +1,209 @@
+"""Templates of command lines: ``{parameter}`` becomes the value, quoted for the place in which it stands.
+
+Only names that are known are replaced, so that ``awk '{print $1}'``, ``${HOME}`` and ``{1..3}`` mean what they mean to the
+shell; ``{{name}}`` is a literal ``{name}``. A value always arrives as it is: between quotes the quotes are closed before
+it and opened again behind it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from windrow.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["argument_list", "command_line"]
+
+_LITERAL = re.compile(r"\{\{([A-Za-z_]\w*)\}\}")
+_FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
+#: How alike an unknown word and a known name are when one is taken for the other's misspelling.
+ALIKE = 0.75
+#: What others call our words.
+ELSEWHERE = {
+    "threads": "cores",
+    "cpus": "cores",
+    "nproc": "cores",
+    "mem": "memory",
+    "tmpdir": "tmp",
+}
+
+#: Contexts of a shell's text; a parenthesis and a backquote are for commands inside others.
+PLAIN, SINGLE, DOUBLE, ANSI, INNER, BACK, COMMENT = "", "'", '"', "$'", "(", "`", "#"
+
+
+def command_line(
+    task: str, template: str, value: Callable[[str], Any], known: Sequence[str]
+) -> str:
+    """Put values into a template for a shell; ``value`` is asked for those that are needed."""
+    return _Scanner(task, template, value, known).scan()
+
+
+def argument_list(
+    task: str, words: Sequence[Any], value: Callable[[str], Any], known: Sequence[str]
+) -> list[str]:
+    """Put values into the words of a command that runs without a shell; a list alone in a word becomes several words."""
+    found: list[str] = []
+    for word in words:
+        if not isinstance(word, str):
+            found += _texts(task, "a word of the command", word)
+            continue
+        alone = _FIELD.fullmatch(word)
+        if alone is not None and _is_known(task, alone[1], known):
+            found += _texts(task, alone[1], value(alone[1]))
+            continue
+
+        def put(match: re.Match[str]) -> str:
+            if match[1]:
+                return f"{{{match[1]}}}"
+            if not _is_known(task, match[2], known):
+                return match[0]
+            return " ".join(_texts(task, match[2], value(match[2])))
+
+        found.append(re.sub(f"{_LITERAL.pattern}|{_FIELD.pattern}", put, word))
+    return found
+
+
+def _is_known(task: str, name: str, known: Sequence[str]) -> bool:
+    """Whether a name in braces is one of ours; raises if it seems to be a misspelt one."""
+    if name in known:
+        return True
+    close = difflib.get_close_matches(name, known, n=1, cutoff=ALIKE)
+    meant = ELSEWHERE.get(name) or (close[0] if close else None)
+    if meant is None:
+        return False
+    raise UsageError(
+        f"command {task!r}: its template has {{{name}}}; did you mean {{{meant}}}? It may use "
+        f"{', '.join(f'{{{one}}}' for one in known)}; write {{{{{name}}}}} if the shell is to see {{{name}}}"
+    )
+
+
+def _texts(task: str, name: str, value: Any) -> list[str]:
+    """Give a value as the words of a command line."""
+    if isinstance(value, (list, tuple)):
+        return [_text(task, name, one) for one in value]
+    return [_text(task, name, value)]
+
+
+def _text(task: str, name: str, value: Any) -> str:
+    if hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0:
+        value = value.item()  # a number of NumPy
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if value is None or isinstance(value, bool):
+        raise UsageError(
+            f"command {task!r}: {name!r} is {value}, which means nothing on a command line; choose what to write in the "
+            f"function, for example  option = '--fast' if {name} else ''  and return f'tool {{option}} ...'"
+        )
+    if isinstance(value, (int, float)):
+        return str(value)
+    if not isinstance(value, str):
+        raise UsageError(
+            f"command {task!r}: {name!r} is {type(value).__name__}; on a command line there are texts, paths, numbers and "
+            "lists of these"
+        )
+    if "\0" in value:
+        raise UsageError(
+            f"command {task!r}: {name!r} has a NUL character, which no program can be given: {value!r}"
+        )
+    return value
+
+
+class _Scanner:
+    """Goes through a template once, and knows between which quotes it is."""
+
+    def __init__(
+        self, task: str, template: str, value: Callable[[str], Any], known: Sequence[str]
+    ) -> None:
+        self._task = task
+        self._template = template
+        self._value = value
+        self._known = known
+        self._inside = [PLAIN]
+        self._parts: list[str] = []
+
+    def scan(self) -> str:
+        """Give the command line."""
+        at, end = 0, len(self._template)
+        while at < end:
+            at = self._brace(at) if self._template[at] == "{" else self._step(at)
+        return "".join(self._parts)
+
+    def _brace(self, at: int) -> int:
+        """Replace what stands in braces, if it is ours; return where to go on."""
+        literal = _LITERAL.match(self._template, at)
+        if literal is not None:
+            self._parts.append(f"{{{literal[1]}}}")
+            return literal.end()
+        field = _FIELD.match(self._template, at)
+        variable = at > 0 and self._template[at - 1] == "$"
+        if field is None or variable or not _is_known(self._task, field[1], self._known):
+            self._parts.append("{")
+            return at + 1
+        self._parts.append(self._quoted(_texts(self._task, field[1], self._value(field[1]))))
+        return field.end()
+
+    def _quoted(self, words: list[str]) -> str:
+        inside = self._inside[-1]
+        if inside == COMMENT:
+            return " ".join(words).replace("\n", " ")  # a new line would be a command
+        if BACK in self._inside and any(shlex.quote(word) != word for word in words):
+            raise UsageError(
+                f"command {self._task!r}: {' '.join(words)!r} cannot be written between backquotes, where quoting has rules "
+                "of its own; write $(...) in their place"
+            )
+        if inside in (PLAIN, INNER, BACK):
+            return " ".join(map(shlex.quote, words))
+        together = " ".join(words)
+        if not together or shlex.quote(together) == together:
+            return together
+        closing = SINGLE if inside == ANSI else inside
+        return closing + shlex.quote(together) + inside
+
+    def _step(self, at: int) -> int:
+        """Copy a character, or two that belong together; keep in mind what it opens or closes."""
+        inside, text = self._inside[-1], self._template
+        two = text[at : at + 2]
+        if two[0] == "\\" and inside not in (SINGLE, COMMENT):
+            return self._copy(at, 2)
+        if inside == COMMENT:
+            if two[0] == "\n":
+                self._inside.pop()
+        elif inside in (SINGLE, ANSI):
+            if two[0] == "'":
+                self._inside.pop()
+        elif two == "$(" or (two == "$'" and inside != DOUBLE):
+            self._inside.append(INNER if two == "$(" else ANSI)
+            return self._copy(at, 2)
+        elif two[0] == "`":
+            self._toggle(BACK)
+        elif two[0] == '"':
+            self._toggle(DOUBLE)
+        elif inside != DOUBLE:
+            self._open_or_close(at, two[0])
+        return self._copy(at, 1)
+
+    def _open_or_close(self, at: int, character: str) -> None:
+        if character == "'":
+            self._inside.append(SINGLE)
+        elif character == "(":
+            self._inside.append(INNER)
+        elif character == ")" and self._inside[-1] == INNER:
+            self._inside.pop()
+        elif character == "#" and (at == 0 or self._template[at - 1] in " \t\n;|&("):
+            self._inside.append(COMMENT)
+
+    def _toggle(self, what: str) -> None:
+        if self._inside[-1] == what:
+            self._inside.pop()
+        else:
+            self._inside.append(what)
+
+    def _copy(self, at: int, count: int) -> int:
+        self._parts.append(self._template[at : at + count])
+        return at + count

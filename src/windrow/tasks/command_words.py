@@ -1,0 +1,113 @@
+"""What is said of a command line that failed: what ran, how it ended, its last words and what to do."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from windrow.errors import CommandError, CommandMemoryError
+
+if TYPE_CHECKING:
+    from windrow.tasks.shell import Order, Ran
+
+__all__ = ["could_not_start", "raise_failure"]
+
+#: Of what a command printed, this much is shown; ``facts["stderr"]`` has more.
+LINES = 20
+#: As shells tell them.
+NOT_EXECUTABLE, NOT_FOUND, SIGNALLED = 126, 127, 128
+LONG = 2000
+
+
+def could_not_start(name: str, order: Order, error: OSError) -> CommandError:
+    """Say why a command line could not even be started."""
+    program = order.words[0] if order.words else order.shell
+    if not Path(order.directory).is_dir():
+        why = f"the directory it was called in is gone: {order.directory}"
+    elif error.errno == errno.ENOENT and shutil.which(program) is None:
+        why = f"there is no program {program!r} on this machine's PATH; install it, or give its full path"
+    elif error.errno == errno.E2BIG:
+        why = "its words are more than the system takes; write long lists into a file that the program reads"
+    else:
+        why = f"{error.strerror or error}: {error.filename or program}"
+    return CommandError(
+        f"command {name!r} could not be started: {why}", command=order.script or order.words
+    )
+
+
+def raise_failure(name: str, order: Order, ran: Ran) -> NoReturn:
+    """Raise what a command that did not end well is to raise."""
+    facts = {
+        "command": ran.command,
+        "status": ran.status,
+        "stderr": ran.errors.decode(errors="replace"),
+        "wall_s": ran.wall_s,
+        "cpu_s": ran.cpu_s,
+        "peak_bytes": ran.peak,
+    }
+    story = _story(order, ran)
+    if ran.why == "memory":
+        raise CommandMemoryError(
+            f"command {name!r} was ended: its processes used {ran.peak / 1e6:.0f} MB of memory together; the limit is "
+            f"{order.memory / 1e6:.0f} MB. Give it more with memory=, or let it do less at a time{story}",
+            limit_bytes=order.memory,
+            **facts,
+        )
+    if ran.why == "deadline":
+        raise CommandError(
+            f"command {name!r} was not done by its deadline (deadline=){story}", **facts
+        )
+    if ran.why == "unwanted":
+        raise CommandError(
+            f"command {name!r} was ended, since nobody wants it any more{story}", **facts
+        )
+    raise CommandError(f"command {name!r} failed: {_ending(ran)}{story}", **facts)
+
+
+def _ending(ran: Ran) -> str:
+    status = ran.status
+    number = -status if status < 0 else status - SIGNALLED
+    if number > 0 and number in list(signal.Signals):
+        words = f"ended by {signal.Signals(number).name}" + (
+            f" (exit status {status})" if status > 0 else ""
+        )
+        words += _about_signal(number)
+    else:
+        words = f"exit status {status}" + _about_status(status)
+    bad = [place for place, one in enumerate(ran.pipe, 1) if one != 0]
+    if len(ran.pipe) > 1 and bad:
+        which = ", ".join(f"{place} ({ran.pipe[place - 1]})" for place in bad)
+        words += f"; of the {len(ran.pipe)} programs of the last pipe it was number {which}"
+    return words
+
+
+def _about_signal(number: int) -> str:
+    if number == signal.SIGKILL:
+        return "; nobody here sent that: it is often the kernel, for lack of memory"
+    if number == signal.SIGPIPE:
+        return "; the next program of the pipe stopped reading, which counts as a failure: write (program || true) | next if it may"
+    return ""
+
+
+def _about_status(status: int) -> str:
+    if status == NOT_FOUND:
+        return "; a program was not found (its name is below): install it, or check the PATH of the workers"
+    if status == NOT_EXECUTABLE:
+        return "; a program was found that cannot be executed"
+    return ""
+
+
+def _story(order: Order, ran: Ran) -> str:
+    text = ran.command if len(ran.command) <= LONG else ran.command[:LONG] + " ..."
+    lines = [f"  {line}" for line in text.strip().splitlines()]
+    story = "\nwhat ran:\n" + "\n".join(lines)
+    said = ran.errors.decode(errors="replace").rstrip().splitlines()
+    if said:
+        more = f" (the last {LINES} lines)" if len(said) > LINES else ""
+        story += f"\nwhat it printed{more}:\n" + "\n".join(f"  {line}" for line in said[-LINES:])
+    else:
+        story += "\nit printed no errors"
+    return story + (f"\nall of it is in {order.log}" if order.log is not None else "")

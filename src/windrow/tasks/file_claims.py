@@ -1,0 +1,169 @@
+"""Which calls of a session have to do with the same files: by path, by directory, and by pattern.
+
+Who meets whom may be said too often, which costs parallelism, but never too seldom: a call only ever waits for earlier ones.
+"""
+
+# ruff: noqa: PTH120
+# Paths are text here: they stay as they were given, links and all.
+
+from __future__ import annotations
+
+import os
+import re
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+    from windrow.tasks.future import Future
+
+__all__ = ["Claim", "Claims", "Entry", "literal", "meet"]
+
+Shape = Literal["file", "tree", "glob"]
+
+_WILD = re.compile(r"[*?[]")
+
+
+class Claim(NamedTuple):
+    """Files that a call reads or writes: one, all below a directory, or all that match a pattern."""
+
+    shape: Shape
+    path: str  #: absolute
+
+    def covers(self, path: str) -> bool:
+        """Whether a file is one of them."""
+        if self.shape == "file":
+            return path == self.path
+        if self.shape == "tree":
+            return _below(path, self.path)
+        return path.startswith(literal(self.path)) and fnmatchcase(path, self.path)
+
+
+def literal(pattern: str) -> str:
+    """Give what all matches of a pattern begin with."""
+    wild = _WILD.search(pattern)
+    return pattern[: wild.start()] if wild else pattern
+
+
+def meet(one: Claim, other: Claim) -> bool:
+    """Whether two claims may have a file in common."""
+    if one.shape == "file":
+        return other.covers(one.path)
+    if other.shape == "file":
+        return meet(other, one)
+    if one.shape == "tree" and other.shape == "tree":
+        return _below(one.path, other.path) or _below(other.path, one.path)
+    if one.shape == "glob" and other.shape == "glob":
+        first, second = literal(one.path), literal(other.path)
+        return first.startswith(second) or second.startswith(first)
+    tree, glob = (one, other) if one.shape == "tree" else (other, one)
+    start = literal(glob.path)
+    return _below(start, tree.path) or tree.path.startswith(start)
+
+
+def _below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)
+
+
+class Entry:
+    """What is known of a claim: who wrote it last, and who has read it since."""
+
+    __slots__ = ("_enough", "claim", "future", "readers", "was_read", "writer")
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.writer = 0  #: the number of the task; 0 if none of the session
+        self.future: Future | None = None  #: of what it says of the files
+        self.readers: list[int] = []  #: those that may not have ended
+        self.was_read = False
+        self._enough = 1000
+
+    def add_reader(self, task: int, open_tasks: Container[int]) -> None:
+        """A task reads it; of very many, those that have ended are forgotten."""
+        self.was_read = True
+        self.readers.append(task)
+        if len(self.readers) > self._enough:
+            self.readers = [one for one in self.readers if one in open_tasks]
+            self._enough = max(1000, 2 * len(self.readers))
+
+
+class Claims:
+    """All claims of a session."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, Entry] = {}
+        self._trees: dict[str, Entry] = {}
+        self._globs: dict[str, dict[str, Entry]] = {}  #: by the directory that is sure, and pattern
+
+    def meeting(self, claim: Claim) -> list[Entry]:
+        """Find everything that may have a file in common with a claim."""
+        if claim.shape != "file":
+            return [one for one in self._all() if meet(claim, one.claim)]
+        found = [self._files[claim.path]] if claim.path in self._files else []
+        if self._trees or self._globs:
+            for place in _upwards(claim.path):
+                if place in self._trees:
+                    found.append(self._trees[place])
+                globs = self._globs.get(place, {}).values()
+                found += [one for one in globs if one.claim.covers(claim.path)]
+        return found
+
+    def _all(self) -> Iterator[Entry]:
+        yield from self._files.values()
+        yield from self._trees.values()
+        for entries in self._globs.values():
+            yield from entries.values()
+
+    def makers(self, claim: Claim) -> list[Entry]:
+        """Find what earlier tasks write of a claim, in the order of their calls."""
+        found = sorted(
+            (one for one in self.meeting(claim) if one.writer), key=lambda one: one.writer
+        )
+        if claim.shape != "file":
+            return found
+        # Whoever surely wrote the file last counts, and after that those that perhaps did.
+        sure = [number for number, one in enumerate(found) if one.claim.shape != "glob"]
+        return found[sure[-1] :] if sure else found
+
+    def read(self, claim: Claim, task: int, open_tasks: Container[int]) -> None:
+        """A task reads."""
+        self._entry(claim).add_reader(task, open_tasks)
+
+    def write(self, claim: Claim, task: int, future: Future) -> None:
+        """A task writes: from now on this is its work."""
+        if claim.shape == "tree":
+            # A directory is replaced as a whole: nothing that was written in it before counts any more.
+            for known in (self._files, self._trees, *self._globs.values()):
+                for path in [one for one in known if _below(literal(one), claim.path)]:
+                    del known[path]
+        entry = self._entry(claim)
+        entry.writer, entry.future = task, future
+        entry.readers, entry.was_read = [], False
+
+    def _entry(self, claim: Claim) -> Entry:
+        if claim.shape == "glob":
+            known = self._globs.setdefault(os.path.dirname(literal(claim.path)), {})
+        else:
+            known = self._files if claim.shape == "file" else self._trees
+        if claim.path not in known:
+            known[claim.path] = Entry(claim)
+        return known[claim.path]
+
+    def written_in(self, directory: str) -> list[str]:
+        """List the paths in a directory that tasks write, for hints."""
+        return [
+            one.claim.path
+            for one in self._all()
+            if one.writer and os.path.dirname(one.claim.path) == directory
+        ]
+
+
+def _upwards(path: str) -> Iterator[str]:
+    """Give a path and the directories above it."""
+    while True:
+        yield path
+        above = os.path.dirname(path)
+        if above == path:
+            return
+        path = above

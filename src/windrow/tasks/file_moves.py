@@ -1,0 +1,91 @@
+"""Moving what a task has made into place: each file in one step, a directory as a whole or file by file."""
+
+# ruff: noqa: PTH104, PTH105, PTH112, PTH114, PTH116, PTH118, PTH120, PTH123, PTH208
+# Paths are text here: they stay as they were given, links and all.
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+
+from windrow.tasks.file_places import has_kept, keep
+from windrow.tasks.file_stamps import OURS, files_in
+
+__all__ = ["copy_file", "merge", "replace"]
+
+#: Nanoseconds by which a file is made younger, until its time differs: some file systems keep seconds only.
+_STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
+
+
+def replace(source: str, target: str, top: str, *, keeping: bool) -> None:
+    """Put a file or directory in the place of another; with ``keeping`` that stays where readers find it."""
+    if keeping and os.path.lexists(target):
+        keep(top, target)
+    if not os.path.isdir(source) or os.path.islink(source):
+        _replace_file(source, target, top)
+        return
+    aside = f"{os.path.dirname(source)}{os.sep}{OURS}aside-{secrets.token_hex(4)}"
+    if os.path.lexists(target):
+        for one in files_in(source):
+            _tell_apart(one, os.path.join(target, os.path.relpath(one, source)), top)
+        # What sessions know of single files in it stays with the name.
+        for name in os.listdir(target) if os.path.isdir(target) else ():
+            if name.startswith(OURS):
+                os.rename(os.path.join(target, name), os.path.join(source, name))
+        os.rename(target, aside)
+    os.rename(source, target)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def merge(source: str, target: str, top: str, *, keeping: bool) -> None:
+    """Put a file in place, or all files of a directory into another, beside what is there."""
+    if not os.path.isdir(source) or os.path.islink(source):
+        replace(source, target, top, keeping=keeping)
+        return
+    if not os.path.lexists(target):
+        os.rename(source, target)
+        return
+    for name in sorted(os.listdir(source)):
+        merge(os.path.join(source, name), os.path.join(target, name), top, keeping=keeping)
+
+
+def _replace_file(source: str, target: str, top: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copymode(target, source)  # who may read it does not change
+    if not os.path.islink(source):
+        _tell_apart(source, target, top)
+    os.replace(source, target)
+
+
+def _tell_apart(source: str, target: str, top: str) -> None:
+    """See that size and time tell a file from the one it replaces, however fast one follows the other."""
+    for step in _STEPS_NS:
+        new = os.stat(source)
+        try:
+            former = os.stat(target)
+        except OSError:
+            return
+        same = (new.st_size, new.st_mtime_ns) == (former.st_size, former.st_mtime_ns)
+        if not same and not has_kept(top, target, new.st_size, new.st_mtime_ns):
+            return
+        os.utime(source, ns=(new.st_atime_ns, new.st_mtime_ns + step))
+
+
+def copy_file(source: str, target: str) -> None:
+    """Copy content and rights; a file system that can share the blocks does."""
+    with open(source, "rb") as read, open(target, "wb") as write:
+        try:
+            left = os.fstat(read.fileno()).st_size
+            while left > 0:
+                count = os.copy_file_range(read.fileno(), write.fileno(), left)
+                if not count:
+                    break
+                left -= count
+        except (AttributeError, OSError):
+            read.seek(0)
+            write.seek(0)
+            write.truncate()
+            shutil.copyfileobj(read, write, 1 << 20)
+    shutil.copymode(source, target)

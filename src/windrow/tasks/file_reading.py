@@ -1,0 +1,213 @@
+"""What a call reads, in its worker: the version it was promised, even if that was overwritten since.
+
+A task may have to run again, when a worker was lost and what it made with it. Then files may have been overwritten by tasks
+that were called later. Their writers keep the versions that others read.
+"""
+
+# ruff: noqa: PTH103, PTH110, PTH118, PTH119, PTH120, PTH207, PTH211
+# Paths are text here: they stay as they were given, links and all.
+
+from __future__ import annotations
+
+import glob
+import os
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from windrow.errors import MissingFileError, TaskFileError
+from windrow.tasks.file_paths import as_given, is_remote, text_of
+from windrow.tasks.file_places import kept, make_private, remove_private
+from windrow.tasks.file_stamps import OURS, Stamp, files_in, matches, stamp, stamps_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from windrow.tasks.file_claims import Claim
+    from windrow.tasks.file_kinds import FileKind
+    from windrow.tasks.going import Going
+
+__all__ = ["Read", "Reading", "each_path", "given_path", "put_path"]
+
+
+class Read(NamedTuple):
+    """A path that the body reads."""
+
+    parameter: str
+    kind: FileKind
+    place: int | str
+    item: int | None
+    path: str  #: "" where a future says it
+    claims: tuple[Claim, ...] = ()
+    stamps: tuple[Stamp, ...] = ()  #: what was there at the call
+    slots: tuple[int, ...] = ()  #: where earlier tasks say what they wrote, in the order of calls
+
+
+class Where(Protocol):
+    """Where a path is among the arguments."""
+
+    @property
+    def parameter(self) -> str: ...
+    @property
+    def kind(self) -> FileKind: ...
+    @property
+    def place(self) -> int | str: ...
+    @property
+    def item(self) -> int | None: ...
+    @property
+    def path(self) -> str: ...
+
+
+def put_path(going: Going, where: Where, text: str) -> None:
+    """Give the body a path."""
+    given = going.get(where.place)
+    if where.item is None:
+        going.put(where.place, as_given(given, text))
+    else:
+        items = list(given)
+        items[where.item] = as_given(items[where.item], text)
+        going.put(where.place, type(given)(items))
+
+
+def given_path(going: Going, where: Where, base: str) -> str:
+    """Say which path a call was given, as text; a future may have said it."""
+    if where.path:
+        return where.path
+    value = going.get(where.place)
+    value = value if where.item is None else value[where.item]
+    if not isinstance(value, (str, os.PathLike)):
+        raise TaskFileError(
+            f"task {going.name!r}: parameter {where.parameter!r} is annotated with wr.{where.kind.name}, so the future it was "
+            f"given has to be of a path; it is {value!r}"
+        )
+    text = os.fspath(value)
+    return text if is_remote(text) else text_of(text, base)
+
+
+def each_path(going: Going, read: Read) -> list[Read]:
+    """Take a list of paths apart that a future was of; a task that failed, and may, gives none."""
+    if read.path:
+        return [read]
+    value = going.get(read.place)
+    value = value if read.item is None else value[read.item]
+    if value is None:
+        return []
+    if read.item is None and isinstance(value, (list, tuple)):
+        return [read._replace(item=number) for number in range(len(value))]
+    return [read]
+
+
+class Reading:
+    """All that one attempt of a call reads."""
+
+    def __init__(self, going: Going, token: str, base: str) -> None:
+        self._going = going
+        self._token = token
+        self._base = base  #: the working directory at the call
+        self._relied: list[Stamp] = []  #: files that the body reads in place
+        self._views: list[str] = []
+        self.names: dict[str, str] = {}  #: what stands for something else, and for what
+
+    def source(self, read: Read) -> str:
+        """Find the version of what is read that was promised."""
+        path = given_path(self._going, read, self._base)
+        if is_remote(path):
+            return path
+        promised = {one.path: one for one in read.stamps}
+        for slot in read.slots:
+            promised.update((one.path, one) for one in stamps_of(self._going.values[slot]))
+        several = read.kind.directory or read.kind.pattern
+        if not several and path in promised:
+            promised = {path: promised[path]}
+        elif not several:
+            promised = {}
+        changed = [one for one in promised.values() if not matches(one)]
+        if not changed:
+            self._see(read, path, bool(promised))
+            self._relied += promised.values()
+            return self._without_ours(path) if read.kind.name == "InDir" else path
+        if several:
+            return self._view(read, path, list(promised.values()))
+        former, _ = self._former(read, changed[0])
+        self.names[former] = path
+        return former
+
+    def _see(self, read: Read, path: str, known: bool) -> None:
+        """Check that there is something where nobody said what it is like."""
+        patterns = [one.path for one in read.claims if one.shape == "glob"]
+        if known or os.path.exists(path) or any(glob.glob(one) for one in patterns):
+            return
+        raise MissingFileError(
+            f"task {self._going.name!r} reads {path} (parameter {read.parameter!r}, {read.kind.name}), but there is no such "
+            "file; if another task writes it, annotate the path there with wr.OutFile"
+        )
+
+    def _former(self, read: Read, wanted: Stamp) -> tuple[str, str]:
+        """Find a version that was overwritten since."""
+        found = kept(wanted, self._token)
+        if found is not None:
+            return found
+        if not os.path.exists(wanted.path):
+            raise MissingFileError(
+                f"task {self._going.name!r} reads {wanted.path} (parameter {read.parameter!r}, {read.kind.name}), which was "
+                "there before and is gone: something removed it while the session was open"
+            )
+        raise TaskFileError(
+            f"task {self._going.name!r} reads {wanted.path} (parameter {read.parameter!r}, {read.kind.name}), which has "
+            f"changed: it had {wanted.size} bytes and has {stamp(wanted.path).size}, or is younger. If a task writes it, "
+            "annotate the path there with wr.OutFile or wr.InOutFile; leave it alone otherwise while the session is open"
+        )
+
+    def _view(self, read: Read, path: str, promised: list[Stamp]) -> str:
+        """Show several files as they were, some of which were overwritten since, by links in a directory of its own."""
+        sources = {
+            one.path: (one.path, "") if matches(one) else self._former(read, one)
+            for one in promised
+        }
+        top = next(top for _, top in sources.values() if top)
+        return self._shown(path, os.path.dirname(top), {a: b for a, (b, _) in sources.items()})
+
+    def _without_ours(self, path: str) -> str:
+        """Show a directory as its writers made it, if it has something of a session in it: bodies take all there is."""
+        places = [
+            os.path.join(place, name)
+            for place, directories, _ in os.walk(path)
+            for name in directories
+        ]
+        if not any(os.path.basename(one).startswith(OURS) for one in places):
+            return path
+        sources = {one: one for one in files_in(path)}
+        try:
+            return self._shown(path, os.path.dirname(os.path.realpath(path)), sources)
+        except PermissionError:
+            return path
+
+    def _shown(self, path: str, place: str, sources: Mapping[str, str]) -> str:
+        """Make links, by the names they should have, to what is to be read; give the path at which the body finds it."""
+        above = os.path.dirname(path)
+        view, _ = make_private(place, self._token, self._going.task)
+        self._views.append(view)
+        self.names[view] = above
+        for name, source in sources.items():
+            if not name.startswith(above.rstrip(os.sep) + os.sep):
+                continue  # which the body does not find by its path
+            link = os.path.join(view, os.path.relpath(name, above))
+            os.makedirs(os.path.dirname(link), exist_ok=True)
+            try:
+                os.link(os.path.realpath(source), link)
+            except OSError:  # of another owner, or file system
+                os.symlink(source, link)
+        return os.path.join(view, os.path.basename(path))
+
+    def check(self) -> None:
+        """See that nothing was changed while the body read it; if so, it is worth another attempt."""
+        for one in self._relied:
+            if not matches(one):
+                raise TaskFileError(
+                    f"task {self._going.name!r} read {one.path}, which was changed meanwhile; if it changes it itself, "
+                    "annotate the parameter with wr.InOutFile",
+                    again=True,
+                )
+
+    def clean(self) -> None:
+        """Remove what was made to be read."""
+        for view in self._views:
+            remove_private(view, [])

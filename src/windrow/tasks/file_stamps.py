@@ -1,0 +1,80 @@
+"""What a file is like: size and time say whether it is still the same, its content on demand."""
+
+# ruff: noqa: PTH100, PTH112, PTH116, PTH118, PTH123
+# Paths are text here: they stay as they were given, links and all.
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["OURS", "Stamp", "content_digest", "files_in", "matches", "stamp", "stamps_of"]
+
+#: How names of private directories begin; they are no part of what a directory holds.
+OURS = ".windrow-"
+
+
+class Stamp(NamedTuple):
+    """A file as it was. Of a directory: all its files together, by the sum of sizes and the latest time."""
+
+    path: str  #: absolute
+    size: int
+    mtime_ns: int
+
+
+def stamp(path: str | os.PathLike[str]) -> Stamp:
+    """Look at a file, or at all files of a directory; FileNotFoundError if there is none."""
+    text = os.path.abspath(path)
+    if os.path.isdir(text):
+        found = [os.stat(one) for one in files_in(text)]
+        latest = max((one.st_mtime_ns for one in found), default=0)
+        return Stamp(text, sum(one.st_size for one in found), latest)
+    status = os.stat(text)
+    return Stamp(text, status.st_size, status.st_mtime_ns)
+
+
+def matches(stamps: Any) -> bool:
+    """Whether a file, or each of several, is still what its stamp says."""
+    try:
+        return all(stamp(one.path) == one for one in stamps_of(stamps))
+    except OSError:
+        return False
+
+
+def stamps_of(value: Any) -> list[Stamp]:
+    """Read what a task says of files that it wrote: a stamp, several, or nothing; plain tuples mean the same."""
+    if not value:
+        return []
+    if isinstance(value[0], str):
+        return [Stamp(*value)]
+    return [Stamp(*one) for one in value]
+
+
+def files_in(directory: str) -> Iterator[str]:
+    """List the files below a directory, without those that are private to a session."""
+    for place, directories, names in os.walk(directory):
+        directories[:] = sorted(one for one in directories if not one.startswith(OURS))
+        for name in sorted(names):
+            yield os.path.join(place, name)
+
+
+def content_digest(path: str | os.PathLike[str]) -> str:
+    """Give the SHA-256 of a file's content, or of all files of a directory; read once as long as size and time stay."""
+    return _digest(stamp(path))
+
+
+@lru_cache(maxsize=100_000)
+def _digest(known: Stamp) -> str:
+    if not os.path.isdir(known.path):
+        with open(known.path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    whole = hashlib.sha256()
+    for one in files_in(known.path):
+        whole.update(os.path.relpath(one, known.path).encode() + b"\0")
+        whole.update(content_digest(one).encode())
+    return whole.hexdigest()

@@ -1,0 +1,294 @@
+"""Files of one call in its worker: what it reads is what it was promised, what it writes is private until it is complete."""
+
+# ruff: noqa: PTH102, PTH103, PTH105, PTH110, PTH112, PTH113, PTH116, PTH118, PTH119, PTH120, PTH202, PTH206, PTH207, PTH208
+# Paths are text here: they stay as they were given, links and all.
+
+from __future__ import annotations
+
+import glob
+import os
+import stat as modes
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from windrow.errors import TaskFileError
+from windrow.tasks.calls import looked_into
+from windrow.tasks.file_moves import copy_file, merge, replace
+from windrow.tasks.file_paths import as_given
+from windrow.tasks.file_places import (
+    completed,
+    kept,
+    locked,
+    make_private,
+    note_completed,
+    remove_private,
+    session_directory,
+)
+from windrow.tasks.file_reading import Read, Reading, each_path, given_path, put_path
+from windrow.tasks.file_stamps import Stamp, files_in, stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from windrow.tasks.file_claims import Claim
+    from windrow.tasks.file_kinds import FileKind
+    from windrow.tasks.going import Going
+
+__all__ = ["FileWork", "Write"]
+
+
+class Write(NamedTuple):
+    """A path that the body writes."""
+
+    parameter: str
+    kind: FileKind
+    place: int | str
+    item: int | None
+    path: str  #: "" where a future says it
+    output: str  #: by which the graph knows what is said of the files
+    claim: Claim | None = None
+    begins: bool = False  #: names of several files begin with the path
+    keeping: bool = False  #: the version before may be read again
+    read: Read | None = None  #: of a file that is changed
+
+
+@dataclass(frozen=True, slots=True)
+class FileWork:
+    """The files of a call; done around its body."""
+
+    token: str  #: of the session
+    base: str  #: the working directory at the call
+    reads: tuple[Read, ...]
+    writes: tuple[Write, ...]
+
+    @contextmanager
+    def around(self, going: Going) -> Iterator[None]:
+        """Give the body its paths, and put what it made into place."""
+        attempt = _Attempt(self, going)
+        try:
+            attempt.begin()
+            yield
+            attempt.end()
+        finally:
+            attempt.clean()
+
+
+class _Making(NamedTuple):
+    """A path that is being written."""
+
+    write: Write
+    path: str  #: as the user knows it
+    target: str  #: the same, without links
+    own: str  #: where the body writes it
+    top: str  #: the session's directory
+
+
+class _Attempt:
+    """One attempt of a call."""
+
+    def __init__(self, work: FileWork, going: Going) -> None:
+        self._work = work
+        self._going = going
+        self._reading = Reading(going, work.token, work.base)
+        self._privates: dict[str, tuple[str, list[str]]] = {}  #: by directory of targets
+        self._making: list[_Making] = []
+        self._complete_now = False  #: all is in place
+
+    # -- before the body
+
+    def begin(self) -> None:
+        for read in self._work.reads:
+            for one in each_path(self._going, read):
+                put_path(self._going, one, self._reading.source(one))
+        for write in self._work.writes:
+            self._open(write)
+
+    def _open(self, write: Write) -> None:
+        """Give the body a private path to write to."""
+        path = given_path(self._going, write, self._work.base)
+        if _is_special(path):
+            self._going.made[write.output] = None
+            return
+        target = os.path.realpath(path)
+        place = os.path.dirname(target)
+        if place not in self._privates:
+            self._privates[place] = make_private(place, self._work.token, self._going.task)
+        own = os.path.join(self._privates[place][0], os.path.basename(path))
+        if any(one.own == own for one in self._making):
+            raise TaskFileError(
+                f"task {self._going.name!r} writes {target} twice: {path} (parameter {write.parameter!r}) is another name of "
+                "it; give each output a file of its own"
+            )
+        if write.kind.directory and not write.begins:
+            os.mkdir(own)
+        if write.read is not None:
+            copy_file(self._reading.source(write.read), own)
+        top = session_directory(place, self._work.token)
+        self._making.append(_Making(write, path, target, own, top))
+        put_path(self._going, write, own)
+
+    # -- after the body
+
+    def end(self) -> None:
+        self._reading.check()
+        made = {one.own: self._files(one) for one in self._making}
+        if self._going.cancelled():
+            return
+        for place, (private, _) in self._privates.items():
+            making = [one for one in self._making if os.path.dirname(one.own) == private]
+            if all(one.write.claim is None for one in making):
+                # Nobody knows these paths before: nothing is kept beside them, as nobody would remove it.
+                self._move_all(place, making, made)
+                continue
+            with locked(making[0].top):
+                if self._going.cancelled():
+                    return
+                self._complete(place, making, made)
+        self._tell_names()
+        self._complete_now = True
+
+    def _files(self, making: _Making) -> list[str]:
+        """List the files of a declared output, relative to what the body was given; raises if there are none."""
+        own, write = making.own, making.write
+        if write.kind.pattern:
+            assert write.claim is not None
+            pattern = glob.escape(own) + write.claim.path[len(glob.escape(making.path)) :]
+            found = [one for one in glob.glob(pattern, recursive=True) if os.path.isfile(one)]
+            what = f"no file that matches {os.path.basename(write.claim.path)!r}"
+        elif os.path.isdir(own):
+            found, what = list(files_in(own)), "an empty directory"
+        elif os.path.exists(own):
+            found, what = [own] if os.path.getsize(own) else [], "an empty file"
+        else:
+            found, what = [], "nothing"
+        if not found:
+            raise self._unwritten(making, what)
+        return sorted(os.path.relpath(one, os.path.dirname(own)) for one in found)
+
+    def _unwritten(self, making: _Making, what: str) -> TaskFileError:
+        private = os.path.dirname(making.own)
+        declared = {os.path.basename(one.own) for one in self._making}
+        others = [
+            name
+            for name in (os.path.relpath(one, private) for one in files_in(private))
+            if name.split(os.sep)[0] not in declared
+        ]
+        beside = f"; it made {others[:10]} beside it" if others else ""
+        write = making.write
+        return TaskFileError(
+            f"task {self._going.name!r} has ended, and {making.path} (parameter {write.parameter!r}, {write.kind.name}) is "
+            f"{what}{beside}; it has to be written to the path that the body is given, which is a private one until then"
+        )
+
+    def _complete(self, place: str, making: list[_Making], made: dict[str, list[str]]) -> None:
+        """Move what was made beside some targets into place, unless that was done before."""
+        task = self._going.task
+        notes = [completed(one.top, _name(one), task) for one in making]
+        if None in notes:
+            for one, found in self._move_all(place, making, made):
+                note_completed(one.top, _name(one), task, found)
+            return
+        # An attempt whose report was lost has done it already. Others may have overwritten it since.
+        for one, note in zip(making, notes, strict=True):
+            assert note is not None
+            self._restore(one, note, made[one.own])
+            self._say(one, note)
+
+    def _move_all(
+        self, place: str, making: list[_Making], made: dict[str, list[str]]
+    ) -> list[tuple[_Making, list[Stamp]]]:
+        """Move what was made into place, declared files last; say what they are like."""
+        private, _ = self._privates[place]
+        declared = {name.split(os.sep)[0] for one in making for name in made[one.own]}
+        declared |= {os.path.basename(one.own) for one in making if not one.write.begins}
+        for name in sorted(os.listdir(private)):
+            if name not in declared:
+                source, target = os.path.join(private, name), os.path.join(place, name)
+                merge(source, target, making[0].top, keeping=False)
+        moved = []
+        for one in making:
+            self._move(one, private, place, made[one.own])
+            above = os.path.dirname(one.path)
+            found = [stamp(os.path.join(above, name)) for name in made[one.own]]
+            self._say(one, found)
+            moved.append((one, found))
+        return moved
+
+    def _move(self, making: _Making, private: str, place: str, names: list[str]) -> None:
+        write, top = making.write, making.top
+        if write.begins:
+            for name in names:
+                source = os.path.join(private, name)
+                merge(source, os.path.join(place, name), top, keeping=write.keeping)
+        elif write.kind.pattern:
+            merge(making.own, making.target, top, keeping=write.keeping)
+        else:
+            replace(making.own, making.target, top, keeping=write.keeping)
+
+    def _restore(self, making: _Making, note: list[Stamp], names: list[str]) -> None:
+        """Put files back that are nowhere any more."""
+        if making.write.kind.name == "OutDir" and os.path.lexists(making.target):
+            return  # it is replaced as a whole
+        private, place = os.path.dirname(making.own), os.path.dirname(making.target)
+        lost = {
+            one.path
+            for one in note
+            if not os.path.lexists(one.path) and kept(one, self._work.token) is None
+        }
+        for name in names:
+            if os.path.join(os.path.dirname(making.path), name) in lost:
+                target = os.path.join(place, name)
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                os.replace(os.path.join(private, name), target)
+        for number, one in enumerate(note):
+            if one.path in lost and os.path.lexists(one.path):
+                note[number] = stamp(one.path)
+
+    def _say(self, making: _Making, found: list[Stamp]) -> None:
+        # Plain tuples are small to the engines: they travel with the report.
+        plain = [tuple(one) for one in found]
+        one = not (making.write.kind.directory or making.write.kind.pattern) and len(plain) == 1
+        self._going.made[making.write.output] = plain[0] if one else tuple(plain)
+
+    def _tell_names(self) -> None:
+        """Bodies like to return the paths they were given, or found: those are known by their final names."""
+        names = {os.path.dirname(one.own): os.path.dirname(one.path) for one in self._making}
+        names |= self._reading.names
+        if not names:
+            return
+
+        def final(thing: Any) -> Any:
+            if isinstance(thing, (str, os.PathLike)):
+                text = os.fspath(thing)
+                for private, known in names.items():
+                    if text == private or (
+                        isinstance(text, str) and text.startswith(private + os.sep)
+                    ):
+                        return as_given(thing, known + text[len(private) :])
+            return thing
+
+        for name, value in self._going.made.items():
+            self._going.made[name] = looked_into(value, final)
+
+    def clean(self) -> None:
+        for place, (private, new) in self._privates.items():
+            top = session_directory(place, self._work.token)
+            remove_private(private, new if self._complete_now else [*new, top])
+        self._reading.clean()
+
+
+def _name(making: _Making) -> str:
+    """Give the name by which completed files of a session are known beside each other."""
+    claim = making.write.claim
+    path = making.path if claim is None else claim.path
+    return os.path.relpath(path, os.path.dirname(making.path))
+
+
+def _is_special(path: str) -> bool:
+    """Whether a path is a device or pipe, such as the one that swallows everything."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (modes.S_ISREG(mode) or modes.S_ISDIR(mode))

@@ -1,0 +1,294 @@
+"""The lineage of a call: a digest of all that its result depends on, known before anything has run.
+
+In it: the code of the function, the arguments, for a future the lineage of the call that makes it, for a file its size
+and time or the lineage of the call that writes it. Contents of arrays are not in it, since hashing them can take longer than
+the task: a call with an array among its arguments has no lineage, unless that is asked for. No code of the user's runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import pathlib
+from array import array
+from hashlib import blake2b
+from inspect import CO_VARKEYWORDS
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windrow.store.fingerprint_code import plain
+from windrow.store.fingerprint_values import static_attribute
+from windrow.store.fingerprints import fingerprint
+from windrow.tasks.body import STREAM
+from windrow.tasks.future import Future, StreamFuture
+from windrow.tasks.groups import current_group
+from windrow.tasks.lineage_code import Codes, NotReusable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windrow.tasks.calling import Calling
+    from windrow.tasks.declare import Declared
+    from windrow.tasks.file_kinds import FileKind
+
+__all__ = ["CONTENT", "Lineage", "NotReusable"]
+
+#: As ``reuse=``: also arrays are taken by their content. As ``files=``: files are, whatever their time.
+CONTENT = "content"
+
+#: Raised when equal calls would get other keys than before.
+_FORMAT = b"windrow lineage 1"
+#: Bytes of text or raw data in one argument that count as an array.
+LARGE = 64 * 1024
+#: Things in an argument that is searched for arrays; more than that is a large one in itself.
+_SEARCHED = 100_000
+
+_PATHS = {pathlib.PosixPath, pathlib.WindowsPath, pathlib.PurePosixPath, pathlib.PureWindowsPath}
+_BUFFERS = (bytearray, memoryview, array, mmap.mmap)
+#: What classes have whose objects hold large data.
+_SIGNS_OF_ARRAYS = (
+    "__array_interface__",
+    "__array__",
+    "__arrow_c_array__",
+    "__arrow_c_stream__",
+    "__dlpack__",
+    "__cuda_array_interface__",
+)
+_NOT_SEARCHED = (type, ModuleType, CodeType)
+_ASK = "say reuse='content' to have it hashed with every call"
+
+
+class Lineage:
+    """Makes the keys of a session's calls."""
+
+    def __init__(self) -> None:
+        self.codes = Codes()
+        #: By the function's identity, which is thus kept: its parameters in order, and whether it takes any others by name.
+        self._parameters: dict[int, tuple[Any, list[str], bool]] = {}
+
+    def key(
+        self,
+        calling: Calling,
+        files: list[bytes],
+        *,
+        content: bool = False,
+    ) -> str:
+        """Make the key of a call; NotReusable, with the reason, if it can have none.
+
+        ``files`` says what is in the files that it reads, ``content`` whether arrays are taken by their content.
+        """
+        declared = calling.declared
+        _refuse_what_has_no_result(calling)
+        out = [_FORMAT, self.codes.digest(declared), f"{declared.outputs!r}".encode()]
+        encode = _Encoder(out, calling.session.latest, content=content)
+        for name, value in self._given(calling):
+            out.append(b"@" + name.encode())
+            encode.argument(name, value)
+        if declared.command is not None:
+            out.append(b"#in " + str(Path.cwd()).encode())  # where it runs
+        out += [b"#file " + one for one in files]
+        digest = blake2b(b"%r" % [len(piece) for piece in out], digest_size=20)
+        digest.update(b"".join(out))
+        return digest.hexdigest()
+
+    def _given(self, calling: Calling) -> list[tuple[str, Any]]:
+        """List the arguments by name, in one order however they were given."""
+        declared = calling.declared
+        found = self._parameters.get(id(declared.function))
+        if found is None:
+            found = self._parameters[id(declared.function)] = _parameters(declared)
+        _, names, takes_others = found
+        given = [
+            (names[number] if number < len(names) else f"*{number}", value)
+            for number, value in enumerate(calling.arguments)
+        ]
+        if calling.keywords:
+            # Of ``**keywords`` the body sees the order.
+            others = list(calling.keywords.items())
+            if takes_others:
+                others = [one for one in others if one[0] not in declared.positions]
+                named = [one for one in calling.keywords.items() if one[0] in declared.positions]
+                given += sorted(named, key=lambda one: declared.positions[one[0]])
+            else:
+                others.sort(key=lambda one: (declared.positions.get(one[0], len(names)), one[0]))
+            given += others
+        return given
+
+
+def _parameters(declared: Declared) -> tuple[Any, list[str], bool]:
+    names = sorted(declared.positions, key=declared.positions.__getitem__)
+    code = getattr(declared.function, "__code__", None)
+    takes_others = not isinstance(code, CodeType) or bool(code.co_flags & CO_VARKEYWORDS)
+    return declared.function, names, takes_others
+
+
+def _refuse_what_has_no_result(calling: Calling) -> None:
+    """Refuse calls that do more than give values, or may give others."""
+    declared, session = calling.declared, calling.session
+    if declared.inout or any(one.reads and one.writes for one in declared.files.values()):
+        raise NotReusable("it changes what it is given")
+    for parameter, kind in declared.files.items():
+        _refuse_unknown_files(calling, parameter, kind)
+    if declared.outputs == STREAM:
+        raise NotReusable("its outputs are a stream")
+    group = current_group(session)
+    rule = declared.on_failure or (group and group.on_failure) or session.on_failure
+    if rule == "ignore":
+        raise NotReusable("with on_failure='ignore' what it gives may be None in place of a result")
+
+
+def _refuse_unknown_files(calling: Calling, parameter: str, kind: FileKind) -> None:
+    """Refuse paths of which nothing is known at the call: those of futures, of large directories, and addresses.
+
+    The value of a command is the path of what it writes, which its lineage covers.
+    """
+    known = [one.path for one in calling.files if one.parameter == parameter]
+    for one in _paths(calling, parameter):
+        if isinstance(one, Future) and _is_written_by_command(one):
+            continue
+        start = None if isinstance(one, Future) else os.fspath(one)
+        found = known if kind.pattern else [path for path in known if path.startswith(start or "")]
+        if start is None or not found:
+            words = "the value of a future" if start is None else start
+            raise NotReusable(
+                f"its {kind.name} {parameter!r} is {words}, of which nothing is known at the call"
+            )
+
+
+def _is_written_by_command(future: Future) -> bool:
+    declared = future.record.declared
+    return declared.command is not None and any(one.writes for one in declared.files.values())
+
+
+def _paths(calling: Calling, parameter: str) -> list[Any]:
+    """List what a parameter was given, of paths and futures of them."""
+    place = calling.place(parameter)
+    if place is not None:
+        given = [calling.get(place)]
+    else:  # as in ``*paths`` and ``**paths``: whatever has no parameter of its own
+        positions = calling.declared.positions
+        others = [value for name, value in calling.keywords.items() if name not in positions]
+        given = [*calling.arguments[len(positions) :], *others]
+    flat = [one for some in given for one in (some if isinstance(some, (list, tuple)) else [some])]
+    return [one for one in flat if isinstance(one, (Future, str, os.PathLike))]
+
+
+class _Encoder:
+    """Writes values down so that equal bytes mean equal values; what is no plain value begins with "#"."""
+
+    def __init__(self, out: list[bytes], latest: Callable[[Any], Any], *, content: bool) -> None:
+        self._out = out
+        self._latest = latest
+        self._content = content
+
+    def argument(self, name: str, value: Any) -> None:
+        """Write an argument down."""
+        try:
+            self._value(value)
+        except NotReusable as refused:
+            raise NotReusable(f"argument {name.lstrip('*')!r} {refused}") from None
+        except RecursionError:
+            raise NotReusable(f"argument {name.lstrip('*')!r} goes in circles") from None
+
+    def _value(self, value: Any) -> None:
+        value = self._latest(value)
+        encoded = plain(value)
+        if encoded is not None:
+            if len(encoded) > LARGE and not self._content:
+                raise NotReusable(f"holds {len(encoded):,} bytes; {_ASK}")
+            self._out.append(encoded)
+            return
+        kind = type(value)
+        if kind is list or kind is tuple:
+            self._out.append(b"#%s %d" % (kind.__name__.encode(), len(value)))
+            for one in value:
+                self._value(one)
+        elif kind is dict:
+            self._out.append(b"#dict %d" % len(value))
+            for name, one in value.items():
+                self._value(name)
+                self._value(one)
+        elif kind is set or kind is frozenset:
+            self._members(kind.__name__, value)
+        elif isinstance(value, Future):
+            self._out.append(lineage_of(value))
+        elif kind in _PATHS:
+            self._out.append(b"#path " + str(value).encode("utf-8", "surrogateescape"))
+        else:
+            self._other(value)
+
+    def _members(self, kind: str, members: Any) -> None:
+        """Write a set down, in an order of our own."""
+        digests = []
+        for one in members:
+            inner: list[bytes] = []
+            _Encoder(inner, self._latest, content=self._content)._value(one)
+            whole = b"%r" % [len(piece) for piece in inner] + b"".join(inner)
+            digests.append(blake2b(whole, digest_size=20).digest())
+        self._out.append(b"#%s %d" % (kind.encode(), len(digests)))
+        self._out += sorted(digests)
+
+    def _other(self, value: Any) -> None:
+        if isinstance(value, StreamFuture):
+            raise NotReusable("is a stream")
+        if not self._content:
+            refuse_arrays(value)
+        found = fingerprint(value)
+        if found.opaque:
+            raise NotReusable(f"cannot be looked into: {found.opaque[0]}")
+        self._out.append(b"#object " + found.digest.encode())
+
+
+def lineage_of(future: Future) -> bytes:
+    """Say what a future is: which output of which call."""
+    record = future.record
+    if record.key is None:
+        raise NotReusable(
+            f"is made by task {record.name!r}, which is not reused itself; give that reuse=True too"
+        )
+    return f"#output {record.key} {future.output.partition('.')[2]}".encode()
+
+
+def refuse_arrays(value: Any) -> None:
+    """Raise NotReusable if a thing is an array, or holds one anywhere; nothing is asked of the thing itself."""
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, _NOT_SEARCHED):
+            continue
+        seen.add(id(one))
+        if len(seen) > _SEARCHED:
+            raise NotReusable(f"holds more than {_SEARCHED:,} things; {_ASK}")
+        kind = type(one)
+        if issubclass(kind, (Future, StreamFuture)):
+            raise NotReusable("hides a future")
+        if kind is FunctionType:
+            cells = (_cell(cell) for cell in one.__closure__ or ())
+            waiting += [*cells, one.__defaults__, one.__kwdefaults__]
+        elif issubclass(kind, (str, bytes)):
+            if _length(kind, one) > LARGE:
+                raise NotReusable(f"holds {_length(kind, one):,} bytes; {_ASK}")
+        elif issubclass(kind, np.generic):
+            continue  # a number
+        elif issubclass(kind, _BUFFERS) or any(static_attribute(kind, sign) is not None for sign in _SIGNS_OF_ARRAYS):  # fmt: skip
+            raise NotReusable(
+                f"is or holds an array ({kind.__module__}.{kind.__qualname__}); {_ASK}"
+            )
+        else:
+            waiting += gc.get_referents(one)
+
+
+def _length(kind: type, value: Any) -> int:
+    return (str if issubclass(kind, str) else bytes).__len__(value)
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not bound yet
+        return None

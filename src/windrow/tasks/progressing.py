@@ -1,0 +1,193 @@
+"""Progress of a session in tasks: how many are done, run, wait and failed, and for how long at least it goes on.
+
+It is shown every batch and returns at once unless it is time to draw; Rich is imported when the first line is drawn.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TextIO
+
+from windrow.errors import UsageError
+from windrow.units import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from windrow.core.commands import Command
+    from windrow.core.events import Event
+    from windrow.tasks.watching import Watch
+
+__all__ = ["Progress", "TasksShot", "line", "progress_of"]
+
+#: A session that is over sooner shows nothing.
+FIRST_S = 1.5
+BAR_EVERY_S = 0.2
+#: Plain lines end up in batch logs: enough to see that it lives, few enough to scroll through.
+LINE_EVERY_S = 5.0
+#: Tasks of a name that must have ended before anything is said of the others.
+ENOUGH = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksShot:
+    """How far a session is at one moment; what a callable given as ``progress=`` gets."""
+
+    name: str
+    called: int
+    done: int
+    failed: int
+    cancelled: int
+    running: int
+    elapsed_s: float
+    left_s: float | None  #: at least, with all workers busy; None where nobody can tell
+    finished: bool = False
+
+    @property
+    def waiting(self) -> int:
+        """Tasks that were called and have not begun."""
+        return self.called - self.done - self.failed - self.cancelled - self.running
+
+
+def line(shot: TasksShot) -> str:
+    """Write everything in one line."""
+    parts = [f"{shot.done:,} of {shot.called:,} tasks done"]
+    for count, word in (
+        (shot.running, "running"),
+        (shot.waiting, "waiting"),
+        (shot.failed, "failed"),
+        (shot.cancelled, "cancelled"),
+    ):
+        if count > 0:
+            parts.append(f"{count:,} {word}")
+    if shot.finished:
+        parts.append(f"took {format_seconds(shot.elapsed_s)}")
+    elif shot.left_s is not None:
+        parts.append(f"at least {format_seconds(max(1.0, round(shot.left_s)))} left")
+    return f"{shot.name}: {', '.join(parts)}"
+
+
+class Progress:
+    """An observer of the loop, which comes after the watch, and draws when it is time."""
+
+    def __init__(
+        self, watch: Watch, show: Callable[[TasksShot], Any], every_s: float, workers: int
+    ) -> None:
+        self._watch = watch
+        self._show = show
+        self._every_s = every_s
+        self._workers = workers
+        self._began = monotonic()
+        self._next = self._began + max(FIRST_S, every_s)
+        self._shown = False
+
+    def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
+        """Draw if it is time."""
+        del events, commands
+        if now >= self._next:
+            self._next = now + self._every_s
+            self._draw(finished=False)
+
+    def end(self) -> None:
+        """Say how it ended, if anything was said before."""
+        if self._shown:
+            self._draw(finished=True)
+
+    def _draw(self, *, finished: bool) -> None:
+        self._shown = True
+        try:
+            self._show(self.shot(finished=finished))
+        except OSError:
+            # A terminal that went away must not take hours of work with it.
+            self._next = float("inf")
+            self._shown = False
+
+    def shot(self, *, finished: bool = False) -> TasksShot:
+        """Look at the watch."""
+        watch = self._watch
+        with watch.lock:
+            running = len(watch.running)
+            left = None if finished else self._left()
+            counts = dict(watch.counts)
+        return TasksShot(
+            name=watch.name, running=running, elapsed_s=monotonic() - self._began, left_s=left, finished=finished, **counts
+        )  # fmt: skip
+
+    def _left(self) -> float | None:
+        """Add up what tasks that have not ended will take, if all are called and some of each name are known."""
+        watch = self._watch
+        if not watch.closed:
+            return None
+        spent: dict[str, float] = defaultdict(float)
+        known: Counter[str] = Counter()
+        left: Counter[str] = Counter()
+        for entry in list(watch.entries.values()):
+            name = entry.task.category
+            if entry.state == "done":
+                known[name] += 1
+                spent[name] += entry.wall
+            elif not entry.ended:
+                left[name] += 1
+        if any(known[name] < ENOUGH for name in left):
+            return None
+        return (
+            sum(count * spent[name] / known[name] for name, count in left.items()) / self._workers
+        )
+
+
+def progress_of(watch: Watch, progress: Any, workers: int) -> Progress | None:
+    """Make what shows progress; None if nobody is to see it."""
+    stream = sys.stderr
+    if progress is None or isinstance(progress, bool):
+        if progress is False:
+            return None
+        if _is_terminal(stream):
+            return Progress(watch, _Bar(stream).show, BAR_EVERY_S, workers)
+        return Progress(watch, _lines(stream), LINE_EVERY_S, workers) if progress else None
+    if callable(progress):
+        return Progress(watch, progress, BAR_EVERY_S, workers)
+    raise UsageError(
+        f"progress= is True, False, None (on a terminal) or a callable, got {progress!r}"
+    )
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):  # replaced by something that is no file, or closed
+        return False
+
+
+def _lines(stream: TextIO) -> Callable[[TasksShot], None]:
+    def show(shot: TasksShot) -> None:
+        stream.write(line(shot) + "\n")
+        stream.flush()
+
+    return show
+
+
+class _Bar:
+    """One line on a terminal that is drawn again and again; what the program prints stays above it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._live: Any = None
+
+    def show(self, shot: TasksShot) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        if self._live is None:
+            self._live = Live(
+                console=Console(file=self._stream),
+                auto_refresh=False,
+                redirect_stdout=_is_terminal(sys.stdout),
+            )
+            self._live.start()
+        self._live.update(Text(line(shot), no_wrap=True, overflow="ellipsis"), refresh=True)
+        if shot.finished:
+            self._live.stop()

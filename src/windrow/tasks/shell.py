@@ -1,0 +1,268 @@
+"""Running a command line: what it says, what it uses, and its end; nothing that it started is left running.
+
+One loop does it all: it reads what the programs say, looks at their memory and asks whether they are still wanted. In a
+worker's process the memory limit is the warden's business; elsewhere it is kept here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from windrow.engines.tree import Tree, look
+from windrow.tasks.command_guard import COMMAND, end_members, in_worker, new_mark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import IO
+
+__all__ = ["Order", "Ran", "run"]
+
+#: What is kept of the errors that programs print, in memory.
+TAIL_BYTES = 1 << 16
+READ_BYTES = 1 << 16
+#: Where there is a limit, memory is looked at as often as the warden does; else only to know it afterwards.
+LIMITED_S, MEASURED_S = 0.01, 0.1
+#: Longest time between two looks at all.
+LOOK_S = 0.05
+#: The shortest; it doubles from there, so that short commands are not waited for.
+SHORTEST_S = 0.001
+#: The kernel takes no single argument of 128 KiB: longer scripts are read from a file.
+SCRIPT_BYTES = 100_000
+LINUX = sys.platform == "linux"
+
+#: Tells on a descriptor of its own how each program of the last pipe ended.
+_TELL = "trap 'echo \"${{PIPESTATUS[@]}}\" >&{0}' EXIT; "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What to run, and within which limits."""
+
+    script: str = ""  #: for the shell
+    words: tuple[str, ...] = ()  #: without a shell
+    shell: str = "bash"
+    directory: str = "."
+    environment: Mapping[str, str]
+    keeps_output: bool = True  #: what is printed is the value; else it goes where errors go
+    log: Path | None = None
+    memory: float = 0.0  #: bytes of all processes together; 0: no limit
+    until: float | None = None  #: as time.monotonic() tells
+    unwanted: Callable[[], bool] = bool  #: whether nobody wants it any more
+
+
+class Ran(NamedTuple):
+    """How it went."""
+
+    command: str
+    status: int  #: as the shell tells it; negative: the signal that ended it
+    pipe: tuple[int, ...]  #: of each program in the last pipe, where the shell tells
+    output: bytes
+    errors: bytes  #: the end of what was printed as errors
+    why: Literal["", "memory", "deadline", "unwanted"]  #: it was ended before its end
+    wall_s: float
+    cpu_s: float
+    peak: int  #: bytes of all processes together, as far as they were seen
+
+    @property
+    def used(self) -> str:
+        """What it used, in words."""
+        return f"{self.wall_s:.3g} s, {self.cpu_s:.3g} s of CPU, {self.peak / 1e6:.0f} MB at most"
+
+
+def run(order: Order) -> Ran:
+    """Run a command line and wait for its end; raises OSError if it cannot be started."""
+    with contextlib.ExitStack() as stack:
+        running = _Running(order, stack)
+        try:
+            running.watch()
+        except BaseException:
+            running.end()
+            raise
+        return running.result()
+
+
+class _Running:
+    """A command on its way."""
+
+    def __init__(self, order: Order, stack: contextlib.ExitStack) -> None:
+        self._order = order
+        self._stack = stack
+        self._mark = new_mark()
+        self._why: Literal["", "memory", "deadline", "unwanted"] = ""
+        self._peak = 0
+        self._output, self._errors, self._pipe = bytearray(), bytearray(), bytearray()
+        self._command = order.script or shlex.join(order.words)
+        self._log = self._open_log()
+        self._begin = time.monotonic()
+        self._discovered = self._memory_due = 0.0
+        self._limit = 0.0 if in_worker() else order.memory
+        self._sinks: dict[int, Callable[[bytes], None]] = {}
+        self._process = self._start()
+        self._leader = look(self._process.pid) if LINUX else None
+        self._tree = Tree(self._process.pid) if LINUX else None
+        if self._tree is not None:
+            stack.callback(self._tree.close)
+        self._usage = 0.0
+
+    # -- the beginning
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        order = self._order
+        tell = self._channel(self._pipe.extend)
+        errors = self._channel(self._print)
+        output = self._channel(self._output.extend) if order.keeps_output else errors
+        try:
+            words, kept = self._words(tell)
+            return subprocess.Popen(  # noqa: S603 - what the user asks for
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                cwd=order.directory,
+                env={**os.environ, **order.environment, COMMAND: self._mark},
+                start_new_session=True,
+                pass_fds=(tell, *kept),
+            )
+        finally:
+            for writer in {tell, errors, output}:
+                os.close(writer)
+
+    def _channel(self, sink: Callable[[bytes], None]) -> int:
+        """Make a pipe of which we read one end; return the other."""
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        self._sinks[reader] = sink
+        self._stack.callback(os.close, reader)
+        return writer
+
+    def _words(self, tell: int) -> tuple[list[str], list[int]]:
+        """Give the words to execute, and descriptors that they need."""
+        order = self._order
+        if order.words:
+            return list(order.words), []
+        bash = Path(order.shell).name == "bash"
+        options = ["-e", "-u", *(["-o", "pipefail"] if bash else [])]
+        script = (_TELL.format(tell) if bash else "") + order.script
+        raw = os.fsencode(script)
+        if len(raw) < SCRIPT_BYTES:
+            return [order.shell, *options, "-c", script], []
+        file = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        file.write(raw)
+        file.seek(0)
+        return [order.shell, *options, f"/dev/fd/{file.fileno()}"], [file.fileno()]
+
+    def _open_log(self) -> IO[bytes] | None:
+        path = self._order.log
+        if path is None:
+            return None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        log = self._stack.enter_context(path.open("ab", buffering=0))
+        log.write(f"$ {self._command}\n".encode(errors="surrogateescape"))
+        return log
+
+    # -- while it runs
+
+    def watch(self) -> None:
+        """Wait for its end, or bring it about."""
+        wait = SHORTEST_S
+        while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            self._why = self._reason_to_end()
+            if self._why:
+                return
+            said = self._read(wait)
+            wait = SHORTEST_S if said else min(2 * wait, LIMITED_S if self._limit else LOOK_S)
+
+    def _reason_to_end(self) -> Literal["", "memory", "deadline", "unwanted"]:
+        order = self._order
+        if order.unwanted():
+            return "unwanted"
+        if order.until is not None and time.monotonic() >= order.until:
+            return "deadline"
+        memory = self._memory()
+        return "memory" if 0 < self._limit < memory else ""
+
+    def _memory(self) -> int:
+        """Look at the memory if it is time for that; often in the beginning, as many commands are short."""
+        now = time.monotonic()
+        if self._tree is None or now < self._memory_due:
+            return 0
+        soon = (now - self._begin) / 4
+        self._memory_due = now + min(soon, LIMITED_S if self._limit else MEASURED_S)
+        if now - self._discovered >= min(soon, LOOK_S):
+            self._discovered = now
+            self._tree.discover()
+        memory = self._tree.memory()
+        if 0 < self._limit < memory and len(self._tree) > 1:
+            memory = self._tree.memory(exactly=True)  # the cheap answer errs on the side of more
+        self._peak = max(self._peak, memory)
+        return memory
+
+    def _read(self, wait: float) -> bool:
+        """Take in what was printed; say whether there was anything."""
+        poll = select.poll()
+        for reader in self._sinks:
+            poll.register(reader, select.POLLIN)
+        ready = poll.poll(wait * 1000)
+        for reader, _ in ready:
+            with contextlib.suppress(BlockingIOError):
+                content = os.read(reader, READ_BYTES)
+                self._sinks[reader](content)
+                if not content:
+                    del self._sinks[reader]
+        return bool(ready)
+
+    def _print(self, content: bytes) -> None:
+        if self._log is not None:
+            self._log.write(content)
+        self._errors += content
+        if len(self._errors) > 2 * TAIL_BYTES:
+            del self._errors[:-TAIL_BYTES]
+
+    # -- the end
+
+    def end(self) -> None:
+        """End all that it started, and take in its end."""
+        process = self._process
+        if process.returncode is not None:
+            return
+        if self._leader is not None:
+            end_members(self._leader, self._mark)
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self._usage = usage.ru_utime + usage.ru_stime
+
+    def result(self) -> Ran:
+        """Say how it went."""
+        wall = time.monotonic() - self._begin
+        self.end()
+        while self._sinks and self._read(0):
+            pass
+        ran = Ran(
+            self._command,
+            self._process.returncode,
+            tuple(map(int, self._pipe.split())),
+            bytes(self._output),
+            bytes(self._errors[-TAIL_BYTES:]),
+            self._why,
+            wall,
+            self._usage,
+            self._peak,
+        )
+        if self._log is not None:
+            ended = f"ended for its {self._why}" if self._why else f"exit status {ran.status}"
+            self._log.write(f"# {ended}; {ran.used}\n".encode())
+        return ran

@@ -1,0 +1,140 @@
+"""A session that can be asked: what it remembers, where it writes that down, and the report made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windrow.errors import UsageError
+from windrow.tasks.watching import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windrow.run.loop import Observer
+    from windrow.tasks.explaining import Explanation
+    from windrow.tasks.progressing import Progress, TasksShot
+    from windrow.tasks.watching_rundir import SessionLog
+    from windrow.watch.graph_drawing import TaskGraph
+    from windrow.watch.graph_runs import GraphRun
+
+__all__ = ["Watchable", "Watched", "report_session_directory"]
+
+
+class Watched:
+    """What watches one session."""
+
+    def __init__(
+        self,
+        name: str,
+        engine: str,
+        rundir: Any = None,
+        progress: bool | Callable[[TasksShot], Any] | None = None,
+    ) -> None:
+        self.watch = Watch(name, engine)
+        self.rundir = None if rundir is None else Path(rundir)
+        self.log: SessionLog | None = None
+        self._progress = progress
+        self._shown: Progress | None = None
+        self._over = False
+
+    def open(self, workers: int) -> list[Observer]:
+        """Begin; give the observers that the loop is to call."""
+        from windrow.tasks.progressing import progress_of
+
+        self._shown = progress_of(self.watch, self._progress, workers)
+        if self.rundir is not None:
+            from windrow.tasks.watching_rundir import SessionLog
+
+            options = {"engine": self.watch.engine, "workers": workers}
+            self.log = SessionLog(self.watch, self.rundir, options)
+        return [one for one in (self.watch, self.log, self._shown) if one is not None]
+
+    def close(self, error: BaseException | str | None) -> None:
+        """The session has ended; told once."""
+        if self._over:
+            return
+        self._over = True
+        self.watch.close()
+        if self._shown is not None:
+            self._shown.end()
+        if self.log is not None:
+            self.log.close(error)
+
+    def run(self) -> GraphRun:
+        """Say what ran so far; all of it where there is a run directory, else as far as it is remembered."""
+        if self.log is None:
+            return self.watch.run()
+        from windrow.watch.report_tasks_log import read_task_log
+
+        with self.log.lines().open(encoding="utf-8", errors="replace") as lines:
+            return read_task_log(
+                lines, self.log.manifest(), unfinished=self.watch.open_tasks(), now=self.watch.now()
+            )
+
+    def report(self, path: Any) -> Path:
+        """Write the page and, beside it, the trace; return where the page is."""
+        page, trace = _places(self.rundir, path)
+        _write(self.run(), page, trace)
+        return page
+
+
+class Watchable:
+    """The part of a session that says what happened."""
+
+    watched: Watched
+
+    def report(self, path: Any = None) -> Path:
+        """Write one HTML page about the tasks so far, and a trace beside it; return where the page is."""
+        return self.watched.report(path)
+
+    def graph(self, most: int = 200) -> TaskGraph:
+        """Give the tasks called so far as a graph: data, drawing and text; alike ones joined if more than ``most``."""
+        from windrow.tasks.graphing import graph_of
+
+        return graph_of(self.watched.run(), most)
+
+    def explain(self, what: Any = None) -> Explanation:
+        """Say why a task (a future of it, or its number) took as long as it did, or the whole session."""
+        from windrow.tasks.explaining import explain
+
+        session: Any = self
+        return explain(session, what)
+
+
+def report_session_directory(
+    rundir: Path, page: Path | None = None, trace: Path | None = None
+) -> tuple[Path, Path, str]:
+    """Write the report of a session's run directory; return page, trace and how it ended."""
+    from windrow.store.rundir import RunDirectory
+    from windrow.watch.report_tasks_log import read_task_log
+
+    directory = RunDirectory.open(rundir)
+    lines = directory.log.read_text(encoding="utf-8", errors="replace") if directory.log.exists() else ""  # fmt: skip
+    run = read_task_log(lines.splitlines(), directory.read_manifest())
+    own_page, own_trace = _places(rundir, page)
+    return own_page, trace or own_trace, _write(run, own_page, trace or own_trace)
+
+
+def _places(rundir: Path | None, path: Any) -> tuple[Path, Path]:
+    """Say where the page and the trace go."""
+    from windrow.store.rundir import REPORT, TRACE
+
+    if path is None and rundir is not None:
+        return rundir / REPORT, rundir / TRACE
+    page = Path(REPORT) if path is None else Path(path)
+    if page.is_dir():
+        page = page / REPORT
+    if not page.parent.is_dir():
+        raise UsageError(f"the report cannot be written to {page}: no directory {page.parent}")
+    return page, page.with_name(f"{page.stem}.trace.json")
+
+
+def _write(run: GraphRun, page: Path, trace: Path) -> str:
+    from windrow import __version__
+    from windrow.watch.environment import environment
+    from windrow.watch.report_tasks import write_task_report
+
+    kept = run.facts.get("environment")
+    surroundings = kept if isinstance(kept, dict) else environment()
+    return write_task_report(run, page, trace, {"windrow": __version__, **surroundings})

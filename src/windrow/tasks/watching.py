@@ -1,0 +1,369 @@
+"""What a session remembers of its tasks: little of each, of a long session only of the latest, and all of them in a log.
+
+It watches the loop and decides nothing. A task costs about two microseconds; with a run directory some more for its line.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from functools import lru_cache
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from windrow.core.commands import Fetch, Launch, Recall, TaskEnded
+from windrow.core.delays import BACK_OFF_S
+from windrow.core.events import (
+    Cancelled,
+    CancelRequested,
+    Closed,
+    Exhausted,
+    Failed,
+    Fetched,
+    Finished,
+    OutputReady,
+    PoolChanged,
+    WorkerJoined,
+    WorkerLost,
+)
+from windrow.core.records import FailureKind
+from windrow.watch.graph_runs import (
+    Brought,
+    GraphRun,
+    RawTask,
+    RawTry,
+    Sums,
+    assembled,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from windrow.core.commands import Command
+    from windrow.core.events import Event
+    from windrow.core.records import Failure, Needs, Task
+
+__all__ = ["Entry", "Watch"]
+
+#: Tasks that are kept one by one, about 50 MB of them; older ones are added up by name.
+MOST_TASKS = 50_000
+#: Workers that came and went, and wishes to stop.
+MOST_RARE = 1_000
+#: Letters of a message; the whole is in the exception.
+MESSAGE = 400
+
+
+class Entry:
+    """One task, and its latest attempt; most tasks have no other."""
+
+    __slots__ = (
+        "attempt", "called", "earlier", "ended", "heard", "held", "how", "launched", "released", "state", "task", "wall",
+        "why", "why_try", "worker",
+    )  # fmt: skip
+
+    def __init__(self, task: Task, called: float) -> None:
+        self.task = task
+        self.called = called
+        self.ended = 0.0
+        self.attempt = -1  #: none
+        self.heard = 0.0
+        self.state: str = "waiting"
+        self.why = ""
+        self.released: tuple[tuple[str, float], ...] = ()
+        self.earlier: tuple[RawTry, ...] = ()
+
+    def launched_at(self, command: Launch, time: float) -> None:
+        """Another attempt begins."""
+        if self.attempt >= 0:
+            if not self.heard:  # it was called off, and may go on for a while
+                self.heard, self.how = time, "cancelled"
+            self.earlier = (*self.earlier, self._try())
+        self.attempt, self.worker, self.launched = command.attempt, command.worker, time
+        self.heard = self.wall = self.held = 0.0
+        self.how = self.why_try = ""
+
+    def _try(self) -> RawTry:
+        return RawTry(
+            self.task.id, self.attempt, self.worker, _us(self.launched), _us(self.heard), _us(self.wall), self.how,
+            self.why_try, _us(self.held),
+        )  # fmt: skip
+
+    def raw(self) -> RawTask:
+        """Give what analysis needs of the task."""
+        task = self.task
+        return RawTask(
+            task.id, task.category, _us(self.called), _us(self.ended), self.state, task.reads, task.after,
+            tuple([(name, _us(time)) for name, time in self.released]), _needs(task.needs), task.group,
+            self.why,
+        )  # fmt: skip
+
+    def raw_tries(self) -> list[RawTry]:
+        """Give what analysis needs of its attempts."""
+        return [*self.earlier, self._try()] if self.attempt >= 0 else list(self.earlier)
+
+
+def _us(seconds: float) -> int:
+    return int(seconds * 1e6)
+
+
+@lru_cache(maxsize=1024)
+def _needs(needs: Needs) -> dict[str, float]:
+    return {name: amount for name, amount in needs.amounts if name != "place"}
+
+
+class Watch:
+    """An observer of the loop; others may ask it at any time."""
+
+    def __init__(self, name: str, engine: str, most: int = MOST_TASKS) -> None:
+        self.name = name
+        self.engine = engine
+        self.over = False
+        #: are told of tasks that have ended, and of all else, if anybody wishes so
+        self.ended: Callable[[Entry], None] | None = None
+        self.rarely: Callable[[dict[str, Any]], None] | None = None
+        self.closed = False  #: nothing more will be called
+        self.workers: set[int] = set()
+        self.offers: dict[str, float] = {}
+        self.counts = {"called": 0, "done": 0, "failed": 0, "cancelled": 0}
+        self.reused: dict[str, int] = {}  #: by name: calls that were answered without a task
+        self.dropped: dict[str, Sums] = {}
+        self.calls: dict[
+            int, tuple[float, Task]
+        ] = {}  #: until the run hears of them: when they were
+        self.entries: dict[int, Entry] = {}
+        self.running: dict[int, Entry] = {}  #: by attempt
+        self.rare: deque[dict[str, Any]] = deque(maxlen=MOST_RARE)
+        self.brought: deque[tuple[str, Brought]] = deque(maxlen=most)
+        self.lock = threading.Lock()
+        self._kept: deque[int] = deque()  #: tasks that have ended, the oldest first
+        self._fetching: dict[str, float] = {}
+        self._recalled: set[int] = set()  #: attempts; answered by Cancelled, or begun already
+        self._most = most
+        self._began = monotonic()
+        self._ended_at = 0
+
+    # -- what happens
+
+    def called(self, task: Task) -> None:
+        """A task is called; the run has not heard of it yet."""
+        self.entries[task.id] = Entry(task, monotonic() - self._began)
+        self.counts["called"] += 1
+
+    def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
+        """See a batch."""
+        time = now - self._began
+        with self.lock:
+            for event in events:
+                see = _EVENTS.get(type(event))
+                if see is not None:
+                    see(self, event, time)
+            for command in commands:
+                see = _COMMANDS.get(type(command))
+                if see is not None:
+                    see(self, command, time)
+
+    def _launched(self, command: Launch, time: float) -> None:
+        entry = self.entries.get(command.task.id)
+        if entry is not None:
+            entry.launched_at(command, time)
+            self.running[command.attempt] = entry
+
+    def _finished(self, event: Finished, time: float) -> None:
+        entry = self.running.pop(event.attempt, None)
+        if self._recalled:
+            self._recalled.discard(event.attempt)
+        if entry is not None and entry.attempt == event.attempt:
+            entry.heard, entry.how, entry.wall = time, "done", event.measurement.wall
+            if entry.ended and self.ended is not None:
+                self.ended(entry)  # it had ended before, and ran once more
+
+    def _failed(self, event: Failed, time: float) -> None:
+        self._badly(event.attempt, time, "failed", event.failure)
+
+    def _exhausted(self, event: Exhausted, time: float) -> None:
+        entry = self._badly(event.attempt, time, "failed", None)
+        if entry is not None:
+            entry.why_try = f"more {event.resource} than its limit"
+
+    def _cancelled(self, event: Cancelled, time: float) -> None:
+        if event.attempt in self._recalled:
+            # It had not begun, and goes to another worker: as if it had not been launched.
+            self._recalled.discard(event.attempt)
+            entry = self.running.pop(event.attempt, None)
+            if entry is not None and entry.attempt == event.attempt:
+                entry.attempt = -1
+            return
+        self._badly(event.attempt, time, "cancelled", None)
+
+    def _badly(self, attempt: int, time: float, how: str, failure: Failure | None) -> Entry | None:
+        entry = self.running.pop(attempt, None)
+        if entry is not None and entry.attempt == attempt:
+            entry.heard, entry.how = time, how
+            if failure is not None:
+                entry.why_try = _words(failure)
+                if failure.kind is FailureKind.TRANSIENT_IO:
+                    entry.held = time + BACK_OFF_S[0]
+        return entry
+
+    def _released(self, event: OutputReady, time: float) -> None:
+        entry = self.running.get(event.attempt)
+        if entry is not None and entry.attempt == event.attempt:
+            entry.released = (*entry.released, (event.handle.output, time))
+
+    def _recall(self, command: Recall, time: float) -> None:  # noqa: ARG002 - told like all others
+        self._recalled.add(command.attempt)
+
+    def _fetch(self, command: Fetch, time: float) -> None:
+        self._fetching[command.handle.output] = time
+
+    def _fetched(self, event: Fetched, time: float) -> None:
+        output = event.handle.output
+        one = Brought(_us(self._fetching.pop(output, time)), _us(time), event.bytes)
+        self.brought.append((output, one))
+        line = {
+            "t": one.end,
+            "event": "brought",
+            "output": output,
+            "begin": one.begin,
+            "bytes": one.bytes,
+        }
+        self._note(line)
+
+    def _joined(self, event: WorkerJoined, time: float) -> None:
+        self.workers.add(event.worker.id)
+        self._rare(time, "WorkerJoined", worker=event.worker.id)
+
+    def _lost(self, event: WorkerLost, time: float) -> None:
+        why = "" if event.failure is None else _words(event.failure)
+        for attempt, entry in list(self.running.items()):
+            if entry.worker == event.worker:
+                self._badly(attempt, time, "lost", event.failure)
+        if event.failure is not None:
+            self._rare(time, "WorkerLost", worker=event.worker, why=why)
+
+    def _pool(self, event: PoolChanged, time: float) -> None:
+        self.offers = dict(event.offers.amounts)
+        self._note({"t": _us(time), "event": "offers", "offers": self.offers})
+
+    def _close(self, _: Closed, time: float) -> None:  # noqa: ARG002 - told like all others
+        self.closed = True
+
+    def _stop(self, event: CancelRequested, time: float) -> None:
+        self._rare(time, "CancelRequested", why=event.reason[:MESSAGE])
+
+    def _end(self, command: TaskEnded, time: float) -> None:
+        entry = self.entries.get(command.task)
+        if entry is None:
+            return
+        again = bool(entry.ended)
+        if again:  # one that was done fails later
+            self.counts[entry.state] -= 1
+        entry.ended, entry.state = time, command.state
+        if command.failure is not None:
+            entry.why = _words(command.failure)
+        self.counts[command.state] += 1
+        if self.ended is not None:
+            self.ended(entry)
+        if not again:
+            self._kept.append(command.task)
+            if len(self._kept) > self._most:
+                self._drop(self.entries.pop(self._kept.popleft()))
+
+    def _drop(self, entry: Entry) -> None:
+        """Keep of a task only what it adds to those of its name."""
+        sums = self.dropped.setdefault(entry.task.category, Sums())
+        took = entry.wall if entry.attempt >= 0 else 0.0
+        sums.count += 1
+        sums.seconds += took
+        sums.longest = max(sums.longest, took)
+        sums.failed += entry.state == "failed"
+        sums.cancelled += entry.state == "cancelled"
+        sums.retries += len(entry.earlier)
+
+    def _rare(self, time: float, what: str, **facts: Any) -> None:
+        line = {"t": _us(time), "event": what, **facts}
+        self.rare.append(line)
+        self._note(line)
+
+    def _note(self, line: dict[str, Any]) -> None:
+        if self.rarely is not None:
+            self.rarely(line)
+
+    # -- what others ask
+
+    def answered(self, name: str) -> None:
+        """A call was answered with what an identical one gave."""
+        self.reused[name] = self.reused.get(name, 0) + 1
+
+    def close(self) -> None:
+        """The session has ended."""
+        self.over = True
+        self._ended_at = self.now()
+
+    def now(self) -> int:
+        """Give the time since the session began, or how long it was."""
+        return self._ended_at or int((monotonic() - self._began) * 1e6)
+
+    def run(self) -> GraphRun:
+        """Say what ran so far, as far as it is kept here."""
+        with self.lock:
+            now = self.now()
+            tasks, tries = raws(list(self.entries.values()))
+            all_brought, rare = list(self.brought), list(self.rare)
+            dropped, reused = dict(self.dropped), dict(self.reused)
+        brought: dict[str, list[Brought]] = {}
+        for output, one in all_brought:
+            brought.setdefault(output, []).append(one)
+        return GraphRun(
+            name=self.name,
+            engine=self.engine,
+            tasks=assembled(tasks, tries, now),
+            workers=max(len(self.workers), 1),
+            span=now,
+            over=self.over,
+            offers=dict(self.offers),
+            brought=brought,
+            dropped=dropped,
+            rare=rare,
+            reused=reused,
+        )
+
+    def open_tasks(self) -> tuple[list[RawTask], list[RawTry]]:
+        """Give the tasks that have not ended."""
+        with self.lock:
+            return raws([entry for entry in list(self.entries.values()) if not entry.ended])
+
+
+def raws(entries: Iterable[Entry]) -> tuple[list[RawTask], list[RawTry]]:
+    """Give tasks and attempts in the form that analysis takes."""
+    tasks: list[RawTask] = []
+    tries: list[RawTry] = []
+    for entry in entries:
+        tasks.append(entry.raw())
+        tries += entry.raw_tries()
+    return tasks, tries
+
+
+def _words(failure: Failure) -> str:
+    return f"{failure.type}: {failure.message}"[:MESSAGE]
+
+
+_EVENTS: dict[type, Callable[[Watch, Any, float], None]] = {
+    Finished: Watch._finished,
+    Failed: Watch._failed,
+    Exhausted: Watch._exhausted,
+    Cancelled: Watch._cancelled,
+    OutputReady: Watch._released,
+    Fetched: Watch._fetched,
+    WorkerJoined: Watch._joined,
+    WorkerLost: Watch._lost,
+    PoolChanged: Watch._pool,
+    CancelRequested: Watch._stop,
+    Closed: Watch._close,
+}
+_COMMANDS: dict[type, Callable[[Watch, Any, float], None]] = {
+    Launch: Watch._launched,
+    TaskEnded: Watch._end,
+    Recall: Watch._recall,
+    Fetch: Watch._fetch,
+}

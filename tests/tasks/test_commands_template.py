@@ -1,0 +1,164 @@
+"""What a template becomes: every value arrives at the program as it was given, and all other braces stay."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import windrow as wr
+from windrow.errors import UsageError
+from windrow.tasks.command_template import argument_list, command_line
+
+texts = st.text(
+    st.one_of(
+        st.characters(exclude_characters="\0", exclude_categories=["Cs"]),
+        st.sampled_from("'\"\\$`!*?~#&;|<>(){}[] \n\t-=%"),
+    ),
+    max_size=12,
+)
+
+
+def filled(template: str, **values: Any) -> str:
+    return command_line("t", template, values.__getitem__, list(values))
+
+
+def seen(script: str) -> list[str]:
+    """Ask a real shell and a real program what they were given."""
+    full = f"show() {{ env printf '%s\\0' \"$@\"; }}\n{script}"
+    ran = subprocess.run(["bash", "-euo", "pipefail", "-c", full], capture_output=True, check=True)
+    return ran.stdout.decode().split("\0")[:-1]
+
+
+# -- values arrive
+
+
+@given(texts, st.lists(texts, max_size=3), st.integers() | st.floats(allow_nan=False))
+def test_values_arrive_as_they_were_given_wherever_they_stand(
+    text: str, several: list[str], number: float
+) -> None:
+    script = filled(
+        "# a comment with {x}, that isn't a command\n"
+        "show {x} a{x}b '{x}' 'a {x} b' \"{x}\" \"a {x}\" $'{x}\\t' \"$(printf %sE {x})\" "
+        '"$(printf %sE "{x}")" -n={n} {l} end \'{l}\' # and {x}',
+        x=text,
+        l=several,
+        n=number,
+    )
+    together = " ".join(several)
+    assert seen(script) == [
+        text,
+        f"a{text}b",
+        text,
+        f"a {text} b",
+        text,
+        f"a {text}",
+        f"{text}\t",
+        f"{text}E",
+        f"{text}E",
+        f"-n={number}",
+        *several,
+        "end",
+        together,
+    ]
+
+
+@given(texts, st.lists(texts, max_size=3))
+def test_words_without_a_shell_are_the_values(text: str, several: list[str]) -> None:
+    values: dict[str, Any] = {"x": text, "l": several}
+    words = argument_list("t", ["show", "{x}", "a{x}b", "{l}", "{{x}}", 3], values.__getitem__, list(values))  # fmt: skip
+    assert words == ["show", text, f"a{text}b", *several, "{x}", "3"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Path("a b/c.fa"), "a b/c.fa"),
+        (PurePosixPath("é'x"), "é'x"),
+        (3, "3"),
+        (0.5, "0.5"),
+        (np.int64(7), "7"),
+        (np.float32(0.5), "0.5"),
+        (np.str_("n p"), "n p"),
+    ],
+)
+def test_paths_and_numbers_are_their_text(value: Any, text: str) -> None:
+    assert seen(filled("show {x}", x=value)) == [text]
+
+
+def test_undecodable_file_names_arrive(tmp_path: Path) -> None:
+    name = b"caf\xe9 x.txt"
+    (tmp_path / "good").write_text("")
+    (Path(tmp_path) / name.decode("utf-8", "surrogateescape")).write_text("hi\n")
+
+    @wr.command
+    def cat(x: Any) -> str:
+        return "cat {x}"
+
+    assert cat(tmp_path / name.decode("utf-8", "surrogateescape")) == "hi\n"
+
+
+# -- other braces
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "awk '{print $1}'",
+        "awk '{print}' | awk '{ n++ } END {print n}'",
+        "echo ${HOME} ${x} ${x:-y}",
+        "echo {1..3} {a,b} {}",
+        "xargs -I{} cp {} .",
+        "f() { true; }",
+        r"echo \{x}",
+        "jq '{name: .x}'",
+    ],
+)
+def test_other_braces_are_left_to_the_shell(template: str) -> None:
+    assert filled(template, x="value", cores=2) == template
+
+
+def test_double_braces_are_a_literal() -> None:
+    assert filled("echo {{x}} ${{x}} {x}", x=1) == "echo {x} ${x} 1"
+
+
+@pytest.mark.parametrize(
+    ("template", "meant"),
+    [("sort {raeds}", "reads"), ("sort {read}", "reads"), ("-t {threads}", "cores")],
+)
+def test_a_misspelt_parameter_is_an_error_that_says_which_was_meant(
+    template: str, meant: str
+) -> None:
+    with pytest.raises(UsageError, match=rf"did you mean \{{{meant}\}}\?"):
+        filled(template, reads="x", cores=1)
+
+
+# -- what cannot be written
+
+
+@pytest.mark.parametrize("value", [None, True, False, np.True_, [1, None]])
+def test_none_and_truth_values_are_refused_with_what_to_do(value: Any) -> None:
+    with pytest.raises(UsageError, match="means nothing on a command line; choose what to write"):
+        filled("tool {x}", x=value)
+
+
+@pytest.mark.parametrize("value", [b"bytes", {"a": 1}, np.arange(3), object(), [["nested"]]])
+def test_other_things_are_refused(value: Any) -> None:
+    with pytest.raises(UsageError, match="texts, paths, numbers and lists"):
+        filled("tool {x}", x=value)
+
+
+def test_a_nul_is_refused() -> None:
+    with pytest.raises(UsageError, match="NUL"):
+        filled("tool {x}", x="a\0b")
+
+
+def test_what_needs_quotes_is_refused_between_backquotes() -> None:
+    assert filled("echo `basename {x}`", x="a.fa") == "echo `basename a.fa`"
+    with pytest.raises(UsageError, match=r"write \$\(\.\.\.\)"):
+        filled("echo `basename {x}`", x="a b.fa")

@@ -1,0 +1,260 @@
+"""Reports, run directories and progress of real sessions."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+import windrow as wr
+from windrow.cli.main import main
+from windrow.core.commands import Launch, Recall, TaskEnded
+from windrow.core.events import Cancelled, Finished
+from windrow.core.records import Handle, Measurement, Plan, Task
+from windrow.errors import UsageError
+from windrow.tasks import progressing
+from windrow.tasks.watching import Watch
+from windrow.watch.waiting import waits
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENGINES = ["inline", "threads", "processes"]
+
+
+@wr.task
+def one(x: int = 0) -> int:
+    return x + 1
+
+
+@wr.task
+def total(parts: list[int]) -> int:
+    return sum(parts)
+
+
+@wr.task
+def broken() -> int:
+    raise ValueError("no such sample")
+
+
+def small(**options: Any) -> wr.Session:
+    """Run ten tasks and one that needs them all, and one that fails."""
+    with wr.Session(workers=2, **options) as session:
+        assert total([one(number) for number in range(10)]).result() == 55
+        assert isinstance(broken().exception(), ValueError)
+    return session
+
+
+def data_of(page: Path) -> Any:
+    return json.loads(re.search(r'id="data">(.*?)</script>', page.read_text())[1])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_report_of_a_session(engine: str, kept: bool, tmp_path: Path) -> None:
+    session = small(engine=engine, name="small", rundir=tmp_path / "run" if kept else None)
+    page = session.report(None if kept else tmp_path / "page.html")
+    assert page == tmp_path / ("run/report.html" if kept else "page.html")
+    trace = page.with_name("trace.json" if kept else "page.trace.json")
+    text = page.read_text()
+    assert "11 of 12 tasks are done, 1 failed" in text
+    assert "ValueError: no such sample" in text
+    assert set(data_of(page)["timeline"]["colours"]) == {"one", "total", "broken"}
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert sum(event["ph"] == "X" for event in events) == 12
+    assert sum(event["ph"] == "f" for event in events) == 10
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_log_says_the_same_as_the_memory(engine: str, tmp_path: Path) -> None:
+    session = small(engine=engine, rundir=tmp_path / "run")
+    logged, remembered = session.watched.run(), session.watched.watch.run()
+    assert logged.tasks == remembered.tasks
+    assert logged.offers == remembered.offers
+    assert logged.workers == remembered.workers
+    for number, shared in waits(logged).items():
+        task = logged.tasks[number]
+        assert sum(shared.values()) == task.end - task.called
+
+
+def test_the_command_writes_the_same_page(tmp_path: Path) -> None:
+    session = small(engine="threads", name="small", rundir=tmp_path / "run")
+    answer = CliRunner().invoke(main, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "other.html")])  # fmt: skip
+    assert answer.exit_code == 0, answer.output
+    assert "Incomplete: 11 of 12 tasks are done, 1 failed." in answer.output
+    assert data_of(tmp_path / "other.html") == data_of(session.report())
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert manifest["session"] == "small"
+    assert manifest["state"] == "complete"
+    assert manifest["tasks"] == {"called": 12, "done": 11, "failed": 1, "cancelled": 0}
+
+
+def test_a_session_that_goes_on_can_be_reported(tmp_path: Path) -> None:
+    with wr.Session(engine="threads", workers=1, rundir=tmp_path / "run") as session:
+        assert one(1).result() == 2
+        session.barrier()
+        assert "This session had not ended:" in session.report().read_text()
+        assert len(session.watched.run().tasks) == 1
+    assert "Complete:" in session.report().read_text()
+
+
+def test_a_session_left_by_an_exception_says_so(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), wr.Session(engine="threads", rundir=tmp_path / "run"):
+        raise KeyError("x")
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert manifest["state"] == "failed"
+    assert "left it by an exception" in manifest["error"]
+
+
+def test_a_killed_session_has_a_report(tmp_path: Path) -> None:
+    program = (
+        "import os, time\nimport windrow as wr\nimport sys\n"
+        "@wr.task\ndef one(x):\n    return x\n"
+        "@wr.task\ndef endless(x):\n    time.sleep(60)\n"
+        "session = wr.Session(engine='threads', workers=1, rundir=sys.argv[1]).__enter__()\n"
+        "one(1).result()\nsession.barrier()\nendless(1)\nsession.watched.log.flush()\nos._exit(9)\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    run = tmp_path / "run"
+    done = subprocess.run([sys.executable, str(tmp_path / "program.py"), str(run)], check=False)
+    assert done.returncode == 9
+    answer = CliRunner().invoke(main, ["report", str(run)])
+    assert answer.exit_code == 0, answer.output
+    assert "This session had not ended: 1 of 1 tasks are done" in answer.output
+
+
+def test_reused_calls_are_counted(tmp_path: Path) -> None:
+    with wr.Session(engine="threads", reuse=True, store=tmp_path / "store") as session:
+        assert {one(1).result(), one(1).result()} == {2}
+        session.barrier()
+        assert session.watched.run().reused == {"one": 1}
+        assert "1 calls were answered" in session.explain()
+
+
+def test_a_rundir_is_not_shared(tmp_path: Path) -> None:
+    with (
+        wr.Session(engine="threads", rundir=tmp_path / "run"),
+        pytest.raises(UsageError, match="another run is going on"),
+    ):
+        wr.Session(engine="threads", rundir=tmp_path / "run")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError):
+        wr.Session(engine="threads", rundir=tmp_path / "file")
+    with pytest.raises(UsageError, match="no directory"):
+        small(engine="inline").report(tmp_path / "nowhere" / "page.html")
+
+
+# -- what is remembered ----------------------------------------------------------------------------
+
+
+def test_a_long_session_is_remembered_in_sums() -> None:
+    watch = Watch("s", "threads", most=10)
+    plan = Plan(id=0, category="a")
+    for number in range(1, 101):
+        task = Task(number, "a" if number % 2 else "b", (), 1)
+        used = Measurement(wall=0.5)
+        done = Finished(number, 0, 0, Handle(number, number, 0, 0, ()), used)
+        watch.called(task)
+        watch([], [Launch(task, number, 0, 0, plan)], monotonic())
+        watch([done], [TaskEnded(number, "done")], monotonic())
+    run = watch.run()
+    assert sorted(run.tasks) == list(range(91, 101))
+    assert {
+        name: (sums.count, sums.seconds, sums.longest) for name, sums in run.dropped.items()
+    } == {
+        "a": (45, 22.5, 0.5),
+        "b": (45, 22.5, 0.5),
+    }
+    assert watch.counts["done"] == 100
+
+
+def test_an_attempt_that_was_recalled_was_none() -> None:
+    watch = Watch("s", "threads")
+    plan, task = Plan(id=0, category="a"), Task(1, "a", (), 1)
+    watch.called(task)
+    began = monotonic()
+    watch([], [Launch(task, 1, 0, 0, plan), Recall(1, 0, 0)], began + 1)
+    watch([Cancelled(1, 0, 0)], [Launch(task, 2, 1, 0, plan)], began + 2)
+    done = Finished(2, 1, 0, Handle(2, 2, 1, 0, ()), Measurement(wall=0.5))
+    watch([done], [TaskEnded(1, "done")], began + 4)
+    (only,) = watch.run().tasks[1].tries
+    assert (only.attempt, only.worker, only.how) == (2, 1, "done")
+
+
+def test_an_attempt_that_was_called_off_does_not_count() -> None:
+    watch = Watch("s", "threads")
+    plan, task = Plan(id=0, category="a"), Task(1, "a", (), 1)
+    began = monotonic()
+    watch.called(task)
+    watch([], [Launch(task, 1, 0, 0, plan)], began + 1)
+    watch([], [Launch(task, 2, 1, 0, plan)], began + 2)
+    late, good = (
+        Finished(n, n - 1, 0, Handle(n, n, n - 1, 0, ()), Measurement(wall=0.5)) for n in (1, 2)
+    )
+    watch([late], [], began + 3)
+    watch([good], [TaskEnded(1, "done")], began + 4)
+    run = watch.run()
+    assert [(one.attempt, one.how) for one in run.tasks[1].tries] == [(1, "cancelled"), (2, "done")]
+    watch([], [TaskEnded(1, "failed")], began + 5)
+    assert watch.counts == {"called": 1, "done": 0, "failed": 1, "cancelled": 0}
+
+
+# -- progress --------------------------------------------------------------------------------------
+
+
+def test_progress_is_told_in_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progressing, "FIRST_S", 0.0)
+    monkeypatch.setattr(progressing, "BAR_EVERY_S", 0.0)
+    shots: list[progressing.TasksShot] = []
+    small(engine="threads", name="small", progress=shots.append)
+    assert shots[-1].finished
+    assert (shots[-1].called, shots[-1].done, shots[-1].failed, shots[-1].running) == (12, 11, 1, 0)
+    assert not shots[0].finished
+    assert all(shot.waiting >= 0 for shot in shots)
+    assert all(shot.left_s is None for shot in shots if shot.called < 12)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ((10, 3, 0, 0, 2, None), "s: 3 of 10 tasks done, 2 running, 5 waiting"),
+        ((10, 3, 1, 2, 2, 7.2), "s: 3 of 10 tasks done, 2 running, 2 waiting, 1 failed, 2 cancelled, at least 7 s left"),
+    ],
+)  # fmt: skip
+def test_the_line(numbers: tuple[Any, ...], words: str) -> None:
+    called, done, failed, cancelled, running, left = numbers
+    shot = progressing.TasksShot(
+        name="s", called=called, done=done, failed=failed, cancelled=cancelled, running=running, elapsed_s=1.0, left_s=left
+    )  # fmt: skip
+    assert progressing.line(shot) == words
+
+
+def test_nothing_is_shown_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    small(engine="threads")
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(UsageError, match="progress= is True, False, None"):
+        wr.Session(engine="threads", progress="yes")  # type: ignore[arg-type]
+
+
+class Terminal(io.StringIO):
+    """A terminal as far as one can tell."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(progressing, "FIRST_S", 0.0)
+    monkeypatch.setattr(progressing, "BAR_EVERY_S", 0.0)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("COLUMNS", "120")
+    small(engine="threads", name="small")
+    assert "small: 11 of 12 tasks done, 1 failed, took" in stream.getvalue()

@@ -1,0 +1,168 @@
+"""A worker is killed, and what tasks made is lost with it: they run again, and files are as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import windrow as wr
+from tasks.file_bodies import append, fill, holdings, index, split, write
+from windrow.errors import TaskFileError
+
+#: So many numbers stay with the worker that made them.
+LARGE = 100_000
+
+
+def noted(text: str, log: str) -> Any:
+    """Say who runs, and how often; give something that is not sent home unless it is asked for."""
+    with Path(log).open("a") as stream:
+        stream.write(f"{os.getpid()}\n")
+    return np.full(LARGE, sum(text.encode()))
+
+
+@wr.task
+def read_large(path: wr.InFile, log: str) -> Any:
+    return noted(Path(path).read_text(), log)
+
+
+@wr.task
+def write_large(out: wr.OutFile, text: str, log: str) -> Any:
+    Path(out).write_text(text)
+    return noted(text, log)
+
+
+@wr.task
+def append_large(path: wr.InOutFile, text: str, log: str) -> Any:
+    with Path(path).open("a") as stream:
+        stream.write(text)
+    return noted(Path(path).read_text(), log)
+
+
+@wr.task
+def copy_over_large(path: wr.InFile, out: wr.OutFile, log: str) -> Any:
+    text = Path(path).read_text() + "+"
+    Path(out).write_text(text)
+    return noted(text, log)
+
+
+@wr.task
+def list_large(directory: wr.InDir, log: str) -> Any:
+    place = Path(directory)
+    return noted("".join(f"{one.relative_to(place)}:{one.read_text()}" for one in sorted(place.rglob("*"))), log)  # fmt: skip
+
+
+@wr.task
+def match_large(ref: wr.InFiles("{ref}.*"), log: str) -> Any:  # type: ignore[valid-type]
+    path = Path(ref)
+    return noted("|".join(one.name + one.read_text() for one in sorted(path.parent.glob(f"{path.name}.*"))), log)  # fmt: skip
+
+
+@wr.task
+def parts_large(directory: wr.InFiles("part-*.txt"), log: str) -> Any:  # type: ignore[valid-type]
+    return noted("|".join(one.read_text() for one in sorted(Path(directory).glob("part-*.txt"))), log)  # fmt: skip
+
+
+@wr.task
+def write_directory_large(directory: wr.OutDir, text: str, log: str) -> Any:
+    Path(directory, "x").write_text(text)
+    return noted(text, log)
+
+
+def runs(log: str) -> list[int]:
+    return [int(line) for line in Path(log).read_text().split()]
+
+
+@pytest.mark.usefixtures("new_program")
+def test_tasks_that_run_again_find_and_leave_what_they_should(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    before = place / "before"
+    before.write_text("there before")
+    logs = [str(tmp_path / f"log{number}") for number in range(9)]
+    with wr.Session(engine="processes", workers=2, reuse=False) as session:
+        futures, expected = [], []
+
+        def expect(future: Any, text: str) -> None:
+            futures.append(future)
+            expected.append(sum(text.encode()))
+
+        # What was there before, is read, and overwritten.
+        expect(read_large(before, logs[0]), "there before")
+        write(before, "there after!")
+        # What a task wrote, another read, and several overwrote; each of them may run again.
+        expect(write_large(place / "a", "one", logs[1]), "one")
+        expect(read_large(place / "a", logs[2]), "one")
+        expect(append_large(place / "a", "two", logs[3]), "onetwo")
+        expect(copy_over_large(place / "a", place / "a", logs[4]), "onetwo+")
+        write(place / "a", "end")
+        # Several files at once.
+        fill(place / "tree", ["u", "v"])
+        expect(list_large(place / "tree", logs[5]), "u:u of 2v:v of 2")
+        write(place / "tree" / "u", "changed")
+        fill(place / "tree", ["w"])
+        index(place / "ref", "i")
+        expect(match_large(place / "ref", logs[6]), "ref.ambiamb|ref.bwtibwt")
+        index(place / "ref", "k")
+        split(place / "parts", 2, "p")
+        expect(parts_large(place / "parts", logs[7]), "p0|p1")
+        append(place / "parts" / "part-1.txt", "more")
+        expect(write_directory_large(place / "d", "first", logs[8]), "first")
+        fill(place / "d", ["y"])
+        session.barrier(60)
+        workers = {pid for log in logs for pid in runs(log)}
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        found = [future.result(60) for future in futures]
+        assert [(one.shape, int(one[0])) for one in found] == [((LARGE,), one) for one in expected]
+        again = [len(runs(log)) for log in logs]
+    assert min(again) >= 2, "something was not made again, so that this tested nothing"
+    assert holdings(place) == {
+        "a": "end",
+        "before": "there after!",
+        "d": "<directory>",
+        "d/y": "y of 1",
+        "parts": "<directory>",
+        "parts/log": "done",
+        "parts/part-0.txt": "p0",
+        "parts/part-1.txt": "p1more",
+        "ref.amb": "kamb",
+        "ref.bwt": "kbwt",
+        "tree": "<directory>",
+        "tree/w": "w of 1",
+    }
+
+
+def test_what_is_read_while_it_changes_is_read_again(tmp_path: Path) -> None:
+    """As if a task that runs again met the one that overwrites what it reads."""
+    path, tries = tmp_path / "x", []
+
+    @wr.task
+    def torn(path: wr.InFile) -> str:
+        tries.append(1)
+        text = Path(path).read_text()
+        if len(tries) == 1:
+            known = Path(path).stat()
+            Path(path).write_text("something else")
+            Path(path).write_text(text)
+            os.utime(path, ns=(known.st_atime_ns, known.st_mtime_ns + (not give_back)))
+            if give_back:
+                os.utime(path, ns=(0, known.st_mtime_ns))
+        return text
+
+    path.write_text("text")
+    give_back = False
+    with (
+        wr.Session(engine="threads", workers=1, reuse=False),
+        pytest.raises(TaskFileError, match="which has changed"),
+    ):
+        torn(path).result(30)
+    assert len(tries) == 1  # the second attempt saw at once that what it was promised is nowhere
+    tries.clear()
+    give_back = True
+    with wr.Session(engine="threads", workers=1, reuse=False):
+        assert torn(path).result(30) == "text"

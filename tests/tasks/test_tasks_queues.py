@@ -1,0 +1,118 @@
+"""Short tasks wait in the queues of workers: that must never keep two of them apart that wait for each other."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import windrow as wr
+from windrow.tasks.weak_table import FEW, WeakTable
+
+
+def step(barrier: threading.Barrier | None = None) -> int:
+    """A short task, or one that meets another: both are of one kind."""
+    return -1 if barrier is None else barrier.wait(30)
+
+
+def test_tasks_that_wait_for_each_other_meet_although_they_were_queued() -> None:
+    with wr.Executor(2, engine="threads") as executor:
+        for shorts in range(12):
+            barrier = threading.Barrier(2)
+            futures = [executor.submit(step) for _ in range(40 + shorts)]
+            both = [executor.submit(step, barrier) for _ in range(2)]
+            assert sorted(one.result(60) for one in both) == [0, 1]
+            assert {one.result(60) for one in futures} == {-1}
+
+
+def test_what_waits_behind_a_long_task_goes_to_a_worker_that_has_nothing_to_do() -> None:
+    gates = [threading.Event(), threading.Event()]
+    with wr.Executor(2, engine="threads") as executor:
+        assert executor.submit(step).result(60) == -1  # it is known to be short
+        long = [executor.submit(gate.wait, 60) for gate in gates]
+        shorts = [executor.submit(step) for _ in range(7)]
+        time.sleep(0.05)  # so that they are queued, at both
+        gates[0].set()
+        assert [one.result(30) for one in shorts] == [-1] * 7
+        gates[1].set()
+        assert [one.result(30) for one in long] == [True, True]
+
+
+def nested(executor: Any, depth: int) -> int:
+    """A task that waits for one that it calls."""
+    return 1 + executor.submit(nested, executor, depth - 1).result(30) if depth else 0
+
+
+def test_a_task_may_wait_for_one_that_it_calls() -> None:
+    with wr.Executor(4, engine="threads") as executor:
+        assert {
+            one.result(60) for one in [executor.submit(nested, executor, 0) for _ in range(50)]
+        } == {0}
+        for shorts in range(8):
+            futures = [executor.submit(nested, executor, 0) for _ in range(30 + shorts)]
+            deep = executor.submit(nested, executor, 3)
+            assert deep.result(60) == 3
+            assert {one.result(60) for one in futures} == {0}
+
+
+@pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
+def test_many_short_tasks_give_what_they_should_in_any_engine(engine: str) -> None:
+    with wr.Executor(2, engine=engine) as executor:
+        futures = [executor.submit(divmod, number, 7) for number in range(600)]
+        assert [one.result(60) for one in futures] == [divmod(number, 7) for number in range(600)]
+
+
+def test_a_session_does_not_grow_with_what_is_done_and_dropped() -> None:
+    with wr.Session(engine="threads", workers=2) as session:
+        for _ in range(10):
+            for one in [session.submit(abs, -number) for number in range(500)]:
+                one.result(60)
+        del one
+        gc.collect()
+        graph = session._driver._scheduler.tasks.graph
+        until = time.monotonic() + 30
+        while len(graph.nodes) > 10 and time.monotonic() < until:
+            session.submit(abs, 1).result(60)
+        assert len(graph.nodes) <= 10
+        assert len(graph.outputs) <= 10
+        assert graph.submitted >= 5000
+        assert len(session.open) == 0
+        assert len(session.records._refs) <= 2 * FEW + 1
+
+
+# -- the table
+
+
+class Thing:
+    """Something that can be referred to."""
+
+
+def test_a_weak_table_gives_what_lives_and_nothing_else() -> None:
+    table: WeakTable[int, Thing] = WeakTable()
+    first, second = Thing(), Thing()
+    table[1] = first
+    table.update([(2, second)])
+    assert table[1] is first
+    assert table.get(2) is second
+    assert table.get(3) is None
+    assert len(table) == 2
+    del first
+    gc.collect()
+    assert table.get(1) is None
+    with pytest.raises(KeyError):
+        table[1]
+    with pytest.raises(KeyError):
+        table[3]
+    assert table.values() == [second]
+
+
+def test_a_weak_table_is_swept() -> None:
+    table: WeakTable[int, Thing] = WeakTable()
+    kept = [Thing() for _ in range(10)]
+    for number in range(20 * FEW):
+        table[number] = kept[number] if number < 10 else Thing()
+    assert len(table._refs) <= FEW + 1
+    assert [table[number] for number in range(10)] == kept

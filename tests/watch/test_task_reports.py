@@ -1,0 +1,230 @@
+"""The log, page and trace of a session, from records that are made by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windrow.watch.graph_runs import Brought, GraphRun, Ran, RawTask, RawTry, Sums, Try, assembled
+from windrow.watch.report_tasks import build_task_page, timeline_log
+from windrow.watch.report_tasks_findings import find
+from windrow.watch.report_tasks_log import read_task_log, task_line
+from windrow.watch.trace_tasks import task_trace
+
+S = 1_000_000
+
+
+def early_run(**changes: Any) -> GraphRun:
+    """A generator of 3 s releases after each; two tasks begin before its end; one fails, one is tried again."""
+    one_core = {"cores": 1.0}
+    tasks = {
+        1: Ran(1, "make", 0, 3 * S, "done", (Try(1, 0, 0, 0, 3 * S, 3 * S),),
+               released=(("1.0", 1 * S), ("1.1", 2 * S)), needs=one_core),
+        2: Ran(2, "use", 0, 2 * S, "done", (Try(2, 1, S, S, 2 * S, 2 * S),), ("1.0",), needs=one_core),
+        3: Ran(3, "use", 0, 5 * S, "done",
+               (Try(3, 1, 2 * S, 2 * S, 3 * S, 3 * S, "lost", "CrashError: gone"), Try(4, 1, 3 * S, 3 * S, 5 * S, 5 * S)),
+               ("1.1",), needs=one_core),
+        4: Ran(4, "<b>bad</b>", 0, 4 * S, "failed", (Try(5, 0, 3 * S, 3 * S, 4 * S, 4 * S, "failed", "ValueError: in /some/secret/file.txt"),),
+               needs=one_core, why="ValueError: in /some/secret/file.txt"),
+        5: Ran(5, "last", 0, 4 * S, "failed", (), ("4.0",), needs=one_core, why="task 5 did not run because task 4 failed"),
+    }  # fmt: skip
+    run = GraphRun(
+        name="a <session>",
+        tasks=tasks,
+        workers=2,
+        span=5 * S,
+        engine="threads",
+        offers={"cores": 2},
+        brought={"1.0": [Brought(S, S + 10, 100)]},
+        memory=[(0, 10**6), (S, 2 * 10**6)],
+        rare=[{"t": 3 * S, "event": "WorkerLost", "worker": 1, "why": "CrashError: gone"}],
+        reused={"use": 7},
+    )
+    return replace(run, **changes)
+
+
+def test_what_is_found() -> None:
+    found = find(early_run())
+    assert found.makespan == 5 * S
+    # make until 2 s, then the second use from 3 to 5 s: 4 s. All work is 8 s on two workers: 4 s.
+    assert found.path == ((1, 3), (2 * S, 2 * S))
+    assert found.work == 8 * S
+    assert found.least == 4 * S
+    assert [(one.source, one.target, one.output, one.by) for one in found.early] == [
+        (1, 2, "1.0", 2 * S)
+    ]
+    by_name = {one.name: one for one in found.names}
+    assert (by_name["use"].count, by_name["use"].retries, by_name["use"].reused) == (2, 1, 7)
+    assert (by_name["<b>bad</b>"].failed, by_name["last"].failed) == (1, 1)
+    assert found.waited["inputs"] == S + 2 * S + 4 * S
+    assert found.waited["vain"] == S + S
+
+
+def test_sums_of_tasks_that_are_not_kept_are_counted() -> None:
+    found = find(early_run(dropped={"make": Sums(10, 2.5, 0.5, failed=1, cancelled=2, retries=3)}))
+    make = next(one for one in found.names if one.name == "make")
+    assert (make.count, make.done, make.failed, make.cancelled, make.retries) == (11, 8, 1, 2, 3)
+    assert make.time == int(5.5 * S)
+    assert "The first 10 tasks are in this table only" in page(early_run(dropped={"x": Sums(10)}))
+
+
+def page(run: GraphRun) -> str:
+    return build_task_page(run, find(run), {"python": "3", "windrow": "1"})
+
+
+def test_the_page_has_all_sections_and_no_foreign_markup() -> None:
+    text = page(early_run())
+    for section in (
+        "summary",
+        "names",
+        "graph",
+        "timeline",
+        "path",
+        "waiting",
+        "early",
+        "failures",
+    ):
+        assert f'id="{section}"' in text
+    assert "@@" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    assert "<b>bad</b>" not in text
+    assert "/some/secret" not in text
+    assert "a &lt;session&gt;" in text
+    assert "3 of 5 tasks are done, 2 failed" in text
+    assert "1 times another began with one before that end, by 2 s in all" in text
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])  # type: ignore[index]
+    assert data["timeline"]["lanes"] == ["0", "1"]
+    assert data["counted"] == "tasks"
+    assert set(data["waiting"]["causes"]) <= {"for inputs", "for a free worker"}
+
+
+def test_a_session_without_tasks_has_a_page() -> None:
+    empty = GraphRun(name="empty", tasks={}, workers=1, span=0)
+    assert "No task was called" in page(empty)
+    assert len(timeline_log(empty)[0].tasks) == 0
+
+
+def test_the_trace_has_arrows_and_marks() -> None:
+    run = early_run()
+    content = json.loads(task_trace(run, run.links()), parse_constant=pytest.fail)
+    events = content["traceEvents"]
+    assert Counter(event["ph"] for event in events) == {
+        "M": 3,
+        "X": 5,
+        "s": 2,
+        "f": 2,
+        "i": 3,
+        "C": 2,
+    }
+    spans = [event for event in events if event["ph"] == "X"]
+    assert {(event["name"], event["tid"], event["ts"], event["dur"]) for event in spans} == {
+        ("make", 1, 0, 3 * S),
+        ("use", 2, S, S),
+        ("use", 2, 2 * S, S),
+        ("use", 2, 3 * S, 2 * S),
+        ("<b>bad</b>", 1, 3 * S, S),
+    }
+    starts = {event["id"]: event for event in events if event["ph"] == "s"}
+    ends = {event["id"]: event for event in events if event["ph"] == "f"}
+    assert {(starts[one]["ts"], ends[one]["ts"], ends[one]["tid"]) for one in starts} == {
+        (S, S, 2),
+        (2 * S, 3 * S, 2),
+    }
+    marks = [event for event in events if event["ph"] == "i" and event["s"] == "t"]
+    assert [(event["name"], event["ts"]) for event in marks] == [
+        ("released 1.0", S),
+        ("released 1.1", 2 * S),
+    ]
+    assert "secret" not in json.dumps(events)
+    few = json.loads(task_trace(run, run.links(), most=2))["traceEvents"]
+    assert sorted(event["dur"] for event in few if event["ph"] == "X") == [2 * S, 3 * S]
+
+
+# -- the log ---------------------------------------------------------------------------------------
+
+words = st.text(st.characters(codec="utf-8"), max_size=12)
+whole = st.integers(0, 10**12)
+
+
+@st.composite
+def raws(draw: st.DrawFn) -> tuple[RawTask, list[RawTry]]:
+    number = draw(st.integers(1, 10**6))
+    task = RawTask(
+        number,
+        draw(words),
+        draw(whole),
+        draw(st.integers(1, 10**12)),
+        draw(st.sampled_from(["done", "failed", "cancelled"])),
+        tuple(draw(st.lists(st.sampled_from(["1.0", "2.v1", "3.end", "4.f0"]), max_size=2))),
+        tuple(draw(st.lists(st.integers(1, 99), max_size=2))),
+        tuple(draw(st.lists(st.tuples(st.just("1.0"), whole), max_size=2))),
+        draw(st.sampled_from([{"cores": 1}, {"cores": 2, "memory": 10**9}, {"gpu": 0.5}])),
+        draw(st.integers(0, 3)),
+        draw(words),
+    )
+    tries = [
+        RawTry(number, draw(whole), draw(st.integers(0, 9)), draw(whole), draw(whole), draw(whole),
+               draw(st.sampled_from(["done", "failed"])), draw(words), draw(whole))
+        for _ in range(draw(st.integers(0, 2)))
+    ]  # fmt: skip
+    return task, tries
+
+
+@given(st.lists(raws(), max_size=5, unique_by=lambda pair: pair[0].id))
+def test_a_log_is_read_back_as_it_was_written(written: list[tuple[RawTask, list[RawTry]]]) -> None:
+    lines = [task_line(task, tries) for task, tries in written]
+    assert all(line.count("\n") == 1 and line.endswith("\n") for line in lines)
+    run = read_task_log(lines, {})
+    tasks, tries = [task for task, _ in written], [one for _, some in written for one in some]
+    assert run.tasks == assembled(tasks, tries, run.span)
+    assert run.unreadable == 0
+
+
+def test_a_torn_log_is_read_as_far_as_it_goes() -> None:
+    task, tries = RawTask(1, "a", 0, 9, "done"), [RawTry(1, 1, 0, 1, 9, 5, "done")]
+    lines = [
+        json.dumps({"t": 0, "event": "WorkerJoined", "worker": 0}),
+        json.dumps({"t": 0, "event": "offers", "offers": {"cores": 2}}),
+        task_line(task, tries),
+        json.dumps({"t": 12, "event": "memory", "rss": 5}),
+        json.dumps({"t": 13, "event": "brought", "output": "1.0", "begin": 11, "bytes": 4}),
+        json.dumps({"t": 14, "event": "reused", "names": {"a": 2}}),
+        json.dumps({"t": 15, "event": "of a later version"}),
+        task_line(RawTask(2, "b", 0, 9, "done"), [])[:40],
+        '{"t": "no number", "event": "memory"}',
+        "[]",
+    ]
+    run = read_task_log(lines, {"session": "s", "state": "running", "options": {"engine": "threads"}})  # fmt: skip
+    assert list(run.tasks) == [1]
+    assert (run.unreadable, run.workers, run.over, run.engine, run.span) == (3, 1, False, "threads", 15)  # fmt: skip
+    assert run.offers == {"cores": 2}
+    assert run.brought == {"1.0": [Brought(11, 13, 4)]}
+    assert run.memory == [(12, 5)]
+    assert run.reused == {"a": 2}
+    assert "3 lines of the log could not be read" in page(run)
+
+
+def test_a_second_line_of_a_task_replaces_the_first() -> None:
+    task, first = RawTask(1, "a", 0, 9, "done"), RawTry(1, 1, 0, 1, 9, 5, "done")
+    again = RawTry(1, 2, 0, 20, 30, 5, "done")
+    run = read_task_log([task_line(task, [first]), task_line(task, [first, again])], {})
+    assert [one.attempt for one in run.tasks[1].tries] == [1, 2]
+    assert run.tasks[1].end == 9
+
+
+def test_a_page_of_many_tasks_has_a_fixed_size() -> None:
+    made = {
+        number: Ran(number, f"name {number % 20}", number, number + 50, "done",
+                    (Try(number, number % 4, number, number + 10, number + 50, number + 50),),
+                    (f"{number - 4}.0",) if number > 4 else (), needs={"cores": 1})
+        for number in range(1, 20_001)
+    }  # fmt: skip
+    run = GraphRun(name="many", tasks=made, workers=4, span=20_100)
+    large, small = page(run), page(early_run())
+    assert len(large) < len(small) + 400_000

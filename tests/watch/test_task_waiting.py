@@ -1,0 +1,195 @@
+"""Waiting by cause: every moment of a task's time against rules that are written down once more, tick by tick."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windrow.watch.graph_runs import Brought, GraphRun, Ran, RawTask, RawTry, Try, assembled, worked
+from windrow.watch.waiting import Supply, cause_words, shared_out, waits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NOW = 60
+
+
+def times(most: int = NOW) -> st.SearchStrategy[int]:
+    return st.integers(0, most)
+
+
+@st.composite
+def intervals(draw: st.DrawFn) -> tuple[int, int]:
+    begin, end = sorted((draw(times()), draw(times())))
+    return begin, end
+
+
+@st.composite
+def tasks(draw: st.DrawFn) -> Ran:
+    """A task with up to three attempts, one after the other."""
+    called = draw(times(20))
+    clock, tries = called, []
+    for number in range(draw(st.integers(0, 3))):
+        launched = clock + draw(st.integers(0, 8))
+        begin = launched + draw(st.integers(0, 4))
+        clock = begin + draw(st.integers(0, 6))
+        how = draw(st.sampled_from(["done", "failed", "lost", "cancelled"]))
+        held = clock + draw(st.integers(0, 5)) if how == "failed" else 0
+        tries.append(Try(number, 0, launched, begin, clock, clock, how, "", held))
+        if how == "done":
+            break
+    needs = draw(st.dictionaries(st.sampled_from(["cores", "gpu", "memory"]), st.integers(1, 3)))
+    end = clock if tries and tries[-1].how == "done" else clock + draw(st.integers(0, 8))
+    reads = tuple(draw(st.sets(st.sampled_from(["1.0", "2.0"]))))
+    after = tuple(draw(st.sets(st.sampled_from([3, 4]))))
+    return Ran(9, "it", called, end, "done", tuple(tries), reads, after, needs=dict(needs))
+
+
+def by_tick(
+    task: Ran,
+    there: Mapping[str, Sequence[int]],
+    ended: Mapping[int, int],
+    brought: Mapping[str, Sequence[Brought]],
+    offers: Mapping[str, float],
+    holds: Sequence[tuple[int, int, Mapping[str, float]]],
+    staffed: int,
+) -> Counter[str]:
+    """Ask of every tick why the task did not get on."""
+
+    def free(name: str, tick: int) -> float:
+        taken = sum(needs.get(name, 0) for begin, end, needs in holds if begin <= tick < end)
+        return offers.get(name, 0) - taken
+
+    def waiting(tick: int, until: int, held: int) -> str:
+        if tick < held:
+            return "failure"
+        for output in task.reads:
+            made = [time for time in there[output] if time <= until]
+            if not made or tick < max(made):
+                return "inputs"
+        if any(tick < ended[number] for number in task.after):
+            return "files"
+        if tick < staffed:
+            return "start"
+        if any(one.begin <= tick < one.end for output in task.reads for one in brought[output]):
+            return "values"
+        for name in ("gpu", "memory"):
+            if name in task.needs and free(name, tick) < task.needs[name]:
+                return "memory" if name == "memory" else f"resource {name}"
+        return "worker"
+
+    found: Counter[str] = Counter()
+    for tick in range(task.called, task.end):
+        held, cause = 0, ""
+        for one in task.tries:
+            if tick < one.launched:
+                cause = waiting(tick, one.launched, held)
+            elif tick < one.begin:
+                cause = "worker"
+            elif tick < one.end:
+                cause = "running" if one.how == "done" else "vain"
+            else:
+                held = one.held
+                continue
+            break
+        found[cause or waiting(tick, task.end, held)] += 1
+    return found
+
+
+@settings(max_examples=200)
+@given(
+    task=tasks(),
+    there=st.fixed_dictionaries(
+        {name: st.lists(times(), max_size=2).map(sorted) for name in ("1.0", "2.0")}
+    ),
+    ended=st.fixed_dictionaries({3: times(), 4: times()}),
+    staffed=times(20),
+    brought=st.fixed_dictionaries(
+        {
+            name: st.lists(intervals().map(lambda pair: Brought(*pair)), max_size=2)
+            for name in ("1.0", "2.0")
+        }
+    ),
+    offers=st.fixed_dictionaries({"gpu": st.integers(1, 3), "memory": st.integers(1, 3)}),
+    holds=st.lists(
+        st.tuples(
+            intervals(), st.dictionaries(st.sampled_from(["gpu", "memory"]), st.integers(1, 3))
+        ).map(lambda pair: (*pair[0], pair[1])),
+        max_size=4,
+    ),
+)
+def test_every_tick_has_the_cause_it_should_have(
+    task: Ran, there: Any, ended: Any, brought: Any, offers: Any, holds: Any, staffed: int
+) -> None:
+    holds = [one for one in holds if one[0] < one[1]]
+    found = shared_out(
+        task, there.__getitem__, ended.__getitem__, brought, Supply(offers, holds), staffed
+    )
+    assert found == by_tick(task, there, ended, brought, offers, holds, staffed)
+    assert sum(found.values()) == task.end - task.called
+    assert all(time > 0 for time in found.values())
+
+
+def test_causes_of_a_session_by_hand() -> None:
+    """Two tasks share a licence; a third reads from the first early, a fourth comes after the second."""
+    one_licence = {"cores": 1, "licence": 1}
+    made = {
+        1: Ran(1, "a", 0, 100, "done", (Try(1, 0, 0, 2, 100, 100),), released=(("1.0", 40),), needs=one_licence),
+        2: Ran(2, "b", 0, 150, "done", (Try(2, 1, 100, 100, 150, 150),), needs=one_licence),
+        3: Ran(3, "c", 10, 60, "done", (Try(3, 2, 50, 50, 60, 60),), reads=("1.0",), needs={"cores": 1}),
+        4: Ran(4, "d", 20, 170, "done", (Try(4, 2, 160, 160, 170, 170),), after=(2,), needs={"cores": 1}),
+    }  # fmt: skip
+    run = GraphRun(
+        name="s",
+        tasks=made,
+        workers=3,
+        span=170,
+        offers={"cores": 3, "licence": 1},
+        brought={"1.0": [Brought(42, 48)]},
+    )
+    assert waits(run) == {
+        1: {"worker": 2, "running": 98},
+        2: {"resource licence": 100, "running": 50},
+        3: {"inputs": 30, "worker": 4, "values": 6, "running": 10},
+        4: {"files": 130, "worker": 10, "running": 10},
+    }
+    assert cause_words("resource licence") == "for licence"
+
+
+def test_a_worker_does_one_thing_at_a_time_although_it_reports_many_at_once() -> None:
+    # Three tasks of 10, given at 0, 0 and 1, all heard of at 40: none can have ended after the next began.
+    raw = [
+        RawTry(1, 1, 0, 0, 40, 10, "done"),
+        RawTry(2, 2, 0, 0, 40, 10, "done"),
+        RawTry(3, 3, 0, 1, 40, 10, "done"),
+        RawTry(4, 4, 1, 0, 6, 0, "failed"),
+        RawTry(5, 5, 1, 2, 0, 0, ""),
+    ]
+    found = worked(raw, 50)
+    assert [(one.begin, one.end) for number in (1, 2, 3) for one in found[number]] == [
+        (10, 20),
+        (20, 30),
+        (30, 40),
+    ]
+    assert found[4] == [Try(4, 1, 0, 0, 6, 6, "failed")]
+    assert found[5] == [Try(5, 1, 2, 6, 50, 50, "running")]
+
+
+def test_a_task_that_never_ran_waits_until_its_end() -> None:
+    raw = [
+        RawTask(1, "a", 0, 30, "failed", why="ValueError: no"),
+        RawTask(2, "b", 5, 30, "failed", reads=("1.0",)),
+        RawTask(3, "c", 10, 0, "waiting", reads=("2.0",)),
+    ]
+    tries = [RawTry(1, 1, 0, 4, 30, 0, "failed", "ValueError: no")]
+    made = assembled(raw, tries, 50)
+    run = GraphRun(name="s", tasks=made, workers=1, span=50)
+    assert waits(run) == {
+        1: {"worker": 4, "vain": 26},
+        2: {"inputs": 25},
+        3: {"inputs": 40},
+    }
+    assert [made[number].state for number in (1, 2, 3)] == ["failed", "failed", "waiting"]

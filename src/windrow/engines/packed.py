@@ -13,12 +13,14 @@ from windrow.engines.pickles import dumps
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COMMON", "CONTENT", "INPUT", "OUTPUT", "Packed", "pack_call"]
+__all__ = ["COMMON", "CONTENT", "INPUT", "OUTPUT", "RELEASED", "Packed", "pack_call"]
 
 #: Kinds of parcels: to a worker ...
 CONTENT, COMMON, INPUT = range(21, 24)
 #: ... and from it.
 OUTPUT = 31
+#: One that a running task released: nobody could ask its worker for it before the task has ended.
+RELEASED = 32
 
 
 class Packed(NamedTuple):

@@ -25,7 +25,7 @@ from windrow.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from windrow.core.commands import Launch
     from windrow.core.records import Handle
-    from windrow.engines.parcels import Link
+    from windrow.engines.parcels import Arrival, Link
     from windrow.engines.warden import Child, Ended
 
 __all__ = ["Life"]
@@ -48,6 +48,7 @@ class Life:
         self.refused: Failure | None = None  #: why it cannot begin
         self.fetching: dict[int, tuple[Handle, bool]] = {}  #: by id; whether it is still wanted
         self.unanswered = 0  #: inspections and merges
+        self.released: deque[Arrival] = deque()  #: of graphs, of which a report will tell
         self.outputs: deque[Handle] = deque()  #: of graphs, that it was told to send, in order
         self._common: set[int] = set()  #: what calls have in common, that it was sent
         self._launched: dict[int, Launch] = {}  #: attempts that have not ended

@@ -88,15 +88,18 @@ class ProcessOutputs:
             holders.discard(worker)
 
 
-def read_task_report(
-    written: tuple[Any, ...], worker: int, incarnation: int, outputs: ProcessOutputs
-) -> Event:
+def read_task_report(written: tuple[Any, ...], life: Life, outputs: ProcessOutputs) -> Event:
     """Make the event of a report of a task, and keep what came with it."""
+    worker, incarnation = life.worker, life.incarnation
     if len(written) == 3:
         attempt, name, value = written
-        if value is not None:
-            outputs.keep(attempt, name, value[0])
         handle = Handle(attempt, attempt, worker, incarnation, (), 0, name, here=value is not None)
+        if value:
+            outputs.keep(attempt, name, value[0])
+        elif value is not None:
+            arrival = life.released.popleft()
+            handle = handle._replace(bytes=arrival.bytes)
+            outputs.came(handle, arrival)
         return OutputReady(attempt, worker, incarnation, handle)
     attempt, used, values, _ = written
     if values is not None:

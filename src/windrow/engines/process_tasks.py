@@ -9,7 +9,8 @@ from windrow.core.commands import Launch
 from windrow.core.events import Failed, Finished
 from windrow.core.records import Needs, Plan, Task
 from windrow.engines.base import Call
-from windrow.engines.packed import COMMON, CONTENT, INPUT
+from windrow.engines.packed import COMMON, CONTENT, INPUT, RELEASED
+from windrow.engines.parcels import pack
 from windrow.engines.small import is_small
 from windrow.errors import EngineError
 
@@ -63,7 +64,7 @@ class TaskLaunches:
         self._contents.pop(launch.task.id, None)
         self._values(reads)  # copies that came with it are for others too
 
-    def run(self, shelf: Shelf, launch: Launch, tell: Callable[[Any], None]) -> Any:
+    def run(self, shelf: Shelf, launch: Launch, tell: Callable[..., None]) -> Any:
         """Run a task; returns its report, as it travels."""
         number = launch.attempt
         reads, small = self._waiting.pop(number)
@@ -71,7 +72,16 @@ class TaskLaunches:
 
         def release(name: str, value: Any) -> None:
             self.outputs.setdefault(number, {})[name] = value
-            tell((number, name, (value,) if is_small(value) else None))
+            if is_small(value):
+                tell((number, name, (value,)))
+                return
+            # At once: while it runs the worker cannot be asked for it.
+            try:
+                parcel = pack(value, RELEASED, number)
+            except BaseException:  # noqa: BLE001 - whoever asks for it is told why
+                tell((number, name, None))
+            else:
+                tell((number, name, ()), parcel)
 
         try:
             values = self._values(reads)

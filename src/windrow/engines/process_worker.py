@@ -226,8 +226,11 @@ class _Worker:
         except Exception:  # noqa: BLE001, S110 - closed, or replaced by the user: theirs to see
             pass
 
-    def _tell(self, report: Any) -> None:
-        """Report while a job goes on."""
+    def _tell(self, report: Any, parcel: Any = None) -> None:
+        """Report while a job goes on; what the report speaks of travels before it."""
+        if parcel is not None:
+            self._put_reports()
+            self._link.put(parcel)
         self._reports.append(report)
         self._flush()
 

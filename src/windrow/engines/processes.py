@@ -27,7 +27,7 @@ from windrow.core.events import Event, Fetched, FetchFailed, Started, WorkerJoin
 from windrow.core.records import Failure, FailureKind, Handle, Worker
 from windrow.engines import process_worker as worker_side
 from windrow.engines.base import Capabilities
-from windrow.engines.packed import OUTPUT
+from windrow.engines.packed import OUTPUT, RELEASED
 from windrow.engines.parcels import Link, Parcel, pack
 from windrow.engines.process_beginning import pack_workload, preload, why_nobody
 from windrow.engines.process_life import Life
@@ -274,7 +274,7 @@ class ProcessesEngine:
             now = monotonic()
             for written in arrival.open():
                 if type(written) is tuple and len(written) < 5:
-                    event = read_task_report(written, life.worker, life.incarnation, self._outputs)
+                    event = read_task_report(written, life, self._outputs)
                 else:
                     event = read_report(written, life.worker, life.incarnation)
                 if isinstance(event, worker_side.Learned):
@@ -284,6 +284,8 @@ class ProcessesEngine:
                     self._events.append(event)
         elif arrival.kind == worker_side.PARTIAL:
             self._events.append(self._open_partial(life, arrival))
+        elif arrival.kind == RELEASED:
+            life.released.append(arrival)
         elif arrival.kind == OUTPUT:
             handle = life.outputs.popleft()
             self._outputs.came(handle, arrival)

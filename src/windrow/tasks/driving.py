@@ -286,7 +286,9 @@ class Driver:
 
     def _there(self, future: Future, handle: Handle, *, ended: bool = False) -> None:
         """An output exists: give its value to the future, or say that it is elsewhere."""
-        if not handle.here:
+        if (
+            not handle.here or handle.bytes
+        ):  # those that have a size are large: opened when they are wanted
             if future.eager:
                 self._inbox.put(Wanted(future.output))
             else:

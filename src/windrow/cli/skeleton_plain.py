@@ -42,11 +42,14 @@ inside the session in run() it is a task, which runs as soon as what it reads is
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import windrow as wr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BLOCKS = 4
 

@@ -58,7 +58,8 @@ class Command:
         deadline = calling.declared.deadline
         until = None if deadline is None else time.monotonic() + deadline
         here = os.getcwd()  # noqa: PTH109 - text, as all paths of a command line
-        return InSession(here, until, self.memory, calling.session.unwanted)
+        session = calling.session
+        return InSession(here, until, self.memory, session.files.scratch(), session.unwanted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,7 @@ class _Circumstances:
     until: float | None
     unwanted: Callable[[], bool]
     memory: float
+    scratch: str  #: the directory of ``{tmp}``
     note: Callable[[Ran], None] | None = None  #: told what was used
 
 
@@ -80,7 +82,7 @@ class CommandTask(Task):
         """Run it here and now; what it writes is in place when it is complete, as in a session."""
         declared, files = self.declared, FileTable()
         assert declared.command is not None
-        calling = Calling(_NO_SESSION, 1, declared, arguments, keywords)
+        calling = Calling(_NoSession(files), 1, declared, arguments, keywords)  # type: ignore[arg-type]
         try:
             if declared.files:
                 files.enter(calling)
@@ -115,8 +117,8 @@ class _NoSession:
     open: ClassVar[dict[int, Any]] = {}
     unwanted = bool
 
-
-_NO_SESSION: Any = _NoSession()
+    def __init__(self, files: FileTable) -> None:
+        self.files = files
 
 
 class CommandOptions(TaskOptions, total=False):
@@ -140,7 +142,7 @@ def command(
 
     It returns a template for the shell, or a list of words that run without one. ``{parameter}`` becomes the argument,
     quoted (a list: several words); so do ``{cores}``, ``{memory}`` (bytes), ``{gpus}`` and ``{tmp}``, a directory that is
-    removed afterwards. Other braces are left to the shell, and ``{{name}}`` is a literal ``{name}``. What the function
+    removed afterwards, at the latest with the session. Other braces are left to the shell, and ``{{name}}`` is a literal ``{name}``. What the function
     itself writes into the text, as f-strings do, is not quoted.
 
     The shell is bash with ``-e -u -o pipefail``: a command that fails, a variable that is not set, a program that fails in
@@ -148,8 +150,8 @@ def command(
     fails too; write ``(program || true) | head`` where that is meant. It reads from /dev/null, in the caller's directory.
     When the shell has ended, whatever it left running is ended too.
 
-    Parameters
-    ----------
+    Options
+    -------
     shell
         Another one than bash: a name or path. Others are run with ``-e -u``; a failure inside a pipe is theirs to notice.
     env
@@ -221,6 +223,7 @@ class CommandBody:
             until=None,
             unwanted=bool,
             memory=self.how.memory or 0,
+            scratch=tempfile.gettempdir(),
         )
         return self.run(here, *arguments, **keywords)
 
@@ -255,7 +258,7 @@ class CommandBody:
         known = list(dict.fromkeys((*values, *WORDS)))
 
         def value(name: str) -> Any:
-            return values[name] if name in values else self._word(name, stack)
+            return values[name] if name in values else self._word(name, circumstances, stack)
 
         script, words = "", tuple[str, ...]()
         if isinstance(said, str) and said.strip():
@@ -280,10 +283,11 @@ class CommandBody:
             unwanted=circumstances.unwanted,
         )
 
-    def _word(self, name: str, stack: ExitStack) -> Any:
+    def _word(self, name: str, circumstances: _Circumstances, stack: ExitStack) -> Any:
         """Give one of our own words."""
         if name == "tmp":
-            made = tempfile.mkdtemp(prefix="windrow-")
+            os.makedirs(circumstances.scratch, exist_ok=True)  # noqa: PTH103
+            made = tempfile.mkdtemp(prefix="windrow-", dir=circumstances.scratch)
             stack.callback(shutil.rmtree, made, ignore_errors=True)
             return made
         found = getattr(self.how, name)
@@ -333,15 +337,21 @@ class InSession:
     """What a call in a session adds; travels with it."""
 
     def __init__(
-        self, directory: str, until: float | None, memory: int | None, unwanted: Callable[[], bool]
+        self,
+        directory: str,
+        until: float | None,
+        memory: int | None,
+        scratch: str,
+        unwanted: Callable[[], bool],
     ) -> None:
         self.directory = directory
         self.until = until
         self.memory = memory or 0
+        self.scratch = scratch
         self._unwanted = unwanted  #: stays at home: where others run the command, they are killed
 
     def __reduce__(self) -> Any:
-        return InSession, (self.directory, self.until, self.memory, bool)
+        return InSession, (self.directory, self.until, self.memory, self.scratch, bool)
 
     @contextmanager
     def around(self, going: Going) -> Iterator[None]:
@@ -353,6 +363,7 @@ class InSession:
             until=self.until,
             unwanted=lambda: going.cancelled() or self._unwanted(),
             memory=self.memory,
+            scratch=self.scratch,
             note=lambda ran: _note(going, ran),
         )
         going.function = functools.partial(body.run, circumstances)

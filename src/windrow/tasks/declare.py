@@ -171,8 +171,8 @@ def task(**options: Unpack[TaskOptions]) -> Callable[[Callable[..., Any]], Task]
 def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]) -> Any:
     """Declare a function as a task.
 
-    Parameters
-    ----------
+    Options
+    -------
     outputs
         How many things it makes. A call gives as many futures; with "stream" an iterator of futures. A generator's
         outputs are released as they are yielded; without a number they are a stream.

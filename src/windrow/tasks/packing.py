@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from windrow.engines.packed import Packed, pack_call, pack_common
 from windrow.engines.pickles import culprit
 from windrow.errors import UsageError
+from windrow.tasks.outside import Outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +23,9 @@ class Packer:
     """Packs the calls of one session."""
 
     def __init__(self) -> None:
-        #: by the function's identity, which is thus kept: its number, and the parcel by that
-        self._functions: dict[int, tuple[Callable[..., Any], int, dict[int, Parcel]]] = {}
+        #: by the function's identity, which is thus kept: what it took from outside, its number, and the parcel by that
+        self._functions: dict[int, tuple[Callable[..., Any], Outside, int, dict[int, Parcel]]] = {}
+        self._numbers = count()  # several threads may call tasks: no two functions have the same
 
     def pack(self, task: int, content: Content) -> Packed:
         """Pack a call as it is now: what the program does with the arguments later does not matter."""
@@ -37,11 +40,16 @@ class Packer:
                 f'pickled ({type(error).__name__}: {error}); give it something that can be, or use engine="threads"'
             ) from error
 
+    def send_again(self, function: Callable[..., Any]) -> None:
+        """What a function means has changed: the next call takes it along as it is then."""
+        self._functions.pop(id(function), None)
+
     def _function(self, content: Content) -> tuple[int, dict[int, Parcel]]:
         function = content.function
         found = self._functions.get(id(function))
-        if found is None:
-            number = len(self._functions)
+        if found is None or not found[1].is_the_same():
+            number = next(self._numbers)
+            outside = Outside(getattr(function, "function", function))  # of a command: what it says
             try:
                 parcel = pack_common(number, function)
             except Exception as error:
@@ -49,5 +57,10 @@ class Packer:
                     f"task {content.name!r} cannot be sent to another process: {culprit(function, 'the function')} cannot "
                     f'be pickled ({type(error).__name__}: {error}); use engine="threads"'
                 ) from error
-            found = self._functions[id(function)] = (function, number, {number: parcel})
-        return found[1:]
+            found = self._functions[id(function)] = (
+                function,
+                outside,
+                number,
+                {number: parcel},
+            )
+        return found[2:]

@@ -12,7 +12,7 @@ from windrow.core.records import Needs, Task
 from windrow.errors import TaskError
 from windrow.tasks.blame import way_to_the_root
 from windrow.tasks.body import STREAM
-from windrow.tasks.calling import Calling
+from windrow.tasks.calling import Calling, has_none
 from windrow.tasks.calls import looked_into
 from windrow.tasks.current import current
 from windrow.tasks.devices import Devices
@@ -20,7 +20,7 @@ from windrow.tasks.driving import Driver
 from windrow.tasks.file_table import FileTable
 from windrow.tasks.future import ELSEWHERE, Future, StreamFuture
 from windrow.tasks.groups import Group, current_group
-from windrow.tasks.plain import Plain
+from windrow.tasks.plain import Plain, call_plainly, is_plain
 from windrow.tasks.record import Record
 from windrow.tasks.resident import Residents
 from windrow.tasks.reusing import BUDGET, Reuse
@@ -114,8 +114,8 @@ class Session(Watchable):
         self._token: Token[Session | None] | None = None
         has = dict(resources or {})
         self._devices = Devices(engine, workers, has)
-        #: by the identity of what was declared: that, how many devices it needs, and all its needs
-        self._known: dict[int, tuple[Declared, float, Needs]] = {}
+        #: by the identity of what was declared: that, its devices, all its needs, whether it is plain
+        self._known: dict[int, tuple[Declared, float, Needs, bool]] = {}
         self._plain = Plain()
         self._driver = Driver(self, engine, workers, has)
 
@@ -142,6 +142,8 @@ class Session(Watchable):
         """Wait for all tasks, or cancel them, and end the workers."""
         if cancel:
             self._driver.tell(CancelRequested("the session was left by an exception"))
+        else:
+            self._want_what_is_held()
         self._driver.tell(Closed())
         try:
             self._driver.join()
@@ -154,7 +156,15 @@ class Session(Watchable):
 
     def end_later(self) -> None:
         """End when all tasks have, without waiting for that."""
+        self._want_what_is_held()
         self._driver.tell(Closed())
+
+    def _want_what_is_held(self) -> None:
+        """Values of futures that somebody still has come home before the workers end."""
+        for future in self.futures.values():
+            there = future.done() and future._result is not ELSEWHERE
+            if not there and future.output.rpartition(".")[2].isdigit():
+                self.expect(future)
 
     # -- calls
 
@@ -171,7 +181,12 @@ class Session(Watchable):
     ) -> Any:
         """Make a task of a call and give its futures."""
         self._driver.check()
-        calling = Calling(self, next(self._numbers), declared, arguments, keywords)
+        number = next(self._numbers)
+        known = self._known.get(id(declared))
+        if known is not None and known[3] and not self.changes:
+            if has_none(arguments) and has_none(keywords.values()):
+                return call_plainly(self, number, declared, known[2], (arguments, keywords), kind)
+        calling = Calling(self, number, declared, arguments, keywords)
         if declared.files:
             self.files.enter(calling)
         if declared.reuse or (declared.reuse is None and (self.reuse or declared.files)):
@@ -179,8 +194,7 @@ class Session(Watchable):
             if found is not None:
                 self.watched.watch.answered(declared.name)
                 return found
-        known = self._known.get(id(declared))
-        _, devices, needs = self._look_at(declared) if known is None else known
+        _, devices, needs, _ = self._look_at(declared) if known is None else known
         if devices:
             calling.around.append(self._devices.claim(declared.name, devices))
         if declared.resident:
@@ -191,7 +205,7 @@ class Session(Watchable):
         changed = self._places(calling) if declared.inout else ()
         things = [calling.get(place) for place in changed]
         calling.take_futures_out()
-        record = Record(calling)
+        record = Record(calling.id, declared, calling.reads, calling.key)
         futures, end = self._futures(record, calling.made, len(changed), kind)
         if things:
             self._rename(things, record)
@@ -221,13 +235,14 @@ class Session(Watchable):
             given = futures[0]
         return given
 
-    def _look_at(self, declared: Declared) -> tuple[Declared, float, Needs]:
+    def _look_at(self, declared: Declared) -> tuple[Declared, float, Needs, bool]:
         """Find out what every call of a task needs, once; refuse one that could never run."""
         devices = self._devices.fit(declared, self._driver.offers)
         needs = Needs.of({**dict(declared.needs.amounts), PLACE: 1})
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
-        found = self._known[id(declared)] = (declared, devices, needs)
+        plain = is_plain(declared) and not (devices or self.reuse)
+        found = self._known[id(declared)] = (declared, devices, needs, plain)
         return found
 
     def _task(self, record: Record, needs: Needs, after: tuple[int, ...]) -> Task:
@@ -357,6 +372,10 @@ class Session(Watchable):
         if future.done():
             for record in way_to_the_root(future.record):
                 self._driver.seen(record)
+
+    def send_again(self, function: Callable[..., Any]) -> None:
+        """What a function means has changed: the next call takes it along to its process."""
+        self._driver.send_again(function)
 
     def unwanted(self) -> bool:
         """Whether all tasks are cancelled."""

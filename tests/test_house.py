@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "study": BELOW_RUN | {"watch", "run", "pipeline", "tasks"},
     "compat": BELOW_RUN | {"watch", "run"} | FRONT_DOORS,
     "cli": BELOW_RUN | {"watch", "run"} | FRONT_DOORS,
+    "__main__": {"cli"},
 }
 
 #: Of these rooms a worker's code sees just the records and the types.

@@ -96,7 +96,10 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = importlib.import_module(f"windrow.{name}")
     else:
-        raise AttributeError(f"module 'windrow' has no attribute {name!r}")
+        from windrow.errors import nearest
+
+        hint = "" if name.startswith("__") else nearest(name, __all__)
+        raise AttributeError(f"module 'windrow' has no attribute {name!r}{hint}")
     globals()[name] = value
     return value
 

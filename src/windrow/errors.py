@@ -38,11 +38,11 @@ A message names the thing, what was expected, what came, and what to do. All of 
 from __future__ import annotations
 
 import difflib
-from concurrent.futures import BrokenExecutor
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from concurrent.futures import BrokenExecutor
 
 __all__ = [
     "CommandError",
@@ -173,10 +173,6 @@ class TaskOutputError(TaskError, TypeError):
     """A task made other outputs than it declares."""
 
 
-class TaskLostError(TaskError, BrokenExecutor):
-    """A task that ended its worker's process, or was killed with it, as often as it was tried; other tasks go on."""
-
-
 class CommandError(TaskError):
     """A command line failed; ``facts`` has command, status, stderr (its end), wall_s, cpu_s and peak_bytes."""
 
@@ -209,10 +205,6 @@ class EngineError(WindrowError, RuntimeError):
     """A worker or its machinery failed."""
 
 
-class InitializerError(EngineError, BrokenExecutor):
-    """What was to be done first in each worker failed, so that nothing can run."""
-
-
 class InternalError(WindrowError, AssertionError):
     """A bug in Windrow: please report it with the message."""
 
@@ -223,3 +215,35 @@ class RedefinitionNote(UserWarning):
 
 class LeftOutWarning(UserWarning):
     """A file format could not hold some outputs."""
+
+
+if TYPE_CHECKING:
+
+    class TaskLostError(TaskError, BrokenExecutor):
+        """A task that ended its worker's process, or was killed with it, as often as it was tried; other tasks go on."""
+
+    class InitializerError(EngineError, BrokenExecutor):
+        """What was to be done first in each worker failed, so that nothing can run."""
+
+else:
+    _BROKEN_EXECUTORS = {
+        "TaskLostError": (
+            TaskError,
+            "A task that ended its worker's process, or was killed with it, as often as it was tried; other tasks go on.",
+        ),
+        "InitializerError": (
+            EngineError,
+            "What was to be done first in each worker failed, so that nothing can run.",
+        ),
+    }
+
+    def __getattr__(name: str) -> Any:
+        """Make the errors that are a BrokenExecutor too when they are first named: loading that takes longer than all else here."""
+        if name not in _BROKEN_EXECUTORS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from concurrent.futures import BrokenExecutor
+
+        parent, words = _BROKEN_EXECUTORS[name]
+        made = type(name, (parent, BrokenExecutor), {"__doc__": words, "__module__": __name__})
+        # Of two threads that come at once both get the first one's.
+        return globals().setdefault(name, made)

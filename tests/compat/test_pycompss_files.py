@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from compss_programs import used
 
 import windrow as wr
+from compss_programs import used
 from windrow.compat.pycompss import (
     COLLECTION_FILE_IN,
     COLLECTION_FILE_INOUT,

@@ -7,9 +7,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from compss_programs import run_program
 
 import windrow.compat.pycompss as p
+from compss_programs import run_program
 
 HEAD = """
 import sys, time

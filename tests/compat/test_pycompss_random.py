@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from compss_programs import used
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from compss_programs import used
 from windrow.compat.pycompss import (
     COLLECTION_INOUT,
     COLLECTION_OUT,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from compss_programs import used
 
 import windrow as wr
+from compss_programs import used
 from windrow.compat.pycompss import (
     COLLECTION_IN,
     COLLECTION_INOUT,

@@ -127,7 +127,7 @@ class World:
             if isinstance(command, orders.Discard):
                 self.fetched.pop(handle.id, None)
             self.inbox.get((handle.worker, handle.incarnation), deque()).append(command)
-        elif not isinstance(command, orders.WakeAt | orders.TaskEnded):
+        elif not isinstance(command, orders.WakeAt | orders.TaskEnded | orders.OutputFailed):
             self.inbox.get((command.worker, command.incarnation), deque()).append(command)
 
     # -- what may happen

@@ -42,8 +42,12 @@ class Recorder:
         assert output.handle is not None
         self.dropped.append((output.name, output.handle.id))
 
-    def ended(self, node: Node) -> None:
+    def ended(self, node: Node) -> bool:
         self.ends.append((node.id, node.state.name))
+        return False
+
+    def failed_output(self, output: Output, failure: Failure) -> None:
+        raise AssertionError(output, failure)
 
 
 def task(number: int, reads: str = "", makes: str = "", **more: Any) -> Task:

@@ -66,6 +66,7 @@ class Config:
     troubles: dict[int, list[FailureKind]] = field(default_factory=dict)  #: of first attempts
     memory: dict[int, float] = field(default_factory=dict)  #: what a task really uses
     stuck: set[str] = field(default_factory=set)  #: outputs that cannot leave their worker
+    lingers: int = 0  #: steps between a task's early outputs and its end
 
     def scheduler(self, kind: type[Scheduler] = Scheduler) -> Scheduler:
         inputs = []
@@ -88,6 +89,12 @@ class Running:
         self.launch = launch
         self.steps = steps
         self.before = list(before) if launch.queued else []
+
+
+def marks(value: Value) -> set[int]:
+    """List the attempts of tasks that cannot be restarted from which a value was made."""
+    _, _, mark, values = value
+    return ({mark} if mark is not None else set()).union(*(marks(one) for one in values))
 
 
 class World:
@@ -122,6 +129,7 @@ class World:
         self.cancelled_groups: set[int] = set()
         self.log: list[tuple[list[happened.Event], float, list[orders.Command]]] = []
         self.resolved: list[orders.Resolve] = []
+        self.completed: set[int] = set()  #: attempts
         pools = [happened.PoolChanged(n, Needs.of(o)) for n, o in config.pools.items()]
         self.feed(list(pools))
 
@@ -135,7 +143,20 @@ class World:
         self.scheduler.validate()
         for command in commands:
             self.obey(command)
+        self.check_shown(commands)
         self.check_forgotten()
+
+    def check_shown(self, commands: list[orders.Command]) -> None:
+        """What the user is told of was made by tasks that cannot take it back any more."""
+        makers = {name: task for task in self.config.tasks for name in task.outputs}
+        reads = {task.id: task.reads for task in self.config.tasks}
+        for command in commands:
+            if isinstance(command, orders.TaskEnded) and command.state == "done":
+                for name in reads[command.task]:
+                    task = makers[name]
+                    assert task.restartable or task.id in self.ends, f"{command} depends on {task}"
+            elif isinstance(command, orders.Take) and not command.handle.rows:
+                assert marks(self.taken[command.handle.output]) <= self.completed
 
     def note(self, event: happened.Event) -> None:
         """Keep the world's own books of what the scheduler was told."""
@@ -146,6 +167,8 @@ class World:
             if known is not None and known[0] == (event.worker, event.incarnation):
                 del self.live[event.attempt]
                 self.bad_luck += not isinstance(event, happened.Finished)
+                if isinstance(event, happened.Finished):
+                    self.completed.add(event.attempt)
         elif isinstance(event, happened.WorkerLost):
             self.forget((event.worker, event.incarnation))
         elif isinstance(event, happened.WorkerJoined):
@@ -181,7 +204,7 @@ class World:
             self.called_off.add(command.attempt)
         elif isinstance(command, orders.Recall):
             self.recall(command)
-        elif not isinstance(command, orders.WakeAt | orders.Replan):
+        elif not isinstance(command, orders.WakeAt | orders.Replan | orders.OutputFailed):
             if isinstance(command, orders.Launch):
                 self.check_launch(command)
             if isinstance(command, orders.StopWorker):
@@ -477,6 +500,8 @@ class World:
         for name in early:
             shelf[number, name] = (task.id, name, mark, tuple(values))
             yield [happened.OutputReady(number, *life, Handle(number, number, *life, (), 8, name))]
+        for _ in range(self.config.lingers):
+            yield []
         if number in self.called_off and number % 2:
             yield [happened.Cancelled(number, *life)]  # what was released stays
             return
@@ -712,6 +737,23 @@ def live_through(world: World, rng: random.Random, steps: int) -> None:
 def test_every_task_ends_once_and_right_whatever_happens(seed: int) -> None:
     rng = random.Random(seed)
     live_through(World(make_config(rng)), rng, steps=rng.choice([0, 40, 200]))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_is_shown_that_may_be_taken_back(seed: int) -> None:
+    """What reads from released outputs ends long before the tasks that released them."""
+    rng = random.Random(seed)
+    config = make_config(rng)
+    config.early, config.lingers = {task.id for task in config.tasks}, 12
+    config.offers = [{"cores": 4}] * 3
+    config.tasks = [
+        task._replace(restartable=rng.random() < 0.4, reads=task.reads[-2:])
+        for task in config.tasks
+    ]
+    world = World(config)
+    for worker in range(3):
+        world.join(worker)
+    live_through(world, rng, steps=rng.choice([100, 400]))
 
 
 @given(st.randoms(use_true_random=False))

@@ -370,7 +370,7 @@ def test_a_deadline_is_noticed_without_events() -> None:
     assert bench.ends == [(2, "failed")]
     failure = bench.only(orders.TaskEnded)[0].failure
     assert failure is not None
-    assert failure.message == "task 2 was not done by its deadline, 7 s"
+    assert failure.message == "task 't' (2) was not done by its deadline"
 
 
 def test_a_task_that_nobody_can_run_waits_for_a_worker_then_says_what_it_needs() -> None:
@@ -384,7 +384,7 @@ def test_a_task_that_nobody_can_run_waits_for_a_worker_then_says_what_it_needs()
     bench.send(happened.Tick(), after=PATIENCE_S)
     failure = bench.only(orders.TaskEnded)[0].failure
     assert failure is not None
-    assert "task 1 needs gpu=2, which no worker offers" in failure.message
+    assert "task 't' (1) needs gpu=2, which no worker offers" in failure.message
     assert "the most that any of them has is gpu=1" in failure.message
     assert wake.time == PATIENCE_S
 
@@ -433,3 +433,114 @@ def test_cancelling_the_run_ends_all_tasks() -> None:
     bench.send(done(first))
     assert [type(one) for one in bench.said] == [orders.Discard, orders.Resolve]
     assert bench.scheduler.status == "cancelled"
+
+
+# -- what cannot be sent, what may be taken back
+
+
+def crash(worker: int, incarnation: int, kind: FailureKind) -> happened.WorkerLost:
+    return happened.WorkerLost(worker, incarnation, Failure(kind, "WorkerLost", "it is gone"))
+
+
+@pytest.mark.parametrize(("kind", "times"), [(FailureKind.CRASHED, 2), (FailureKind.LOST, 10)])
+def test_an_output_that_ends_its_worker_whenever_it_is_sent_is_given_up(
+    kind: FailureKind, times: int
+) -> None:
+    bench = Bench(task(1, "", "ab"), workers=1, open=True, on_error="skip", restart=True)
+    for life in range(times):
+        bench.send(done(bench.launch(1)))
+        if not life:
+            assert bench.ends == [(1, "done")]
+        bench.send(happened.Wanted("a"), happened.Wanted("b"))
+        bench.send(crash(0, life, kind))
+        if life < times - 1:
+            assert bench.ends == []
+            bench.send(happened.WorkerJoined(Worker(0, life + 1, Needs.of({"cores": 1}))))
+    ((number, state, failure),) = bench.only(orders.TaskEnded)
+    assert (number, state) == (1, "failed")
+    assert failure is not None
+    assert (
+        f"'a' cannot be sent to others: it is gone; that happened {times} times" in failure.message
+    )
+
+
+def test_before_a_worker_begins_what_may_take_long_it_sends_what_others_could_use() -> None:
+    bench = Bench(
+        task(1), task(2, "", "ab"), task(3), task(4, "a"), task(5, "bx"), workers=2, open=True
+    )
+    long, large = bench.only(orders.Launch)
+    bench.send(done(large, 10))
+    launch = bench.launch(3)
+    assert bench.said.index(launch) > bench.said.index(bench.only(orders.Fetch)[0])
+    assert [one.handle.output for one in bench.only(orders.Fetch)] == ["a"]
+    bench.send(happened.Fetched(bench.only(orders.Fetch)[0].handle))
+    bench.send(done(long))
+    assert bench.launched == [4]
+
+
+def test_an_end_is_told_when_what_it_was_made_from_stays() -> None:
+    bench = Bench(
+        task(1, "", "ab", restartable=False, budget=1), task(2, "a", "c"), task(3, "c"), workers=2
+    )
+    first = bench.launch(1)
+    bench.send(happened.Wanted("c"), early(first, "a"))
+    bench.send(happened.Fetched(bench.only(orders.Fetch)[0].handle))
+    bench.send(done(bench.launch(2)))
+    assert bench.ends == []
+    assert not bench.only(orders.Fetch)
+    bench.send(done(bench.launch(3)))
+    assert bench.ends == []
+    bench.send(failed(first, FailureKind.USER))
+    first = bench.launch(1)
+    bench.send(early(first, "a"))
+    bench.send(happened.Fetched(bench.only(orders.Fetch)[0].handle))
+    bench.send(done(bench.launch(2)))
+    bench.send(done(bench.launch(3)))
+    bench.send(done(first))
+    assert bench.ends == [(1, "done"), (2, "done"), (3, "done")]
+    assert [one.handle.output for one in bench.only(orders.Fetch)] == ["c"]
+
+
+def test_a_stream_that_was_shorter_the_second_time_ends_its_readers() -> None:
+    bench = Bench(task(1, "", "e", budget=1), task(2, "x"), workers=2, open=True, on_error="skip")
+    first = bench.launch(1)
+    bench.send(happened.Wanted("x"), early(first, "x"), crash(0, 0, FailureKind.LOST))
+    bench.send(done(bench.launch(1)))
+    assert (2, "failed") in bench.ends
+    (told,) = bench.only(orders.OutputFailed)
+    assert told.output == "x"
+    bench.send(happened.Wanted("x"))
+    assert [one.output for one in bench.only(orders.OutputFailed)] == ["x"]
+    assert not bench.launched
+
+
+def test_what_comes_after_a_task_waits_until_that_is_not_done_again() -> None:
+    bench = Bench(task(1, "", "ab", restartable=False), task(2, "a"), workers=3, open=True)
+    first = bench.launch(1)
+    bench.send(early(first, "a"))
+    bench.send(happened.Fetched(bench.only(orders.Fetch)[0].handle))
+    bench.send(happened.Submitted((), (task(3, after=(2,)),)), done(bench.launch(2)))
+    bench.send(happened.Submitted((), (task(4, after=(2,)),)))
+    assert bench.launched == []
+    bench.send(done(first))
+    assert bench.ends == [(1, "done"), (2, "done")]
+    assert bench.launched == [3, 4]
+
+
+def test_what_a_task_released_before_it_was_cancelled_is_taken_back_too() -> None:
+    bench = Bench(
+        task(1, "", "ab", restartable=False, group=1),
+        task(2, "a", "cd", group=2),
+        task(3, "c"),
+        workers=2,
+        open=True,
+    )
+    first = bench.launch(1)
+    bench.send(happened.Wanted("c"), early(first, "a"))
+    bench.send(happened.Fetched(bench.only(orders.Fetch)[0].handle))
+    bench.send(early(bench.launch(2), "c"))
+    bench.send(happened.CancelRequested("enough", 2))
+    assert bench.ends == [(2, "cancelled")]
+    assert not bench.only(orders.Take)
+    bench.send(happened.CancelRequested("enough", 1))
+    assert bench.ends == [(1, "cancelled"), (3, "cancelled")]

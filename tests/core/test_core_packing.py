@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.core.packing import MAX_GUESTS, Grant, Packing
+from windrow.core.packing import MAX_GUESTS, Packing
 from windrow.core.ready import Ready
 from windrow.core.records import ONE_CORE, Needs
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from windrow.core.offerers import Grant
 
 
 def make(*workers: dict[str, float], pools: dict[str, dict[str, float]] | None = None) -> Packing:

@@ -268,9 +268,6 @@ def programs(draw: st.DrawFn, *, cancels: bool = False, most: int = 25) -> Progr
         op.failures = draw(st.integers(0, 3))
         if kind in ("not_yet", "parts_not_yet"):
             op.options["retries"] = 2
-        if (kind == "parts" and op.until < 3) or (kind == "parts_not_yet" and op.failures > 2):
-            # Whoever reads what was released before may have run by then, or not: both are right.
-            op.options.pop("restartable", None)
         count = OUTPUTS.get(kind, 1)
         new = 1 if count == "stream" else int(count)
         known += range(made, made + new)
@@ -323,7 +320,7 @@ def _called(op: Op, got: list[Any], things: list[Any]) -> list[Any]:
 
 
 def _yielded(op: Op, first: Any) -> list[Any]:
-    """What was released before a failure stays."""
+    """What was released before a failure stays, unless the task says that it takes it back."""
     if op.kind == "parts":
         whole = [number(first) + one for one in range(3)]
         good = min(op.until, 3)
@@ -334,6 +331,8 @@ def _yielded(op: Op, first: Any) -> list[Any]:
         return whole
     if op.options["on_failure"] == "ignore":
         return whole[:good] + [None] * (len(whole) - good)
+    if op.options.get("restartable") is False:
+        return [BAD] * len(whole)
     return whole[:good] + [BAD] * (len(whole) - good)
 
 

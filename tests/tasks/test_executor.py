@@ -16,8 +16,9 @@ import threading
 import time
 import traceback
 import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,11 +26,24 @@ import pytest
 import windrow as wr
 from windrow.errors import InitializerError, TaskError, TaskLostError, UsageError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 engines = pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
 parallel = pytest.mark.parametrize("engine", ["threads", "processes"])
+Shared = Callable[[str], wr.Executor]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Callable[[str], wr.Executor]]:
+    """Give an executor of two workers that tests share: starting processes takes long."""
+    made: dict[str, wr.Executor] = {}
+
+    def of(engine: str) -> wr.Executor:
+        if engine not in made:
+            made[engine] = wr.Executor(2, engine=engine)
+        return made[engine]
+
+    yield of
+    for one in made.values():
+        one.shutdown()
 
 
 def until(true: Callable[[], object]) -> None:
@@ -68,30 +82,30 @@ class Thing:
 
 
 @engines
-def test_calls(engine: str) -> None:
-    with wr.Executor(2, engine=engine) as executor:
-        assert isinstance(executor, concurrent.futures.Executor)
-        assert executor.submit(pow, 2, 8).result(30) == 256
-        assert executor.submit(capture, 1, self=2, fn=3).result(30) == ((1,), {"self": 2, "fn": 3})
-        assert executor.submit(lambda x: x + 1, 2).result(30) == 3
-        assert executor.submit(functools.partial(divide, 6), 3).result(30) == 2
-        assert executor.submit(Thing().method).result(30) == 3
-        assert executor.submit(np.arange, 50_000).result(30).sum() == 50_000 * 49_999 // 2
-        with pytest.raises(TypeError):
-            executor.submit(fn=capture)  # type: ignore[call-arg]
+def test_calls(engine: str, shared: Shared) -> None:
+    executor = shared(engine)
+    assert isinstance(executor, concurrent.futures.Executor)
+    assert executor.submit(pow, 2, 8).result(30) == 256
+    assert executor.submit(capture, 1, self=2, fn=3).result(30) == ((1,), {"self": 2, "fn": 3})
+    assert executor.submit(lambda x: x + 1, 2).result(30) == 3
+    assert executor.submit(functools.partial(divide, 6), 3).result(30) == 2
+    assert executor.submit(Thing().method).result(30) == 3
+    assert executor.submit(np.arange, 50_000).result(30).sum() == 50_000 * 49_999 // 2
+    with pytest.raises(TypeError):
+        executor.submit(fn=capture)  # type: ignore[call-arg]
 
 
 @engines
-def test_maps(engine: str) -> None:
-    with wr.Executor(2, engine=engine) as executor:
-        expected = list(map(pow, range(20), range(19)))
-        for size in (1, 3, 19, 50):
-            assert list(executor.map(pow, range(20), range(19), chunksize=size)) == expected
-        assert list(executor.map(lambda x: -x, range(5), chunksize=2)) == [0, -1, -2, -3, -4]
-        results = executor.map(divide, [1, 1, 1], [1, 0, 2])
-        assert next(results) == 1
-        with pytest.raises(ZeroDivisionError):
-            next(results)
+def test_maps(engine: str, shared: Shared) -> None:
+    executor = shared(engine)
+    expected = list(map(pow, range(20), range(19)))
+    for size in (1, 3, 19, 50):
+        assert list(executor.map(pow, range(20), range(19), chunksize=size)) == expected
+    assert list(executor.map(lambda x: -x, range(5), chunksize=2)) == [0, -1, -2, -3, -4]
+    results = executor.map(divide, [1, 1, 1], [1, 0, 2])
+    assert next(results) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(results)
     if engine == "processes":
         with pytest.raises(ValueError, match="chunksize"):
             executor.map(pow, [1], [1], chunksize=0)
@@ -128,24 +142,24 @@ def test_map_has_a_time_limit_and_cancels_the_rest(engine: str, tmp_path: Path) 
 
 
 @engines
-def test_a_generator_is_a_value_like_any_other(engine: str) -> None:
-    with wr.Executor(1, engine=engine) as executor:
-        made = executor.submit(numbers)
-        if engine == "processes":
-            with pytest.raises(Exception, match="generator"):
-                made.result(30)
-        else:
-            assert list(made.result(30)) == [1]
+def test_a_generator_is_a_value_like_any_other(engine: str, shared: Shared) -> None:
+    executor = shared(engine)
+    made = executor.submit(numbers)
+    if engine == "processes":
+        with pytest.raises(Exception, match="generator"):
+            made.result(30)
+    else:
+        assert list(made.result(30)) == [1]
 
 
-def test_futures_are_passed_on_as_they_are() -> None:
-    with wr.Executor(2, engine="threads") as executor:
-        first = executor.submit(pow, 2, 3)
-        assert executor.submit(lambda one: one is first, first).result(30)
-        assert executor.submit(lambda ones: ones[0] is first, [first]).result(30)
+def test_futures_are_passed_on_as_they_are(shared: Shared) -> None:
+    executor = shared("threads")
+    first = executor.submit(pow, 2, 3)
+    assert executor.submit(lambda one: one is first, first).result(30)
+    assert executor.submit(lambda ones: ones[0] is first, [first]).result(30)
 
 
-def test_tasks_are_called_as_tasks() -> None:
+def test_tasks_are_called_as_tasks(shared: Shared) -> None:
     @wr.task
     def double(x: int) -> int:
         return 2 * x
@@ -154,21 +168,21 @@ def test_tasks_are_called_as_tasks() -> None:
     def two() -> Any:
         return 1, 2
 
-    with wr.Executor(2, engine="threads") as executor:
-        assert executor.submit(double, executor.submit(double, 3)).result(30) == 12
-        with pytest.raises(UsageError, match="makes several outputs"):
-            executor.submit(two)
+    executor = shared("threads")
+    assert executor.submit(double, executor.submit(double, 3)).result(30) == 12
+    with pytest.raises(UsageError, match="makes several outputs"):
+        executor.submit(two)
 
 
 # -- failures
 
 
 @engines
-def test_the_traceback_of_the_worker_is_in_that_of_the_program(engine: str) -> None:
-    with wr.Executor(1, engine=engine) as executor:
-        error = executor.submit(divide, 1, 0).exception(30)
-        assert type(error) is ZeroDivisionError
-        assert "a / b  # a comment that is seen" in "".join(traceback.format_exception(error))
+def test_the_traceback_of_the_worker_is_in_that_of_the_program(engine: str, shared: Shared) -> None:
+    executor = shared(engine)
+    error = executor.submit(divide, 1, 0).exception(30)
+    assert type(error) is ZeroDivisionError
+    assert "a / b  # a comment that is seen" in "".join(traceback.format_exception(error))
 
 
 class OnlyHere:
@@ -185,25 +199,27 @@ class Leaves:
         sys.exit(5)
 
 
-def test_what_cannot_travel_fails_alone() -> None:
-    with wr.Executor(1, engine="processes") as executor:
-        # The arguments, here or there; the result, there or here.
-        with pytest.raises(TypeError, match="pickle") as told:
-            executor.submit(id, threading.Lock()).result(30)
-        assert "its arguments[0].args[0] (_thread.lock)" in told.value.__notes__[0]
-        with pytest.raises(ZeroDivisionError):
-            executor.submit(id, OnlyHere()).result(30)
-        with pytest.raises(Exception, match=r"the result .* cannot be pickled"):
-            executor.submit(threading.Lock).result(30)
-        with pytest.raises(Exception, match=r"the result .* cannot be pickled"):
-            executor.submit(Leaves).result(30)
-        with pytest.raises(ZeroDivisionError) as spoilt:
-            executor.submit(OnlyHere).result(30)
-        assert "was unpickled" in spoilt.value.__notes__[-1]
-        assert executor.submit(pow, 2, 3).result(30) == 8
+def test_what_cannot_travel_fails_alone(shared: Shared) -> None:
+    executor = shared("processes")
+    # The arguments, here or there; the result, there or here.
+    with pytest.raises(TypeError, match="pickle") as told:
+        executor.submit(id, threading.Lock()).result(30)
+    assert "its arguments[0].args[0] (_thread.lock)" in told.value.__notes__[0]
+    with pytest.raises(ZeroDivisionError):
+        executor.submit(id, OnlyHere()).result(30)
+    with pytest.raises(Exception, match=r"the result .* cannot be pickled"):
+        executor.submit(threading.Lock).result(30)
+    with pytest.raises(Exception, match=r"the result .* cannot be pickled"):
+        executor.submit(Leaves).result(30)
+    with pytest.raises(ZeroDivisionError) as spoilt:
+        executor.submit(OnlyHere).result(30)
+    assert "was unpickled" in spoilt.value.__notes__[-1]
+    assert executor.submit(pow, 2, 3).result(30) == 8
 
 
-def test_a_process_that_dies_is_replaced_and_its_call_tried_again(tmp_path: Path) -> None:
+def test_a_process_that_dies_is_replaced_and_its_call_tried_again(
+    tmp_path: Path, shared: Shared
+) -> None:
     once = tmp_path / "once"
 
     def killed_once() -> str:
@@ -212,28 +228,44 @@ def test_a_process_that_dies_is_replaced_and_its_call_tried_again(tmp_path: Path
             os.kill(os.getpid(), signal.SIGKILL)
         return "done"
 
-    with wr.Executor(2, engine="processes") as executor:
-        assert executor.submit(killed_once).result(60) == "done"
+    executor = shared("processes")
+    assert executor.submit(killed_once).result(60) == "done"
 
 
-def test_a_call_that_ends_its_process_each_time_fails_alone() -> None:
-    with wr.Executor(2, engine="processes") as executor:
-        bad = executor.submit(os._exit, 3)
-        good = list(executor.map(pow, range(20), range(20)))
-        error = bad.exception(60)
-        assert isinstance(error, TaskLostError)
-        assert isinstance(error, concurrent.futures.BrokenExecutor)
-        assert isinstance(error, TaskError)
-        assert "exited with code 3" in str(error)
-        assert type(pickle.loads(pickle.dumps(error))) is TaskLostError
-        assert good == list(map(pow, range(20), range(20)))
-        assert executor.submit(pow, 2, 3).result(30) == 8
+def test_a_call_that_ends_its_process_each_time_fails_alone(shared: Shared) -> None:
+    executor = shared("processes")
+    bad = executor.submit(os._exit, 3)
+    good = list(executor.map(pow, range(20), range(20)))
+    error = bad.exception(60)
+    assert isinstance(error, TaskLostError)
+    assert isinstance(error, concurrent.futures.BrokenExecutor)
+    assert isinstance(error, TaskError)
+    assert "exited with code 3" in str(error)
+    assert type(pickle.loads(pickle.dumps(error))) is TaskLostError
+    assert good == list(map(pow, range(20), range(20)))
+    assert executor.submit(pow, 2, 3).result(30) == 8
 
 
-def test_what_leaves_the_interpreter_is_an_exception_of_the_call() -> None:
-    with wr.Executor(1, engine="processes") as executor:
-        assert isinstance(executor.submit(sys.exit, 4).exception(30), SystemExit)
-        assert executor.submit(pow, 2, 3).result(30) == 8
+def test_what_leaves_the_interpreter_is_an_exception_of_the_call(shared: Shared) -> None:
+    executor = shared("processes")
+    assert isinstance(executor.submit(sys.exit, 4).exception(30), SystemExit)
+    assert executor.submit(pow, 2, 3).result(30) == 8
+
+
+def test_errors_that_are_broken_executors_are_made_when_they_are_asked_for() -> None:
+    """Whoever loads the others need not load concurrent.futures."""
+    program = """
+import sys
+import windrow.errors as errors
+assert "concurrent.futures" not in sys.modules
+assert not hasattr(errors, "NoSuchError")
+from windrow.errors import TaskLostError, InitializerError
+import concurrent.futures
+for kind, parent in ((TaskLostError, errors.TaskError), (InitializerError, errors.EngineError)):
+    assert kind.__mro__[1] is parent and issubclass(kind, concurrent.futures.BrokenExecutor)
+    assert kind is getattr(errors, kind.__name__) and kind.__doc__ and kind.__module__ == "windrow.errors"
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 # -- initializers
@@ -332,54 +364,89 @@ def test_states_and_cancelling(engine: str, tmp_path: Path) -> None:
 
 
 @parallel
-def test_waiting_for_many(engine: str, tmp_path: Path) -> None:
+def test_waiting_for_many(engine: str, tmp_path: Path, shared: Shared) -> None:
     go = tmp_path / "go"
-    with wr.Executor(2, engine=engine) as executor:
-        slow, fast = executor.submit(wait_for, go), executor.submit(divide, 1, 0)
-        both = [slow, fast, fast]
-        first = concurrent.futures.wait(both, return_when=concurrent.futures.FIRST_EXCEPTION)
-        assert first == ({fast}, {slow})
-        assert concurrent.futures.wait(both, timeout=0.01) == ({fast}, {slow})
-        with pytest.raises(TimeoutError):
-            slow.result(0.01)
-        completed = concurrent.futures.as_completed(both, timeout=30)
-        assert next(completed) is fast
-        go.touch()
-        assert next(completed) is slow
-        assert concurrent.futures.wait(both) == ({slow, fast}, set())
+    executor = shared(engine)
+    slow, fast = executor.submit(wait_for, go), executor.submit(divide, 1, 0)
+    both = [slow, fast, fast]
+    first = concurrent.futures.wait(both, return_when=concurrent.futures.FIRST_EXCEPTION)
+    assert first == ({fast}, {slow})
+    assert concurrent.futures.wait(both, timeout=0.01) == ({fast}, {slow})
+    with pytest.raises(TimeoutError):
+        slow.result(0.01)
+    completed = concurrent.futures.as_completed(both, timeout=30)
+    assert next(completed) is fast
+    go.touch()
+    assert next(completed) is slow
+    assert concurrent.futures.wait(both) == ({slow, fast}, set())
 
 
 @engines
-def test_callbacks_may_submit(engine: str) -> None:
+def test_callbacks_may_submit(engine: str, shared: Shared) -> None:
     found: list[Any] = []
     over = threading.Event()
-    with wr.Executor(1, engine=engine) as executor:
+    executor = shared(engine)
 
-        def again(future: Any) -> None:
-            found.append(future.result())
-            if len(found) < 5:
-                executor.submit(pow, 2, len(found)).add_done_callback(again)
-            else:
-                over.set()
+    def again(future: Any) -> None:
+        found.append(future.result())
+        if len(found) < 5:
+            executor.submit(pow, 2, len(found)).add_done_callback(again)
+        else:
+            over.set()
 
-        executor.submit(pow, 2, 0).add_done_callback(again)
-        assert over.wait(30)
+    executor.submit(pow, 2, 0).add_done_callback(again)
+    assert over.wait(30)
     assert found == [1, 2, 4, 8, 16]
 
 
+@engines
+def test_a_callback_that_raises_harms_nobody(
+    engine: str, shared: Shared, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor = shared(engine)
+    seen = threading.Event()
+
+    def refuse(_: Any) -> None:
+        raise ValueError("not this one")
+
+    future = executor.submit(pow, 2, 3)
+    future.add_done_callback(refuse)
+    future.add_done_callback(lambda _: seen.set())
+    assert future.result(30) == 8
+    assert seen.wait(30)
+    assert "not this one" in caplog.text
+    assert executor.submit(pow, 2, 4).result(30) == 16
+
+
+def negated(count: int) -> list[int]:
+    with wr.Executor(1, engine="processes") as executor:
+        return list(executor.map(abs, range(-count, 0)))
+
+
+def test_a_call_may_have_an_executor_of_its_own(shared: Shared) -> None:
+    assert shared("processes").submit(negated, 3).result(60) == [3, 2, 1]
+
+
+def test_an_executor_does_not_travel(shared: Shared) -> None:
+    executor = shared("processes")
+    with pytest.raises(TypeError, match="cannot pickle"):
+        executor.submit(lambda: executor).result(30)
+    assert executor.submit(pow, 2, 3).result(30) == 8
+
+
 @parallel
-def test_many_threads_may_submit(engine: str) -> None:
+def test_many_threads_may_submit(engine: str, shared: Shared) -> None:
     sums: list[int] = []
-    with wr.Executor(2, engine=engine) as executor:
+    executor = shared(engine)
 
-        def submit() -> None:
-            sums.append(sum(executor.map(abs, range(-50, 0))))
+    def submit() -> None:
+        sums.append(sum(executor.map(abs, range(-50, 0))))
 
-        threads = [threading.Thread(target=submit) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    threads = [threading.Thread(target=submit) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert sums == [1275] * 4
 
 
@@ -433,23 +500,23 @@ def test_an_executor_that_is_forgotten_finishes_and_ends(engine: str) -> None:
 
 
 @engines
-def test_nothing_is_kept_that_nobody_needs(engine: str) -> None:
+def test_nothing_is_kept_that_nobody_needs(engine: str, shared: Shared) -> None:
     class Argument(Thing):
         pass
 
     thing = Argument()
     gone = weakref.ref(thing)
-    with wr.Executor(1, engine=engine) as executor:
-        kept = executor.submit(repr, thing)
-        method = executor.submit(thing.method)
-        del thing
-        kept.result(30)
-        method.result(30)
-        until(lambda: gc.collect() is None or gone() is None)
-        for made in executor.map(lambda _: Thing(), range(3)):
-            seen = weakref.ref(made)
-            del made
-            until(lambda seen=seen: gc.collect() is None or seen() is None)  # type: ignore[misc]
+    executor = shared(engine)
+    kept = executor.submit(repr, thing)
+    method = executor.submit(thing.method)
+    del thing
+    kept.result(30)
+    method.result(30)
+    until(lambda: gc.collect() is None or gone() is None)
+    for made in executor.map(lambda _: Thing(), range(3)):
+        seen = weakref.ref(made)
+        del made
+        until(lambda seen=seen: gc.collect() is None or seen() is None)  # type: ignore[misc]
 
 
 PROGRAMS = {
@@ -531,29 +598,29 @@ def test_programs_that_just_end(engine: str, name: str, tmp_path: Path) -> None:
 
 
 @engines
-def test_asyncio_uses_it(engine: str) -> None:
+def test_asyncio_uses_it(engine: str, shared: Shared) -> None:
     async def program(executor: wr.Executor) -> list[Any]:
         loop = asyncio.get_running_loop()
         good = [loop.run_in_executor(executor, pow, 2, n) for n in range(5)]
         bad = loop.run_in_executor(executor, divide, 1, 0)
         return [*await asyncio.gather(*good), *await asyncio.gather(bad, return_exceptions=True)]
 
-    with wr.Executor(2, engine=engine) as executor:
-        *good, bad = asyncio.run(program(executor))
+    executor = shared(engine)
+    *good, bad = asyncio.run(program(executor))
     assert good == [1, 2, 4, 8, 16]
     assert isinstance(bad, ZeroDivisionError)
 
 
 @engines
-def test_dask_uses_it(engine: str) -> None:
+def test_dask_uses_it(engine: str, shared: Shared) -> None:
     array = pytest.importorskip("dask.array")
     delayed = pytest.importorskip("dask").delayed
     plain = np.arange(10_000.0).reshape(100, 100)
     cut = array.from_array(plain, chunks=(30, 40))
-    with wr.Executor(2, engine=engine) as executor:
-        scaled = (cut @ cut.T).sum(axis=0).compute(scheduler=executor)
-        np.testing.assert_allclose(scaled, (plain @ plain.T).sum(axis=0))
-        total = delayed(sum)([delayed(pow)(n, 2) for n in range(10)])
-        assert total.compute(scheduler=executor) == 285
-        with pytest.raises(ZeroDivisionError):
-            delayed(divide)(1, 0).compute(scheduler=executor)
+    executor = shared(engine)
+    scaled = (cut @ cut.T).sum(axis=0).compute(scheduler=executor)
+    np.testing.assert_allclose(scaled, (plain @ plain.T).sum(axis=0))
+    total = delayed(sum)([delayed(pow)(n, 2) for n in range(10)])
+    assert total.compute(scheduler=executor) == 285
+    with pytest.raises(ZeroDivisionError):
+        delayed(divide)(1, 0).compute(scheduler=executor)

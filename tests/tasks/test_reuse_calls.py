@@ -10,8 +10,11 @@ import enum
 import gc
 import os
 import threading
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections import Counter, OrderedDict
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import awkward as ak
 import numpy as np
@@ -116,6 +119,19 @@ class Colour(enum.Enum):
     BLUE = 2
 
 
+class Level(enum.IntEnum):
+    ONE = 1
+
+
+class Name(str):
+    __slots__ = ()
+
+
+class Pair(NamedTuple):
+    a: int
+    b: int
+
+
 def session(tmp_path: Path, **options: Any) -> wr.Session:
     return wr.Session(**{"engine": "inline", "store": tmp_path / "store", **options})
 
@@ -155,7 +171,11 @@ def test_different_values_are_different(tmp_path: Path) -> None:
     values: list[Any] = [
         1, 1.0, True, "1", b"1", None, 0.0, -0.0, [1], (1,), {1}, frozenset({1}), [[1]], [1, [2]], [1, 2], [[1], 2],
         {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": "1"}, ["ab", "c"], ["a", "bc"], Cut("pt", 30.0), Cut("pt", 30.5), Colour.RED,
-        Colour.BLUE, "a/b", Path("a/b"), np.float32(1), np.float64(1), [], (), {}, set(), "", b"", 2**70, -(2**70), 1j,
+        Colour.BLUE, "a/b", Path("a/b"), np.float32(1), np.float64(1), [], (), {}, set(), "", b"", 2**70, -(2**70),
+        PurePosixPath("a/b"), np.int64(1), np.int32(1), np.True_, Name("a/b"), float("nan"), np.float64("nan"), Level.ONE,
+        Pair(1, 2), (1, 2), OrderedDict(a=1, b=2), Counter(a=1, b=2), complex(0, 1), complex(-0.0, 1), range(1), slice(1), {1: 2},
+        {1.0: 2}, {True: 2}, [True], [1.0], {"a": [1]}, {"a": (1,)}, dt.date(2026, 1, 2), dt.datetime(2026, 1, 2),
+        dt.timedelta(1), frozenset({1.0}), {frozenset({1})}, {(1,)}, Decimal(1), Decimal("1.0"), Fraction(1),
     ]  # fmt: skip
     with session(tmp_path):
         futures = [kind(one) for one in values]

@@ -161,9 +161,9 @@ def test_a_body_that_fails_leaves_nothing(engine: str, place: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        (forgets, r"'forgets' has ended, and .*x \(parameter 'out', OutFile\) is nothing; it made \['other.txt'\]"),
+        (forgets, r"'forgets' has ended, and .*x \(parameter 'out', OutFile\) was not written; it made \['other.txt'\]"),
         (empties, r"'empties' has ended, and .*x \(parameter 'out', OutFile\) is an empty file"),
-        (makes_no_parts, r"OutFiles\) is no file that matches 'part-\*.txt'"),
+        (makes_no_parts, r"OutFiles\) has no file that matches 'part-\*.txt'"),
         (fills_nothing, r"OutDir\) is an empty directory"),
     ],
 )  # fmt: skip

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from windrow.watch.graph_runs import Brought, GraphRun, Ran, RawTask, RawTry, Sums, Try, assembled
 from windrow.watch.report_tasks import build_task_page, timeline_log
 from windrow.watch.report_tasks_findings import find
-from windrow.watch.report_tasks_log import read_task_log, task_line
+from windrow.watch.report_tasks_log import plain_line, read_task_log, task_line
 from windrow.watch.trace_tasks import task_trace
 
 S = 1_000_000
@@ -228,3 +228,22 @@ def test_a_page_of_many_tasks_has_a_fixed_size() -> None:
     run = GraphRun(name="many", tasks=made, workers=4, span=20_100)
     large, small = page(run), page(early_run())
     assert len(large) < len(small) + 400_000
+
+
+@given(
+    st.text(max_size=8),
+    st.lists(st.integers(0, 10**12), min_size=8, max_size=8),
+    st.lists(st.integers(1, 99), max_size=3),
+)
+def test_a_plain_task_is_written_as_all_others_are(
+    name: str, numbers: list[int], read: list[int]
+) -> None:
+    number, called, ended, *attempt = numbers
+    reads = tuple(f"{one}.0" for one in read)
+    task = RawTask(number, name, called, ended, "done", reads, needs={"cores": 1})
+    own, worker, launched, heard, wall = attempt
+    wanted = task_line(task, [RawTry(number, own, worker, launched, heard, wall, "done")])
+    assert (
+        plain_line(number, name, called, ended, (own, worker, launched, heard, wall), reads)
+        == wanted
+    )

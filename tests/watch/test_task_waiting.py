@@ -12,7 +12,7 @@ from windrow.watch.graph_runs import Brought, GraphRun, Ran, RawTask, RawTry, Tr
 from windrow.watch.waiting import Supply, cause_words, shared_out, waits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 NOW = 60
 
@@ -193,3 +193,21 @@ def test_a_task_that_never_ran_waits_until_its_end() -> None:
         3: {"inputs": 40},
     }
     assert [made[number].state for number in (1, 2, 3)] == ["failed", "failed", "waiting"]
+
+
+def test_workers_that_came_and_went_are_not_looked_at_for_every_task() -> None:
+    class Counted(list[dict[str, Any]]):
+        looks = 0
+
+        def __iter__(self) -> Iterator[dict[str, Any]]:
+            Counted.looks += 1
+            return super().__iter__()
+
+    tasks = {
+        number: Ran(number, "a", 0, 9, "done", (Try(number, 0, 5, 5, 9, 9),), needs={"cores": 1})
+        for number in range(1, 50)
+    }
+    rare = Counted([{"t": 3, "event": "WorkerJoined", "worker": 0}])
+    found = waits(GraphRun(name="x", tasks=tasks, workers=1, span=9, rare=rare))
+    assert all(shared["start"] == 3 for shared in found.values())
+    assert Counted.looks <= 2

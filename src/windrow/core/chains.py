@@ -14,7 +14,8 @@ from windrow.core.transitions import AttemptState
 if TYPE_CHECKING:
     from windrow.core.commands import Command
     from windrow.core.nodes import TaskAttempt
-    from windrow.core.packing import Grant, Packing
+    from windrow.core.offerers import Grant
+    from windrow.core.packing import Packing
     from windrow.core.ready import Kind
 
 __all__ = ["Chain", "Chains"]
@@ -51,6 +52,10 @@ class Chains:
         """A task of a category was done."""
         known = self._task_s.get(category)
         self._task_s[category] = seconds if known is None else known + LATEST * (seconds - known)
+
+    def are_short(self, category: str) -> bool:
+        """Whether tasks of a category are known to take no longer than a queue may."""
+        return self._task_s.get(category, 1.0) <= QUEUE_S
 
     def find(self, kind: Kind, category: str) -> int | None:
         """Find the worker with the fewest tasks of a kind before it, if one more may join them."""

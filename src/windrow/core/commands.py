@@ -21,6 +21,7 @@ __all__ = [
     "Inspect",
     "Launch",
     "Merge",
+    "OutputFailed",
     "Recall",
     "Replan",
     "Resolve",
@@ -154,6 +155,13 @@ class TaskEnded(NamedTuple):
     failure: Failure | None = None
 
 
+class OutputFailed(NamedTuple):
+    """An output that a task had not announced, and that the user waits for, cannot be had."""
+
+    output: str
+    failure: Failure
+
+
 class Replan(NamedTuple):
     """Ask the order decision for a new plan; answered by Planned."""
 
@@ -177,4 +185,4 @@ class Resolve(NamedTuple):
 EngineCommand: TypeAlias = (
     Launch | Shrink | Cancel | Recall | Inspect | Merge | Discard | Fetch | StartWorker | StopWorker
 )
-Command: TypeAlias = EngineCommand | Take | TaskEnded | Replan | WakeAt | Resolve
+Command: TypeAlias = EngineCommand | Take | TaskEnded | OutputFailed | Replan | WakeAt | Resolve

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windrow.core.commands import Discard
-from windrow.core.records import FailureKind
+from windrow.core.failures import MOST_LOSSES
+from windrow.core.records import Failure, FailureKind
 
 if TYPE_CHECKING:
     from windrow.core import events as happened
@@ -19,9 +20,12 @@ __all__ = ["Copies"]
 class Copies:
     """The hand that takes reports of copies in."""
 
-    def __init__(self, graph: Graph, places: Whereabouts) -> None:
+    def __init__(self, graph: Graph, places: Whereabouts, crashes: int) -> None:
         self._graph = graph
         self._places = places
+        self._most_crashes = crashes
+        #: by name: how often a worker crashed, and went away, at sending it; as long as it did not come
+        self._ends: dict[str, tuple[int, int]] = {}
 
     def fetched(self, event: happened.Fetched) -> None:
         """A copy of an output is here."""
@@ -29,6 +33,7 @@ class Copies:
         if output is None:
             self._places.discard(event.handle)
         elif not output.here:
+            self._ends.pop(output.name, None)
             self._places.arrived(output)
             self._graph.fetched(output)
             self._places.deliver(output)
@@ -50,6 +55,32 @@ class Copies:
         output = self._places.current(event.handle)
         if output is not None and output.kept:
             self.lose(output)
+
+    def blame(self, life: tuple[int, int], failure: Failure) -> bool:
+        """A worker is gone that ran nothing: the output it was sending may be the reason; False if there was none.
+
+        It sends them in the order in which they were asked for. One that ends its worker again and again would be made
+        for ever.
+        """
+        for output in self._places.fetching.values():
+            handle = output.handle
+            if output.kept and handle is not None and (handle.worker, handle.incarnation) == life:
+                break
+        else:
+            return False
+        crashes, losses = self._ends.get(output.name, (0, 0))
+        crashed = failure.kind is FailureKind.CRASHED
+        crashes, losses = crashes + crashed, losses + (not crashed)
+        self._ends[output.name] = crashes, losses
+        if crashes >= self._most_crashes or losses >= MOST_LOSSES:
+            del self._ends[output.name]
+            message = (
+                f"output {output.name!r} cannot be sent to others: {failure.message}; that happened "
+                f"{crashes + losses} times while it was being pickled"
+            )
+            self._places.forget(output)
+            self._graph.fail_fetch(output, Failure(failure.kind, failure.type, message))
+        return True
 
     def lose(self, output: Output) -> None:
         """The worker's copy is gone."""

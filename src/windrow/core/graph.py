@@ -43,8 +43,11 @@ class Hands(Protocol):
     def drop(self, output: Output) -> None:
         """Nobody needs the output's handle any more."""
 
-    def ended(self, node: Node) -> None:
-        """A task has ended."""
+    def ended(self, node: Node) -> bool:
+        """A task has ended; True if it may yet be done again, so that nothing may follow it."""
+
+    def failed_output(self, output: Output, failure: Failure) -> None:
+        """Nobody will make an output that its task had not announced."""
 
 
 class Graph:
@@ -57,6 +60,9 @@ class Graph:
         self.submitted = 0  #: so far; those that nobody can need any more are not in ``nodes``
         self.largest = 0  #: number of a task
         self.frozen = False  #: the run ends: nothing is made again
+        self.held: Container[int] = ()  #: tasks that are done, and may be done again
+        #: by name: outputs of streams that an attempt made once, and the one that counts did not
+        self.lacking: dict[str, Failure] = {}
         self._hands = hands
         self._agenda: deque[tuple[Callable[..., None], Node | Output]] = deque()
 
@@ -84,9 +90,12 @@ class Graph:
                 if not known or maker.fragile or not maker.task.restartable:  # type: ignore[union-attr]
                     node.fragile = True
             for number in task.after:
-                if number in self.open:
-                    node.unended[number] = self.open[number]
-                    self.open[number].followers.append(node)
+                former = self.open.get(number)
+                if former is None and number in self.held:
+                    former = self.nodes[number]
+                if former is not None:
+                    node.unended[number] = former
+                    former.followers.append(node)
             self._enter(node)
         self._work_off()
 
@@ -113,10 +122,14 @@ class Graph:
         node.move(TaskState.DONE)
         node.errors = node.io_errors = node.crashes = node.losses = 0
         self._leave(node)
+        announced = node.task.outputs
         for name, output in node.outputs.items():
             if name not in reported:
                 if output.handle is None:
-                    self.make(output, named(handle, name))
+                    if name in announced:
+                        self.make(output, named(handle, name))
+                    elif output.needed:
+                        self._lack(node, output)
             elif output.handle is None and output.needed:
                 self._ask(output)  # it was lost or dropped since
         if self._agenda:
@@ -151,20 +164,25 @@ class Graph:
         node.pending.clear()
         self._leave(node)
         for output in node.outputs.values():
-            if output.handle is None:
-                self._agenda.append((self._bereave, output))
-            elif not node.task.restartable:
+            if not node.task.restartable:
                 self._withdraw(output)
+            if output.handle is None:
                 self._agenda.append((self._bereave, output))
 
     def _bereave(self, output: Output) -> None:
         """Nobody will make an output: its readers end too; one that runs may have it already."""
         maker = output.maker
-        if output.handle is not None or maker is None or maker.failure is None:
+        if output.handle is not None or maker is None:
+            return
+        if maker.failure is None:
+            if output.name in self.lacking:
+                self._end_without(output, self.lacking[output.name])
             return
         root = maker.root or maker
         why = maker.failure if maker.root is None else root.failure or maker.failure
         verb = "failed" if maker.state is TaskState.FAILED else "was cancelled"
+        if output.name not in maker.task.outputs:
+            self._hands.failed_output(output, why)
         for reader in list(output.readers.values()):
             if reader.state is not TaskState.RUNNING:
                 message = (
@@ -174,6 +192,18 @@ class Graph:
                 failure = Failure(FailureKind.USER, why.type, message, why.place, why.exception)
                 self._give_up(reader, maker.state, failure)
 
+    def _lack(self, node: Node, output: Output) -> None:
+        """A stream was made again, and has fewer outputs than somebody knows of."""
+        message = f"task {node.id} was done again and did not make {output.name!r}, as it had the first time"
+        self.lacking[output.name] = Failure(FailureKind.USER, "TaskError", message)
+        self._agenda.append((self._bereave, output))
+
+    def _end_without(self, output: Output, failure: Failure) -> None:
+        self._hands.failed_output(output, failure)
+        for reader in list(output.readers.values()):
+            if reader.state is not TaskState.RUNNING:
+                self._give_up(reader, TaskState.FAILED, failure)
+
     # -- what becomes of outputs
 
     def make(self, output: Output, handle: Handle) -> bool:
@@ -181,6 +211,8 @@ class Graph:
         if output.handle is not None:
             return False
         output.handle, output.kept, output.made = handle, True, True
+        if self.lacking:
+            self.lacking.pop(output.name, None)
         self._hands.made(output)
         if output.readers:
             for reader in output.readers.values():
@@ -276,10 +308,11 @@ class Graph:
 
     def _ask(self, output: Output) -> None:
         maker = output.maker
-        if maker is None or self.frozen:
+        if maker is None:
             return
-        if maker.state is TaskState.DONE:
-            self._agenda.append((self._again, maker))
+        if maker.state is TaskState.DONE and output.name not in self.lacking:
+            if not self.frozen:
+                self._agenda.append((self._again, maker))
         elif maker.state in ENDS:
             self._agenda.append((self._bereave, output))
 
@@ -293,6 +326,8 @@ class Graph:
     def _redo(self, node: Node) -> None:
         """A task has read, now or when it ran before, what does not count any more."""
         if node.state in (TaskState.FAILED, TaskState.CANCELLED):
+            self._begin_anew(node, force=True)  # nobody will: what it had released goes too
+            self._agenda.extend((self._bereave, output) for output in node.outputs.values())
             return
         began = node.state in (TaskState.RUNNING, TaskState.DONE)
         if node.state is TaskState.RUNNING:
@@ -337,13 +372,13 @@ class Graph:
             output.readers.pop(node.id, None)
             if not output.claimed:
                 self.tidy(output)
-        self._hands.ended(node)
-        if node.followers:
-            self._let_follow(node)
+        held = self._hands.ended(node)
+        if node.followers and not held:
+            self.let_follow(node)
         if node.unended:
             node.unended.clear()
 
-    def _let_follow(self, node: Node) -> None:
+    def let_follow(self, node: Node) -> None:
         """What comes after a task need not wait for it any more, even if it is done again."""
         followers, node.followers = node.followers, []
         for one in followers:

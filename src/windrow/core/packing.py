@@ -8,8 +8,9 @@ tasks in order: a placement looks at kinds and groups, never at all tasks or all
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from windrow.core.offerers import ENOUGH, Bench, Grant, Hold, Offerer, Site
 from windrow.core.ready import Kind
 from windrow.errors import InternalError
 
@@ -18,97 +19,10 @@ if TYPE_CHECKING:
 
     from windrow.core.records import Needs
 
-__all__ = ["MAX_GUESTS", "Bench", "Grant", "Offerer", "Packing", "Site"]
+__all__ = ["MAX_GUESTS", "Packing"]
 
 #: Tasks that need nothing of a worker itself (they wait for a device) that it may have at a time.
 MAX_GUESTS = 16
-
-#: Sums of fractions are rounded: a need is met by an offer that lacks a billionth of it.
-ENOUGH = 1 - 1e-9
-
-
-class Offerer:
-    """A worker or a pool: what it offers, and what of it is taken or held for somebody."""
-
-    __slots__ = ("cut", "grants", "held", "name", "offers", "taken")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.offers: dict[str, float] = {}
-        self.taken: dict[str, float] = {}
-        self.held: dict[str, float] = {}
-        self.grants = 0  #: reservations with a part of it
-        self.cut = False  #: more is taken than offered, as it offered more before
-
-    def has(self, name: str, amount: float) -> bool:
-        """Say whether so much is free."""
-        free = self.offers.get(name, 0) - self.taken.get(name, 0) - self.held.get(name, 0)
-        return free >= amount * ENOUGH
-
-    def set_offers(self, offers: Needs) -> None:
-        """Offer this from now on; what is taken stays taken."""
-        self.offers = dict(offers.amounts)
-        self.cut = self._overtaken()
-
-    def take(self, name: str, amount: float) -> None:
-        """Take some away."""
-        self.taken[name] = self.taken.get(name, 0) + amount
-
-    def give(self, name: str, amount: float) -> None:
-        """Give some back."""
-        self.taken[name] -= amount
-
-    def done(self) -> None:
-        """A reservation has ended."""
-        self.grants -= 1
-        if not self.grants:
-            self.taken.clear()  # and with it the rounding of sums
-        self.cut = self.cut and self._overtaken()
-
-    def _overtaken(self) -> bool:
-        return any(one > self.offers.get(name, 0) for name, one in self.taken.items())
-
-
-class Site(NamedTuple):
-    """What workers must share to be alike but for their amounts."""
-
-    pools: tuple[str, ...]
-    names: tuple[str, ...]  #: what they offer themselves
-
-
-class Bench(Offerer):
-    """A worker as an offerer."""
-
-    __slots__ = ("guests", "open", "site", "worker")
-
-    def __init__(self, worker: int, pools: tuple[str, ...], offers: Needs) -> None:
-        super().__init__(f"worker {worker}")
-        self.worker = worker
-        self.guests = 0  #: reservations that take nothing of its own
-        self.open = True  #: it gets tasks
-        self.set_offers(offers)
-        self.site = Site(pools, tuple(self.offers))
-
-
-class Grant(NamedTuple):
-    """What is reserved for one task, or for the queue of rows of a worker."""
-
-    bench: Bench
-    parts: tuple[tuple[Offerer, str, float], ...]
-
-    @property
-    def guest(self) -> bool:
-        """Whether it takes nothing of the worker itself."""
-        return all(offerer is not self.bench for offerer, _, _ in self.parts)
-
-
-class Hold(NamedTuple):
-    """Resources that are kept for a task that waited too long, as they become free."""
-
-    key: int
-    needs: Needs
-    grant: Grant
-
 
 #: Says whether an offerer is to count for so much of a resource.
 Enough: TypeAlias = "Callable[[Offerer, str, float], bool]"
@@ -208,11 +122,17 @@ class Packing:
     def _index(self, kind: Kind, bench: Bench) -> bool:
         """Note whether a worker's own offers suffice for a kind now; True if that is news."""
         own, _ = kind.split(bench.site.names)
-        if own:
-            fits = bench.open and all(bench.has(name, amount) for name, amount in own)
-        else:
-            fits = bench.open and bench.guests < MAX_GUESTS
-        at = kind.fits.setdefault(bench.site, {})
+        fits = bench.open
+        if not own:
+            fits = fits and bench.guests < MAX_GUESTS
+        elif fits:
+            for name, amount in own:  # a generator takes twice as long, twice for every task
+                if not bench.has(name, amount):
+                    fits = False
+                    break
+        at = kind.fits.get(bench.site)
+        if at is None:
+            at = kind.fits[bench.site] = {}
         if fits == (bench.worker in at):
             return False
         if fits:
@@ -222,9 +142,14 @@ class Packing:
         return True
 
     def _pools_have(self, kind: Kind, site: Site) -> bool:
-        pools = [self._pool(name) for name in site.pools]
         _, shared = kind.split(site.names)
-        return all(any(pool.has(name, amount) for pool in pools) for name, amount in shared)
+        for name, amount in shared:
+            for pool in site.pools:
+                if self._pool(pool).has(name, amount):
+                    break
+            else:
+                return False
+        return True
 
     def find(self, kind: Kind, prefer: Iterable[int] = (), key: int = -1) -> int | None:
         """Find a worker with room for a task, one of those preferred if possible."""
@@ -300,10 +225,12 @@ class Packing:
         """Take what a task needs, which must be free."""
         bench = self.benches[worker]
         grant = self._grant(bench, needs, Offerer.has)
+        offerers = set()
         for offerer, name, amount in grant.parts:
             offerer.take(name, amount)
-        for offerer in {one.name: one for one, _, _ in grant.parts}.values():
-            offerer.grants += 1
+            if offerer not in offerers:
+                offerers.add(offerer)
+                offerer.grants += 1
         if grant.guest:
             bench.guests += 1
             bench.grants += 1
@@ -331,15 +258,19 @@ class Packing:
 
     def _grant(self, bench: Bench, needs: Needs, enough: Enough) -> Grant:
         own, shared = self.kind(needs).split(bench.site.names)
-        parts: list[tuple[Offerer, str, float]] = [(bench, *one) for one in own]
+        parts: list[tuple[Offerer, str, float]] = []
+        for name, amount in own:
+            if not enough(bench, name, amount):
+                raise InternalError(f"{bench.name} has not enough free for {dict(own)}")
+            parts.append((bench, name, amount))
         for name, amount in shared:
-            pools = [self._pool(pool) for pool in bench.site.pools]
-            found = next((pool for pool in pools if enough(pool, name, amount)), None)
-            if found is None:
+            for pool in bench.site.pools:
+                found = self._pool(pool)
+                if enough(found, name, amount):
+                    parts.append((found, name, amount))
+                    break
+            else:
                 raise InternalError(f"{bench.name} and its pools have no {name}={amount:g} free")
-            parts.append((found, name, amount))
-        if not all(enough(bench, *one) for one in own):
-            raise InternalError(f"{bench.name} has not enough free for {dict(own)}")
         return Grant(bench, tuple(parts))
 
     def _refresh(self, grant: Grant) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from windrow.core.amounts import in_words
 from windrow.core.records import Failure, FailureKind
+from windrow.core.transitions import TaskState
 
 if TYPE_CHECKING:
     from windrow.core.nodes import Node
     from windrow.core.packing import Packing
+    from windrow.core.tasks import Tasks
 
-__all__ = ["PATIENCE_S", "Patience", "too_large", "too_late"]
+__all__ = ["PATIENCE_S", "Patience", "review", "too_large", "too_late"]
 
 #: Seconds that tasks which nobody can run wait for a worker that can, with nothing else to do:
 #: workers of one machine join within a few.
@@ -23,12 +26,12 @@ class Patience:
     def __init__(self, packing: Packing) -> None:
         self.until: float | None = None
         self._version = -1
-        self._packing = packing
+        self.packing = packing
 
     def over(self, now: float) -> bool:
         """Wait, or say that it was long enough."""
-        if self.until is None or self._version != self._packing.version:
-            self._version = self._packing.version
+        if self.until is None or self._version != self.packing.version:
+            self._version = self.packing.version
             self.until = now + PATIENCE_S
         return now >= self.until
 
@@ -37,18 +40,41 @@ class Patience:
         self.until = None
 
 
+def review(tasks: Tasks, patience: Patience, *, idle: bool) -> None:
+    """With nothing under way at all, give up what cannot run."""
+    packing, graph = patience.packing, tasks.graph
+    busy = not idle or tasks.attempts or tasks.places.fetching or not packing.benches
+    if busy or any(node.state is TaskState.DELAYED for node in graph.open.values()):
+        patience.end()
+        return
+    given_up: list[Any] = []
+    hopeless = tasks.dispatch.impossible()
+    if hopeless and patience.over(tasks.now):
+        given_up = [node for node in hopeless if node.id in graph.open]
+        for node in given_up:
+            if node.id in graph.open:  # it may have ended with another
+                graph.end(node, TaskState.FAILED, too_large(node, packing))
+    if not tasks.dispatch.ready:
+        patience.end()
+        if tasks.closed:
+            given_up += graph.end_orphans()
+    if given_up:
+        tasks.dispatch.place_rest(tasks.now)  # what came after them can run now
+
+
 def too_large(node: Node, packing: Packing) -> Failure:
     """Say what a task needs, what there is, and what to do."""
-    asked = ", ".join(f"{name}={amount:g}" for name, amount in node.needs.amounts)
-    most = ", ".join(f"{name}={packing.largest(name):g}" for name, _ in node.needs.amounts)
+    needs = node.needs.amounts
+    asked = ", ".join(f"{name}={in_words(name, amount)}" for name, amount in needs)
+    most = ", ".join(f"{name}={in_words(name, packing.largest(name))}" for name, _ in needs)
     message = (
-        f"task {node.id} needs {asked}, which no worker offers together with its pools; the most "
+        f"task {node.task.category!r} ({node.id}) needs {asked}, which no worker offers together with its pools; the most "
         f"that any of them has is {most}. Ask for less, or add a worker that has it"
     )
     return Failure(FailureKind.USER, "NeedsError", message)
 
 
-def too_late(node: Node, deadline: float) -> Failure:
-    """Say that a task was not done in time."""
-    message = f"task {node.id} was not done by its deadline, {deadline:g} s"
+def too_late(node: Node) -> Failure:
+    """Say that a task was not done in time; how long it had is known to whoever set the clock."""
+    message = f"task {node.task.category!r} ({node.id}) was not done by its deadline"
     return Failure(FailureKind.USER, "TimeoutError", message)

@@ -11,7 +11,7 @@ from windrow.core.records import Needs
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from windrow.core.packing import Bench, Site
+    from windrow.core.offerers import Bench, Site
 
 __all__ = ["Kind", "Ready"]
 

@@ -316,3 +316,4 @@ class Failure:
     message: str
     place: str = ""  #: step, file and rows as far as known
     exception: BaseException | None = field(default=None, compare=False, repr=False)
+    final: bool = False  #: another try would end the same way

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from windrow.core.amounts import too_much
 from windrow.core.failures import Answer, answer, lost_too_often
 from windrow.core.records import Failure, FailureKind
 from windrow.core.state import NO_TRIES, Attempt, Bundle, Feed, Spent, Tries, WorkerState
@@ -124,7 +125,7 @@ class Settling:
             for part in attempt.task.inputs
         )
         kind = OUT_OF_TIME if event.resource == "seconds" else "Exhausted"
-        return Failure(FailureKind.EXHAUSTED, kind, _too_much(event), place)
+        return Failure(FailureKind.EXHAUSTED, kind, too_much(event), place)
 
     def _give_up(self, rows: Iterable[Rows], failure: Failure) -> None:
         if failure.kind is FailureKind.LOST:
@@ -226,20 +227,3 @@ class Settling:
         if handle.id in self._merger.merging:
             return self.merge_failed(handle, failure, out)
         return self.fetch_failed(handle, failure, out)
-
-
-def _too_much(event: Exhausted) -> str:
-    if event.resource == "seconds":
-        return f"took more than {event.used:.3g} s; the limit is {event.limit:.3g} s"
-    if event.resource == "memory":
-        return f"used {_bytes(event.used)} of memory or more; the limit is {_bytes(event.limit)}"
-    return f"used {event.used:g} of {event.resource!r} or more; the limit is {event.limit:g}"
-
-
-def _bytes(amount: float) -> str:
-    """Write an amount of memory for people."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.3g} {unit}"
-        amount /= 1000
-    return f"{amount:.3g} TB"

@@ -15,7 +15,7 @@ from windrow.core.source import Cutter
 from windrow.core.transitions import AttemptState, InputState
 
 if TYPE_CHECKING:
-    from windrow.core.packing import Grant
+    from windrow.core.offerers import Grant
     from windrow.core.records import Evidence, Failure, Handle, InputSpec, Plan, Task, Worker
 
 __all__ = [

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.core.chains import Chains
 from windrow.core.checking import check
-from windrow.core.commands import Cancel, Command, Launch, TaskEnded
+from windrow.core.commands import Cancel, Command, Launch, OutputFailed, TaskEnded
 from windrow.core.copies import Copies
 from windrow.core.delays import BACK_OFF_S
 from windrow.core.dispatch import Dispatch
 from windrow.core.graph import Graph
 from windrow.core.letting_go import let_go
+from windrow.core.lost_lives import lose_life
 from windrow.core.nodes import TaskAttempt
-from windrow.core.patience import Patience, too_large, too_late
+from windrow.core.patience import Patience, review, too_late
+from windrow.core.provisional import Provisional
 from windrow.core.records import Failure, FailureKind, Plan
 from windrow.core.routes import route
 from windrow.core.transitions import AttemptState, TaskState
@@ -31,15 +33,12 @@ if TYPE_CHECKING:
     from windrow.core import events as happened
     from windrow.core.commands import TaskEnd
     from windrow.core.crew import Crew
-    from windrow.core.nodes import Node
+    from windrow.core.nodes import Node, Output
     from windrow.core.options import Options
     from windrow.core.records import Handle, Task
     from windrow.core.state import WorkerState
 
 __all__ = ["Tasks"]
-
-#: How an attempt ends that was in the queue of a worker when that ended.
-UNTOUCHED = Failure(FailureKind.LOST, "WorkerLost", "its worker went away before it ran")
 
 _ENDS: dict[TaskState, TaskEnd] = {
     TaskState.DONE: "done",
@@ -54,7 +53,9 @@ class Tasks:
     def __init__(self, options: Options, crew: Crew, next_id: Callable[[], int]) -> None:
         self.graph = Graph(self)
         self.places = Whereabouts(crew)
-        self.copies = Copies(self.graph, self.places)
+        self.provisional = Provisional(self.graph)
+        self.places.unsure, self.graph.held = self.provisional.unsure, self.provisional.held
+        self.copies = Copies(self.graph, self.places, options.crashes)
         self.made, self.drop = self.places.made, self.places.drop  #: the graph's hands for outputs
         self.chains = Chains(crew.packing)
         self.dispatch = Dispatch(crew.packing, self._launch, self.places.fetch, self.chains.find)
@@ -66,8 +67,8 @@ class Tasks:
         self.closed = not options.open
         self.out: list[Command] = []
         self.now = 0.0
+        self.at: dict[tuple[int, int], dict[int, TaskAttempt]] = {}  #: by life of a worker
         self._ended: list[Node] = []  #: tasks that nobody may need any more
-        self._at: dict[tuple[int, int], dict[int, TaskAttempt]] = {}  #: by life of a worker
         self._times: list[tuple[float, int, bool]] = []  #: heap: when, task, whether a deadline
         self._patience = Patience(crew.packing)
         self._plans: dict[str, Plan] = {}
@@ -153,9 +154,9 @@ class Tasks:
         self.dispatch.remove(node)
         node.move(TaskState.RUNNING)
         self.attempts[attempt.key] = self.running[node.id] = attempt
-        here = self._at.get(attempt.life)
+        here = self.at.get(attempt.life)
         if here is None:
-            here = self._at[attempt.life] = {}
+            here = self.at[attempt.life] = {}
         here[attempt.id] = attempt
         worker.tied += 1
         node.attempts += 1
@@ -167,6 +168,9 @@ class Tasks:
         inputs: tuple[Handle, ...] = ()
         if task.reads:
             inputs = tuple(handle for name in task.reads if (handle := node.reads[name].handle))
+        kept = self.places.kept.get(attempt.life)
+        if kept and not self.chains.are_short(task.category):
+            self.places.bring_ahead(kept, node)
         self.out.append(Launch(task, *attempt.key, plan, limits, inputs, queued))
 
     def started(self, attempt: TaskAttempt, _: happened.Started) -> None:
@@ -256,7 +260,7 @@ class Tasks:
             state if counts or state is not AttemptState.ACCEPTED else AttemptState.DISCARDED
         )
         del self.attempts[attempt.key]
-        del self._at[attempt.life][attempt.id]
+        del self.at[attempt.life][attempt.id]
         self.chains.leave(attempt.chain, attempt)
         attempt.worker.tied -= 1
         node.attempts -= 1
@@ -277,21 +281,14 @@ class Tasks:
 
     def runs_at(self, worker: int, incarnation: int) -> bool:
         """Say whether an attempt runs in a life of a worker."""
-        return any(one.started for one in self._at.get((worker, incarnation), {}).values())
+        return any(one.started for one in self.at.get((worker, incarnation), {}).values())
 
     def lost(self, worker_id: int, failure: Failure) -> None:
         """All lives of a worker but the present one are gone, with what only they had."""
         alive = self._crew.workers.get(worker_id)
-        for life in [life for life in {**self._at, **self.places.kept} if life[0] == worker_id]:
+        for life in [life for life in {**self.at, **self.places.kept} if life[0] == worker_id]:
             if alive is None or alive.incarnation != life[1]:
-                while outputs := self.places.kept.get(life):  # each may take others along
-                    self.copies.lose(next(iter(outputs.values())))
-                attempts = list(self._at.get(life, {}).values())
-                suspects = [one for one in attempts if one.started] or attempts[:1]
-                for attempt in attempts:
-                    self.ended_badly(attempt, failure if attempt in suspects else UNTOUCHED)
-                self.places.kept.pop(life, None)
-                self._at.pop(life, None)
+                lose_life(self, life, failure)
 
     # -- time and the end
 
@@ -316,7 +313,7 @@ class Tasks:
         """Place the other tasks; with nothing under way at all, give up what cannot run."""
         if self.graph.open:
             self.dispatch.place_rest(self.now)
-            self._review(idle=idle)
+            review(self, self._patience, idle=idle)
             if self.chains.queued and not self.dispatch.ready:
                 self.chains.recall(self.out)
         else:
@@ -324,7 +321,7 @@ class Tasks:
 
     def _pass_time(self) -> None:
         while self._times and self._times[0][0] <= self.now:
-            deadline, number, late = heappop(self._times)
+            _, number, late = heappop(self._times)
             node = self.graph.nodes.get(number)
             if node is None:
                 continue
@@ -332,26 +329,7 @@ class Tasks:
                 if node.state is TaskState.DELAYED:
                     self.graph.due(node)
             elif node.id in self.graph.open and not node.told:
-                self.graph.end(node, TaskState.FAILED, too_late(node, deadline))
-
-    def _review(self, *, idle: bool) -> None:
-        busy = not idle or self.attempts or self.places.fetching or not self._crew.workers
-        if busy or any(node.state is TaskState.DELAYED for node in self.graph.open.values()):
-            self._patience.end()
-            return
-        given_up: list[Any] = []
-        hopeless = self.dispatch.impossible()
-        if hopeless and self._patience.over(self.now):
-            given_up = [node for node in hopeless if node.id in self.graph.open]
-            for node in given_up:
-                if node.id in self.graph.open:  # it may have ended with another
-                    self.graph.end(node, TaskState.FAILED, too_large(node, self._crew.packing))
-        if not self.dispatch.ready:
-            self._patience.end()
-            if self.closed:
-                given_up += self.graph.end_orphans()
-        if given_up:
-            self.dispatch.place_rest(self.now)  # what came after them can run now
+                self.graph.end(node, TaskState.FAILED, too_late(node))
 
     @property
     def under_way(self) -> bool:
@@ -384,16 +362,39 @@ class Tasks:
         if attempt is not None:  # it may be its end that is being settled
             self._tell_off(attempt)
 
-    def ended(self, node: Node) -> None:
-        """Tell the end of a task; that it was made again is nobody's business."""
+    def ended(self, node: Node) -> bool:
+        """Tell the end of a task, or hold it back; that it was made again is nobody's business."""
         state = node.state
         self.dispatch.fetching.pop(node.id, None)
         self._ended.append(node)
-        if state is not TaskState.DONE or not node.told:
-            self.out.append(TaskEnded(node.id, _ENDS[state], node.failure))
-        node.told = True
+        held = node.fragile and self.provisional.hold(node)
+        if not held:
+            self._tell(node)
+        if state is TaskState.DONE and not node.task.restartable:
+            for one in self.provisional.free(node):
+                self._tell(one)
+                self.graph.let_follow(one)
+                for output in one.outputs.values():
+                    self.places.deliver(output)
         self.cancellations += state is TaskState.CANCELLED
         if state is TaskState.FAILED:
             self.failed += 1
             if node.root is None and self._options.on_error == "stop" and self.fatal is None:
                 self.fatal = node.failure
+        return held
+
+    def failed_output(self, output: Output, failure: Failure) -> None:
+        """Tell whoever waits for an output of a stream that it will not come; of others the end of their task tells."""
+        if output.asked:
+            output.asked = False
+            self.out.append(OutputFailed(output.name, failure))
+
+    def _tell(self, node: Node) -> None:
+        if node.state is not TaskState.DONE or not node.told:
+            self.out.append(TaskEnded(node.id, _ENDS[node.state], node.failure))
+        node.told = True
+
+    def sure(self, task: int) -> bool:
+        """Whether what a task has released will not be taken back."""
+        node = self.graph.nodes.get(task)
+        return node is not None and not self.provisional.doubtful(node)

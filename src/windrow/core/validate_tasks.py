@@ -9,7 +9,7 @@ from windrow.core.transitions import AttemptState, TaskState
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
-    from windrow.core.packing import Grant, Offerer
+    from windrow.core.offerers import Grant, Offerer
     from windrow.core.scheduler import Scheduler
 
 __all__ = ["validate_tasks"]
@@ -82,7 +82,7 @@ def _outputs(scheduler: Scheduler) -> None:
         maker = output.maker
         if maker is not None and maker.state is TaskState.DONE and not graph.frozen:
             _check(
-                output.handle is not None or not output.needed,
+                output.handle is not None or not output.needed or output.name in graph.lacking,
                 f"{output.name!r} is gone, somebody needs it, and task {maker.id} rests",
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
+from windrow.core.amounts import in_words, too_much
 from windrow.core.failures import MOST_LOSSES
 from windrow.core.records import Failure, FailureKind, Needs
 
@@ -41,8 +42,8 @@ def verdict(node: Node, failure: Failure, options: Options) -> Verdict:
         return Verdict.FAIL if node.enlarged else Verdict.LARGER
     if kind is FailureKind.INTERNAL:
         return Verdict.FAIL
-    if getattr(failure.exception, "final", False):
-        return Verdict.FAIL  # the exception says that another try would raise it, too
+    if failure.final:
+        return Verdict.FAIL
     node.errors += 1
     return Verdict.AGAIN if node.errors <= node.task.budget else Verdict.FAIL
 
@@ -55,6 +56,14 @@ def enlarged(needs: Needs, limit: float) -> Needs:
 
 
 def exhaustion(node: Node, event: Exhausted) -> Failure:
-    """Say that a task used more than it was allowed."""
-    used = f"used {event.used:g} of {event.resource} or more; the limit is {event.limit:g}"
-    return Failure(FailureKind.EXHAUSTED, "Exhausted", f"task {node.id} {used}")
+    """Say that a task used more than it was allowed, what was tried, and what to do."""
+    message = f"task {node.task.category!r} ({node.id}) {too_much(event)}"
+    if event.resource == "memory":
+        asked = dict(node.task.needs.amounts).get("memory")
+        given = dict(node.needs.amounts).get("memory")
+        if asked:
+            message += f"; it asked for memory={in_words('memory', asked)!r}"
+        if given and given != asked:
+            message += f", and was tried once more with {in_words('memory', given)}"
+        message += ". Say with memory= what it really needs, or let it do less at a time"
+    return Failure(FailureKind.EXHAUSTED, "Exhausted", message)

@@ -12,10 +12,10 @@ from windrow.core.commands import Command, Discard, Fetch, Take
 from windrow.core.transitions import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from windrow.core.crew import Crew
-    from windrow.core.nodes import Output
+    from windrow.core.nodes import Node, Output
     from windrow.core.records import Handle
 
 __all__ = ["Whereabouts"]
@@ -29,6 +29,7 @@ class Whereabouts:
         self.kept: dict[tuple[int, int], dict[str, Output]] = {}  #: by life of a worker
         self.fetching: dict[str, Output] = {}
         self.out: list[Command] = []
+        self.unsure: Callable[[Node], bool] = lambda _: False  #: what a task made may be taken back
         self._crew = crew
 
     def current(self, handle: Handle) -> Output | None:
@@ -59,6 +60,19 @@ class Whereabouts:
             self.fetching[output.name] = output
             self.out.append(Fetch(output.handle))
 
+    def bring_ahead(self, kept: dict[str, Output], node: Node) -> None:
+        """A worker begins what may take long, and cannot be asked meanwhile: bring what tasks that could run now read.
+
+        Of those that wait for something else too it is not known whether they will run elsewhere: a copy may be for nothing.
+        """
+        if len(self._crew.workers) < 2:
+            return
+        for output in kept.values():
+            if not (output.here or output.fetching) and any(
+                one.state is TaskState.READY for one in output.readers.values() if one is not node
+            ):
+                self.fetch(output)
+
     def arrived(self, output: Output) -> None:
         """A copy is here: the worker is not the only one that has it."""
         self.fetching.pop(output.name, None)
@@ -70,7 +84,7 @@ class Whereabouts:
         maker, handle = output.maker, output.handle
         if not output.asked or handle is None or maker is None:
             return
-        if maker.state is TaskState.RUNNING and not maker.task.restartable:
+        if (maker.fragile or not maker.task.restartable) and self.unsure(maker):
             return
         if output.here:
             output.asked = False

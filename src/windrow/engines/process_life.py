@@ -23,7 +23,7 @@ from windrow.engines.wire import Writer
 from windrow.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from windrow.core.commands import Launch
+    from windrow.core.commands import EngineCommand, Launch
     from windrow.core.records import Handle
     from windrow.engines.parcels import Arrival, Link
     from windrow.engines.warden import Child, Ended
@@ -50,6 +50,7 @@ class Life:
         self.unanswered = 0  #: inspections and merges
         self.released: deque[Arrival] = deque()  #: of graphs, of which a report will tell
         self.outputs: deque[Handle] = deque()  #: of graphs, that it was told to send, in order
+        self.late: list[EngineCommand] = []  #: goes with whatever it is told next
         self._common: set[int] = set()  #: what calls have in common, that it was sent
         self._launched: dict[int, Launch] = {}  #: attempts that have not ended
         self._running: int | None = None

@@ -12,7 +12,6 @@ from windrow.engines.base import Call
 from windrow.engines.packed import COMMON, CONTENT, INPUT, RELEASED
 from windrow.engines.parcels import pack
 from windrow.engines.small import is_small
-from windrow.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +63,13 @@ class TaskLaunches:
         self._contents.pop(launch.task.id, None)
         self._values(reads)  # copies that came with it are for others too
 
-    def run(self, shelf: Shelf, launch: Launch, tell: Callable[..., None]) -> Any:
+    def run(
+        self,
+        shelf: Shelf,
+        launch: Launch,
+        tell: Callable[..., None],
+        cancelled: Callable[[int], bool],
+    ) -> Any:
         """Run a task; returns its report, as it travels."""
         number = launch.attempt
         reads, small = self._waiting.pop(number)
@@ -87,12 +92,11 @@ class TaskLaunches:
             values = self._values(reads)
             content = pickle.loads(small) if small is not None else arrival.open()  # type: ignore[union-attr] # noqa: S301
         except BaseException as error:  # noqa: BLE001 - a user's object that cannot be made again
-            stand_in = EngineError(
-                f"the arguments of a call cannot be unpickled in a worker's process: {type(error).__name__}: {error}"
-            )
-            stand_in.__cause__ = error
+            story = "raised while the arguments of the call were unpickled in a worker's process"
+            error.add_note(story)
             return Failed(number, self._worker, self._incarnation, shelf.classify(error))
-        event, made = shelf.call(launch, Call(content, values, release, self.common))
+        call = Call(content, values, release, self.common, lambda: cancelled(number))
+        event, made = shelf.call(launch, call)
         if made:
             self.outputs.setdefault(number, {}).update(made)
         if not isinstance(event, Finished):

@@ -119,6 +119,9 @@ class _Worker:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._inbox: deque[EngineCommand] = deque()
+        self._wanted: deque[Handle] = (
+            deque()
+        )  #: outputs of graphs: others wait for them, so they come first
         self._reader = Reader()
         self._cancelled: set[int] = set()
         self._reports: list[Event | Learned] = []
@@ -168,8 +171,10 @@ class _Worker:
         while True:
             if not inbox:
                 self._flush()
-            if self._link.readable(wait=not inbox):
+            if self._link.readable(wait=not (inbox or self._wanted)):
                 self._read()
+            while self._wanted:
+                self._fetch(shelf, self._wanted.popleft())
             while inbox:
                 command = inbox.popleft()
                 if isinstance(command, StopWorker):
@@ -211,7 +216,7 @@ class _Worker:
         self._opened = True
         try:
             if isinstance(command, Launch) and not command.task.inputs:
-                event = self._tasks.run(shelf, command, self._tell)
+                event = self._tasks.run(shelf, command, self._tell, self._unwanted)
             else:
                 event = shelf.do(command)
         except KeyboardInterrupt as error:  # raised by the user's code: workers ignore the signal
@@ -234,7 +239,15 @@ class _Worker:
         self._reports.append(report)
         self._flush()
 
+    def _unwanted(self, attempt: int) -> bool:
+        """Whether the attempt that runs was cancelled meanwhile; asked by its own thread alone."""
+        while self._link.readable():
+            self._read()
+        return attempt in self._cancelled
+
     def _fetch(self, shelf: Shelf, handle: Handle) -> None:
+        if not handle.rows and (self._reports or self._link.pending):
+            self._flush()  # should pickling end the process, all before it is known to be innocent
         partial = shelf.partials.pop(handle.id) if handle.rows else self._tasks.get(handle)
         try:
             parcel = pack(partial, PARTIAL if handle.rows else OUTPUT, handle.id)
@@ -291,6 +304,8 @@ class _Worker:
                 elif isinstance(command, Recall):
                     if self._tasks.waits(command.attempt):
                         self._cancelled.add(command.attempt)
+                elif isinstance(command, Fetch) and not command.handle.rows:
+                    self._wanted.append(command.handle)
                 else:
                     self._inbox.append(command)
 

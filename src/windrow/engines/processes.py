@@ -50,6 +50,9 @@ __all__ = ["ProcessesEngine"]
 ENTRY = "windrow.engines.process_worker:main"
 #: How long idle workers may take to close their files when the engine is stopped.
 CLOSING_S = 1.0
+#: Small outputs that a worker may keep although nobody needs them, until it is told something else: waking it for each
+#: took longer than a short task.
+MOST_LATE = 256
 
 
 class ProcessesEngine:
@@ -137,8 +140,12 @@ class ProcessesEngine:
                 self._start_worker(command.worker, command.incarnation)
                 continue
             if isinstance(command, Discard) and not command.handle.rows:
+                small = command.handle.here and not command.handle.bytes
                 for holder in discard_everywhere(self._outputs, command, self._lives):
-                    batches.setdefault(holder.worker, []).append(command)
+                    if small and len(holder.late) < MOST_LATE:
+                        holder.late.append(command)
+                    else:
+                        batches.setdefault(holder.worker, []).append(command)
                 continue
             if isinstance(command, (Fetch, Discard)):
                 worker, incarnation = command.handle.worker, command.handle.incarnation
@@ -157,7 +164,9 @@ class ProcessesEngine:
             elif self._told(life, command, now):
                 batches.setdefault(worker, []).append(command)
         for worker, batch in batches.items():
-            self._send(self._lives[worker], pack(batch, worker_side.COMMANDS))
+            life = self._lives[worker]
+            batch[:0], life.late = life.late, []
+            self._send(life, pack(batch, worker_side.COMMANDS))
 
     def _task(self, life: Life, command: Launch) -> Any:
         """Send what a task needs before its launch, and say how that travels."""

@@ -5,7 +5,8 @@ job, so there is no lock and no order to think about. A thread cannot be killed:
 that runs holds its worker until it returns.
 
 Waking the driver is what costs: its code and data have left the caches by then. So a worker with
-more to do in its inbox leaves its report in the outbox and rings when it is about to run dry.
+more to do in its inbox leaves its report in the outbox and rings when it is about to run dry. Of tasks
+that are queued most have ended when the driver looks: it is told of the beginning of the others alone.
 """
 
 from __future__ import annotations
@@ -124,7 +125,13 @@ class ThreadsEngine:
             bell.get()
         if self.broken is not None:
             raise EngineError(f"a worker thread broke: {self.broken!r}") from self.broken
-        return [outbox.popleft() for _ in range(len(outbox))]
+        events = [outbox.popleft() for _ in range(len(outbox))]
+        for thread in self._threads:
+            number = thread.current  # after taking the reports: that of its end is not among them
+            if number != thread.told and number:
+                thread.told = number
+                events.append(Started(number, thread.number, 0))
+        return events
 
     def wake(self) -> None:
         """Make ``wait`` return."""
@@ -163,6 +170,8 @@ class _WorkerThread(threading.Thread):
         self.inbox: SimpleQueue[EngineCommand | None] = SimpleQueue()
         self.cancelled: set[int] = set()  #: attempts; the driver adds, this thread removes
         self.waiting: dict[int, Launch] = {}  #: those that are queued; who pops one has it
+        self.current = 0  #: the queued attempt that runs; its beginning is told if somebody looks
+        self.told = 0  #: the latest of which that was told; the driver's
         self.ending = False
         self.unclosed: BaseException | None = None  #: what closing the worker's side raised
         self._engine = engine
@@ -243,8 +252,14 @@ class _WorkerThread(threading.Thread):
                 setup.forget(number)
             return Cancelled(number, self.number, 0)
         if setup is None:
-            self._engine.outbox.append(Started(number, self.number, 0))
-            return self._job(shelf, command)
+            if not command.queued:
+                self._engine.outbox.append(Started(number, self.number, 0))
+                return self._job(shelf, command)
+            self.current = number
+            try:
+                return self._job(shelf, command)
+            finally:
+                self.current = 0
         shelf.prepared = setup.begin(number)
         event: Event | None = None
         try:

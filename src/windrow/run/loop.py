@@ -12,7 +12,16 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from windrow.core.commands import Launch, Replan, Resolve, Take, TaskEnded, WakeAt
+from windrow.core.commands import (
+    Discard,
+    Launch,
+    OutputFailed,
+    Replan,
+    Resolve,
+    Take,
+    TaskEnded,
+    WakeAt,
+)
 from windrow.core.events import CancelRequested, Event, Planned, Tick
 
 if TYPE_CHECKING:
@@ -198,9 +207,9 @@ class _Loop:
             answers: list[Event] = []
             orders: list[EngineCommand] = []
             for command in commands:
-                if isinstance(command, Launch):  # by far the most
+                if isinstance(command, (Launch, Discard)):  # by far the most
                     orders.append(command)
-                elif isinstance(command, TaskEnded):
+                elif isinstance(command, (TaskEnded, OutputFailed)):
                     continue  # observers tell whoever waits for a task
                 elif isinstance(command, Take):
                     self.collector.add(command.handle, self.engine.take(command.handle))

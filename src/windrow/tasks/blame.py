@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windrow.core.records import FailureKind
-from windrow.errors import DependencyError, TaskError, TaskLostError
+from windrow.errors import CommandError, DependencyError, TaskError, TaskLostError
+from windrow.units import format_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from windrow.core.records import Failure
     from windrow.tasks.record import Record
 
-__all__ = ["error_of", "way_to_the_root"]
+__all__ = ["error_of", "last_word", "way_to_the_root"]
+
+#: Of tasks that failed too.
+MOST_NAMES = 10
 
 
 def way_to_the_root(record: Record) -> list[Record]:
@@ -33,7 +39,12 @@ def error_of(record: Record, failure: Failure) -> BaseException:
         if cause is None:
             lost = failure.kind in (FailureKind.LOST, FailureKind.CRASHED)
             kind = TaskLostError if lost else TaskError
-            return kind(f"task {record.name!r} ({record.id}) failed: {failure.message}")
+            return kind(_words(record, failure))
+        if isinstance(cause, CommandError):
+            # Its message is the whole story; with the traceback of its worker it would be told twice.
+            cause.__notes__ = [
+                one for one in getattr(cause, "__notes__", ()) if cause.message not in one
+            ]
         note = f"raised in task {record.name!r} ({record.id})"
         if note not in getattr(cause, "__notes__", ()):
             cause.add_note(note)
@@ -41,11 +52,69 @@ def error_of(record: Record, failure: Failure) -> BaseException:
     links = [f"{one.name!r} ({one.id})" for one in way]
     verb = "was cancelled" if root.state == "cancelled" else "failed"
     why = root.failure or failure
+    words = f"{why.type}: {why.message}" if cause is not None else _words(root, why)
     error = DependencyError(
         f"task {links[0]} did not run: it needs "
         + ", which needs ".join(links[1:])
-        + f", which {verb}: "
-        f"{why.type}: {why.message}"
+        + f", which {verb}: {words}"
     )
     error.__cause__ = cause
     return error
+
+
+def _words(record: Record, failure: Failure) -> str:
+    """Say why a task that raised nothing has failed."""
+    name = f"task {record.name!r} ({record.id})"
+    deadline = record.declared.deadline
+    if failure.type == "TimeoutError" and deadline is not None:
+        after = f"{format_seconds(deadline)} after its call (deadline={deadline:g})"
+        return f"{name} was not done by its deadline, {after}"
+    return (
+        failure.message if failure.message.startswith(name) else f"{name} failed: {failure.message}"
+    )
+
+
+def last_word(failed: Sequence[Record], first: BaseException | None = None) -> BaseException | None:
+    """Make what a session raises in the end of failures that nobody has looked at: the first, and which others there are."""
+    if first is None:
+        if not failed:
+            return None
+        assert failed[0].failure is not None
+        first = error_of(failed[0], failed[0].failure)
+        others = failed[1:]
+    else:
+        others = [one for one in failed if not _is_of(one, first)]
+    if not isinstance(first, Exception):
+        first = _tamed(first)
+    if others:
+        names = ", ".join(f"{one.name!r} ({one.id})" for one in others[:MOST_NAMES])
+        more = ", ..." if len(others) > MOST_NAMES else ""
+        tasks = "task" if len(others) == 1 else "tasks"
+        first.add_note(f"and {len(others)} more {tasks} failed: {names}{more}")
+    return first
+
+
+def _is_of(record: Record, error: BaseException) -> bool:
+    """Whether an error is what a failed task has raised, or what was made of its failure."""
+    failure = record.failure
+    assert failure is not None
+    if failure.exception is not None:
+        return failure.exception is error
+    return str(error_of(record, failure)) == str(error)
+
+
+def _tamed(error: BaseException) -> TaskError:
+    """Make an error of what would end the program, perhaps without a word: a task meant its own end at most."""
+    notes = getattr(error, "__notes__", ())
+    where = next(
+        (one.removeprefix("raised in ") for one in notes if one.startswith("raised in task")),
+        "a task",
+    )
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else repr(error.code)
+        words = f"{where} called sys.exit({code}), which ends no program but the task: return from its function, or raise an error"
+    else:
+        words = f"{where} raised {type(error).__name__}: {error}"
+    made = TaskError(words)
+    made.__cause__ = error
+    return made

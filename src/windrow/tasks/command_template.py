@@ -73,7 +73,8 @@ def _is_known(task: str, name: str, known: Sequence[str]) -> bool:
     """Whether a name in braces is one of ours; raises if it seems to be a misspelt one."""
     if name in known:
         return True
-    close = difflib.get_close_matches(name, known, n=1, cutoff=ALIKE)
+    alike = [one for one in known if one.lower() == name.lower()]
+    close = alike or difflib.get_close_matches(name, known, n=1, cutoff=ALIKE)
     meant = ELSEWHERE.get(name) or (close[0] if close else None)
     if meant is None:
         return False

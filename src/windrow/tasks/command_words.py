@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from windrow.errors import CommandError, CommandMemoryError
+from windrow.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from windrow.tasks.shell import Order, Ran
@@ -23,8 +24,13 @@ LONG = 2000
 
 
 def could_not_start(name: str, order: Order, error: OSError) -> CommandError:
-    """Say why a command line could not even be started."""
+    """Say why a command line could not even be started, or its log not be written."""
     program = order.words[0] if order.words else order.shell
+    if order.log is not None and error.filename == str(order.log):
+        return CommandError(
+            f"command {name!r} was ended, since its log cannot be written: {error.strerror}: {order.log}",
+            command=order.script or order.words,
+        )
     if not Path(order.directory).is_dir():
         why = f"the directory it was called in is gone: {order.directory}"
     elif error.errno == errno.ENOENT and shutil.which(program) is None:
@@ -51,14 +57,15 @@ def raise_failure(name: str, order: Order, ran: Ran) -> NoReturn:
     story = _story(order, ran)
     if ran.why == "memory":
         raise CommandMemoryError(
-            f"command {name!r} was ended: its processes used {ran.peak / 1e6:.0f} MB of memory together; the limit is "
-            f"{order.memory / 1e6:.0f} MB. Give it more with memory=, or let it do less at a time{story}",
+            f"command {name!r} was ended: its processes used {format_bytes(ran.peak)} of memory together; the limit is "
+            f"{format_bytes(order.memory)}. Give it more with memory=, or let it do less at a time{story}",
             limit_bytes=order.memory,
             **facts,
         )
     if ran.why == "deadline":
         raise CommandError(
-            f"command {name!r} was not done by its deadline (deadline=){story}", **facts
+            f"command {name!r} was not done by its deadline; it was ended after {format_seconds(ran.wall_s)}{story}",
+            **facts,
         )
     if ran.why == "unwanted":
         raise CommandError(

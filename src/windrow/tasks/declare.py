@@ -11,8 +11,8 @@ from windrow.core.records import Needs
 from windrow.errors import UsageError, nearest
 from windrow.tasks.body import STREAM, is_generator, run_body
 from windrow.tasks.file_kinds import FileKind, file_parameters
+from windrow.tasks.option_checks import check_numbers, checked_needs
 from windrow.tasks.resident import Resident, made_here
-from windrow.units import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -109,10 +109,11 @@ class Task:
 def _asked(declared: Declared) -> dict[str, Any]:
     amounts = dict(declared.needs.amounts)
     amounts.pop("slot", None)
+    memory = amounts.pop("memory", None)
     return {
         "outputs": declared.outputs,
         "cores": amounts.pop("cores", 0),
-        "memory": amounts.pop("memory", None),
+        "memory": None if memory is None else f"{memory} B",
         "gpus": amounts.pop("gpu", 0),
         "resources": amounts,
         "priority": declared.priority,
@@ -177,7 +178,8 @@ def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOp
         How many things it makes. A call gives as many futures; with "stream" an iterator of futures. A generator's
         outputs are released as they are yielded; without a number they are a stream.
     cores, memory, gpus, resources
-        What it needs while it runs; ``resources`` are amounts of what ``Session(resources=...)`` has.
+        What it needs while it runs; ``resources`` are amounts of what ``Session(resources=...)`` has. A task that exceeds
+        its memory in a process is ended, and tried once more with twice as much.
     priority, deadline
         Higher ones run first; a task that is not done so many seconds after its call has failed.
     on_failure
@@ -204,6 +206,7 @@ def _declared(function: Callable[..., Any], asked: dict[str, Any]) -> Declared:
     options: dict[str, Any] = {**_DEFAULTS, **asked}
     name = options.pop("name") or getattr(function, "__qualname__", None) or repr(function)
     _check(name, function, options["on_failure"], options["reuse"])
+    check_numbers(name, options)
     parameters = _parameters(function)
     needs = [options.pop(one) for one in ("cores", "memory", "gpus", "resources")]
     outputs, inout = options.pop("outputs"), options.pop("inout")
@@ -213,7 +216,7 @@ def _declared(function: Callable[..., Any], asked: dict[str, Any]) -> Declared:
         name=name,
         function=function,
         outputs=_outputs(name, function, outputs),
-        needs=_needs(*needs),
+        needs=Needs.of(checked_needs(name, *needs)),
         inout=_changed(name, parameters, inout),
         files=file_parameters(function),
         positions=_positions(parameters),
@@ -231,18 +234,6 @@ def _check(name: str, function: Any, on_failure: Any, reuse: Any) -> None:
         raise UsageError(
             f"task {name!r}: reuse= is True, False or 'content' (which looks into arrays too), got {reuse!r}"
         )
-
-
-def _needs(
-    cores: float,
-    memory: str | float | None,
-    gpus: float,
-    resources: Mapping[str, float] | None,
-) -> Needs:
-    needs = {"cores": cores, "gpu": gpus, **(resources or {})}
-    if memory is not None:
-        needs["memory"] = parse_bytes(memory) if isinstance(memory, str) else memory
-    return Needs.of(needs)
 
 
 def _outputs(name: str, function: Callable[..., Any], outputs: int | str | None) -> int | str:

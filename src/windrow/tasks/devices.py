@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from windrow.errors import TaskError, UsageError
+from windrow.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -83,11 +84,7 @@ class Devices:
             if name == GPU and not has.get(GPU):
                 self.claim(declared.name, amount)  # knows what to do about that
             if amount > has.get(name, 0) * (1 + 1e-9):
-                more = "workers=..." if name == "cores" else f'resources={{"{name}": ...}}'
-                raise UsageError(
-                    f"task {declared.name!r} needs {name}={amount:g}, but the session has {name}={has.get(name, 0):g}; "
-                    f"give it more with wr.Session({more}), or let the task need less"
-                )
+                raise _does_not_fit(declared.name, name, amount, has.get(name, 0))
         return dict(declared.needs.amounts).get(GPU, 0)
 
     def claim(self, task: str, amount: float) -> ClaimDevices:
@@ -119,6 +116,21 @@ class Devices:
         """The session has ended: leave nothing behind."""
         if self._directory is not None:
             self._remove()
+
+
+def _does_not_fit(task: str, name: str, amount: float, has: float) -> UsageError:
+    more = {"cores": "workers=...", "memory": 'resources={"memory": "..."}'}.get(
+        name, f'resources={{"{name}": ...}}'
+    )
+    asked, there = (
+        (format_bytes(amount), format_bytes(has))
+        if name == "memory"
+        else (f"{amount:g}", f"{has:g}")
+    )
+    return UsageError(
+        f"task {task!r} needs {name}={asked}, but the session has {name}={there}; give it more with "
+        f"wr.Session({more}), or let the task need less"
+    )
 
 
 def _first(wanted: float, found: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import Launch, TaskEnded
+from windrow.core.commands import Launch, OutputFailed, TaskEnded
 from windrow.core.events import (
     CancelRequested,
     Event,
@@ -23,7 +24,8 @@ from windrow.engines.granted import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.loop import run
 from windrow.shape.guided import Guided
-from windrow.tasks.blame import error_of
+from windrow.tasks.blame import error_of, last_word
+from windrow.tasks.collecting import collecting_less
 from windrow.tasks.future import ELSEWHERE, Future
 from windrow.tasks.inbox import Inbox
 from windrow.tasks.staffed import Staffed, Unreadable
@@ -43,6 +45,11 @@ if TYPE_CHECKING:
 __all__ = ["Driver"]
 
 ENGINES = ("processes", "threads", "inline")
+
+#: Seconds between two looks whether the run has ended, in which Ctrl-C is heard.
+LOOK_S = 0.25
+#: After so many, whoever waits for tasks that are cancelled and cannot be ended is told.
+PATIENT_LOOKS = 2
 
 
 class Driver:
@@ -81,6 +88,7 @@ class Driver:
         self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
         options = Options(open=True, on_error="skip", restart=self._isolated)
         self._scheduler = Scheduler((), Policies(Guided()), options)
+        self._done = threading.Event()
         # Daemon: an interpreter that exits must not wait for a task without an end.
         self._thread = threading.Thread(
             target=self._go, name=f"windrow-{session.name}", daemon=True
@@ -121,6 +129,11 @@ class Driver:
         """Make of a call what travels to a worker."""
         return content if self._packer is None else self._packer.pack(record.id, content)
 
+    def send_again(self, function: Any) -> None:
+        """What a function means has changed since it was sent to processes, or may have."""
+        if self._packer is not None:
+            self._packer.send_again(function)
+
     def submit(self, record: Record, task: Task) -> None:
         """Hand a task over."""
         session = self._session
@@ -143,43 +156,61 @@ class Driver:
         self._inbox.leave(event)
 
     def join(self) -> None:
-        """Wait for the end of the run, in a way that Ctrl-C can end."""
+        """Wait for the end of the run; Ctrl-C cancels the rest, and leaves what goes on although it is cancelled."""
         try:
-            while self._thread.is_alive():
-                self._thread.join(0.25)
+            self._wait()
         except KeyboardInterrupt:
-            self.tell(CancelRequested("interrupted"))
-            self._thread.join()
+            if self._isolated or not self.unwanted:
+                self.tell(CancelRequested("interrupted"))
+                self._wait()
             raise
         if self.error is not None:
             raise self.error
+
+    def _wait(self) -> None:
+        looks = 0
+        self._thread.join(0)  # refuses to wait for itself
+        # Not for the thread: one whose join is interrupted counts as ended in some versions of Python.
+        while not self._done.wait(LOOK_S):
+            looks += self.unwanted and not self._isolated
+            if looks == PATIENT_LOOKS and (left := len(self._scheduler.tasks.attempts)):
+                running = min(left, self._workers)
+                what = "a running task" if running == 1 else f"{running} running tasks"
+                sys.stderr.write(
+                    f"windrow: waiting for {what}: threads cannot be interrupted. Ctrl-C leaves without waiting\n"
+                )
+                sys.stderr.flush()
+        self._thread.join()
 
     def seen(self, record: Record) -> None:
         """Somebody knows of a failure."""
         self._unseen.pop(record.id, None)
 
     def raise_unseen(self) -> None:
-        """Raise the first failure that nobody has looked at: it would be lost otherwise."""
-        if self.stopped is not None:
-            raise self.stopped
-        for record in self._unseen.values():
-            assert record.failure is not None
-            raise error_of(record, record.failure)
+        """Raise the first failure that nobody has looked at, and name the others: they would be lost otherwise."""
+        error = last_word(list(self._unseen.values()), self.stopped)
+        if error is not None:
+            raise error
 
     # -- the thread
 
     def _go(self) -> None:
         workload = TaskWorkload(self._session.records, self._session.initializer)
         try:
-            run(
-                self._scheduler, self._engine, workload, observers=[self._observe, *self._watchers], collector=self, inbox=self._inbox
-            )  # fmt: skip
+            with collecting_less():
+                run(
+                    self._scheduler, self._engine, workload, observers=[self._observe, *self._watchers], collector=self,
+                    inbox=self._inbox,
+                )  # fmt: skip
         except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
             self.error = error
         finally:
             self.error = self.error or self.broken()
             self.over = True
-            self._end_all()
+            try:
+                self._end_all()
+            finally:
+                self._done.set()
 
     def broken(self) -> BaseException | None:
         """Say why nothing can run any more, if that is so."""
@@ -244,6 +275,10 @@ class Driver:
                 ended = self._ended(command) or ended
             elif type(command) is Launch:
                 self._launched(command)
+            elif type(command) is OutputFailed:
+                future = self._session.futures.get(command.output)
+                if future is not None:
+                    future.failed(error_of(future.record, command.failure))
         if ended:
             with self._session.changed:
                 self._session.changed.notify_all()
@@ -271,17 +306,18 @@ class Driver:
         if record is None:
             return
         future = session.futures.get(handle.output)
+        sure = self._scheduler.tasks.sure(record.id)
         if handle.output not in record.outputs:
             # Of a stream: whoever iterates takes it from there, once, although a second attempt makes it again.
             items = self._streams.setdefault(record.id, {})
             if handle.output not in items:
                 future = Future(session, record, handle.output)
                 session.futures[handle.output] = future
-                items[handle.output] = None if record.declared.restartable else future
+                items[handle.output] = None if sure else future
                 with session.changed:
                     record.streamed.append(future)
                     session.changed.notify_all()
-        if future is not None and record.declared.restartable:
+        if future is not None and sure:
             self._there(future, handle)
 
     def _there(self, future: Future, handle: Handle, *, ended: bool = False) -> None:

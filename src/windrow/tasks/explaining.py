@@ -15,6 +15,7 @@ from windrow.watch.waiting import RUNNING, VAIN, cause_words, waits
 if TYPE_CHECKING:
     from windrow.tasks.session import Session
     from windrow.watch.graph_runs import GraphRun, Ran, Try
+    from windrow.watch.report_tasks_findings import Findings
 
 __all__ = ["Explanation", "explain"]
 
@@ -146,8 +147,7 @@ def _released(run: GraphRun, task: Ran) -> list[str]:
 
 
 def _about_reuse(session: Session, task: Ran) -> list[str]:
-    reasons = getattr(session.reusing, "reasons", {})
-    why = reasons.get(task.name)
+    why = session.reusing.reason(task.id)
     if why:
         return [f"  its result: {why}"]
     record = session.records.get(task.id)
@@ -163,8 +163,15 @@ def _of_session(session: Session, run: GraphRun) -> list[str]:
     found = find(run)
     _, headline, words = verdict(run, found)
     lines = [f"session {run.name}: {headline} {words}"]
-    if not found.makespan:
-        return lines
+    return [*lines, *(_of_time(run, found) if found.makespan else []), *_of_reuse(session)]
+
+
+def _of_reuse(session: Session) -> list[str]:
+    return [f"  {one}" for one in (*session.reusing.in_words(), *session.reusing.notes)]
+
+
+def _of_time(run: GraphRun, found: Findings) -> list[str]:
+    lines: list[str] = []
     path, span = found.path, found.makespan
     lines.append(
         f"  took {_time(span)} with {run.workers} worker{'s' if run.workers > 1 else ''}; {_time(found.work)} of work, "
@@ -189,11 +196,7 @@ def _of_session(session: Session, run: GraphRun) -> list[str]:
         lines.append(
             f"  {len(found.early)} tasks began before one they read from had ended, by {_time(total)} in all"
         )
-    reused = sum(run.reused.values())
-    if reused:
-        lines.append(f"  {reused} calls were answered with results that were there")
-    notes = getattr(session.reusing, "notes", [])
-    return lines + [f"  {note}" for note in notes]
+    return lines
 
 
 def _time(micros: float) -> str:

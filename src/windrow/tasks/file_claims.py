@@ -95,11 +95,12 @@ class Claims:
         self._files: dict[str, Entry] = {}
         self._trees: dict[str, Entry] = {}
         self._globs: dict[str, dict[str, Entry]] = {}  #: by the directory that is sure, and pattern
+        self._inside: dict[str, set[str]] = {}  #: by directory: the paths in it that are known here
 
     def meeting(self, claim: Claim) -> list[Entry]:
         """Find everything that may have a file in common with a claim."""
         if claim.shape != "file":
-            return [one for one in self._all() if meet(claim, one.claim)]
+            return [one for one in self._near(claim) if meet(claim, one.claim)]
         found = [self._files[claim.path]] if claim.path in self._files else []
         if self._trees or self._globs:
             for place in _upwards(claim.path):
@@ -107,6 +108,24 @@ class Claims:
                     found.append(self._trees[place])
                 globs = self._globs.get(place, {}).values()
                 found += [one for one in globs if one.claim.covers(claim.path)]
+        return found
+
+    def _near(self, claim: Claim) -> Iterator[Entry]:
+        """Find everything below a directory, and what is said of those above it."""
+        start = _place(claim)
+        for path in self._below(start):
+            if path in self._files:
+                yield self._files[path]
+        for path in (*self._below(start), *list(_upwards(start))[1:]):
+            if path in self._trees:
+                yield self._trees[path]
+            yield from self._globs.get(path, {}).values()
+
+    def _below(self, directory: str) -> list[str]:
+        """List a directory and all known paths in it."""
+        found = [directory]
+        for one in found:
+            found += self._inside.get(one, ())
         return found
 
     def _all(self) -> Iterator[Entry]:
@@ -134,20 +153,32 @@ class Claims:
         """A task writes: from now on this is its work."""
         if claim.shape == "tree":
             # A directory is replaced as a whole: nothing that was written in it before counts any more.
-            for known in (self._files, self._trees, *self._globs.values()):
-                for path in [one for one in known if _below(literal(one), claim.path)]:
-                    del known[path]
+            for path in self._below(claim.path):
+                for known in (self._files, self._trees, self._globs, self._inside):
+                    known.pop(path, None)
         entry = self._entry(claim)
         entry.writer, entry.future = task, future
         entry.readers, entry.was_read = [], False
 
+    def forget(self, claim: Claim) -> None:
+        """What a task wrote does not count any more."""
+        for entry in self.meeting(claim):
+            if entry.claim == claim:
+                entry.writer, entry.future = 0, None
+
     def _entry(self, claim: Claim) -> Entry:
         if claim.shape == "glob":
-            known = self._globs.setdefault(os.path.dirname(literal(claim.path)), {})
+            known = self._globs.setdefault(_place(claim), {})
         else:
             known = self._files if claim.shape == "file" else self._trees
         if claim.path not in known:
             known[claim.path] = Entry(claim)
+            path = _place(claim)
+            while path not in (inside := self._inside.setdefault(os.path.dirname(path), set())):
+                if path == os.path.dirname(path):
+                    break
+                inside.add(path)
+                path = os.path.dirname(path)
         return known[claim.path]
 
     def written_in(self, directory: str) -> list[str]:
@@ -157,6 +188,11 @@ class Claims:
             for one in self._all()
             if one.writer and os.path.dirname(one.claim.path) == directory
         ]
+
+
+def _place(claim: Claim) -> str:
+    """Give the path below which all files of a claim are."""
+    return os.path.dirname(literal(claim.path)) if claim.shape == "glob" else claim.path
 
 
 def _upwards(path: str) -> Iterator[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class FileKind:
     writes: bool = False
     directory: bool = False
     pattern: str = ""  #: of several files, with ``{parameter}`` for what was given
+    may_be_empty: bool = False  #: an output with nothing in it is no failure
+    may_be_none: bool = False  #: as the annotation says: ``wr.InFile | None``
 
 
 #: A file that the body reads, or a list of such; it may be one that an earlier task writes.
@@ -69,7 +72,9 @@ def _kind(annotation: Any) -> FileKind | None:
     for one in getattr(annotation, "__metadata__", ()):
         if isinstance(one, FileKind):
             return one
-    return next((kind for one in get_args(annotation) if (kind := _kind(one)) is not None), None)
+    parts = get_args(annotation)
+    kind = next((kind for one in parts if (kind := _kind(one)) is not None), None)
+    return replace(kind, may_be_none=True) if kind is not None and NoneType in parts else kind
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
@@ -92,11 +97,13 @@ def _meant(annotation: str, names: dict[str, Any]) -> Any:
         ours = _WORDS.search(annotation)
         assert ours is not None
         try:
-            return eval(ours[0], globals())  # noqa: S307
+            found = eval(ours[0], globals())  # noqa: S307
         except NameError:
             return None
+        return found | None if _NONE.search(annotation) else found
 
 
+_NONE = re.compile(r"\bNone\b|\bOptional\b")
 _WORDS = re.compile(
     r"\b(?:In|Out|InOut)(?:Files?|Dir)\b(?:\((?P<q>[\"']).*?(?P=q)\))?|\bFileKind\b"
 )

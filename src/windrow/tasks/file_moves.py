@@ -6,17 +6,22 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import os
 import secrets
 import shutil
 
-from windrow.tasks.file_places import has_kept, keep
+from windrow.tasks.file_places import MOST_TRIES, has_kept, keep
 from windrow.tasks.file_stamps import OURS, files_in
 
 __all__ = ["copy_file", "merge", "replace"]
 
 #: Nanoseconds by which a file is made younger, until its time differs: some file systems keep seconds only.
 _STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
+
+#: Of the kernel.
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
 def replace(source: str, target: str, top: str, *, keeping: bool) -> None:
@@ -26,16 +31,60 @@ def replace(source: str, target: str, top: str, *, keeping: bool) -> None:
     if not os.path.isdir(source) or os.path.islink(source):
         _replace_file(source, target, top)
         return
-    aside = f"{os.path.dirname(source)}{os.sep}{OURS}aside-{secrets.token_hex(4)}"
-    if os.path.lexists(target):
+    if os.path.isdir(target):
         for one in files_in(source):
             _tell_apart(one, os.path.join(target, os.path.relpath(one, source)), top)
-        # What sessions know of single files in it stays with the name.
-        for name in os.listdir(target) if os.path.isdir(target) else ():
-            if name.startswith(OURS):
-                os.rename(os.path.join(target, name), os.path.join(source, name))
-        os.rename(target, aside)
+        with contextlib.suppress(FileNotFoundError):  # another session replaces it too
+            shutil.copymode(target, source)
+            # What sessions know of single files in it stays with the name.
+            for name in os.listdir(target):
+                if name.startswith(OURS):
+                    os.rename(os.path.join(target, name), os.path.join(source, name))
+    _replace_directory(source, target)
+
+
+def _replace_directory(source: str, target: str) -> None:
+    """Put a directory where another may be; other sessions may do the same meanwhile."""
+    for _ in range(MOST_TRIES):
+        try:
+            os.rename(source, target)  # nothing is there, or an empty one
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        else:
+            return
+        try:
+            if not _exchange(source, target):
+                _exchange_in_steps(source, target)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            continue  # another session was faster
+        shutil.rmtree(source, ignore_errors=True)
+        return
     os.rename(source, target)
+
+
+def _exchange(one: str, other: str) -> bool:
+    """Exchange two directories in one step, where the system can: nobody ever finds none there."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if function is None:
+        return False
+    ended = function(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE)
+    if ended and ctypes.get_errno() == errno.ENOENT:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), other)
+    return not ended
+
+
+def _exchange_in_steps(source: str, target: str) -> None:
+    aside = f"{os.path.dirname(source)}{os.sep}{OURS}aside-{secrets.token_hex(4)}"
+    os.rename(target, aside)
+    try:
+        os.rename(source, target)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.rename(aside, target)
+        raise
     shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -45,8 +94,13 @@ def merge(source: str, target: str, top: str, *, keeping: bool) -> None:
         replace(source, target, top, keeping=keeping)
         return
     if not os.path.lexists(target):
-        os.rename(source, target)
-        return
+        try:
+            os.rename(source, target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise  # else another session was faster
+        else:
+            return
     for name in sorted(os.listdir(source)):
         merge(os.path.join(source, name), os.path.join(target, name), top, keeping=keeping)
 

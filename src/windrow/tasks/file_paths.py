@@ -1,6 +1,6 @@
 """Paths among the arguments of a call: where they are, as text, and back in the form in which they were given."""
 
-# ruff: noqa: PTH100, PTH118
+# ruff: noqa: PTH100, PTH109, PTH112, PTH117, PTH118
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from windrow.tasks.calling import Calling
     from windrow.tasks.file_kinds import FileKind
 
-__all__ = ["GivenPath", "as_given", "given_paths", "is_remote", "pattern_of", "text_of"]
+__all__ = ["GivenPath", "as_given", "given_paths", "is_remote", "one_name", "pattern_of", "text_of"]
 
 _WORD = re.compile(r"\{(\w+)\}")
 
@@ -44,7 +44,7 @@ def given_paths(calling: Calling) -> list[GivenPath]:
     for parameter, kind in calling.declared.files.items():
         for place in _places(calling, parameter, signature):
             value = calling.get(place)
-            if value is None:
+            if value is None and _may_be_none(kind, signature.get(parameter)):
                 continue
             if isinstance(value, (list, tuple)):
                 paths = [_absolute(calling, parameter, kind, one) for one in value]
@@ -86,6 +86,11 @@ def _places(
     return [parameter]
 
 
+def _may_be_none(kind: FileKind, known: inspect.Parameter | None) -> bool:
+    """Whether a file need not be given: the annotation or the default says so."""
+    return kind.may_be_none or known is None or known.default is None
+
+
 def _absolute(calling: Calling, parameter: str, kind: FileKind, value: Any) -> Any:
     if isinstance(value, Future):
         return value
@@ -93,6 +98,11 @@ def _absolute(calling: Calling, parameter: str, kind: FileKind, value: Any) -> A
         raise UsageError(
             f"task {calling.declared.name!r}: parameter {parameter!r} is annotated with wr.{kind.name}, so it is given a path (text or "
             f"pathlib.Path), a list of paths, or a future of these; got {value!r}"
+            + (
+                f"; if it need not be given, annotate it with wr.{kind.name} | None"
+                if value is None
+                else ""
+            )
         )
     text = os.fspath(value)
     if not text:
@@ -104,7 +114,20 @@ def _absolute(calling: Calling, parameter: str, kind: FileKind, value: Any) -> A
                 "write it elsewhere, and copy it in a task that is given the address as plain text"
             )
         return value
-    return as_given(value, os.path.abspath(text))
+    begins = f"{{{parameter}}}" in kind.pattern
+    return as_given(value, one_name(text, whole=kind.directory and not begins))
+
+
+def one_name(text: str, *, whole: bool = False) -> str:
+    """Make a path absolute, by the one name that it has without links to directories: a file is known by that.
+
+    A link to a file stays what it is, unless the ``whole`` path is that of a directory.
+    """
+    full = text if os.path.isabs(text) else os.path.join(os.getcwd(), text)
+    above, last = os.path.split(full.rstrip(os.sep))
+    if whole or last in ("", os.curdir, os.pardir) or os.path.isdir(text):
+        return os.path.realpath(text)
+    return os.path.join(os.path.realpath(above), last)
 
 
 def is_remote(text: str) -> bool:
@@ -114,7 +137,7 @@ def is_remote(text: str) -> bool:
 
 def text_of(value: Any, base: str) -> str:
     """Give a path as absolute text; a relative one is meant from ``base`` on."""
-    return os.path.normpath(os.path.join(base, os.fspath(value)))
+    return one_name(os.path.join(base, os.fspath(value)))
 
 
 def as_given(value: Any, text: str) -> Any:

@@ -4,7 +4,7 @@ Beside them, because a file can be moved into place in one step only within a fi
 
 - ``<task>-<random>``: what one attempt of a task writes, until it is complete;
 - ``old/<size>.<time>/<name>``: a file that was overwritten, for readers that have to run again;
-- ``done/<name>.<task>``: what a task has completed: a second attempt changes nothing then;
+- ``done/<digest of name>.<task>``: what a task has completed: a second attempt changes nothing then;
 - ``lock``: held while complete files are moved.
 
 The directory's name has the process that made it, so that later sessions remove what a dead one left.
@@ -25,7 +25,6 @@ import secrets
 import shutil
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from windrow.tasks.file_stamps import OURS, Stamp, files_in
 
@@ -248,4 +247,5 @@ def completed(top: str, name: str, task: int) -> list[Stamp] | None:
 
 
 def _note(top: str, name: str, task: int) -> str:
-    return os.path.join(top, "done", f"{quote(name, safe='')[-200:]}.{task}")
+    # Names have any length, and any bytes.
+    return os.path.join(top, "done", f"{hashlib.sha256(os.fsencode(name)).hexdigest()}.{task}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windrow.errors import MissingFileError, TaskFileError
 from windrow.tasks.file_paths import as_given, is_remote, text_of
@@ -19,13 +19,24 @@ from windrow.tasks.file_places import kept, make_private, remove_private
 from windrow.tasks.file_stamps import OURS, Stamp, files_in, matches, stamp, stamps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from windrow.tasks.file_claims import Claim
     from windrow.tasks.file_kinds import FileKind
     from windrow.tasks.going import Going
 
-__all__ = ["Read", "Reading", "each_path", "given_path", "put_path"]
+__all__ = ["Maker", "Read", "Reading", "each_path", "given_path", "put_paths"]
+
+
+class Maker(NamedTuple):
+    """The task whose future says which file is read."""
+
+    name: str
+    written: int  #: how many outputs it has that are files
+    only: str = ""  #: the path, if it writes just one
+    noted: bool = False  #: nothing but its value says which files it means, so what is read is noted with the result
+    may_fail: bool = False  #: then its value is None
+    slot: int | None = None  #: where it says what it wrote, if it may fail
 
 
 class Read(NamedTuple):
@@ -39,6 +50,7 @@ class Read(NamedTuple):
     claims: tuple[Claim, ...] = ()
     stamps: tuple[Stamp, ...] = ()  #: what was there at the call
     slots: tuple[int, ...] = ()  #: where earlier tasks say what they wrote, in the order of calls
+    maker: Maker | None = None  #: where a future says the path
 
 
 class Where(Protocol):
@@ -56,15 +68,19 @@ class Where(Protocol):
     def path(self) -> str: ...
 
 
-def put_path(going: Going, where: Where, text: str) -> None:
-    """Give the body a path."""
-    given = going.get(where.place)
-    if where.item is None:
-        going.put(where.place, as_given(given, text))
-    else:
-        items = list(given)
-        items[where.item] = as_given(items[where.item], text)
-        going.put(where.place, type(given)(items))
+def put_paths(going: Going, paths: Iterable[tuple[Where, str]]) -> None:
+    """Give the body its paths."""
+    lists: dict[int | str, list[Any]] = {}
+    for where, text in paths:
+        given = going.get(where.place)
+        if where.item is None:
+            going.put(where.place, as_given(given, text))
+            continue
+        items = lists[where.place] if where.place in lists else list(given)
+        lists[where.place] = items
+        items[where.item] = as_given(given[where.item], text)
+    for place, items in lists.items():
+        going.put(place, type(going.get(place))(items))
 
 
 def given_path(going: Going, where: Where, base: str) -> str:
@@ -83,16 +99,36 @@ def given_path(going: Going, where: Where, base: str) -> str:
 
 
 def each_path(going: Going, read: Read) -> list[Read]:
-    """Take a list of paths apart that a future was of; a task that failed, and may, gives none."""
+    """Take a list of paths apart that a future was of."""
     if read.path:
         return [read]
     value = going.get(read.place)
     value = value if read.item is None else value[read.item]
     if value is None:
-        return []
+        return _meant_by_none(going, read)
     if read.item is None and isinstance(value, (list, tuple)):
         return [read._replace(item=number) for number in range(len(value))]
     return [read]
+
+
+def _meant_by_none(going: Going, read: Read) -> list[Read]:
+    """Say what is read if the value of a future is None: the one file that its task writes.
+
+    A task that failed, and may, gives none.
+    """
+    maker = read.maker
+    assert maker is not None
+    failed = maker.may_fail and (maker.slot is None or going.values[maker.slot] is None)
+    if maker.only and not failed:
+        return [read._replace(path=maker.only)]
+    if failed or read.kind.may_be_none:
+        return []
+    written = "no file" if not maker.written else f"{maker.written} files" if maker.written > 1 else "a file that has its path from a future"  # fmt: skip
+    raise TaskFileError(
+        f"task {going.name!r}: parameter {read.parameter!r} is annotated with wr.{read.kind.name}, but the future it was given "
+        f"is of task {maker.name!r}, which returns None and writes {written}, so that it is not known which file is meant; "
+        f"return the path in {maker.name!r}, or give {going.name!r} the path itself"
+    )
 
 
 class Reading:
@@ -109,6 +145,7 @@ class Reading:
     def source(self, read: Read) -> str:
         """Find the version of what is read that was promised."""
         path = given_path(self._going, read, self._base)
+        self._note(read, path)
         if is_remote(path):
             return path
         promised = {one.path: one for one in read.stamps}
@@ -129,6 +166,12 @@ class Reading:
         former, _ = self._former(read, changed[0])
         self.names[former] = path
         return former
+
+    def _note(self, read: Read, path: str) -> None:
+        """Note what a file is like of which only a future knew the path: the lineage of the call does not say that."""
+        if self._going.keeps and read.maker is not None and read.maker.noted:
+            there = not is_remote(path) and os.path.exists(path)
+            self._going.seen.append(stamp(path) if there else Stamp(path, 0, 0))
 
     def _see(self, read: Read, path: str, known: bool) -> None:
         """Check that there is something where nobody said what it is like."""

@@ -75,6 +75,6 @@ def _digest(known: Stamp) -> str:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     whole = hashlib.sha256()
     for one in files_in(known.path):
-        whole.update(os.path.relpath(one, known.path).encode() + b"\0")
+        whole.update(os.fsencode(os.path.relpath(one, known.path)) + b"\0")
         whole.update(content_digest(one).encode())
     return whole.hexdigest()

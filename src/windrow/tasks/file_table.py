@@ -1,27 +1,32 @@
 """The files of a session: which task writes a path, who reads it, and what that means for the next call."""
 
-# ruff: noqa: PTH100, PTH109, PTH110, PTH112, PTH113, PTH119, PTH120, PTH207, PTH208
+# ruff: noqa: PTH109, PTH110, PTH112, PTH113, PTH119, PTH120, PTH207, PTH208
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
 
+import atexit
 import glob
 import os
+import tempfile
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from windrow.errors import MissingFileError, UsageError, nearest
 from windrow.tasks.calling import FileArgument
 from windrow.tasks.calls import Slot
 from windrow.tasks.file_claims import Claim, Claims, meet
-from windrow.tasks.file_paths import given_paths, is_remote, pattern_of
-from windrow.tasks.file_places import new_token, remove_dead, remove_session
-from windrow.tasks.file_reading import Read
-from windrow.tasks.file_stamps import OURS, Stamp, files_in, matches, stamp
+from windrow.tasks.file_paths import given_paths, is_remote, one_name, pattern_of
+from windrow.tasks.file_places import new_token, remove_dead, remove_session, session_directory
+from windrow.tasks.file_reading import Maker, Read
+from windrow.tasks.file_stamps import OURS, Stamp, files_in, matches, stamp, stamps_of
 from windrow.tasks.file_work import FileWork, Write
 from windrow.tasks.future import Future
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from windrow.tasks.calling import Calling
     from windrow.tasks.file_claims import Entry
     from windrow.tasks.file_paths import GivenPath
@@ -43,8 +48,16 @@ class FileTable:
     def __init__(self) -> None:
         self._claims = Claims()
         self._token = ""
-        self._places: set[str] = set()  #: directories that tasks write to
+        self._places: dict[str, str] = {}  #: directories that tasks write to, and our name in them
+        #: By call: what it writes, to which its futures lead.
+        self._written: weakref.WeakKeyDictionary[Record, tuple[Write, ...]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._lock = threading.Lock()
+        # Sessions of executors are ended by nobody, if those are forgotten.
+        self._process = os.getpid()
+        weakref.finalize(self, _remove_all, self._process, self._places).atexit = False
+        _living.add(self)
 
     # -- calls
 
@@ -62,12 +75,12 @@ class FileTable:
             ]
             if not given:
                 return
-            self._check_apart(calling, writes)
+            _check_apart(calling, writes)
             work = FileWork(
                 self._token,
                 os.getcwd() if any(isinstance(one.path, Future) for one in given) else "",
                 tuple(reads),
-                tuple(self._keeping(one, reads) for one in writes),
+                tuple(_keeping(writes, reads)),
             )
             calling.made += [one.output for one in writes]
             calling.around.append(work)
@@ -77,6 +90,7 @@ class FileTable:
         work = next((one for one in calling.around if isinstance(one, FileWork)), None)
         if work is None:
             return
+        self.note_written(calling, record)
         with self._lock:
             changed = [one.read for one in work.writes if one.read is not None]
             for read in (*work.reads, *changed):
@@ -87,19 +101,24 @@ class FileTable:
                 if write.claim is not None:
                     self._claims.write(write.claim, record.id, future)
 
+    def note_written(self, calling: Calling, record: Record) -> None:
+        """Remember what a call writes, or has written in an earlier run: its futures may be given as paths."""
+        work = next((one for one in calling.around if isinstance(one, FileWork)), None)
+        if work is not None and work.writes:
+            self._written[record] = work.writes
+
     # -- what is read
 
     def _read(self, calling: Calling, given: GivenPath) -> Read:
         where = (given.parameter, given.kind, given.place, given.item)
         if isinstance(given.path, Future):
-            return Read(*where, "")
+            return self._read_of(calling, given, given.path.record)
         path = os.fspath(given.path)
         if is_remote(path):
             return Read(*where, path)
         claims = self._claims_of(calling, given, path)
-        makers = {
-            one.writer: one for claim in claims for one in self._claims.makers(claim) if one.future
-        }
+        written = [one for claim in claims for one in self._claims.makers(claim) if one.future]
+        makers = {one.writer: one for one in written}
         if claims == [Claim("file", path)] and _are_overtaken(list(makers.values()), path):
             makers = {}
         slots = []
@@ -110,8 +129,7 @@ class FileTable:
             slots.append(slot.number)
             calling.files.append(FileArgument(given.parameter, given.kind, path, maker.future))
         stamps = self._there(claims) if given.kind.pattern or not makers else ()
-        written = [one.claim for one in makers.values() if one.claim.shape != "glob"]
-        stamps = tuple(one for one in stamps if not any(two.covers(one.path) for two in written))
+        stamps = tuple(_made_by_nobody(stamps, written)) if makers else stamps
         if not makers and not stamps and not os.path.isdir(path):
             raise self._missing(calling, given, path, claims)
         calling.files += [
@@ -120,6 +138,28 @@ class FileTable:
         # What a task makes beside its declared outputs may replace what is there now.
         promised = () if makers else stamps
         return Read(*where, path, tuple(claims), promised, tuple(slots))
+
+    def _read_of(self, calling: Calling, given: GivenPath, record: Record) -> Read:
+        """A future says which file is read: perhaps any of those that its task writes."""
+        writes = self._written.get(record, ())
+        claims = tuple(one.claim for one in writes if one.claim is not None)
+        slot = None
+        for one in [one for claim in claims for one in self._claims.makers(claim)]:
+            if one.future is None or one.writer < record.id:
+                continue
+            if (
+                one.writer != record.id
+            ):  # it was overwritten since: that is what is there to be read
+                calling.read(one.future)
+                path = one.claim.path
+                calling.files.append(FileArgument(given.parameter, given.kind, path, one.future))
+            elif record.rule == "ignore":
+                said = calling.read(one.future)
+                slot = said.number if isinstance(said, Slot) else None
+        only = writes[0].path if len(writes) == 1 and not writes[0].kind.pattern else ""
+        by_task = record.declared.command is None
+        maker = Maker(record.name, len(writes), only, by_task, record.rule == "ignore", slot)
+        return Read(given.parameter, given.kind, given.place, given.item, "", claims, maker=maker)
 
     def _claims_of(self, calling: Calling, given: GivenPath, path: str) -> list[Claim]:
         if given.kind.pattern:
@@ -135,7 +175,9 @@ class FileTable:
         found: list[str] = []
         for claim in claims:
             if claim.shape == "file":
-                found += [claim.path] if os.path.exists(claim.path) else []
+                # Where names begin there may be a directory: what else is in that does not matter.
+                there = os.path.exists(claim.path) and not os.path.isdir(claim.path)
+                found += [claim.path] if there else []
             elif claim.shape == "glob":
                 found += [one for one in glob.glob(claim.path) if os.path.isfile(one)]
             else:
@@ -202,42 +244,24 @@ class FileTable:
                 f"{given.kind.name}), where a directory is; name a file in it, or annotate with wr.OutDir"
             )
 
-    def _keeping(self, write: Write, reads: list[Read]) -> Write:
-        """A call that reads what it overwrites may have to read it again."""
-        claim = write.claim
-        if write.keeping or claim is None:
-            return write
-        return write._replace(
-            keeping=any(meet(claim, other) for one in reads for other in one.claims)
-        )
-
-    def _check_apart(self, calling: Calling, writes: list[Write]) -> None:
-        for number, one in enumerate(writes):
-            for other in writes[:number]:
-                if one.claim and other.claim and _clash(one.claim, other.claim):
-                    raise UsageError(
-                        f"task {calling.declared.name!r} is given {one.path} and {other.path} to write (parameters "
-                        f"{other.parameter!r} and {one.parameter!r}): give each output a path of its own"
-                    )
-
     def _prepare(self, place: str) -> None:
         """Begin to write to a directory."""
         if place not in self._places:
-            self._places.add(place)
+            self._places[place] = self._token
             remove_dead(place)
 
     # -- the user's side
 
     def latest(self, path: str | os.PathLike[str]) -> Future | None:
         """Give the future of what a task of the session makes of a path; None if none does."""
-        text = os.path.abspath(path)
+        text = one_name(os.fspath(path))
         with self._lock:
             makers = self._claims.makers(Claim("file", text))
             return makers[-1].future if makers else None
 
     def wait(self, path: str | os.PathLike[str]) -> str:
         """Wait for the tasks that write a path, if any do, and return it as absolute text; raises what they raised."""
-        text = os.path.abspath(path)
+        text = one_name(os.fspath(path))
         with self._lock:
             shape = "tree" if os.path.isdir(text) else "file"
             makers = [*self._claims.makers(Claim("file", text))]
@@ -248,11 +272,41 @@ class FileTable:
                 one.future.result()
         return text
 
+    def forget(self, path: str | os.PathLike[str]) -> None:
+        """From now on the program itself has written a file, or removed it: no task's work counts any more."""
+        claim = Claim("file", one_name(os.fspath(path)))
+        with self._lock:
+            self._claims.forget(claim)
+
+    def scratch(self) -> str:
+        """Give a directory for what lasts no longer than a task; what tasks leave in it goes with the session."""
+        place = tempfile.gettempdir()
+        with self._lock:
+            self._token = self._token or new_token()
+            self._prepare(place)
+        return session_directory(place, self._token)
+
     def close(self) -> None:
         """The session has ended: leave nothing private behind."""
-        for place in self._places:
-            remove_session(place, self._token)
-        self._places.clear()
+        _remove_all(self._process, self._places)
+
+
+#: Tables of sessions that nobody has closed; see ``_close_all``.
+_living: weakref.WeakSet[FileTable] = weakref.WeakSet()
+
+
+def _remove_all(process: int, places: dict[str, str]) -> None:
+    """Remove what a session keeps, unless this is a fork of its process."""
+    if os.getpid() == process:
+        for place, token in places.items():
+            remove_session(place, token)
+    places.clear()
+
+
+@atexit.register  # before executors are known, so after they have finished what was submitted
+def _close_all() -> None:
+    for one in list(_living):
+        one.close()
 
 
 def _are_overtaken(makers: list[Entry], path: str) -> bool:
@@ -261,6 +315,54 @@ def _are_overtaken(makers: list[Entry], path: str) -> bool:
         return False
     said = makers[0].future._result
     return isinstance(said, tuple) and os.path.exists(path) and not matches(said)
+
+
+def _made_by_nobody(stamps: tuple[Stamp, ...], written: list[Entry]) -> Iterator[Stamp]:
+    """Give the files that are none of what earlier tasks write, as far as that is known."""
+    files = {one.claim.path for one in written if one.claim.shape == "file"}
+    trees = [one.claim for one in written if one.claim.shape == "tree"]
+    # Which files match a pattern is known when their writer has ended.
+    said = {
+        known
+        for one in written
+        if one.claim.shape == "glob" and one.future and type(one.future._result) is tuple
+        for known in stamps_of(one.future._result)
+    }
+    for one in stamps:
+        if not (one.path in files or one in said or any(two.covers(one.path) for two in trees)):
+            yield one
+
+
+def _keeping(writes: list[Write], reads: list[Read]) -> Iterator[Write]:
+    """A call that reads what it overwrites may have to read it again."""
+    read = {claim for one in reads for claim in one.claims}
+    several = [claim for claim in read if claim.shape != "file"]
+    for write in writes:
+        claim = write.claim
+        if claim is None or write.keeping:
+            yield write
+            continue
+        others = several if claim.shape == "file" else read
+        keeping = claim in read or any(meet(claim, other) for other in others)
+        yield write._replace(keeping=keeping)
+
+
+def _check_apart(calling: Calling, writes: list[Write]) -> None:
+    """Refuse a call that writes something twice; in the order of paths only neighbours can be that."""
+    last: Write | None = None
+    tree: Write | None = None
+    for one in sorted(writes, key=lambda one: one.claim.path + os.sep if one.claim else ""):
+        claim = one.claim
+        if claim is None:
+            continue
+        for other in (last, tree):
+            if other and other.claim and _clash(claim, other.claim):
+                raise UsageError(
+                    f"task {calling.declared.name!r} is given {other.path} and {one.path} to write (parameters "
+                    f"{other.parameter!r} and {one.parameter!r}): give each output a path of its own"
+                )
+        last = one
+        tree = one if claim.shape == "tree" else tree
 
 
 def _clash(one: Claim, other: Claim) -> bool:

@@ -25,8 +25,8 @@ from windrow.tasks.file_places import (
     remove_private,
     session_directory,
 )
-from windrow.tasks.file_reading import Read, Reading, each_path, given_path, put_path
-from windrow.tasks.file_stamps import Stamp, files_in, stamp
+from windrow.tasks.file_reading import Read, Reading, each_path, given_path, put_paths
+from windrow.tasks.file_stamps import OURS, Stamp, files_in, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,16 +93,18 @@ class _Attempt:
         self._reading = Reading(going, work.token, work.base)
         self._privates: dict[str, tuple[str, list[str]]] = {}  #: by directory of targets
         self._making: list[_Making] = []
-        self._complete_now = False  #: all is in place
+        self._paths: list[tuple[Read | Write, str]] = []  #: what the body is given
+        self._taken: set[str] = set()  #: paths that are written, private and final
 
     # -- before the body
 
     def begin(self) -> None:
         for read in self._work.reads:
             for one in each_path(self._going, read):
-                put_path(self._going, one, self._reading.source(one))
+                self._paths.append((one, self._reading.source(one)))
         for write in self._work.writes:
             self._open(write)
+        put_paths(self._going, self._paths)
 
     def _open(self, write: Write) -> None:
         """Give the body a private path to write to."""
@@ -110,23 +112,24 @@ class _Attempt:
         if _is_special(path):
             self._going.made[write.output] = None
             return
-        target = os.path.realpath(path)
+        target = path if write.begins else os.path.realpath(path)
         place = os.path.dirname(target)
         if place not in self._privates:
             self._privates[place] = make_private(place, self._work.token, self._going.task)
         own = os.path.join(self._privates[place][0], os.path.basename(path))
-        if any(one.own == own for one in self._making):
+        if own in self._taken or target in self._taken:
             raise TaskFileError(
                 f"task {self._going.name!r} writes {target} twice: {path} (parameter {write.parameter!r}) is another name of "
                 "it; give each output a file of its own"
             )
+        self._taken |= {own, target}
         if write.kind.directory and not write.begins:
             os.mkdir(own)
         if write.read is not None:
             copy_file(self._reading.source(write.read), own)
         top = session_directory(place, self._work.token)
         self._making.append(_Making(write, path, target, own, top))
-        put_path(self._going, write, own)
+        self._paths.append((write, own))
 
     # -- after the body
 
@@ -135,8 +138,10 @@ class _Attempt:
         made = {one.own: self._files(one) for one in self._making}
         if self._going.cancelled():
             return
-        for place, (private, _) in self._privates.items():
-            making = [one for one in self._making if os.path.dirname(one.own) == private]
+        together: dict[str, list[_Making]] = {}
+        for one in self._making:
+            together.setdefault(os.path.dirname(one.target), []).append(one)
+        for place, making in together.items():
             if all(one.write.claim is None for one in making):
                 # Nobody knows these paths before: nothing is kept beside them, as nobody would remove it.
                 self._move_all(place, making, made)
@@ -146,7 +151,6 @@ class _Attempt:
                     return
                 self._complete(place, making, made)
         self._tell_names()
-        self._complete_now = True
 
     def _files(self, making: _Making) -> list[str]:
         """List the files of a declared output, relative to what the body was given; raises if there are none."""
@@ -155,14 +159,15 @@ class _Attempt:
             assert write.claim is not None
             pattern = glob.escape(own) + write.claim.path[len(glob.escape(making.path)) :]
             found = [one for one in glob.glob(pattern, recursive=True) if os.path.isfile(one)]
-            what = f"no file that matches {os.path.basename(write.claim.path)!r}"
+            what = f"has no file that matches {os.path.basename(write.claim.path)!r}"
         elif os.path.isdir(own):
-            found, what = list(files_in(own)), "an empty directory"
+            found, what = list(files_in(own)), "is an empty directory"
         elif os.path.exists(own):
-            found, what = [own] if os.path.getsize(own) else [], "an empty file"
+            empty = not (os.path.getsize(own) or write.kind.may_be_empty)
+            found, what = [] if empty else [own], "is an empty file"
         else:
-            found, what = [], "nothing"
-        if not found:
+            found, what = [], "was not written"
+        if not found and not (write.kind.may_be_empty and os.path.isdir(own)):
             raise self._unwritten(making, what)
         return sorted(os.path.relpath(one, os.path.dirname(own)) for one in found)
 
@@ -177,7 +182,7 @@ class _Attempt:
         beside = f"; it made {others[:10]} beside it" if others else ""
         write = making.write
         return TaskFileError(
-            f"task {self._going.name!r} has ended, and {making.path} (parameter {write.parameter!r}, {write.kind.name}) is "
+            f"task {self._going.name!r} has ended, and {making.path} (parameter {write.parameter!r}, {write.kind.name}) "
             f"{what}{beside}; it has to be written to the path that the body is given, which is a private one until then"
         )
 
@@ -208,9 +213,13 @@ class _Attempt:
                 merge(source, target, making[0].top, keeping=False)
         moved = []
         for one in making:
+            before = [stamp(os.path.join(private, name)) for name in made[one.own]]
             self._move(one, private, place, made[one.own])
             above = os.path.dirname(one.path)
-            found = [stamp(os.path.join(above, name)) for name in made[one.own]]
+            found = [
+                _seen(os.path.join(above, name), was)
+                for name, was in zip(made[one.own], before, strict=True)
+            ]
             self._say(one, found)
             moved.append((one, found))
         return moved
@@ -261,11 +270,11 @@ class _Attempt:
         def final(thing: Any) -> Any:
             if isinstance(thing, (str, os.PathLike)):
                 text = os.fspath(thing)
-                for private, known in names.items():
-                    if text == private or (
-                        isinstance(text, str) and text.startswith(private + os.sep)
-                    ):
-                        return as_given(thing, known + text[len(private) :])
+                private = text if isinstance(text, str) and OURS in text else ""
+                while OURS in private:
+                    if private in names:
+                        return as_given(thing, names[private] + text[len(private) :])
+                    private = os.path.dirname(private)
             return thing
 
         for name, value in self._going.made.items():
@@ -274,7 +283,7 @@ class _Attempt:
     def clean(self) -> None:
         for place, (private, new) in self._privates.items():
             top = session_directory(place, self._work.token)
-            remove_private(private, new if self._complete_now else [*new, top])
+            remove_private(private, [*new, top])  # it is empty if nobody knew of the place before
         self._reading.clean()
 
 
@@ -283,6 +292,14 @@ def _name(making: _Making) -> str:
     claim = making.write.claim
     path = making.path if claim is None else claim.path
     return os.path.relpath(path, os.path.dirname(making.path))
+
+
+def _seen(path: str, before: Stamp) -> Stamp:
+    """Look at a file that was moved into place; another session may have replaced the directory it was in since."""
+    try:
+        return stamp(path)
+    except FileNotFoundError:
+        return before._replace(path=path)
 
 
 def _is_special(path: str) -> bool:

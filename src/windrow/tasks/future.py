@@ -1,11 +1,15 @@
 """Futures: what a task will have made, in the form of ``concurrent.futures``, which knows how to wait for many.
 
 A value stays where it was made until somebody asks for it, if it is large and was made in another process.
+
+Most futures are done before anybody looks at them, and of a graph there are many at a time. So the condition and the lists
+that waiting takes are made when somebody first looks.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,6 +27,9 @@ class _Elsewhere:
 
 ELSEWHERE = _Elsewhere()
 
+#: Held while a condition is put in its place, or found not to be there; nothing else is ever waited for under it.
+_PLACE = threading.RLock()
+
 
 class Future(concurrent.futures.Future[Any]):
     """One output of a task."""
@@ -30,11 +37,43 @@ class Future(concurrent.futures.Future[Any]):
     eager = False  #: whether it is done only when the value is here
     kept: Any = None  #: what stands for a value that is read from the store instead
 
+    # What the base class would make for each.
+    _state = "PENDING"
+    _result: Any = None
+    _exception: BaseException | None = None
+    _own_condition: threading.Condition | None = None
+    _own_waiters: list[Any] | None = None
+    _own_callbacks: list[Any] | None = None
+
     def __init__(self, session: Session, record: Record, output: str) -> None:
-        super().__init__()
         self._session = session
         self.record = record  #: keeps what the task would need to be done again
         self.output = output  #: by which the graph knows it
+
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        found = self._own_condition
+        if found is None:
+            made = threading.Condition()
+            with _PLACE:
+                found = self._own_condition
+                if found is None:
+                    found = self._own_condition = made
+        return found
+
+    @property
+    def _waiters(self) -> list[Any]:  # type: ignore[override]
+        with self._condition:
+            if self._own_waiters is None:
+                self._own_waiters = []
+            return self._own_waiters
+
+    @property
+    def _done_callbacks(self) -> list[Any]:
+        with self._condition:
+            if self._own_callbacks is None:
+                self._own_callbacks = []
+            return self._own_callbacks
 
     def __repr__(self) -> str:
         return f"<future {self.output} of task {self.record.name!r}: {self._state.lower()}>"
@@ -46,6 +85,10 @@ class Future(concurrent.futures.Future[Any]):
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the value; raises what the task raised."""
+        if self._state == "FINISHED":  # told after the value, and an exception before it
+            value = self._result
+            if value is not ELSEWHERE and self._exception is None:
+                return value
         try:
             value = super().result(timeout)
             return self._session.bring(self, timeout) if value is ELSEWHERE else value
@@ -101,6 +144,11 @@ class Future(concurrent.futures.Future[Any]):
 
     def arrived(self, value: Any) -> None:
         """The value is here."""
+        with _PLACE:
+            if self._own_condition is None:  # nobody looks, or can until it is done
+                if self._state in ("PENDING", "RUNNING", "FINISHED"):
+                    self._result, self._state = value, "FINISHED"
+                return
         with self._condition:
             if self._state == "FINISHED":
                 self._result = value
@@ -110,17 +158,17 @@ class Future(concurrent.futures.Future[Any]):
                 return
             # As set_result does, which would take the lock once more.
             self._result, self._state = value, "FINISHED"
-            for waiter in self._waiters:
+            for waiter in self._own_waiters or ():
                 waiter.add_result(self)
             self._condition.notify_all()
-        if self._done_callbacks:  # type: ignore[attr-defined]
+        if self._own_callbacks:
             self._invoke_callbacks()  # type: ignore[attr-defined]
 
     def failed(self, error: BaseException) -> None:
         """There will be no value, or the one there is cannot be brought."""
         with self._condition:
             if self._state == "FINISHED" and self._result is ELSEWHERE:
-                self._result, self._exception = None, error
+                self._exception, self._result = error, None
                 self._condition.notify_all()
                 return
         if not self.done() and self.set_running_or_notify_cancel_once():

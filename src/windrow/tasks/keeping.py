@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import pickle
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.errors import CorruptFileError
 from windrow.store.results import AGAIN, Results
 from windrow.tasks.calls import looked_into
+from windrow.tasks.file_paths import is_remote
 from windrow.tasks.file_stamps import Stamp, content_digest, stamp, stamps_of
 
 if TYPE_CHECKING:
@@ -21,13 +23,24 @@ if TYPE_CHECKING:
 
     from windrow.store.results import Entry
     from windrow.tasks.going import Going
+    from windrow.tasks.lineage_code import Codes
 
-__all__ = ["WHY_NOT", "Fetch", "Keep", "KeptValue", "still_there"]
+__all__ = [
+    "WHY_NOT",
+    "Fetch",
+    "Keep",
+    "KeptValue",
+    "is_as_it_was_made",
+    "still_as_read",
+    "still_there",
+]
 
-#: What is noted with a result: the stamps of the files that the task wrote, digests of their content if that was asked for,
-#: and why there are no values.
+#: What is noted with a result: the stamps of the files that the task wrote, and of those that it read and of which only
+#: futures knew the paths, digests of their content if that was asked for, and why there are no values.
 FILES = "files"
 DIGESTS = "digests"
+READ = "read"
+READ_DIGESTS = "read digests"
 WHY_NOT = "why not"
 
 #: Buffers from this size on are written as they are, without a copy in the pickle.
@@ -75,6 +88,8 @@ class Keep(NamedTuple):
     directory: str
     key: str
     name: str  #: of the task
+    code: str = ""  #: the digest of the function, if that is in the lineage
+    made_by: tuple[str, ...] = ()  #: keys of calls whose futures say which files it reads
     by_content: bool = False  #: whether files that it writes are known by their content
 
     @contextmanager
@@ -82,23 +97,68 @@ class Keep(NamedTuple):
         """Let all be done, then keep what was made."""
         going.keeps = True
         going.released = _Released()
+        why_not = self._why_not(going)
         yield
         if not going.cancelled():
-            self._keep(going)
+            self._keep(going, why_not)
 
-    def _keep(self, going: Going) -> None:
+    def _why_not(self, going: Going) -> str:
+        """Say why what comes out will not be what the lineage says; nothing if it will.
+
+        Since the call, globals may have changed; a process has imported modules by itself, and tasks there may have changed
+        them.
+        """
+        if not self.code or _code_here(going.function, self.name) == self.code:
+            return ""
+        return (
+            "what it means where it runs is not what it meant in the program when it was called: a global that it uses, or "
+            "its module, was changed since, by the program or by tasks that ran before"
+        )
+
+    def _keep(self, going: Going, why_not: str) -> None:
         results = Results(Path(self.directory))
         facts: dict[str, Any] = {"task": self.name}
         try:
-            facts[FILES] = _written(going)
+            self._check(results, why_not)
+            facts[FILES], seen = _written(going), _seen(going)
+            if seen:
+                facts[READ] = seen
             if self.by_content:
                 facts[DIGESTS] = [content_digest(one.path) for one in facts[FILES]]
+                facts[READ_DIGESTS] = [content_digest(one.path) for one in seen]
             outputs = dict(_outputs(going))
             results.write(self.key, outputs, facts)
         except Exception as error:  # noqa: BLE001 - whatever it is, the task has its result
             why = str(error) if isinstance(error, _NotKept) else f"{type(error).__name__}: {error}"
             with contextlib.suppress(OSError):
-                results.write(self.key, {}, {**facts, WHY_NOT: why})
+                if results.find(self.key) is None:  # another program may have kept it meanwhile
+                    results.write(self.key, {}, {**facts, WHY_NOT: why})
+
+    def _check(self, results: Results, why_not: str) -> None:
+        if why_not:
+            raise _NotKept(why_not)
+        if not all(is_as_it_was_made(results, key) for key in self.made_by):
+            raise _NotKept(
+                "a file that it reads was changed since the task wrote it whose future it was given"
+            )
+
+
+def _code_here(function: Any, name: str) -> str:
+    """Give the digest of a function as it is now, in this process."""
+    from windrow.tasks.command import CommandBody
+
+    if isinstance(function, partial):
+        body = getattr(function.func, "__self__", None)
+        if isinstance(body, CommandBody):
+            function = body.function
+    return _codes().look_at(function, name).digest
+
+
+@cache
+def _codes() -> Codes:
+    from windrow.tasks.lineage_code import Codes
+
+    return Codes()
 
 
 class _Released(dict[str, Any]):
@@ -159,16 +219,40 @@ def _written(going: Going) -> list[Stamp]:
     ]
 
 
+def _seen(going: Going) -> list[Stamp]:
+    """List stamps of the files that were read and of which only futures knew the paths; _NotKept if they can have none."""
+    for one in going.seen:
+        if is_remote(one.path):
+            raise _NotKept(f"a future said that it reads {one.path}, which may change unseen")
+    return list(dict.fromkeys(going.seen))
+
+
 def stamps_in(entry: Entry) -> list[Stamp]:
     """Give the stamps of the files that a task wrote."""
     return [Stamp(*one) for one in entry.facts.get(FILES, ())]
 
 
+def is_as_it_was_made(results: Results, key: str) -> bool:
+    """Whether the files that a call wrote are what it left; False if that is not known."""
+    entry = results.find(key)
+    return entry is not None and bool(stamps_in(entry)) and still_there(entry) is not None
+
+
 def still_there(entry: Entry) -> list[Stamp] | None:
     """Give the stamps that files have now, if they are what the task wrote; None if one is not."""
+    return _unchanged(stamps_in(entry), entry.facts.get(DIGESTS) or [])
+
+
+def still_as_read(entry: Entry) -> list[Stamp] | None:
+    """Give the stamps of the files that a task read and of which only futures knew the paths; None if one has changed."""
+    return _unchanged(
+        [Stamp(*one) for one in entry.facts.get(READ, ())], entry.facts.get(READ_DIGESTS) or []
+    )
+
+
+def _unchanged(stamps: list[Stamp], digests: list[str]) -> list[Stamp] | None:
     found: list[Stamp] = []
-    digests = entry.facts.get(DIGESTS) or []
-    for number, said in enumerate(stamps_in(entry)):
+    for number, said in enumerate(stamps):
         try:
             now = stamp(said.path)
             if now != said and (not digests or content_digest(said.path) != digests[number]):

@@ -12,6 +12,7 @@ import mmap
 import os
 import pathlib
 from array import array
+from copy import deepcopy
 from hashlib import blake2b
 from inspect import CO_VARKEYWORDS
 from pathlib import Path
@@ -24,9 +25,10 @@ from windrow.store.fingerprint_code import plain
 from windrow.store.fingerprint_values import static_attribute
 from windrow.store.fingerprints import fingerprint
 from windrow.tasks.body import STREAM
+from windrow.tasks.calls import looked_into
 from windrow.tasks.future import Future, StreamFuture
 from windrow.tasks.groups import current_group
-from windrow.tasks.lineage_code import Codes, NotReusable
+from windrow.tasks.lineage_code import MOST, Codes, NotReusable, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +36,9 @@ if TYPE_CHECKING:
     from windrow.tasks.calling import Calling
     from windrow.tasks.declare import Declared
     from windrow.tasks.file_kinds import FileKind
+    from windrow.tasks.lineage_code import Known
 
-__all__ = ["CONTENT", "Lineage", "NotReusable"]
+__all__ = ["CONTENT", "Lineage", "NotReusable", "copied", "is_of_command", "makers_of_paths"]
 
 #: As ``reuse=``: also arrays are taken by their content. As ``files=``: files are, whatever their time.
 CONTENT = "content"
@@ -73,17 +76,18 @@ class Lineage:
     def key(
         self,
         calling: Calling,
+        known: Known,
         files: list[bytes],
         *,
         content: bool = False,
     ) -> str:
         """Make the key of a call; NotReusable, with the reason, if it can have none.
 
-        ``files`` says what is in the files that it reads, ``content`` whether arrays are taken by their content.
+        ``known`` is what its code does, ``files`` says what is in the files that it reads, ``content`` whether arrays are taken by their content.
         """
         declared = calling.declared
         _refuse_what_has_no_result(calling)
-        out = [_FORMAT, self.codes.digest(declared), f"{declared.outputs!r}".encode()]
+        out = [_FORMAT, digest_of(declared, known), f"{declared.outputs!r}".encode()]
         encode = _Encoder(out, calling.session.latest, content=content)
         for name, value in self._given(calling):
             out.append(b"@" + name.encode())
@@ -100,6 +104,8 @@ class Lineage:
         declared = calling.declared
         found = self._parameters.get(id(declared.function))
         if found is None:
+            if len(self._parameters) >= MOST:
+                self._parameters.clear()
             found = self._parameters[id(declared.function)] = _parameters(declared)
         _, names, takes_others = found
         given = [
@@ -144,11 +150,16 @@ def _refuse_what_has_no_result(calling: Calling) -> None:
 def _refuse_unknown_files(calling: Calling, parameter: str, kind: FileKind) -> None:
     """Refuse paths of which nothing is known at the call: those of futures, of large directories, and addresses.
 
-    The value of a command is the path of what it writes, which its lineage covers.
+    The value of a command is the path of what it writes, which its lineage covers. The value of a task that writes files
+    most often is, too; as it may be any other, what was read is noted with the result.
     """
     known = [one.path for one in calling.files if one.parameter == parameter]
     for one in _paths(calling, parameter):
-        if isinstance(one, Future) and _is_written_by_command(one):
+        if isinstance(one, Future) and kind.reads and writes_files(one):
+            if kind.pattern and not is_of_command(one):
+                raise NotReusable(
+                    f"its {kind.name} {parameter!r} is the value of a future, so that it is not known which files match"
+                )
             continue
         start = None if isinstance(one, Future) else os.fspath(one)
         found = known if kind.pattern else [path for path in known if path.startswith(start or "")]
@@ -159,9 +170,21 @@ def _refuse_unknown_files(calling: Calling, parameter: str, kind: FileKind) -> N
             )
 
 
-def _is_written_by_command(future: Future) -> bool:
-    declared = future.record.declared
-    return declared.command is not None and any(one.writes for one in declared.files.values())
+def writes_files(future: Future) -> bool:
+    """Whether a future is of a task that writes files, so that it may stand for one."""
+    return any(one.writes for one in future.record.declared.files.values())
+
+
+def is_of_command(future: Future) -> bool:
+    """Whether a future is of a command, whose value is the path of what it writes."""
+    return future.record.declared.command is not None
+
+
+def makers_of_paths(calling: Calling) -> list[Future]:
+    """List the futures that a call is given as paths of what it reads, of tasks that write files."""
+    reads = [parameter for parameter, kind in calling.declared.files.items() if kind.reads]
+    given = [one for name in reads for one in _paths(calling, name)]
+    return [one for one in given if isinstance(one, Future) and writes_files(one)]
 
 
 def _paths(calling: Calling, parameter: str) -> list[Any]:
@@ -217,7 +240,9 @@ class _Encoder:
         elif isinstance(value, Future):
             self._out.append(lineage_of(value))
         elif kind in _PATHS:
-            self._out.append(b"#path " + str(value).encode("utf-8", "surrogateescape"))
+            self._out.append(
+                f"#{kind.__name__} ".encode() + str(value).encode("utf-8", "surrogateescape")
+            )
         else:
             self._other(value)
 
@@ -241,6 +266,24 @@ class _Encoder:
         if found.opaque:
             raise NotReusable(f"cannot be looked into: {found.opaque[0]}")
         self._out.append(b"#object " + found.digest.encode())
+
+
+def copied(thing: Any, latest: Callable[[Any], Any]) -> Any:
+    """Copy all that can change, so that it stays what its lineage says; NotReusable if that cannot be."""
+    stays: dict[int, Any] = {}
+
+    def note(one: Any) -> Any:
+        if isinstance(one, Future) or latest(one) is not one:
+            stays[id(one)] = one
+        return one
+
+    looked_into(thing, note)
+    try:
+        return deepcopy(thing, stays)
+    except Exception as error:
+        raise NotReusable(
+            f"its arguments cannot be copied, so later changes would be seen: {type(error).__name__}: {error}"
+        ) from error
 
 
 def lineage_of(future: Future) -> bytes:

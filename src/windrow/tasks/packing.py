@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["Packer"]
 
 
+def _refuse_files(content: Content) -> None:
+    """Refuse files that are open: pickled, each would be a copy of the text that is left in it."""
+    for one in (*content.arguments, *content.keywords.values()):
+        if type(one) is TextIOWrapper and one not in (sys.stdout, sys.stderr):
+            raise UsageError(
+                f"task {content.name!r} cannot be given an open file ({one.name!r}) in another process: it would get a copy "
+                'of the text in it; give it the path and open it in the task, or use engine="threads"'
+            )
+
+
 class Packer:
     """Packs the calls of one session."""
 
@@ -32,13 +44,16 @@ class Packer:
         number, parcels = self._function(content)
         try:
             # A plain tuple: the name of its class would have to be found with every call.
-            return pack_call(task, (content.name, number, *content[2:]), parcels)
+            packed = pack_call(task, (content.name, number, *content[2:]), parcels)
         except Exception as error:
             given: dict[Any, Any] = {**dict(enumerate(content.arguments)), **content.keywords}
             raise UsageError(
                 f"task {content.name!r} cannot be sent to another process: {culprit(given, 'its arguments')} cannot be "
                 f'pickled ({type(error).__name__}: {error}); give it something that can be, or use engine="threads"'
             ) from error
+        if packed.small is None or b"StringIO" in packed.small:  # what a file would arrive as
+            _refuse_files(content)
+        return packed
 
     def send_again(self, function: Callable[..., Any]) -> None:
         """What a function means has changed: the next call takes it along as it is then."""

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from windrow.tasks.body import STREAM
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from windrow.core.records import Failure
-    from windrow.tasks.calling import Calling
+    from windrow.tasks.declare import Declared
     from windrow.tasks.future import Future
 
 __all__ = ["Record"]
+
+_NONE: list[Any] = []  #: nothing is ever put into it
 
 
 class Record:
@@ -36,20 +42,22 @@ class Record:
         "streamed",
     )  # fmt: skip
 
-    def __init__(self, calling: Calling) -> None:
-        reads = calling.reads
-        self.id = calling.id
-        self.declared = calling.declared
+    def __init__(
+        self, number: int, declared: Declared, reads: Sequence[Future] = (), key: str | None = None
+    ) -> None:
+        self.id = number
+        self.declared = declared
         self.parents: tuple[Record, ...] = ()
         self.slots: tuple[str, ...] = ()  #: names of what it reads, by slot
         if reads:
             self.parents = tuple({one.record.id: one.record for one in reads}.values())
             self.slots = tuple([one.output for one in reads])
-        self.key = calling.key  #: the lineage, where the result may be reused
+        self.key = key  #: the lineage, where the result may be reused
         self.outputs: tuple[str, ...] = ()
         self.content: Any = None  #: what travels to a worker
         self.rule = ""  #: what becomes of others if it fails
-        self.streamed: list[Future | None] = []  #: of a stream: those that nobody has taken yet
+        #: of a stream: those that nobody has taken yet
+        self.streamed: list[Future | None] = [] if declared.outputs == STREAM else _NONE
         self.group = 0
         self.attempt = 0  #: the latest
         self.state = "waiting"  #: "waiting", "running", "done", "failed" or "cancelled"

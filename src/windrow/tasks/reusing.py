@@ -9,21 +9,23 @@ from __future__ import annotations
 import concurrent.futures
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from windrow.errors import UsageError
-from windrow.tasks.future import Future
+from windrow.tasks.kept_future import KeptFuture
 from windrow.tasks.record import Record
+from windrow.tasks.reusing_files import ReusedFiles
+from windrow.tasks.reusing_reasons import Reasons
 from windrow.units import parse_bytes
 
 if TYPE_CHECKING:
-    from windrow.store.results import Entry, Results
+    from windrow.store.results import Results
     from windrow.store.results_budget import Usage
-    from windrow.tasks.calling import Calling, FileArgument
-    from windrow.tasks.file_stamps import Stamp
-    from windrow.tasks.keeping import KeptValue
+    from windrow.tasks.calling import Calling
+    from windrow.tasks.future import Future
     from windrow.tasks.lineage import Lineage
     from windrow.tasks.session import Session
 
@@ -84,8 +86,7 @@ class Reuse:
             raise UsageError(f"reuse= is True, False or 'content', got {session.reuse!r}")
         if files not in ("stamp", "content"):
             raise UsageError(f"files= is 'stamp' (size and time) or 'content', got {files!r}")
-        #: By task: why one of its calls was not reusable, or not kept.
-        self.reasons: dict[str, str] = {}
+        self._reasons = Reasons()
         self.notes: list[str] = []
         self._directory = (
             None if store is False else results_directory(None if store is True else store)
@@ -101,12 +102,13 @@ class Reuse:
         self._known: WeakValueDictionary[str, Record] = WeakValueDictionary()
         #: Of tasks that have not ended: the next identical call gets them.
         self._held: set[Future] = set()
-        #: By key: tasks whose results may have been written meanwhile.
-        self._missed: dict[str, str] = {}
+        #: By key: tasks whose results may have been written meanwhile, and the numbers of the calls.
+        self._missed: dict[str, tuple[str, int]] = {}
         self._look_at = _LOOK_AFTER
         self._unaccounted = 0  #: bytes written since room was made
-        #: By path: a file that an earlier run wrote, what it is like, and the key of the call.
-        self._files: dict[str, tuple[Stamp, str]] = {}
+        self._files = ReusedFiles(
+            session, partial(self._opened, to_write=False), by_content=self._by_content
+        )
 
     # -- what calls ask
 
@@ -120,20 +122,31 @@ class Reuse:
                 asked = any(one.writes and not one.reads for one in calling.declared.files.values())
         if not asked:
             return None
-        from windrow.tasks.lineage import CONTENT, Lineage, NotReusable
+        from windrow.tasks.lineage import CONTENT, Lineage, NotReusable, copied
 
         if self._lineage is None:
             self._lineage = Lineage()
+        codes = self._lineage.codes
         try:
-            key = self._lineage.key(calling, self._files_read(calling), content=asked == CONTENT)
+            known = codes.look(calling.declared)
+            key = self._lineage.key(
+                calling, known, self._files.stated(calling), content=asked == CONTENT
+            )
+            calling.key = key
+            found = self._in_session(calling, key) or self._in_store(calling, key)
+            if found is None and not self._isolated:
+                # What the program does with the arguments from now on must not matter.
+                calling.arguments = copied(calling.arguments, calling.session.latest)
+                calling.keywords = copied(calling.keywords, calling.session.latest)
         except NotReusable as refused:
-            self.reasons.setdefault(calling.declared.name, f"not reusable: {refused}")
+            self._reasons.refuse(calling.id, calling.declared.name, str(refused))
             self._counts["not_reusable"] += 1
+            calling.key = None
             return None
-        calling.key = key
-        found = self._in_session(calling, key) or self._in_store(calling, key)
         if found is None:
-            self._miss(calling, key)
+            if self._isolated and codes.must_be_sent(calling.declared, known):
+                self._session._driver.send_again(calling.declared.function)
+            self._miss(calling, key, "" if known.opaque else known.digest)
         return found
 
     def _in_session(self, calling: Calling, key: str) -> Any:
@@ -141,8 +154,10 @@ class Reuse:
         record = self._known.get(key)
         if record is None or record.state in ("failed", "cancelled"):
             return None
-        if calling.files and (record.state == "done" or not self._is_latest(calling, record)):
+        if record.state == "done" and (calling.files or self._files.makers(calling)):
             return None  # the files may have changed: the store knows what they were like
+        if calling.files and not self._files.is_latest(calling, record):
+            return None
         futures = [self._session.futures.get(f"{record.id}.{n}") for n in range(int(record.declared.outputs))]  # fmt: skip
         if any(one is None or one.cancelled() for one in futures):
             return None
@@ -160,13 +175,15 @@ class Reuse:
         outputs = int(calling.declared.outputs)
         if WHY_NOT in entry.facts or len(entry.outputs) != outputs:
             return None
-        if calling.files and not self._files_are_there(calling, entry, key):
+        if not self._files.are_as_read(calling, entry):
+            return None
+        if calling.files and not self._files.are_there(calling, entry, key):
             return None
         if not results.touch(key):
             return None
         self._counts["found_in_store"] += 1
         calling.reads.clear()  # nobody has to be waited for
-        record = Record(calling)
+        record = Record(calling.id, calling.declared, (), calling.key)
         record.state = "done"
         record.outputs = tuple([f"{record.id}.{n}" for n in range(outputs)])
         futures: list[Future] = []
@@ -174,22 +191,26 @@ class Reuse:
             value = KeptValue(str(results.directory), key, f"{n}")
             size = sum(entry.outputs[f"{n}"].lengths)
             futures.append(KeptFuture(self._session, record, name, value, size))
+        self._session.files.note_written(calling, record)
         self._session.records[record.id] = record
         self._session.futures.update(zip(record.outputs, futures, strict=True))
         self._known[key] = record
         return _given(record, futures)
 
-    def _miss(self, calling: Calling, key: str) -> None:
+    def _miss(self, calling: Calling, key: str, code: str) -> None:
         """Have the result kept, as it has to be made."""
         self._counts["missed"] += 1
         results = self._opened(to_write=True)
         if results is None:
             return
         from windrow.tasks.keeping import Keep
+        from windrow.tasks.lineage import makers_of_paths
 
         name = calling.declared.name
-        calling.around.insert(0, Keep(str(results.directory), key, name, self._by_content))
-        self._missed[key] = name
+        made_by = tuple(one.record.key or "" for one in makers_of_paths(calling))
+        keep = Keep(str(results.directory), key, name, code, made_by, self._by_content)
+        calling.around.insert(0, keep)
+        self._missed[key] = (name, calling.id)
         if len(self._missed) >= self._look_at:
             self._look()
             self._look_at = 2 * len(self._missed) + _LOOK_AFTER
@@ -197,73 +218,11 @@ class Reuse:
     def submitting(self, record: Record, futures: list[Future]) -> None:
         """A call is being made: whoever makes the same one is given its futures."""
         assert record.key is not None
-        assert self._lineage is not None
-        if self._isolated:
-            self._lineage.codes.sent(record.declared)
         self._known[record.key] = record
         self._held.update(futures)
         for future in futures:
             # Not as users add one: the value may stay where it is.
             concurrent.futures.Future.add_done_callback(future, self._held.discard)
-
-    # -- files
-
-    def _files_read(self, calling: Calling) -> list[bytes]:
-        """Say what the files are that a call reads, in one order."""
-        from windrow.tasks.file_stamps import content_digest
-        from windrow.tasks.lineage import NotReusable
-
-        found: set[str] = set()
-        for one in calling.files:
-            if not one.kind.reads:
-                continue
-            where = f"{one.parameter} {one.kind.name}"
-            maker = self._maker(one)
-            if maker is None:
-                assert one.maker is not None
-                name = one.maker.record.name
-                raise NotReusable(
-                    f"it reads {one.path}, which task {name!r} writes, and that is not reused itself"
-                )
-            if maker:
-                # Which of the maker's files it is, is said by the arguments.
-                found.add(f"{where} made by {maker}")
-                continue
-            try:
-                said = content_digest(one.path) if self._by_content else one.stamp[1:]
-            except OSError as error:
-                raise NotReusable(f"it reads {one.path}, which cannot be read ({error})") from error
-            found.add(f"{where} {one.path} {said}")
-        return [one.encode("utf-8", "surrogateescape") for one in sorted(found)]
-
-    def _maker(self, one: FileArgument) -> str | None:
-        """Give the key of the call that writes a file, or has in an earlier run; None if it has no key, empty if there is none."""
-        if one.maker is not None:
-            return one.maker.record.key
-        known, key = self._files.get(one.path, (None, ""))
-        return key if known == one.stamp else ""
-
-    def _is_latest(self, calling: Calling, record: Record) -> bool:
-        """Whether no other task of the session writes what a call writes."""
-        writers = [self._session.files.latest(one.path) for one in calling.files if one.kind.writes]
-        return all(one is None or one.record is record for one in writers)
-
-    def _files_are_there(self, calling: Calling, entry: Entry, key: str) -> bool:
-        """Whether all that a call writes is there as it left it, and nobody is about to write it."""
-        from windrow.tasks.keeping import still_there
-
-        stamps = still_there(entry)
-        if stamps is None:
-            return False
-        paths = [one.path for one in calling.files if one.kind.writes]
-        for path in (*paths, *(one.path for one in stamps)):
-            writer = self._session.files.latest(path)
-            if writer is not None and writer.record.state in ("waiting", "running"):
-                return False
-        if not all(any(said.path.startswith(path) for said in stamps) for path in paths):
-            return False
-        self._files.update({said.path: (said, key) for said in stamps})
-        return True
 
     # -- the store
 
@@ -300,12 +259,12 @@ class Reuse:
         from windrow.store.results_budget import evict
         from windrow.tasks.keeping import WHY_NOT
 
-        for key, name in list(self._missed.items()):
+        for key, (name, number) in list(self._missed.items()):
             entry = self._results.find(key)
             if entry is None or self._missed.pop(key, None) is None:
                 continue
             if WHY_NOT in entry.facts:
-                self.reasons.setdefault(name, f"not kept: {entry.facts[WHY_NOT]}")
+                self._reasons.note(number, name, f"not kept: {entry.facts[WHY_NOT]}")
             else:
                 self._counts["bytes_written"] += entry.size
                 self._unaccounted += entry.size
@@ -319,8 +278,34 @@ class Reuse:
 
     def stats(self) -> ReuseStats:
         """Say what was reused so far, and why not more."""
+        return ReuseStats(reasons=dict(self.reasons), **self._counts, notes=tuple(self.notes))
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """By task: why one of its calls was not reusable, or not kept."""
         self._look()
-        return ReuseStats(**self._counts, reasons=dict(self.reasons), notes=tuple(self.notes))
+        return self._reasons.by_task
+
+    def reason(self, call: int) -> str:
+        """Say why a call was not reusable, or not kept; nothing if it was."""
+        self._look()
+        return self._reasons.of(call)
+
+    def in_words(self) -> list[str]:
+        """Say what was reused, and what was most often the reason for more not to be."""
+        lines = []
+        same, kept, refused = (self._counts[one] for one in ("found_in_session", "found_in_store", "not_reusable"))  # fmt: skip
+        if kept:
+            lines.append(f"{kept} calls were answered by results of earlier runs")
+        if same:
+            lines.append(f"{same} calls were answered by the same ones before")
+        usual = self._reasons.usual()
+        if usual is not None:
+            some = f", {usual.calls} of them" if usual.calls < refused else ""
+            lines.append(
+                f"{refused} calls were not reusable: {usual.why} (task {usual.task!r}{some})"
+            )
+        return lines
 
     def close(self) -> None:
         """The session has ended."""
@@ -335,37 +320,6 @@ class Reuse:
             self._usage = None
         if self._counts["bytes_written"]:
             evict(self._directory, self._budget)
-
-
-class KeptFuture(Future):
-    """The future of a result that an earlier run has kept: done, and its value read when somebody asks."""
-
-    def __init__(
-        self, session: Session, record: Record, output: str, value: KeptValue, size: int
-    ) -> None:
-        super().__init__(session, record, output)
-        self.kept: KeptValue = value
-        self._size = size
-        self.set_result(value)
-
-    def __del__(self) -> None:
-        """The graph does not know of it."""
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Read the value; CorruptFileError if it was damaged or removed since it was found."""
-        with self._condition:
-            if self._exception is None and self._result is self.kept:
-                try:
-                    self._result = self.kept.load()
-                except Exception as error:
-                    self._exception = error
-                    raise
-                self._session.reusing.read(self._size)
-        return concurrent.futures.Future.result(self, timeout)
-
-    def add_done_callback(self, fn: Any) -> None:
-        """Call a function with this future now."""
-        concurrent.futures.Future.add_done_callback(self, fn)
 
 
 def _given(record: Record, futures: list[Any]) -> Any:

@@ -12,7 +12,7 @@ from windrow.core.records import Needs, Task
 from windrow.errors import TaskError
 from windrow.tasks.blame import way_to_the_root
 from windrow.tasks.body import STREAM
-from windrow.tasks.calling import Calling, has_none
+from windrow.tasks.calling import Calling
 from windrow.tasks.calls import looked_into
 from windrow.tasks.current import current
 from windrow.tasks.devices import Devices
@@ -20,11 +20,11 @@ from windrow.tasks.driving import Driver
 from windrow.tasks.file_table import FileTable
 from windrow.tasks.future import ELSEWHERE, Future, StreamFuture
 from windrow.tasks.groups import Group, current_group
-from windrow.tasks.plain import Plain, call_plainly, is_plain
+from windrow.tasks.option_checks import NamedOptions, checked_session
+from windrow.tasks.plain import Known, Plain, call_plainly, look_at, remember
 from windrow.tasks.record import Record
 from windrow.tasks.resident import Residents
 from windrow.tasks.reusing import BUDGET, Reuse
-from windrow.tasks.staffed import PLACE
 from windrow.tasks.versions import Versions
 from windrow.tasks.watched import Watchable, Watched
 from windrow.tasks.weak_table import WeakTable
@@ -43,11 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 
-#: Declared tasks that a session remembers.
-MOST_KNOWN = 1000
-
-
-class Session(Watchable):
+class Session(Watchable, NamedOptions):
     """Where tasks run; as a context it waits for all of them in the end.
 
     Parameters
@@ -57,7 +53,7 @@ class Session(Watchable):
     workers
         Tasks at a time; by default as many as there are cores.
     resources
-        What there is of other things, such as ``{"gpu": 2, "licence": 1}``.
+        What there is of other things, such as ``{"gpu": 2, "licence": 1}``; of memory, if not all: ``{"memory": "8 GB"}``.
     on_failure
         What becomes of other tasks when one fails, unless the task says so itself.
     reuse
@@ -83,7 +79,7 @@ class Session(Watchable):
         *,
         engine: str = "processes",
         workers: int | None = None,
-        resources: Mapping[str, float] | None = None,
+        resources: Mapping[str, float | str] | None = None,
         on_failure: OnFailure = "cancel_successors",
         reuse: bool | str | None = None,
         store: str | PathLike[str] | bool | None = None,
@@ -112,10 +108,9 @@ class Session(Watchable):
         self._numbers = count(1)
         self._groups = count(1)
         self._token: Token[Session | None] | None = None
-        has = dict(resources or {})
+        has = checked_session(workers, resources)
         self._devices = Devices(engine, workers, has)
-        #: by the identity of what was declared: that, its devices, all its needs, whether it is plain
-        self._known: dict[int, tuple[Declared, float, Needs, bool]] = {}
+        self._known: dict[int, Known] = {}  #: by the identity of what was declared
         self._plain = Plain()
         self._driver = Driver(self, engine, workers, has)
 
@@ -183,9 +178,10 @@ class Session(Watchable):
         self._driver.check()
         number = next(self._numbers)
         known = self._known.get(id(declared))
-        if known is not None and known[3] and not self.changes:
-            if has_none(arguments) and has_none(keywords.values()):
-                return call_plainly(self, number, declared, known[2], (arguments, keywords), kind)
+        if known is not None and known.plain:
+            future = call_plainly(self, number, known, arguments, keywords, kind)
+            if future is not None:
+                return future
         calling = Calling(self, number, declared, arguments, keywords)
         if declared.files:
             self.files.enter(calling)
@@ -194,14 +190,10 @@ class Session(Watchable):
             if found is not None:
                 self.watched.watch.answered(declared.name)
                 return found
-        _, devices, needs, _ = self._look_at(declared) if known is None else known
-        if devices:
-            calling.around.append(self._devices.claim(declared.name, devices))
-        if declared.resident:
-            missing = [one for one in declared.resident if calling.place(one) is None]
-            calling.around.append(Residents(tuple(missing)))
-        if declared.command is not None:
-            calling.around.insert(0, declared.command.in_session(calling))
+        if known is None:
+            known = look_at(declared, self._devices, self._driver.offers, reuse=bool(self.reuse))
+            remember(self._known, known)
+        self._surround(calling, known.devices)
         changed = self._places(calling) if declared.inout else ()
         things = [calling.get(place) for place in changed]
         calling.take_futures_out()
@@ -229,21 +221,22 @@ class Session(Watchable):
             self.reusing.submitting(record, futures)
         if declared.files:
             self.files.submitted(calling, record)
-        self._driver.submit(record, self._task(record, needs, tuple(calling.after)))
+        self._driver.submit(record, self._task(record, known.needs, tuple(calling.after)))
         given: Any = StreamFuture(self, record, end) if end is not None else tuple(futures)
         if declared.outputs == 1:
             given = futures[0]
         return given
 
-    def _look_at(self, declared: Declared) -> tuple[Declared, float, Needs, bool]:
-        """Find out what every call of a task needs, once; refuse one that could never run."""
-        devices = self._devices.fit(declared, self._driver.offers)
-        needs = Needs.of({**dict(declared.needs.amounts), PLACE: 1})
-        if len(self._known) >= MOST_KNOWN:
-            self._known.clear()
-        plain = is_plain(declared) and not (devices or self.reuse)
-        found = self._known[id(declared)] = (declared, devices, needs, plain)
-        return found
+    def _surround(self, calling: Calling, devices: float) -> None:
+        """Say what the worker has to do around the body."""
+        declared = calling.declared
+        if devices:
+            calling.around.append(self._devices.claim(declared.name, devices))
+        if declared.resident:
+            missing = [one for one in declared.resident if calling.place(one) is None]
+            calling.around.append(Residents(tuple(missing)))
+        if declared.command is not None:
+            calling.around.insert(0, declared.command.in_session(calling))
 
     def _task(self, record: Record, needs: Needs, after: tuple[int, ...]) -> Task:
         declared = record.declared
@@ -372,10 +365,6 @@ class Session(Watchable):
         if future.done():
             for record in way_to_the_root(future.record):
                 self._driver.seen(record)
-
-    def send_again(self, function: Callable[..., Any]) -> None:
-        """What a function means has changed: the next call takes it along to its process."""
-        self._driver.send_again(function)
 
     def unwanted(self) -> bool:
         """Whether all tasks are cancelled."""

@@ -168,8 +168,15 @@ class _Running:
             return None
         path.parent.mkdir(parents=True, exist_ok=True)
         log = self._stack.enter_context(path.open("ab", buffering=0))
-        log.write(f"$ {self._command}\n".encode(errors="surrogateescape"))
+        self._write(log, f"$ {self._command}\n".encode(errors="surrogateescape"))
         return log
+
+    def _write(self, log: IO[bytes], content: bytes) -> None:
+        try:
+            log.write(content)
+        except OSError as error:
+            error.filename = str(self._order.log)  # by which it is known what failed
+            raise
 
     # -- while it runs
 
@@ -224,7 +231,7 @@ class _Running:
 
     def _print(self, content: bytes) -> None:
         if self._log is not None:
-            self._log.write(content)
+            self._write(self._log, content)
         self._errors += content
         if len(self._errors) > 2 * TAIL_BYTES:
             del self._errors[:-TAIL_BYTES]
@@ -264,5 +271,5 @@ class _Running:
         )
         if self._log is not None:
             ended = f"ended for its {self._why}" if self._why else f"exit status {ran.status}"
-            self._log.write(f"# {ended}; {ran.used}\n".encode())
+            self._write(self._log, f"# {ended}; {ran.used}\n".encode())
         return ran

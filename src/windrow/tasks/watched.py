@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +11,7 @@ from windrow.errors import UsageError
 from windrow.tasks.watching import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from windrow.run.loop import Observer
     from windrow.tasks.explaining import Explanation
@@ -19,6 +21,18 @@ if TYPE_CHECKING:
     from windrow.watch.graph_runs import GraphRun
 
 __all__ = ["Watchable", "Watched", "report_session_directory"]
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Have no cycles looked for while large tables without any are made: that takes a third of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class Watched:
@@ -48,7 +62,7 @@ class Watched:
 
             options = {"engine": self.watch.engine, "workers": workers}
             self.log = SessionLog(self.watch, self.rundir, options)
-        return [one for one in (self.watch, self.log, self._shown) if one is not None]
+        return [one for one in (self.watch, self._shown) if one is not None]
 
     def close(self, error: BaseException | str | None) -> None:
         """The session has ended; told once."""
@@ -61,6 +75,7 @@ class Watched:
         if self.log is not None:
             self.log.close(error)
 
+    @_without_collecting()
     def run(self) -> GraphRun:
         """Say what ran so far; all of it where there is a run directory, else as far as it is remembered."""
         if self.log is None:
@@ -102,6 +117,7 @@ class Watchable:
         return explain(session, what)
 
 
+@_without_collecting()
 def report_session_directory(
     rundir: Path, page: Path | None = None, trace: Path | None = None
 ) -> tuple[Path, Path, str]:
@@ -130,6 +146,7 @@ def _places(rundir: Path | None, path: Any) -> tuple[Path, Path]:
     return page, page.with_name(f"{page.stem}.trace.json")
 
 
+@_without_collecting()
 def _write(run: GraphRun, page: Path, trace: Path) -> str:
     from windrow import __version__
     from windrow.watch.environment import environment

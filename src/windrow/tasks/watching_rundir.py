@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,10 @@ from windrow.errors import UsageError, WindrowError
 from windrow.store.rundir import RunDirectory
 from windrow.watch.environment import environment, installed_packages
 from windrow.watch.log import own_memory
-from windrow.watch.report_tasks_log import task_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from windrow.core.commands import Command
-    from windrow.core.events import Event
     from windrow.tasks.watching import Entry, Watch
 
 __all__ = ["SESSION", "SessionLog"]
@@ -26,19 +23,18 @@ __all__ = ["SESSION", "SessionLog"]
 #: By which a manifest says that the directory is that of a session.
 SESSION = "session"
 
-#: Tasks whose lines are written together, and microseconds after which even fewer are.
-PIECE, PAUSE_US = 500, 1_000_000
-MEMORY_EVERY_US = 250_000
+#: Seconds between two looks at what there is to write.
+PAUSE_S = 0.25
 
 
 class SessionLog:
-    """Writes down what a watch sees; an observer of the loop too, which comes after the watch."""
+    """Writes down what a watch sees, in a thread of its own: the loop would wait for the disk."""
 
     def __init__(self, watch: Watch, rundir: Any, options: dict[str, Any]) -> None:
         self._watch = watch
         self._ended: list[Entry] = []
         self._rare: list[dict[str, Any]] = []
-        self._written = self._looked = 0
+        self._called = 0
         try:
             self._directory = RunDirectory.create(rundir)
             self._directory.write_manifest(
@@ -56,6 +52,10 @@ class SessionLog:
         except OSError as error:
             raise UsageError(f"rundir= {rundir} cannot be written to: {error}") from error
         self._memory = own_memory()
+        # The loop also hears nothing while long tasks run, and a session may be killed then.
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write_on, name="windrow log", daemon=True)
+        self._thread.start()
         watch.ended = self._ended.append
         watch.rarely = self._rare.append
 
@@ -64,36 +64,35 @@ class SessionLog:
         """The directory."""
         return self._directory.path
 
-    def __call__(
-        self, events: Sequence[Event], commands: Sequence[Command], now: float
-    ) -> None:  # an observer of the loop
-        """Write when there is enough, or when it is time."""
-        del events, commands, now
-        time = self._watch.now()
-        if time - self._looked >= MEMORY_EVERY_US:
-            self._looked = time
-            with self._watch.lock:
-                self._rare.append({"t": time, "event": "memory", "rss": self._memory()})
-        if len(self._ended) >= PIECE or time - self._written >= PAUSE_US:
+    def _write_on(self) -> None:
+        while not self._stop.wait(PAUSE_S):
             self.flush()
 
     def flush(self) -> None:
         """Write what was collected."""
-        if self._stream.closed:
-            return
         with self._watch.lock:
+            if self._stream.closed:
+                return
             ended, self._ended[:] = list(self._ended), []
             rare, self._rare[:] = list(self._rare), []
             lines = [json.dumps(line) + "\n" for line in rare]
-            lines += [task_line(entry.raw(), entry.raw_tries()) for entry in ended]
-            self._written = self._watch.now()
-            self._stream.write("".join(lines))
-            self._stream.flush()
+            lines += [entry.line() for entry in ended]
+            called = self._watch.counts["called"]
+            if called != self._called:  # of a session that is killed it says how much is missing
+                self._called = called
+                line = {"t": self._watch.now(), "event": "called", "tasks": called}
+                lines.append(json.dumps(line) + "\n")
+            if lines:
+                line = {"t": self._watch.now(), "event": "memory", "rss": self._memory()}
+                lines.append(json.dumps(line) + "\n")
+                self._stream.write("".join(lines))
+                self._stream.flush()
 
     def close(self, error: BaseException | str | None) -> None:
         """Write the rest, and how the session ended."""
         watch = self._watch
-        self._rare.append({"t": watch.now(), "event": "memory", "rss": self._memory()})
+        self._stop.set()
+        self._thread.join()
         if watch.reused:
             self._rare.append({"t": watch.now(), "event": "reused", "names": watch.reused})
         self.flush()

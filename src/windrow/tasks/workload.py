@@ -80,7 +80,8 @@ class TaskWorkload:
             kind = FailureKind.TRANSIENT_IO  # what it read was changed under its hands
         else:
             kind = FailureKind.USER
-        return Failure(kind, type(error).__name__, str(error), "", error)
+        final = getattr(error, "final", False) is True  # as those of other systems say
+        return Failure(kind, type(error).__name__, str(error), "", error, final)
 
 
 class TaskSide:

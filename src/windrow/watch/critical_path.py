@@ -59,7 +59,7 @@ def critical_path(spans: Mapping[int, Span], links: Iterable[Link]) -> Path:
         if part >= 0 and link.source != link.target:
             before[link.target].append((link.source, part))
     # A link never leads back in time, so this order has sources first; of equal times the lower number was called first.
-    order = sorted(spans, key=lambda number: (spans[number].begin, number))
+    order = [number for _, number in sorted([(span.begin, one) for one, span in spans.items()])]
     reach: dict[int, int] = {}  #: the longest way to the beginning of a task
     came: dict[int, tuple[int, int]] = {}
     for number in order:
@@ -100,7 +100,7 @@ def way_back(
     for link in links:
         if link.source in spans and link.target in spans:
             needed[link.target].append(link)
-    by_end = sorted(spans, key=lambda number: (spans[number].end, number))
+    by_end = [number for _, number in sorted([(span.end, one) for one, span in spans.items()])]
     at_worker = _before_at_worker(spans)
     found: list[Stretch] = []
     number, until = by_end[-1], spans[by_end[-1]].end
@@ -143,11 +143,10 @@ def _before_at_worker(spans: Mapping[int, Span]) -> dict[int, int]:
     """Say which task each worker had before."""
     found: dict[int, int] = {}
     latest: dict[int, int] = {}
-    for number in sorted(
-        spans, key=lambda number: (spans[number].begin, spans[number].end, number)
+    for _, _, number, worker in sorted(
+        [(span.begin, span.end, number, span.worker) for number, span in spans.items()]
     ):
-        span = spans[number]
-        if span.worker in latest:
-            found[number] = latest[span.worker]
-        latest[span.worker] = number
+        if worker in latest:
+            found[number] = latest[worker]
+        latest[worker] = number
     return found

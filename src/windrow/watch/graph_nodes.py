@@ -60,8 +60,12 @@ def levels_of(tasks: Mapping[int, Ran]) -> dict[int, int]:
     """Say how far each task is from the beginning; a task needs only such as were called before it."""
     levels: dict[int, int] = {}
     for number in sorted(tasks):
-        needed = [*map(maker_of, tasks[number].reads), *tasks[number].after]
-        levels[number] = max((levels[one] + 1 for one in needed if one in levels), default=0)
+        task, level = tasks[number], 0
+        for output in task.reads:
+            level = max(level, levels.get(maker_of(output), -1) + 1)
+        for before in task.after:
+            level = max(level, levels.get(before, -1) + 1)
+        levels[number] = level
     return levels
 
 
@@ -83,7 +87,7 @@ def nodes_and_edges(
     nodes = tuple(_node(key, ids, tasks, levels) for key, ids in members.items())
     counts: Counter[tuple[str, str, str]] = Counter()
     for number, task in tasks.items():
-        for source in dict.fromkeys(map(maker_of, task.reads)):
+        for source in {maker_of(output) for output in task.reads} if task.reads else ():
             if source in keys:
                 counts[keys[source], keys[number], "data"] += 1
         for source in task.after:
@@ -103,12 +107,12 @@ def _together(kinds: set[tuple[str, int]], most: int) -> int:
 def _node(
     key: str, ids: list[int], tasks: Mapping[int, Ran], levels: Mapping[int, int]
 ) -> GraphNode:
-    work = sum(one.end - one.begin for number in ids for one in tasks[number].tries)
+    work = sum([one.end - one.begin for number in ids for one in tasks[number].tries])
     return GraphNode(
         key=key,
         name=tasks[ids[0]].name,
         level=min(levels[number] for number in ids),
-        states=dict(Counter(tasks[number].state for number in ids)),
+        states=dict(Counter([tasks[number].state for number in ids])),
         seconds=work / 1e6,
         tasks=tuple(ids),
     )

@@ -49,8 +49,7 @@ class Brought(NamedTuple):
     bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(NamedTuple):
     """One task."""
 
     id: int
@@ -62,22 +61,30 @@ class Ran:
     reads: tuple[str, ...] = ()
     after: tuple[int, ...] = ()  #: tasks that had to end before
     released: tuple[tuple[str, int], ...] = ()  #: outputs that were there before its end
-    needs: Mapping[str, float] = field(default_factory=dict)
+    needs: Mapping[str, float] = MappingProxyType({})
     group: int = 0
     why: str = ""
 
     @property
     def last(self) -> Try | None:
         """The attempt that counts: the first that was done, else the latest."""
-        for one in self.tries:
-            if one.how == "done":
-                return one
-        return self.tries[-1] if self.tries else None
+        return _counting(self.tries)
 
     def there(self, output: str) -> list[int]:
         """List when an output came to be there."""
-        early = [time for name, time in self.released if name == output]
-        return sorted(early) or [one.heard for one in self.tries if one.how == "done"]
+        if self.released:
+            early = [time for name, time in self.released if name == output]
+            if early:
+                return sorted(early)
+        return [one.heard for one in self.tries if one.how == "done"]
+
+
+def _counting(tries: tuple[Try, ...]) -> Try | None:
+    if len(tries) > 1:
+        for one in tries:
+            if one.how == "done":
+                return one
+    return tries[-1] if tries else None
 
 
 @dataclass(slots=True)
@@ -119,6 +126,9 @@ class GraphRun:
     reused: Mapping[str, int] = field(default_factory=dict)  #: by name: calls that did not run
     facts: Mapping[str, Any] = field(default_factory=dict)  #: about the surroundings
     unreadable: int = 0  #: lines of the log
+    called: int = (
+        0  #: tasks, as far as the log knows; of one that was killed there may be fewer in it
+    )
 
     @property
     def staffed(self) -> int:
@@ -130,18 +140,24 @@ class GraphRun:
         """List what each task that ran had to wait for; of what came twice the latest that counts."""
         found = []
         for task in self.tasks.values():
+            if not (task.reads or task.after):
+                continue
             last = task.last
             if last is None:
                 continue
+            begin = last.begin
             for output in task.reads:
                 source = self.tasks.get(maker_of(output))
-                times = [] if source is None else source.there(output)
-                times = [time for time in times if time <= last.begin]
-                if source is not None and times:
+                if source is None:
+                    continue
+                times = source.there(output)
+                while times and times[-1] > begin:
+                    times.pop()
+                if times:
                     found.append(Link(source.id, task.id, times[-1], output))
             for number in task.after:
                 source = self.tasks.get(number)
-                if source is not None and source.end <= last.begin:
+                if source is not None and source.end <= begin:
                     found.append(Link(source.id, task.id, source.end))
         return found
 
@@ -175,24 +191,31 @@ def worked(raw: Sequence[RawTry], now: int) -> dict[int, list[Try]]:
     limits: dict[int, int] = {}
     ends: list[tuple[RawTry, int, int]] = []
     for one in sorted(raw, key=lambda one: (one.heard or now, one.attempt), reverse=True):
-        heard = one.heard or now
-        end = max(min(heard, limits.get(one.worker, heard)), one.launched)
-        begin = max(one.launched, end - one.wall)
-        limits[one.worker] = begin
+        _, _, worker, launched, heard, wall, _, _, _ = one
+        end = heard or now
+        limit = limits.get(worker, end)
+        end = max(limit if limit < end else end, launched)
+        begin = end - wall
+        if begin < launched:
+            begin = launched
+        limits[worker] = begin
         ends.append((one, begin, end))
     found: dict[int, list[Try]] = {}
     free: dict[int, int] = {}
     for one, begin, end in reversed(ends):
-        if not one.wall:
-            begin = min(max(one.launched, free.get(one.worker, 0)), end)
-        free[one.worker] = end
-        how = one.how or "running"
-        done = Try(
-            one.attempt, one.worker, one.launched, begin, end, one.heard or now, how, one.why, one.held
-        )  # fmt: skip
-        found.setdefault(one.task, []).append(done)
+        task, attempt, worker, launched, heard, wall, how, why, held = one
+        if not wall:
+            begin = min(max(launched, free.get(worker, 0)), end)
+        free[worker] = end
+        done = Try(attempt, worker, launched, begin, end, heard or now, how or "running", why, held)
+        before = found.get(task)
+        if before is None:
+            found[task] = [done]
+        else:
+            before.append(done)
     for tries in found.values():
-        tries.sort(key=lambda one: one.attempt)
+        if len(tries) > 1:
+            tries.sort(key=lambda one: one.attempt)
     return found
 
 
@@ -219,7 +242,7 @@ def assembled(tasks: Iterable[RawTask], raw: Sequence[RawTry], now: int) -> dict
     for task in tasks:
         mine = tuple(tries.get(task.id, ()))
         end = task.ended or now
-        counted = next((one for one in mine if one.how == "done"), mine[-1] if mine else None)
+        counted = _counting(mine)
         # Its end is that of the attempt it ended with, which may be heard of later.
         if counted is not None and task.ended and counted.heard == task.ended:
             end = counted.end

@@ -126,13 +126,14 @@ def _by_name(run: GraphRun, shared: Mapping[int, Mapping[str, int]]) -> dict[str
             int(sums.longest * 1e6),
         )
     for number, task in run.tasks.items():
-        one = names.setdefault(task.name, ByName(task.name))
-        spent = sum(each.end - each.begin for each in task.tries)
+        one = names.get(task.name) or names.setdefault(task.name, ByName(task.name))
+        spent = sum([each.end - each.begin for each in task.tries])
         one.count += 1
         one.done += task.state == "done"
         one.failed += task.state == "failed"
         one.cancelled += task.state == "cancelled"
-        one.retries += sum(each.how in ("failed", "lost") for each in task.tries[:-1])
+        if len(task.tries) > 1:
+            one.retries += sum(each.how in ("failed", "lost") for each in task.tries[:-1])
         one.time += spent
         one.longest = max(one.longest, spent)
         for cause, time in shared[number].items():

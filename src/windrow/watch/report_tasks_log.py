@@ -16,7 +16,7 @@ from windrow.watch.graph_runs import Brought, GraphRun, RawTask, RawTry, assembl
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["read_task_log", "task_line"]
+__all__ = ["plain_line", "read_task_log", "task_line"]
 
 #: Rare events that are kept word for word.
 MOST_RARE = 5_000
@@ -49,6 +49,23 @@ def task_line(task: RawTask, tries: Iterable[RawTry]) -> str:
     if task.why:
         more["why"] = task.why
     return f"{line}{',' + json.dumps(more)[1:-1] if more else ''}}}\n"
+
+
+def plain_line(
+    number: int,
+    name: str,
+    called: int,
+    ended: int,
+    attempt: tuple[int, int, int, int, int],
+    reads: tuple[str, ...],
+) -> str:
+    """Write a task that was done at the first attempt and has nothing else to tell, as ``task_line`` does."""
+    own, worker, launched, heard, wall = attempt
+    more = f',"reads":["{_BETWEEN.join(reads)}"]' if reads else ""
+    return (
+        f'{{"t":{ended},"event":"task","task":{number},"name":{_quoted(name)},"called":{called},"state":"done",'
+        f'"tries":[[{own},{worker},{launched},{heard},{wall},"done"]]{more}}}\n'
+    )
 
 
 def _attempt(one: RawTry) -> str:
@@ -107,6 +124,7 @@ def read_task_log(
         reused=found.reused,
         facts=facts,
         unreadable=found.unreadable,
+        called=found.called,
     )
 
 
@@ -124,13 +142,15 @@ class _Found:
         self.memory: list[tuple[int, int]] = []
         self.rare: deque[dict[str, Any]] = deque(maxlen=MOST_RARE)
         self.reused: dict[str, int] = {}
+        self.called = 0
         self.last = 0
         self.unreadable = 0
 
     def take(self, line: dict[str, Any]) -> None:
         """Take a line; raises if it is none of ours."""
         kind, time = line["event"], int(line["t"])
-        self.last = max(self.last, time)
+        if time > self.last:
+            self.last = time
         if kind == "task":
             self._task(line, time)
         elif kind == "memory":
@@ -140,6 +160,8 @@ class _Found:
             self.brought.setdefault(str(line["output"]), []).append(one)
         elif kind == "offers":
             self.offers = {str(name): float(amount) for name, amount in line["offers"].items()}
+        elif kind == "called":
+            self.called = int(line["tasks"])
         elif kind == "reused":
             self.reused = {str(name): int(count) for name, count in line["names"].items()}
         elif kind in _KEPT:
@@ -149,18 +171,20 @@ class _Found:
 
     def _task(self, line: dict[str, Any], time: int) -> None:
         number = int(line["task"])
+        get = line.get
+        released = get("released", ())
         task = RawTask(
             number,
             str(line["name"]),
             int(line["called"]),
             time,
             str(line["state"]),
-            tuple(line.get("reads", ())),
-            tuple(line.get("after", ())),
-            tuple((name, when) for name, when in line.get("released", ())),
-            line.get("needs", _ONE_CORE),
-            line.get("group", 0),
-            line.get("why", ""),
+            tuple(get("reads", ())),
+            tuple(get("after", ())),
+            tuple([(name, when) for name, when in released]) if released else (),
+            get("needs", _ONE_CORE),
+            get("group", 0),
+            get("why", ""),
         )
         tries = [RawTry(number, *one) for one in line["tries"]]
         # One that ran once more after its end has a second line, which says all.

@@ -40,13 +40,20 @@ def verdict(run: GraphRun, found: Findings) -> tuple[str, str, str]:
     failed = sum(one.failed for one in found.names)
     cancelled = sum(one.cancelled for one in found.names)
     done = sum(one.done for one in found.names)
-    left = found.tasks - failed - cancelled - done
-    parts = [f"{done:,} of {found.tasks:,} tasks are done"]
+    tasks = found.tasks if run.over else max(found.tasks, run.called)
+    left = tasks - failed - cancelled - done
+    parts = [f"{done:,} of {tasks:,} tasks are done"]
     parts += [f"{count:,} {word}" for count, word in ((failed, "failed"), (cancelled, "were cancelled"), (left, "have not ended")) if count]  # fmt: skip
     error = run.facts.get("error")
     why = f" It ended with an error: {without_paths(str(error))}" if error else ""
     words = f"{', '.join(parts)}.{why}"
     if not run.over:
+        missing = tasks - found.tasks
+        if missing:
+            words += (
+                f" It was killed, or is still going on: {missing:,} of these tasks had been called and are not in the log, "
+                "where tasks are written when they end."
+            )
         return "unfinished", "This session had not ended:", words
     state = "complete" if done == found.tasks and not error else "incomplete"
     return state, f"{state.capitalize()}:", words

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from windrow.watch.graph_runs import maker_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from windrow.watch.graph_runs import Brought, GraphRun, Ran
 
@@ -39,7 +39,7 @@ _WORDS = {
     "worker": "for a free worker",
 }
 #: What every task needs; who waits for these waits for a worker.
-_COMMON = ("cores", "place")
+_COMMON = frozenset({"cores", "place"})
 _UNUSED: tuple[list[int], list[float]] = ([], [])
 
 
@@ -131,14 +131,16 @@ def _steps(changes: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
 class _Account:
     """The time of one task while it is shared out, from its call on."""
 
+    __slots__ = ("causes", "clock")
+
     def __init__(self, clock: int) -> None:
         self.clock = clock
-        self.causes: dict[str, int] = defaultdict(int)
+        self.causes: dict[str, int] = {}
 
     def wait(self, until: int, cause: str) -> None:
         """From here on until then there was one cause."""
         if until > self.clock:
-            self.causes[cause] += until - self.clock
+            self.causes[cause] = self.causes.get(cause, 0) + until - self.clock
             self.clock = until
 
     def wait_for_room(self, until: int, needs: Mapping[str, float], supply: Supply) -> None:
@@ -146,11 +148,12 @@ class _Account:
         if until <= self.clock:
             return
         rest = until - self.clock
-        for cause, time in supply.lacking(needs, self.clock, until).items():
-            self.causes[cause] += time
-            rest -= time
+        if not needs.keys() <= _COMMON:
+            for cause, time in supply.lacking(needs, self.clock, until).items():
+                self.causes[cause] = self.causes.get(cause, 0) + time
+                rest -= time
         if rest:
-            self.causes["worker"] += rest
+            self.causes["worker"] = self.causes.get("worker", 0) + rest
         self.clock = until
 
 
@@ -173,9 +176,11 @@ def shared_out(
     staffed
         When the first worker was there.
     """
-    account, held = _Account(task.called), 0
+    account, held, last = _Account(task.called), 0, task.end
 
     def wait_to_launch(until: int) -> None:
+        if until <= account.clock:
+            return
         account.wait(min(held, until), "failure")
         for output in task.reads:
             times = there(output)
@@ -184,21 +189,22 @@ def shared_out(
         for number in task.after:
             account.wait(min(ended(number), until), "files")
         account.wait(min(staffed, until), "start")
-        for begin, end in _joined(task.reads, brought, account.clock, until):
-            account.wait_for_room(begin, task.needs, supply)
-            account.wait(end, "values")
+        if brought:
+            for begin, end in _joined(task.reads, brought, account.clock, until):
+                account.wait_for_room(begin, task.needs, supply)
+                account.wait(end, "values")
         account.wait_for_room(until, task.needs, supply)
 
     for one in task.tries:
-        wait_to_launch(min(one.launched, task.end))
-        account.wait(min(one.begin, task.end), "worker")
+        wait_to_launch(min(one.launched, last))
+        account.wait(min(one.begin, last), "worker")
         kept = one.how in ("done", "running")
-        account.wait(min(one.end, task.end), RUNNING if kept else VAIN)
+        account.wait(min(one.end, last), RUNNING if kept else VAIN)
         held = one.held
         if one.how == "done":
             break
-    wait_to_launch(task.end)
-    return dict(account.causes)
+    wait_to_launch(last)
+    return account.causes
 
 
 def _joined(
@@ -233,14 +239,17 @@ def waits(run: GraphRun) -> dict[int, dict[str, int]]:
         return 0 if other is None else other.end
 
     supply = Supply(run.offers, _holds(tasks.values()))
+    staffed = run.staffed  # which looks for it
     return {
-        number: shared_out(task, there, ended, run.brought, supply, run.staffed)
+        number: shared_out(task, there, ended, run.brought, supply, staffed)
         for number, task in tasks.items()
     }
 
 
-def _holds(tasks: Iterable[Ran]) -> list[tuple[int, int, Mapping[str, float]]]:
+def _holds(tasks: Collection[Ran]) -> list[tuple[int, int, Mapping[str, float]]]:
     """List what was taken when: from its launch, or from the end of the one its worker had before."""
+    if all(task.needs.keys() <= _COMMON for task in tasks):
+        return []
     all_tries = sorted(
         ((one.begin, one.end, one, task.needs) for task in tasks for one in task.tries),
         key=lambda item: item[:2],

@@ -9,6 +9,7 @@ import threading
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +123,9 @@ class Body:
             sys.stderr.write(
                 f"windrow: task {self.name!r} failed and is ignored: {type(error).__name__}: {error}\n"
             )
+            for one in paths:
+                # What it did not get to write is there, with nothing in it.
+                Path(one).touch() if not Path(one).exists() else None
             return self._instead(layout, layout.private(args, keywords, paths))
         return [*returned, *[own.get(place) for place in layout.changed]]
 

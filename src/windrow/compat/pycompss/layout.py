@@ -235,7 +235,8 @@ class Outgoing:
             )
             self.path_places.append(())
             reads = False
-        kind = FileKind(known_as, reads, parameter.writes, directory)
+        # Its programs may leave files empty.
+        kind = FileKind(known_as, reads, parameter.writes, directory, may_be_empty=True)
         self.paths.append(PathArgument(name, kind, value))
         self.path_places.append(place)
         return None

@@ -12,7 +12,6 @@ from windrow.compat.pycompss.layout import trackable
 from windrow.compat.pycompss.runtime import session_or_none
 from windrow.errors import NotYetError, UsageError
 from windrow.tasks.calls import looked_into
-from windrow.tasks.file_claims import Claim
 from windrow.tasks.future import Future
 
 if TYPE_CHECKING:
@@ -126,18 +125,8 @@ def compss_open(file_name: Any, mode: str = "r") -> Any:
     session = session_or_none()
     if session is not None and set(mode) & set("wax+"):
         session.barrier()
-        _take_over(session, file_name)
+        session.files.forget(file_name)
     return Path(file_name).open(mode)
-
-
-def _take_over(session: Session, path: Any) -> None:
-    """From now on the program itself has written a file."""
-    files = session.files
-    claim = Claim("file", str(Path(path).absolute()))
-    with files._lock:
-        for entry in files._claims.meeting(claim):
-            if entry.claim == claim:
-                entry.writer, entry.future = 0, None
 
 
 def compss_wait_on_file(*file_name: Any) -> Any:
@@ -168,7 +157,7 @@ def compss_delete_file(*file_name: Any) -> Any:
     gone = []
     for one in file_name:
         if session is not None:
-            _take_over(session, one)
+            session.files.forget(one)
         path = Path(one)
         gone.append(path.exists())
         path.unlink(missing_ok=True)

@@ -128,7 +128,10 @@ class CompssTask:
 
     def _called(self, session: Session, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         said, _ = self._what()
-        self._signature.bind(*args, **keywords)  # a wrong call is the caller's fault, here and now
+        try:
+            self._signature.bind(*args, **keywords)
+        except TypeError as error:  # the caller's fault, here and now
+            raise TypeError(f"task {said.name!r} was called wrongly: {error}") from None
         out = Outgoing(session)
         sent = tuple(
             [

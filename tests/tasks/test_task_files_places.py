@@ -1,0 +1,412 @@
+"""Where files are: links, strange names, places that nobody closes, several sessions in one, and what fails there."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import windrow as wr
+from tasks.file_bodies import align, fill, holdings, index, listed, read, write
+from windrow.errors import TaskFileError
+from windrow.tasks import file_moves
+from windrow.tasks.file_claims import Claim, Claims, meet
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    return home
+
+
+def session(engine: str = "threads", **options: Any) -> wr.Session:
+    return wr.Session(engine=engine, workers=2, reuse=False, **options)
+
+
+# -- names
+
+
+def test_a_file_is_the_same_by_any_way_to_its_directory(place: Path) -> None:
+    (place / "real" / "in").mkdir(parents=True)
+    (place / "link").symlink_to("real/in")
+    (place / "real" / "in" / "x").write_text("old")
+    go_on = threading.Event()
+
+    @wr.task
+    def when_told(out: wr.OutFile) -> Any:
+        assert go_on.wait(30)
+        Path(out).write_text("new")
+        return out
+
+    with session() as opened:
+        told = when_told("link/x")
+        found = [read("real/in/x"), read("link/../in/x"), listed("real/in"), listed("link")]
+        assert opened.files.latest("real/in/x") is not None
+        go_on.set()
+        assert opened.gather(found) == ["new", "new", {"x": "new"}, {"x": "new"}]
+        assert Path(told.result(30)).samefile("real/in/x")
+        index("link/ref", "i")
+        assert align("real/in/ref").result(30) == "iamb|ibwt"
+        fill("link", ["y"])
+        assert listed("real/in").result(30) == {"y": "y of 1"}
+    assert (place / "link").is_symlink()
+    assert holdings(place / "real" / "in") == {"y": "y of 1"}
+
+
+def test_links_to_one_file_cannot_both_be_written(place: Path) -> None:
+    (place / "real").write_text("x")
+    for name in ("a", "b"):
+        (place / name).symlink_to("real")
+
+    @wr.task
+    def two(one: wr.OutFile, other: wr.OutFile) -> None:
+        for path in (one, other):
+            Path(path).write_text(str(path))
+
+    with session(), pytest.raises(TaskFileError, match="is another name of it"):
+        two("a", "b").result(30)
+    assert (place / "real").read_text() == "x"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["new\nline", "ünïcode ✓", b"caf\xe9".decode("utf-8", "surrogateescape"), "*?[x] 'q'", "長" * 80],
+)  # fmt: skip
+def test_files_may_have_any_name(name: str, place: Path) -> None:
+    with session() as opened:
+        write(name, "text")
+        fill(f"in {name}"[:80], ["x"])
+        assert opened.gather([read(name), listed(f"in {name}"[:80])]) == ["text", {"x": "x of 1"}]
+    assert (place / name).read_text() == "text"
+
+
+def test_long_names_that_end_alike_are_told_apart(place: Path) -> None:
+    from windrow.tasks.file_places import completed, make_private, note_completed
+
+    private, _ = make_private(str(place), "token", 1)
+    top = str(Path(private).parent)
+    note_completed(top, "a" + "長" * 70, 1, [])
+    assert completed(top, "b" + "長" * 70, 1) is None
+    assert completed(top, "a" + "長" * 70, 1) == []
+
+
+# -- claims
+
+
+def test_a_directory_that_is_written_does_not_hide_files_beside_it() -> None:
+    claims = Claims()
+    written: Any = object()
+    claims.write(Claim("glob", "/d/out*"), 1, written)
+    claims.write(Claim("tree", "/d/out"), 2, written)
+    assert [one.writer for one in claims.makers(Claim("file", "/d/out2.txt"))] == [1]
+
+
+def test_claims_that_meet_are_found() -> None:
+    paths = ["/", "/a", "/a/b", "/a/b/c", "/a/bc", "/d", "/d/e/f"]
+    known = [Claim(shape, path) for path in paths for shape in ("file", "tree")]
+    known += [Claim("glob", one) for one in ("/a/b*", "/a/*/c", "/*", "/d/e/f*", "/a/b/*.x")]
+    for claim in known:
+        claims = Claims()
+        for one in known:
+            claims.read(one, 1, ())
+        found = [one.claim for one in claims.meeting(claim)]
+        assert len(found) == len(set(found))
+        assert {one for one in known if meet(claim, one)} == set(found)
+
+
+# -- many
+
+
+def test_the_cost_of_many_outputs_is_in_proportion(place: Path) -> None:
+    """Counted in calls of functions, which no other work on the machine changes."""
+
+    @wr.task
+    def many(reads: wr.InFile, outs: wr.OutFile) -> None:
+        for one in outs:
+            Path(one).write_text("x")
+
+    def calls(number: int) -> int:
+        count = 0
+
+        def counting(frame: Any, event: str, argument: Any) -> None:
+            nonlocal count
+            count += event == "call"
+
+        paths = [f"{number}/{one % 10}/{one}" for one in range(number)]
+        for one in paths:
+            Path(one).parent.mkdir(parents=True, exist_ok=True)
+            Path(one).write_text("before")
+        with session("inline"):
+            threading.setprofile(counting)
+            sys.setprofile(counting)
+            try:
+                many(paths, paths).result(60)
+            finally:
+                sys.setprofile(None)
+                threading.setprofile(None)
+        return count
+
+    few = calls(40)
+    assert calls(200) < 7 * few
+
+
+# -- ends
+
+
+@pytest.mark.parametrize("way", ["shutdown", "forgotten"])
+def test_executors_leave_nothing_private(way: str, place: Path) -> None:
+    executor = wr.Executor(1, engine="threads")
+    future = executor.submit(write, "x", "x")
+    if way == "shutdown":
+        executor.shutdown(wait=False)
+    future.result(30)
+    del executor, future
+    until = time.monotonic() + 30
+    while len(list(place.iterdir())) > 1 and time.monotonic() < until:
+        gc.collect()
+        time.sleep(0.01)
+    assert holdings(place) == {"x": "x"}
+
+
+PROGRAM = """
+    import os, sys
+    from pathlib import Path
+    import windrow as wr
+
+    @wr.task
+    def write(out: wr.OutFile, text):
+        Path(out).write_text(text)
+
+    session = wr.Session(engine="threads", workers=1, reuse=False)
+    session.submit(write, "x", "x").result(30)
+    if os.fork() == 0:
+        sys.exit()  # what the fork forgets is not its own
+    os.wait()
+    print(len(list(Path(".").glob(".windrow-*"))))
+    executor = wr.Executor(1, engine="threads")
+    executor.submit(write, "y", "y")
+"""
+
+
+def test_a_program_that_closes_nothing_leaves_nothing_private(place: Path) -> None:
+    code = textwrap.dedent(PROGRAM)
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert (ran.returncode, ran.stdout) == (0, "1\n"), ran.stderr
+    assert holdings(place) == {"x": "x", "y": "y"}
+
+
+def test_places_that_only_tasks_know_are_left_clean(place: Path) -> None:
+    meeting = threading.Barrier(2)
+
+    @wr.task
+    def name(number: int) -> str:
+        return str(place / f"x{number}")
+
+    @wr.task
+    def together(out: wr.OutFile, first: bool) -> None:
+        meeting.wait(30)
+        if not first:  # the one that made the hidden directory may end before the other
+            time.sleep(0.05)
+        Path(out).write_text("x")
+
+    with session() as opened:
+        for _ in range(3):
+            opened.gather([together(name(1), True), together(name(2), False)])
+        assert holdings(place) == {"x1": "x", "x2": "x"}
+
+
+def test_tmp_goes_with_the_session(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+
+    @wr.command
+    def first_time(flag: Any) -> str:
+        return "test -e {flag} && exit; mkdir {tmp}/in; touch {flag}; kill -9 $PPID; sleep 60"
+
+    with wr.Session(engine="processes", workers=1):
+        assert first_time(place / "flag").result(60) == ""
+        assert len(list(place.rglob("in"))) == 1  # who should have removed it was killed
+    assert holdings(place) == {"flag": ""}
+
+
+# -- several sessions
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_two_sessions_may_write_one_directory(
+    exchanges: bool, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not exchanges:
+        monkeypatch.setattr(file_moves, "_exchange", lambda *_: False)
+
+    def often(number: int) -> None:
+        try:
+            with session("inline") as opened:
+                for one in range(30):
+                    fill("tree", [f"{number}", f"{one}", "both"])
+                    write("file", f"{number}")
+                    opened.barrier(30)
+        except BaseException as error:  # noqa: BLE001 - told to the test
+            wrong.append(error)
+
+    wrong: list[BaseException] = []
+    threads = [threading.Thread(target=often, args=(number,)) for number in (100, 200)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert wrong == []
+    left = holdings(place)
+    assert left.pop("file") in ("100", "200")
+    assert sorted(left) in (["tree", "tree/100", "tree/29", "tree/both"], ["tree", "tree/200", "tree/29", "tree/both"])  # fmt: skip
+
+
+def test_a_directory_is_never_missing_while_it_is_replaced(place: Path) -> None:
+    (place / "tree").mkdir()
+    (place / "tree" / "x").write_text("before")
+    (place / "new").mkdir()
+    if not file_moves._exchange("new", "tree"):
+        pytest.skip("this system cannot exchange directories in one step")
+    over, missing = threading.Event(), []
+
+    def look() -> None:
+        while not over.is_set():
+            if not Path("tree").is_dir():
+                missing.append(1)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    with session("inline") as opened:
+        for _ in range(40):
+            fill("tree", ["x"])
+        opened.barrier(60)
+    over.set()
+    thread.join()
+    assert missing == []
+
+
+def test_rights_of_a_directory_stay(place: Path) -> None:
+    (place / "tree").mkdir()
+    (place / "tree").chmod(0o2770)
+    with session("inline"):
+        fill("tree", ["x"])
+    assert (place / "tree").stat().st_mode & 0o7777 == 0o2770
+
+
+# -- what may be empty
+
+
+def test_what_may_be_empty_may(place: Path) -> None:
+    from typing import Annotated
+
+    from windrow.tasks.file_kinds import FileKind
+
+    file = Annotated[Any, FileKind("Out", writes=True, may_be_empty=True)]
+    directory = Annotated[Any, FileKind("Out", writes=True, directory=True, may_be_empty=True)]
+
+    def empties(out: Any, tree: Any, *, forgets: bool = False) -> None:
+        if not forgets:
+            Path(out).touch()
+
+    empties.__annotations__ |= {"out": file, "tree": directory}
+    task = wr.task(empties)
+    with session() as opened:
+        task("x", "tree")
+        assert opened.gather([read("x"), listed("tree")]) == ["", {}]
+        with pytest.raises(TaskFileError, match="was not written"):
+            task("y", "tree2", forgets=True).result(30)
+    assert holdings(place) == {"x": "", "tree": "<directory>"}
+
+
+def test_a_file_that_the_program_takes_over_is_its_own(place: Path) -> None:
+    with session() as opened:
+        write("x", "task's").result(30)
+        assert opened.files.latest("x") is not None
+        opened.files.forget("x")
+        assert opened.files.latest("x") is None
+        Path("x").unlink()
+        with pytest.raises(FileNotFoundError):
+            read("x")
+
+
+# -- killed while files are moved
+
+KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    import windrow as wr
+    from windrow.tasks import file_moves
+
+    @wr.task
+    def several(outs: wr.OutFile, tree: wr.OutDir, text: str):
+        for one in (*outs, Path(tree, "in")):
+            Path(one).write_text(text)
+
+    text, left = sys.argv[1], int(sys.argv[2])
+
+    def dies(function):
+        def moves(*arguments):
+            global left
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left -= 1
+            return function(*arguments)
+        return moves
+
+    class Os:
+        def __getattr__(self, name):
+            return dies(os.replace) if name == "replace" else getattr(os, name)
+
+    file_moves.os = Os()
+    file_moves._replace_directory = dies(file_moves._replace_directory)
+    with wr.Session(engine="inline"):
+        several(["a", "b", "other/c"], "tree", text)
+"""
+
+
+def test_a_program_killed_between_two_moves_makes_all_again(place: Path) -> None:
+    def go(text: str, moves: int) -> int:
+        code = textwrap.dedent(KILLED)
+        return subprocess.run([sys.executable, "-c", code, text, str(moves)], timeout=60).returncode
+
+    def left() -> dict[str, str]:
+        return {
+            name: text for name, text in holdings(place).items() if not name.startswith(".windrow")
+        }
+
+    names = ("a", "b", "other/c", "tree/in")
+    assert go("old", -1) == 0
+    for number, moves in enumerate((1, 3)):
+        text = f"new {number}"
+        before = left()
+        assert go(text, moves) == -9
+        found = left()
+        assert sum(found[one] == text for one in names) == moves
+        assert all(found[one] in (before[one], text) for one in names)
+    assert go("new 1", -1) == 0
+    assert left() == {
+        **dict.fromkeys(names, "new 1"),
+        "other": "<directory>",
+        "tree": "<directory>",
+    }
+    assert [one.name for one in place.rglob(".windrow-*")] == []
+
+
+def test_a_log_that_cannot_be_written_is_named() -> None:
+    task = wr.command(log="/dev/full")(lambda: "echo x >&2")
+    with pytest.raises(
+        wr.errors.CommandError, match=r"its log cannot be written: No space left.*/dev/full"
+    ):
+        task()

@@ -1,0 +1,255 @@
+"""What becomes of values that are in another process, of those that may be taken back, and of those that do not come."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import windrow as wr
+from windrow.errors import DependencyError, EngineError, TaskError, TaskLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+parallel = pytest.mark.parametrize("engine", ["threads", "processes"])
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[wr.Session]:
+    session = wr.Session(engine="processes", workers=2)
+    yield session
+    session.close()
+
+
+def until(true: Any) -> None:
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+class Bomb:
+    """Ends the process that pickles it."""
+
+    def __reduce__(self) -> Any:
+        os._exit(3)
+
+
+class Odd:
+    """Can be pickled, and not be made again."""
+
+    def __reduce__(self) -> Any:
+        return _raise, ("odd",)
+
+
+def _raise(word: str) -> None:
+    raise LookupError(word)
+
+
+def count(diary: Path) -> int:
+    """Say how often it was called."""
+    with diary.open("a") as file:
+        file.write("x")
+    return len(diary.read_text())
+
+
+# -- values in other processes
+
+
+def test_a_value_that_ends_whoever_pickles_it_is_given_up(processes: wr.Session) -> None:
+    others = [processes.submit(lambda size: [object] * size, size) for size in range(1, 9)]
+    bomb = processes.submit(Bomb)
+    more = [processes.submit(lambda size: [object] * size, size) for size in range(9, 17)]
+    with pytest.raises(
+        TaskLostError, match=r"cannot be sent to others.*exited with code 3.*2 times"
+    ):
+        bomb.result(60)
+    assert [len(one) for one in processes.gather(others + more)] == list(range(1, 17))
+
+
+def test_a_value_that_others_can_use_now_does_not_wait_for_a_long_task(
+    processes: wr.Session, tmp_path: Path
+) -> None:
+    def wait(name: str) -> None:
+        (tmp_path / f"{name} runs").touch()
+        until((tmp_path / name).exists)
+
+    try:
+        first = processes.submit(wait, "first")
+        until((tmp_path / "first runs").exists)
+        large = processes.submit(np.arange, 100_000)  # at the other worker, ...
+        second = processes.submit(wait, "second")  # ... which is busy from then on
+        total = processes.submit(np.sum, large)
+        until((tmp_path / "second runs").exists)
+        (tmp_path / "first").touch()
+        assert total.result(30) == 4_999_950_000
+        assert not second.done()
+    finally:
+        (tmp_path / "first").touch()
+        (tmp_path / "second").touch()
+    processes.gather([first, second])
+
+
+def test_what_cannot_be_unpickled_in_a_worker_says_so(processes: wr.Session) -> None:
+    error = processes.submit(len, [Odd()]).exception(60)
+    assert isinstance(error, LookupError)
+    assert any("unpickled in a worker's process" in note for note in error.__notes__)
+
+
+def test_a_cancelled_task_in_a_process_leaves_no_file(tmp_path: Path) -> None:
+    @wr.task
+    def write(path: wr.OutFile) -> None:
+        (tmp_path / "runs").touch()
+        until((tmp_path / "go").exists)
+        Path(path).write_text("unwanted")
+
+    @wr.task
+    def nothing() -> int:
+        return 1
+
+    with wr.Session(engine="processes", workers=1) as session:
+        with session.group("g") as group:
+            future = write(str(tmp_path / "made"))
+        until((tmp_path / "runs").exists)
+        group.cancel()
+        until(future.cancelled)  # so its worker was told
+        (tmp_path / "go").touch()
+        assert nothing().result(60) == 1
+    assert not (tmp_path / "made").exists()
+
+
+# -- what may be taken back
+
+
+@parallel
+@pytest.mark.parametrize("restartable", [True, False])
+def test_what_was_made_from_outputs_of_a_task_that_fails(
+    engine: str, restartable: bool, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+
+    @wr.task(outputs=2, restartable=restartable)
+    def two() -> Any:
+        yield 1
+        until(seen.exists)
+        raise OSError("no second")
+
+    @wr.task
+    def plus(value: int) -> int:
+        return value + 1
+
+    @wr.task
+    def see(value: int) -> int:
+        seen.touch()
+        return value + 1
+
+    with wr.Session(engine=engine, workers=2):
+        first, second = two()
+        middle = plus(first)
+        last = see(middle)
+        assert isinstance(second.exception(60), OSError)
+        if restartable:
+            assert [one.result(60) for one in (first, middle, last)] == [1, 2, 3]
+            return
+        assert isinstance(first.exception(60), OSError)
+        with pytest.raises(
+            DependencyError, match=r"see' .*needs .*plus' .*needs .*two'.*no second"
+        ):
+            last.result(60)
+        assert isinstance(middle.exception(60), DependencyError)
+
+
+@parallel
+def test_a_value_that_nobody_holds_is_taken_back_too(engine: str, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+
+    @wr.task(outputs=2, restartable=False)
+    def two() -> Any:
+        yield 1
+        until(seen.exists)
+        raise OSError("no second")
+
+    @wr.task
+    def see(value: int) -> int:
+        seen.touch()
+        return value
+
+    with wr.Session(engine=engine, workers=2):
+        first, second = two()
+        last = see(first)
+        del first
+        assert isinstance(second.exception(60), OSError)
+        assert isinstance(last.exception(60), DependencyError)
+
+
+@parallel
+def test_items_made_from_what_may_be_taken_back_are_shown_late_and_right(
+    engine: str, tmp_path: Path
+) -> None:
+    diary, seen = tmp_path / "diary", tmp_path / "seen"
+
+    @wr.task(outputs=2, on_failure="retry", retries=1, restartable=False)
+    def two() -> Any:
+        attempt = count(diary)
+        yield attempt
+        if attempt == 1:
+            until(seen.exists)
+            raise OSError("not yet")
+        yield 0
+
+    @wr.task(outputs="stream")
+    def items(value: int) -> Any:
+        yield value
+        yield value * 10
+        seen.touch()
+
+    with wr.Session(engine=engine, workers=2):
+        first, _ = two()
+        assert [one.result(60) for one in items(first)] == [2, 20]
+
+
+@parallel
+def test_a_stream_that_is_shorter_the_second_time(engine: str, tmp_path: Path) -> None:
+    diary, seen = tmp_path / "diary", tmp_path / "seen"
+
+    @wr.task(outputs="stream", on_failure="retry", retries=1, restartable=False)
+    def items() -> Any:
+        attempt = count(diary)
+        yield attempt
+        if attempt == 1:
+            yield 1000
+            until(seen.exists)
+            raise OSError("not yet")
+
+    @wr.task
+    def see(value: int) -> int:
+        seen.touch()
+        return value
+
+    with wr.Session(engine=engine, workers=2) as session:
+        stream = iter(items())
+        first, second = next(stream), next(stream)
+        read = see(second)
+        assert session.gather([first]) == [2]
+        with pytest.raises(TaskError, match=r"done again and did not make"):
+            second.result(60)
+        with pytest.raises(TaskError, match=r"done again and did not make"):
+            read.result(60)
+
+
+def test_an_item_that_cannot_be_sent_fails(processes: wr.Session) -> None:
+    @wr.task(outputs="stream")
+    def items() -> Any:
+        yield 1
+        yield (one for one in "ab")  # a generator cannot be pickled
+
+    with processes.group("g"):
+        got = list(processes.call(items.declared, (), {}))
+    assert got[0].result(60) == 1
+    with pytest.raises(EngineError, match="cannot be pickled"):
+        got[1].result(60)

@@ -242,7 +242,7 @@ def test_growth_shows_at_once_and_the_dead_do_not_count() -> None:
     whole = Tree(os.getpid())
     try:
         whole.discover()
-        before = whole.memory()
+        before, others = whole.memory(), len(whole) - 1  # whatever other tests left running
         whole._exact_due = time.monotonic() + 1000  # cheap answers only
         os.write(tell, b"x")
         os.read(grown, 1)
@@ -250,8 +250,8 @@ def test_growth_shows_at_once_and_the_dead_do_not_count() -> None:
         assert 45 * MB < whole.memory(exactly=True) - before < 60 * MB
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        assert abs(whole.memory() - resident(os.getpid())) < 5 * MB
-        assert len(whole) == 1
+        assert abs(whole.memory() - before) < 20 * MB
+        assert len(whole) == others
     finally:
         whole.close()
         for fd in (told, tell, grown, grow):

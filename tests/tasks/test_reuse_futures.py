@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -225,11 +226,16 @@ def align(idx: wr.InFiles("{idx}/ref.*")) -> str:  # type: ignore[valid-type]
 def test_files_of_a_pattern_are_the_same_in_the_second_run(by_name: bool, waits: bool) -> None:
     """Also if they are there already, as their writer has ended when they are first read."""
     for expected in (["align", "index"], [], []):
-        with session(engine="inline"):
+        gate = threading.Event()
+        with session(workers=1):
+            if not waits:
+                wr.task(lambda held: held.wait(30))(gate)
             made = index_by_name("idx/ref.one", "idx/ref.two") if by_name else index("idx")
             if waits:
                 made.result(30)
-            assert align("idx").result(30) == "onetwo"
+            aligned = align("idx")
+            gate.set()
+            assert aligned.result(30) == "onetwo"
         assert runs() == expected
     Path("idx/ref.three").write_text("three")
     with session():

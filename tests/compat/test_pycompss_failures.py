@@ -34,13 +34,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(scope="module", params=["processes", "threads"])
-def opened(request: pytest.FixtureRequest) -> Iterator[wr.Session]:
-    session = wr.Session(engine=request.param, workers=2)
-    yield session
-    session.close()
-
-
 @pytest.fixture
 def session(opened: wr.Session) -> Iterator[wr.Session]:
     with used(opened):

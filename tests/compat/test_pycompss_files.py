@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import windrow as wr
 from compss_programs import used
 from windrow.compat.pycompss import (
     COLLECTION_FILE_IN,
@@ -42,12 +41,7 @@ from windrow.errors import MissingFileError, TaskError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-@pytest.fixture(scope="module", params=["processes", "threads"])
-def opened(request: pytest.FixtureRequest) -> Iterator[wr.Session]:
-    session = wr.Session(engine=request.param, workers=2)
-    yield session
-    session.close()
+    import windrow as wr
 
 
 @pytest.fixture(autouse=True)

@@ -37,13 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(scope="module", params=["processes", "threads"])
-def opened(request: pytest.FixtureRequest) -> Iterator[wr.Session]:
-    session = wr.Session(engine=request.param, workers=3)
-    yield session
-    session.close()
-
-
 @pytest.fixture
 def session(opened: wr.Session) -> Iterator[wr.Session]:
     with used(opened):

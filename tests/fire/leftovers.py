@@ -8,8 +8,10 @@ import os
 import random
 import re
 import signal
+import tempfile
 import threading
 import time
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -17,7 +19,18 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Killer", "Scene", "names_in", "send", "server_of", "wait_until", "workers_of"]
+    import pytest
+
+__all__ = [
+    "Killer",
+    "Scene",
+    "names_in",
+    "nothing_left",
+    "send",
+    "server_of",
+    "wait_until",
+    "workers_of",
+]
 
 #: How long anything here may take to become true, on a machine that others use too.
 PATIENCE_S = 60.0
@@ -189,6 +202,34 @@ class Scene:
         assert sorted(str(path) for path in self.temporary.rglob("*")) == []
         assert dict(_open_files() - self._files) == {}
         assert threading.active_count() <= self._threads
+
+
+#: Seconds after which a test is taken not to end.
+NO_END_S = 300
+
+
+@contextlib.contextmanager
+def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    """Look at what is left in the end; end a test that does not end."""
+    mark = f"fire-{uuid.uuid4().hex}"
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("WINDROW_TREE", mark)
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    before = Scene(mark, temporary)
+    previous = signal.signal(signal.SIGALRM, _no_end)
+    signal.alarm(NO_END_S)
+    try:
+        yield before
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+    before.check()
+
+
+def _no_end(number: int, frame: object) -> None:
+    raise AssertionError(f"no end after {NO_END_S} s")
 
 
 def names_in(directory: Path) -> set[str]:

@@ -9,9 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
-import uuid
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +20,16 @@ import pytest
 
 import windrow as wr
 from fire.analyses import BAD, PACE, UNIT, analysis, data, opened, said, write_file
-from fire.leftovers import Killer, Scene, names_in, send, server_of, wait_until, workers_of
+from fire.leftovers import (
+    Killer,
+    Scene,
+    names_in,
+    nothing_left,
+    send,
+    server_of,
+    wait_until,
+    workers_of,
+)
 from windrow.errors import EngineError, StepError
 
 if TYPE_CHECKING:
@@ -32,7 +39,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("new_program")
 
 #: Seconds after which a test is taken to hang; ten times what the longest takes.
-NO_END_S = 300
 TESTS = Path(__file__).resolve().parents[1]
 #: The unit in which trouble waits.
 BAD_UNIT = (BAD // UNIT * UNIT, BAD // UNIT * UNIT + UNIT)
@@ -49,25 +55,8 @@ def quiet(units: int, trouble: str = "none", on_error: str = "stop") -> Any:
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     """Look at what is left after each test; end a test that does not end."""
     quiet(2)  # imports, and files that stay open
-    mark = f"fire-{uuid.uuid4().hex}"
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("WINDROW_TREE", mark)
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    before = Scene(mark, temporary)
-    previous = signal.signal(signal.SIGALRM, _no_end)
-    signal.alarm(NO_END_S)
-    try:
+    with nothing_left(tmp_path, monkeypatch) as before:
         yield before
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, previous)
-    before.check()
-
-
-def _no_end(number: int, frame: object) -> None:
-    raise AssertionError(f"no end after {NO_END_S} s")
 
 
 def run(made: wr.Pipeline, units: int, **options: Any) -> Any:

@@ -6,10 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-import uuid
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +16,7 @@ import numpy as np
 import pytest
 
 import windrow as wr
-from fire.leftovers import Killer, Scene, send, server_of, wait_until, workers_of
+from fire.leftovers import Killer, Scene, nothing_left, send, server_of, wait_until, workers_of
 from fire.task_graphs import BAD, LAYERS, PACE, WIDTH, called, plainly
 from windrow.errors import DependencyError
 
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 #: Seconds after which a test is taken to hang; ten times what the longest takes.
-NO_END_S = 300
 TESTS = Path(__file__).resolve().parents[1]
 
 right = cache(plainly)
@@ -37,25 +34,8 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     """Look at what is left after each test; end a test that does not end."""
     with wr.Session(engine="inline") as session:  # imports, and files that stay open
         session.submit(len, ()).result(10)
-    mark = f"fire-{uuid.uuid4().hex}"
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("WINDROW_TREE", mark)
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    before = Scene(mark, temporary)
-    previous = signal.signal(signal.SIGALRM, _no_end)
-    signal.alarm(NO_END_S)
-    try:
+    with nothing_left(tmp_path, monkeypatch) as before:
         yield before
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, previous)
-    before.check()
-
-
-def _no_end(number: int, frame: object) -> None:
-    raise AssertionError(f"no end after {NO_END_S} s")
 
 
 def ended(futures: list[list[Any]]) -> list[list[Any]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-__all__ = ["hint", "listed", "more", "table", "tile", "unknown"]
+__all__ = ["hint", "listed", "more", "share_bar", "table", "tile", "unknown"]
 
 
 def table(
@@ -33,6 +33,23 @@ def tile(value: str, label: str, title: str = "") -> str:
     return (
         f'<div class="tile"><span class="value">{escape(value)}</span>'
         f'<span class="label">{escape(label)}</span>{below}</div>'
+    )
+
+
+def share_bar(label: str, shares: Iterable[tuple[str, str, str, float]]) -> str:
+    """Draw what a whole is made of: of each part the look, what it is, what that means, and its share."""
+    parts = list(shares)
+    bars = "".join(
+        f'<span class="{look}" style="flex-grow:{share:.4f}" title="{why}"></span>'
+        for look, _, why, share in parts
+    )
+    words = "".join(
+        f'<li class="{look}" title="{why}">{what} <b>{100 * share:.0f} %</b></li>'
+        for look, what, why, share in parts
+    )
+    return (
+        f'<div class="shares"><span class="label">{label}</span>'
+        f'<div class="sharebar" aria-hidden="true">{bars}</div><ul>{words}</ul></div>'
     )
 
 

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_bytes, format_count, format_rate, format_seconds
-from windrow.watch.report_pieces import hint, listed, more, table, tile, unknown
+from windrow.watch.report_pieces import hint, listed, more, share_bar, table, tile, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,17 +63,8 @@ def _share_bar(shares: Mapping[str, Any] | None) -> str:
         ("lock", "lock or reads", "waiting for the interpreter lock or for reads"),
         ("waiting", "no processor", "waiting for a processor"),
     )
-    bars = "".join(
-        f'<span class="{kind}" style="flex-grow:{shares[kind]:.4f}" title="{why}"></span>'
-        for kind, _, why in kinds
-    )
-    words = "".join(
-        f'<li class="{kind}" title="{why}">{label} <b>{100 * shares[kind]:.0f} %</b></li>'
-        for kind, label, why in kinds
-    )
-    return (
-        '<div class="shares"><span class="label">Time of the tasks</span>'
-        f'<div class="sharebar" aria-hidden="true">{bars}</div><ul>{words}</ul></div>'
+    return share_bar(
+        "Time of the tasks", ((kind, what, why, shares[kind]) for kind, what, why in kinds)
     )
 
 

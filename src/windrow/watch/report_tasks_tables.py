@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from windrow.units import format_count, format_seconds
-from windrow.watch.report_pieces import hint, more, table, tile
+from windrow.watch.report_pieces import hint, more, share_bar, table, tile
 from windrow.watch.report_words import without_paths
 from windrow.watch.waiting import RUNNING, cause_words
 
@@ -97,17 +97,9 @@ def _way_bar(found: Findings) -> str:
         ("worker", "lock", "waiting for a place to run"),
         ("program", "waiting", "the program"),
     )
-    bars = "".join(
-        f'<span class="{look}" style="flex-grow:{sums[kind] / total:.4f}" title="{_WAY[kind]}"></span>'
-        for kind, look, _ in kinds
-    )
-    words = "".join(
-        f'<li class="{look}" title="{_WAY[kind]}">{label} <b>{100 * sums[kind] / total:.0f} %</b></li>'
-        for kind, look, label in kinds
-    )
-    return (
-        '<div class="shares"><span class="label">What the time was spent on, back from the last end</span>'
-        f'<div class="sharebar" aria-hidden="true">{bars}</div><ul>{words}</ul></div>'
+    return share_bar(
+        "What the time was spent on, back from the last end",
+        ((look, what, _WAY[kind], sums[kind] / total) for kind, look, what in kinds),
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from windrow.core import commands as orders
 from windrow.core import events as happened
+from windrow.core.options import Options
 from windrow.core.policies import Policies
 from windrow.core.records import (
     Evidence,
@@ -23,6 +24,7 @@ from windrow.core.records import (
     Measurement,
     Plan,
     PlanJob,
+    Task,
     Worker,
 )
 from windrow.core.scheduler import Scheduler
@@ -315,3 +317,42 @@ def test_waiting_for_what_cannot_come_is_an_engine_error() -> None:
 def test_no_workers_is_a_usage_error(kind: Any) -> None:
     with pytest.raises(UsageError, match="workers=0"):
         kind(0)
+
+
+class Said:
+    """An inbox whose owner says something while the loop waits: before the worker ends what it is at."""
+
+    def __init__(self, *first: happened.Event) -> None:
+        self.news: list[happened.Event] = list(first)
+
+    def open(self, wake: Callable[[], None]) -> None: ...
+
+    def events(self) -> list[happened.Event]:
+        found, self.news = self.news, []
+        return found
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_what_was_said_before_a_report_holds_when_that_is_heard() -> None:
+    """Or a task that was cancelled while it waited for a worker would be launched by that worker's report."""
+    said = Said(happened.Submitted((), tuple(Task(n, "a", (), 1, outputs=()) for n in (1, 2))))
+    launched: list[int] = []
+
+    class Engine(Scripted):
+        def wait(self, timeout: float | None) -> list[happened.Event]:
+            found = super().wait(timeout)
+            if found and isinstance(found[0], happened.Finished) and len(launched) == 1:
+                said.news += [happened.CancelRequested("enough", task=2), happened.Closed()]
+            return found
+
+    def note(_: Any, commands: Any, __: float) -> None:
+        launched.extend(one.task.id for one in commands if isinstance(one, orders.Launch))
+
+    run(
+        Scheduler((), Policies(Fixed(10)), Options(open=True, on_error="skip")),
+        Engine({}), Work(lambda *_: None), observers=[note], inbox=said,
+    )  # fmt: skip
+    assert launched == [1]

@@ -456,7 +456,7 @@ def test_an_output_that_ends_its_worker_whenever_it_is_sent_is_given_up(
         if life < times - 1:
             assert bench.ends == []
             bench.send(happened.WorkerJoined(Worker(0, life + 1, Needs.of({"cores": 1}))))
-    ((number, state, failure),) = bench.only(orders.TaskEnded)
+    ((number, state, failure, _),) = bench.only(orders.TaskEnded)
     assert (number, state) == (1, "failed")
     assert failure is not None
     assert (

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gc
 import os
 import threading
 import time
+import weakref
 from typing import Any
 
 import numpy as np
@@ -363,6 +365,25 @@ def test_a_task_that_ends_its_worker_fails_and_others_go_on() -> None:
         good = [add(number) for number in range(20)]
         assert session.gather(good) == list(range(1, 21))
         assert "exited with code 3" in str(bad.exception(60))
+
+
+class Large:
+    """An argument of which somebody would like to see the end."""
+
+
+@pytest.mark.parametrize("engine", ["inline", "threads"])
+def test_arguments_are_let_go_when_their_task_is_done(engine: str) -> None:
+    with wr.Session(engine=engine, workers=2) as session:
+        argument = Large()
+        seen = weakref.ref(argument)
+        future = session.submit(lambda _: 1, argument)
+        del argument
+        assert future.result() == 1
+        session.submit(int).result()  # the worker is at something else
+        session.barrier()
+        gc.collect()
+        assert seen() is None
+        assert session.submit(lambda value: value + 1, future).result() == 2
 
 
 def test_a_closed_session_says_so() -> None:

@@ -156,6 +156,9 @@ class TaskEnded(NamedTuple):
     task: int
     state: TaskEnd
     failure: Failure | None = None
+    handle: Handle | None = (
+        None  #: of one that is done: stands for all that it had not reported before
+    )
 
 
 class OutputFailed(NamedTuple):

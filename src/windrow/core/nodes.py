@@ -64,6 +64,7 @@ class Node:
         "failure",
         "followers",
         "fragile",
+        "handle",
         "id",
         "io_errors",
         "kind",
@@ -100,6 +101,7 @@ class Node:
         self.errors = self.io_errors = self.crashes = self.losses = 0
         self.enlarged = False
         self.told = False  #: the user knows that it is done
+        self.handle: Handle | None = None  #: of what its end will tell
         self.failure: Failure | None = None
         self.root: Node | None = None  #: the task that failed first, if that was not this one
 

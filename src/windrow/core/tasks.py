@@ -206,6 +206,7 @@ class Tasks:
         there = [name for name in rest if outputs[name].handle is not None]
         if there:
             self.places.discard_names(handle, there)
+        node.handle = event.handle
         self.graph.finish(node, handle, reported)
         for name in reported:  # what might have been withdrawn while it ran
             self.places.deliver(outputs[name])
@@ -391,8 +392,8 @@ class Tasks:
 
     def _tell(self, node: Node) -> None:
         if node.state is not TaskState.DONE or not node.told:
-            self.out.append(TaskEnded(node.id, _ENDS[node.state], node.failure))
-        node.told = True
+            self.out.append(TaskEnded(node.id, _ENDS[node.state], node.failure, node.handle))
+        node.told, node.handle = True, None
 
     def sure(self, task: int) -> bool:
         """Whether what a task has released will not be taken back."""

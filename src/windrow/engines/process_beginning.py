@@ -12,14 +12,18 @@ from windrow.engines.process_worker import WORKLOAD
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from windrow.engines.base import Workload
 
-__all__ = ["pack_workload", "preload", "why_nobody"]
+__all__ = ["pack_workload", "preload", "preload_for_tasks", "why_nobody"]
 
 #: Libraries that take long to import and are safe to fork: imported once, before the workers are made, if we have them.
 HEAVY = (
     "numpy", "awkward", "uproot", "pyarrow", "numba", "vector", "boost_histogram", "hist", "cramjam", "fsspec", "scipy",
 )  # fmt: skip
+#: Workers that import for themselves what tasks of a graph turn out to need.
+FEW = 8
 
 
 def pack_workload(workload: Workload) -> Parcel:
@@ -35,10 +39,19 @@ def pack_workload(workload: Workload) -> Parcel:
         ) from error
 
 
-def preload() -> list[str]:
+def preload(heavy: Sequence[str] = HEAVY) -> list[str]:
     """What workers will most likely need: what this process has loaded of Windrow and of the heavy libraries."""
     ours = [name for name in sys.modules if name.startswith("windrow.")]
-    return [*(name for name in HEAVY if name in sys.modules), *ours]
+    return [*(name for name in heavy if name in sys.modules), *ours]
+
+
+def preload_for_tasks(workers: int) -> list[str]:
+    """The same for workers that may or may not need what this process has loaded, as nobody knows what tasks will do.
+
+    A few workers import what they need at the same time, and only that: all of it took 1.5 s before the first task. Many
+    would read the same files at once, and each would have a copy in memory.
+    """
+    return preload() if workers > FEW else preload(("numpy",))
 
 
 def why_nobody(events: list[Event]) -> str:

@@ -11,7 +11,6 @@ from windrow.core.commands import Launch, OutputFailed, TaskEnded
 from windrow.core.events import (
     CancelRequested,
     Event,
-    Finished,
     OutputReady,
     Started,
     Wanted,
@@ -78,8 +77,6 @@ class Driver:
 
             self._packer = Packer()
         self._inbox = Inbox(self._wake_all)
-        self._handles: dict[int, Handle] = {}  #: by attempt: what it made, until its task has ended
-        self._running: dict[int, Record] = {}  #: by attempt
         #: by task: what its stream made; the future where it is not valid before the task has ended
         self._streams: dict[int, dict[str, Future | None]] = {}
         self._unseen: dict[
@@ -97,9 +94,10 @@ class Driver:
 
     def _make(self, engine: str) -> Engine:
         if engine == "processes":
+            from windrow.engines.process_beginning import preload_for_tasks
             from windrow.engines.processes import ProcessesEngine
 
-            return ProcessesEngine(self._workers)
+            return ProcessesEngine(self._workers, preload=preload_for_tasks(self._workers))
         if engine == "threads":
             from windrow.engines.threads import ThreadsEngine
 
@@ -255,26 +253,20 @@ class Driver:
         return {}
 
     def _observe(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:  # noqa: ARG002
-        handles = self._handles
-        begun: list[int] = []
+        records = self._session.open
         for event in events:
-            kind = type(event)
-            if kind is Finished:
-                handles[event.attempt] = event.handle  # type: ignore[union-attr]
-            elif kind is Started:
-                begun.append(event.attempt)  # type: ignore[union-attr]
-            elif kind is OutputReady:
-                self._released(event.handle)  # type: ignore[union-attr]
-        for attempt in begun:
-            # Of a short task its end is here too, and nobody could have seen it run.
-            if attempt not in handles and (record := self._running.get(attempt)) is not None:
-                self._started(record)
+            if type(event) is Started:
+                self._started(event)
+            elif type(event) is OutputReady:
+                self._released(event.handle)
         ended = False
         for command in commands:
             if type(command) is TaskEnded:
                 ended = self._ended(command) or ended
             elif type(command) is Launch:
-                self._launched(command)
+                record = records.get(command.task.id)
+                if record is not None:
+                    record.attempt = command.attempt
             elif type(command) is OutputFailed:
                 future = self._session.futures.get(command.output)
                 if future is not None:
@@ -283,16 +275,13 @@ class Driver:
             with self._session.changed:
                 self._session.changed.notify_all()
 
-    def _launched(self, command: Launch) -> None:
-        record = self._session.open.get(command.task.id)
-        if record is not None:
-            if record.attempt:
-                self._running.pop(record.attempt, None)
-                self._handles.pop(record.attempt, None)
-            record.attempt = command.attempt
-            self._running[command.attempt] = record
-
-    def _started(self, record: Record) -> None:
+    def _started(self, event: Started) -> None:
+        attempt = self._scheduler.tasks.attempts.get(event[:3])
+        if attempt is None:
+            return  # of a short task its end is here too, and nobody could have seen it run
+        record = self._session.open.get(attempt.node.id)
+        if record is None or record.attempt != event.attempt:
+            return
         record.state = "running"
         for name in record.outputs:
             future = self._session.futures.get(name)
@@ -302,8 +291,8 @@ class Driver:
     def _released(self, handle: Handle) -> None:
         """An output is there although its task goes on."""
         session = self._session
-        record = self._running.get(handle.attempt)
-        if record is None:
+        record = session.open.get(int(handle.output.partition(".")[0]))
+        if record is None or record.attempt != handle.attempt:
             return
         future = session.futures.get(handle.output)
         sure = self._scheduler.tasks.sure(record.id)
@@ -345,9 +334,10 @@ class Driver:
         if record is None:
             return False
         record.state, record.failure = command.state, command.failure
-        handle = self._handles.pop(record.attempt, None)
-        self._running.pop(record.attempt, None)
         if command.state == "done":
+            if not self._isolated:
+                record.content = None  # nothing that is here can be lost: it will not run again
+            handle = command.handle
             for name in record.outputs:
                 future = session.futures.get(name)
                 if future is not None and handle is not None and future.waits:

@@ -108,7 +108,9 @@ class TaskSide:
 
     def call(self, task: Task, call: Call) -> dict[str, Any]:
         """Run a task; return what it made and did not release, by name."""
-        content = Content._make(call.content)  # a plain tuple if it came from another process
+        content = call.content
+        if type(content) is not Content:  # a plain tuple: it came from another process
+            content = Content._make(content)
         function = content.function
         if isinstance(function, int):
             assert call.common is not None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import windrow as wr
 from compss_programs import used
 from windrow.compat.pycompss import (
+    DIRECTORY_INOUT,
     DIRECTORY_OUT,
     FILE_IN,
     FILE_INOUT,
@@ -17,6 +18,7 @@ from windrow.compat.pycompss import (
     INOUT,
     compss_barrier,
     compss_wait_on,
+    on_failure,
     task,
 )
 
@@ -66,6 +68,56 @@ def test_files_and_directories_may_be_empty(tmp_path: Path) -> None:
     assert compss_wait_on(read(str(tmp_path / "a")), read(str(tmp_path / "b"))) == ["", ""]
     compss_barrier()
     assert list((tmp_path / "tree").iterdir()) == []
+
+
+def change_and_fail(path: str, tree: str, text: str) -> None:
+    """Change a file and a directory halfway."""
+    Path(path).write_text("half")
+    Path(tree, "half").touch()
+    if text == "bad":
+        raise ValueError(text)
+
+
+CHANGING = {"path": FILE_INOUT, "tree": DIRECTORY_INOUT}
+WRITING = {"path": FILE_OUT, "tree": DIRECTORY_OUT}
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "wanted"),
+    [
+        (CHANGING, "bad", ("old", ["old"])),
+        (CHANGING, "good", ("half", ["half", "old"])),
+        (WRITING, "bad", ("", [])),
+        (WRITING, "good", ("half", ["half"])),
+    ],
+)
+def test_an_ignored_failure_leaves_nothing_half_written(
+    tmp_path: Path, options: dict[str, Any], text: str, wanted: tuple[str, list[str]]
+) -> None:
+    path, tree = tmp_path / "a", tmp_path / "d"
+    path.write_text("old")
+    tree.mkdir()
+    (tree / "old").touch()
+    task(on_failure="IGNORE", **options)(change_and_fail)(str(path), str(tree), text)
+    compss_barrier()
+    assert (path.read_text(), sorted(one.name for one in tree.iterdir())) == wanted
+
+
+@pytest.mark.parametrize("options", [CHANGING, WRITING])
+def test_an_ignored_failure_leaves_what_was_said(tmp_path: Path, options: dict[str, Any]) -> None:
+    (tmp_path / "default").write_text("default")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "default").touch()
+    path, tree = tmp_path / "a", tmp_path / "d"
+    path.write_text("old")
+    tree.mkdir()
+    said = on_failure(
+        management="IGNORE", path=str(tmp_path / "default"), tree=str(tmp_path / "other")
+    )
+    said(task(**options)(change_and_fail))(str(path), tree=str(tree), text="bad")
+    compss_barrier()
+    assert path.read_text() == "default"
+    assert [one.name for one in tree.iterdir()] == ["default"]
 
 
 def test_an_ignored_failure_leaves_empty_files_and_objects_as_they_were(tmp_path: Path) -> None:

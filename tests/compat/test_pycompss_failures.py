@@ -12,6 +12,8 @@ import windrow.compat.pycompss as p
 from compss_programs import used
 from windrow.compat.pycompss import (
     COLLECTION_IN,
+    COLLECTION_OUT,
+    FILE_OUT,
     INOUT,
     STREAM_IN,
     COMPSsException,
@@ -106,12 +108,14 @@ class TestRules:
         def broken() -> int:
             raise ValueError("cancels")
 
-        @on_failure(management="CANCEL_SUCCESSORS", returns=0)
-        @task(returns=1)
-        def with_default() -> int:
+        @on_failure(management="CANCEL_SUCCESSORS", returns=0, w=[9])
+        @task(returns=1, w=INOUT)
+        def with_default(w: list[int]) -> int:
             raise ValueError("cancels")
 
-        value, other = with_default(), broken()
+        w: list[int] = []
+        value, other = with_default(w), broken()
+        assert compss_wait_on(w) == [9]
         after = plus(other)
         assert compss_wait_on(value) == 0
         assert compss_wait_on(plus(1)) == 2
@@ -238,6 +242,13 @@ class TestWhatCannotBeSaid:
     def test_not_yet(self, options: dict[str, Any], story: str) -> None:
         with pytest.raises(NotYetError, match=story):
             task(**options)(lambda x: x)
+
+    def test_what_a_failed_task_cannot_leave(self) -> None:
+        with pytest.raises(UsageError, match=r"'y', which is no parameter"):
+            on_failure(management="IGNORE", y=1)(task()(lambda x: None))
+        for management, kind in (("CANCEL_SUCCESSORS", FILE_OUT), ("IGNORE", COLLECTION_OUT)):
+            with pytest.raises(NotYetError, match=r"x= of on_failure"):
+                on_failure(management=management, x="a")(task(x=kind)(lambda x: None))
 
     def test_what_changes_nothing_is_accepted(self) -> None:
         made = task(

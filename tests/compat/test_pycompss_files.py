@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,24 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         compss_wait_on_file(str(tmp_path / "b.txt"))
 
 
+def test_a_default_is_a_file_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    @task(path=FILE_OUT)
+    def write_it(text: str, path: str = "default.txt") -> None:
+        time.sleep(0.1)
+        Path(path).write_text(text)
+
+    @task(path=FILE_IN, returns=str)
+    def read_it(path: str = "default.txt") -> str:
+        return Path(path).read_text()
+
+    write_it("1")
+    first = read_it()
+    write_it(text="2")
+    assert compss_wait_on(first, read_it()) == ["1", "2"]
+
+
 def test_collections_of_files(tmp_path: Path) -> None:
     @task(paths=COLLECTION_FILE_OUT)
     def write_all(paths: list[str]) -> None:
@@ -199,6 +218,19 @@ class TestBinaries:
         write(str(tmp_path / "a b"), "text")
         copy(str(tmp_path / "c d"), str(tmp_path / "a b"))
         assert compss_wait_on(read(str(tmp_path / "c d"))) == "text"
+
+    def test_the_environment_and_what_is_hidden(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TOOLS", "/bin")
+
+        @binary(binary="${TOOLS}/echo")
+        @task(hidden={Prefix: "#"}, out=FILE_OUT_STDOUT)
+        def echo(word: str, hidden: str, out: str, *, last: str = "end") -> None:
+            pass
+
+        echo("seen", "not seen", str(tmp_path / "out"))
+        assert compss_wait_on(read(str(tmp_path / "out"))) == "seen end\n"
 
     def test_exit_values(self, tmp_path: Path) -> None:
         @binary(binary="sh", args="-c 'echo oh >&2; exit {{code}}'")

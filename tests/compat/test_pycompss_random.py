@@ -49,6 +49,12 @@ def make(source: list[Any], number: int) -> list[Any]:
     return [*list(source)[:4], number]
 
 
+def use_up(source: list[Any]) -> list[Any]:
+    taken = list(reversed(source))
+    source.clear()  # its own, though it is not said that it is changed
+    return taken
+
+
 def divide(source: list[Any]) -> tuple[list[Any], list[Any]]:
     return list(source)[::2], list(source)[1::2]
 
@@ -85,6 +91,7 @@ BODIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "exchange": (exchange, {"some": INOUT, "others": INOUT}),
     "overwrite": (overwrite, {"target": OUT}),
     "make": (make, {"returns": list}),
+    "use_up": (use_up, {"returns": 1}),
     "divide": (divide, {"returns": 2}),
     "change_all": (change_all, {"lists": COLLECTION_INOUT}),
     "change_table": (change_table, {"table": {Type: COLLECTION_INOUT, Depth: 2}}),
@@ -93,6 +100,7 @@ BODIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 TASKS = {name: task(**options)(body) for name, (body, options) in BODIES.items()}
 PLAIN = {name: body for name, (body, _) in BODIES.items()}
+PLAIN["use_up"] = lambda source: use_up(list(source))
 LISTS = 4
 
 which = st.integers(0, LISTS - 1)
@@ -100,7 +108,7 @@ several = st.lists(which, min_size=1, max_size=LISTS, unique=True)
 step = st.one_of(
     st.tuples(st.sampled_from(["append", "append_commutative", "append_concurrent"]), which),
     st.tuples(st.sampled_from(["extend", "exchange", "overwrite"]), which, which),
-    st.tuples(st.just("make"), which, which),
+    st.tuples(st.sampled_from(["make", "use_up"]), which, which),
     st.tuples(st.just("divide"), which, which, which),
     st.tuples(st.sampled_from(["change_all", "change_table", "change_values"]), several),
     st.tuples(st.just("fill"), several, which),
@@ -125,6 +133,8 @@ def run(
                 call[what](known[first], known[names[1]])
         elif what == "make":
             known[first] = call[what](known[names[1]], number=number)
+        elif what == "use_up":
+            known[first] = call[what](known[names[1]])
         elif what == "divide":
             known[first], known[names[1]] = call[what](known[names[2]])
         elif what == "change_all":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ from windrow.compat.pycompss import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -190,6 +192,26 @@ class TestObjects:
         x.append(10)
         assert compss_wait_on(plus(x, [4]), y) == [[1, 2, 10, 4], [1, 2, 3]]
 
+    def test_the_program_may_change_what_tasks_still_need(self, tmp_path: Path) -> None:
+        @task(returns=1)
+        def wait_for(path: Path) -> list[int]:
+            until = time.monotonic() + 60
+            while not path.exists() and time.monotonic() < until:
+                time.sleep(0.01)
+            return [3]
+
+        @task(returns=1)
+        def slowly(a: list[int], b: list[int]) -> list[int]:
+            time.sleep(0.05)  # so that other workers help
+            return a + b
+
+        x, gate = plus([1], [2]), wait_for(tmp_path / "gate")
+        after = [slowly(x, gate) for _ in range(9)]
+        x = compss_wait_on(x)
+        x.append(10)
+        (tmp_path / "gate").touch()
+        assert compss_wait_on(after) == [[1, 2, 3]] * 9
+
     def test_arrays_can_be_written_to(self) -> None:
         @task(a=INOUT)
         def add(a: Any, b: Any) -> None:
@@ -201,6 +223,23 @@ class TestObjects:
         a = compss_wait_on(a)
         a[0] = 7
         assert a[:2].tolist() == [7, 3]
+
+    def test_bodies_may_change_what_they_only_read(self) -> None:
+        @task(returns=1)
+        def count_down(things: list[int], more: Any = ()) -> int:
+            total = 0
+            while things:
+                total += things.pop()
+            for one in more:
+                one *= 0
+            return total
+
+        things, array, mine = plus([1], [2]), plus(np.zeros(5)), [4, 5]
+        assert compss_wait_on([count_down(things, [array]) for _ in range(5)]) == [3] * 5
+        assert compss_wait_on([count_down(mine) for _ in range(3)]) == [9] * 3
+        assert compss_wait_on(things) == [1, 2]
+        assert compss_wait_on(array).tolist() == [1] * 5
+        assert mine == [4, 5]
 
     def test_what_is_out_is_new(self) -> None:
         @task(into=OUT)
@@ -267,6 +306,26 @@ class TestObjects:
         touch(things)
         assert compss_wait_on(last(things)) == 1
         assert len(session._versions._latest) == known
+
+
+def test_what_cannot_be_copied_is_shared() -> None:
+    lock = threading.Lock()
+    with wr.Session(engine="threads", workers=1):
+        assert compss_wait_on(plus([lock], [])) == [lock]
+
+
+@pytest.mark.parametrize("engine", ["processes", "threads"])
+def test_the_program_may_wait_when_the_session_is_closed(engine: str) -> None:
+    @task(things=INOUT)
+    def append(things: list[int], one: int) -> None:
+        things.append(one)
+
+    things: list[int] = []
+    with wr.Session(engine=engine, workers=1):
+        x = plus(1)
+        append(things, x)
+        append(things, 3)
+    assert compss_wait_on(x, [things]) == [2, [[2, 3]]]
 
 
 @pytest.mark.usefixtures("session")

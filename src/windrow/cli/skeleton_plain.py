@@ -272,7 +272,7 @@ def test_every_set_of_parameters_is_tried_and_smoothing_helps():
 '''
 
 _TASK_ABOUT = """Steps that pass files and arrays to each other, begun by `windrow new NAME --kind task`. They run as soon as what they read is
-there, on all cores."""
+there, on all cores. A second run does what is missing or has changed; what it needs to know for that is in `.windrow`."""
 
 _STUDY_ABOUT = """One workflow, many parameters, begun by `windrow new NAME --kind study`. This version of Windrow has no studies yet, so it is a
 plain program; its first lines say what changes when there are."""

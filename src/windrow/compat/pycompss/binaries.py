@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Binary", "binary"]
 
 _PARAMETER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+#: The prefix of what is no argument of the program.
+_HIDDEN = "#"
 #: How much of what a program wrote is told when it fails.
 _TOLD = 2000
 
@@ -71,9 +73,9 @@ class Binary:
         self._signature = inspect.signature(function)
         self._parameters = dict(parameters)
         self._positional = positional
-        self._program = program
+        self._program = from_environment(program)
         self._template = template
-        self._directory = directory
+        self._directory = from_environment(directory)
         self._fails = str(from_environment(fails)).lower() in ("true", "1")
         unknown = [
             one for one in _PARAMETER.findall(template) if one not in self._signature.parameters
@@ -88,7 +90,7 @@ class Binary:
         bound = self._signature.bind(*args, **keywords)
         bound.apply_defaults()
         values = bound.arguments
-        line = [self._filled(from_environment(self._program), values), *self._words(values)]
+        line = [self._filled(self._program, values), *self._words(values)]
         with contextlib.ExitStack() as stack:
             streams: dict[str, Any] = {
                 stream.lower(): stack.enter_context(Path(values[name]).open(mode))
@@ -124,7 +126,7 @@ class Binary:
         words = []
         for name, value in values.items():
             one = self._parameters.get(name, IN)
-            if one.stream or value is None or name == "self":
+            if one.stream or value is None or name == "self" or one.prefix == _HIDDEN:
                 continue
             many = value if isinstance(value, (list, tuple)) else [value]
             words += [f"{one.prefix}{each}" for each in many]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -14,13 +15,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from windrow.compat.pycompss.exceptions import COMPSsException
+from windrow.compat.pycompss.layout import copy_path
 from windrow.errors import TaskOutputError, UsageError
 from windrow.tasks.body import ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from windrow.compat.pycompss.layout import Arguments, Layout
+    from windrow.compat.pycompss.layout import Arguments, Layout, Place
 
 __all__ = ["Body", "Running", "compss_ready_value", "inside"]
 
@@ -123,22 +125,42 @@ class Body:
             sys.stderr.write(
                 f"windrow: task {self.name!r} failed and is ignored: {type(error).__name__}: {error}\n"
             )
-            for one in paths:
-                # What it did not get to write is there, with nothing in it.
-                Path(one).touch() if not Path(one).exists() else None
-            return self._instead(layout, layout.private(args, keywords, paths))
+            for number, directory in layout.written:
+                _empty(Path(paths[number]), directory)
+            before = layout.private(args, keywords, paths)  # files, too, are as they were
+            for number, directory in layout.written:
+                self._put_default(layout.paths[number], Path(paths[number]), directory)
+            return self._instead(layout, before)
         return [*returned, *[own.get(place) for place in layout.changed]]
 
     def _instead(self, layout: Layout, before: Arguments) -> list[Any]:
         """Give what a task leaves that failed and may: the defaults, else what was there before."""
         made = default_returns(self.defaults, self.returns)
         for place in layout.changed:
-            name = self.names.get(place[0], str(place[0]))
-            if name in self.defaults and len(place) == 1:
-                made.append(self.defaults[name])
-            else:
-                made.append(before.get(place))
+            name = self._name_at(place)
+            made.append(self.defaults[name] if name in self.defaults else before.get(place))
         return made
+
+    def _put_default(self, place: Place, path: Path, directory: bool) -> None:
+        """Put a copy of the default file where a failed task was to write."""
+        name = self._name_at(place)
+        if name in self.defaults:
+            _empty(path, directory)
+            copy_path(self.defaults[name], path)
+
+    def _name_at(self, place: Place) -> str:
+        """Give the name of the parameter at a place; elements of collections have none."""
+        return self.names.get(place[0], str(place[0])) if len(place) == 1 else ""
+
+
+def _empty(path: Path, directory: bool) -> None:
+    """Leave nothing of what a failed body has written, but an empty file or directory."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.is_dir():
+        shutil.rmtree(path)
+    if not path.exists():  # else it is a device
+        path.mkdir() if directory else path.touch()
 
 
 def default_returns(defaults: Mapping[str, Any], returns: int) -> list[Any]:

@@ -12,18 +12,30 @@ import types
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.compat.pycompss.parameters import COLLECTION_KINDS, PATH_KINDS, Parameter
 from windrow.tasks.file_kinds import FileKind
+from windrow.tasks.future import Future
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windrow.tasks.future import Future
     from windrow.tasks.session import Session
 
-__all__ = ["Change", "Fresh", "Layout", "Outgoing", "PathArgument", "Place", "follow", "trackable"]
+__all__ = [
+    "Change",
+    "Fresh",
+    "Layout",
+    "Outgoing",
+    "PathArgument",
+    "Place",
+    "copy_path",
+    "follow",
+    "own_copy",
+    "trackable",
+]
 
 #: Where something is among the arguments: the position or the name of one, then the way into collections.
 Place = tuple[Any, ...]
@@ -36,6 +48,8 @@ _UNCHANGING = (
     int, float, complex, str, bytes, bool, tuple, frozenset, range, type(None), type, enum.Enum,
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType,
 )  # fmt: skip
+
+_PLAIN = frozenset({int, float, complex, str, bytes, bool, type(None)})
 
 
 def trackable(thing: Any) -> bool:
@@ -70,10 +84,15 @@ class Layout:
     paths: tuple[
         Place, ...
     ] = ()  #: where the paths go that follow the arguments; nowhere if they are copied
+    written: tuple[
+        tuple[int, bool], ...
+    ] = ()  #: which of the paths are, and whether as directories
+    lent: tuple[int | str, ...] = ()  #: arguments that are read, and that others may use too
 
     def __reduce__(self) -> Any:
         # One goes with every call: dataclasses take nearly twice as long by themselves.
-        return Layout, (self.outputs, self.changed, self.containers, self.paths)
+        state = (self.outputs, self.changed, self.containers, self.paths, self.written, self.lent)
+        return Layout, state
 
     def private(
         self, args: tuple[Any, ...], keywords: dict[str, Any], paths: tuple[Any, ...]
@@ -90,6 +109,8 @@ class Layout:
             if type(thing) is not Fresh:
                 copies[id(thing)] = new
             own.put(place, new)
+        for one in self.lent:
+            own.put((one,), own_copy(own.get((one,)), memo))
         own.same(copies)
         before = None
         for place, path in zip(self.paths, paths, strict=True):
@@ -98,7 +119,7 @@ class Layout:
                 continue
             own.put(place, path)
             if before is not None:
-                shutil.copytree(before, path, dirs_exist_ok=True)
+                copy_path(before, path)
                 before = None
         return own
 
@@ -130,6 +151,22 @@ class Arguments:
             self.args[number] = copies.get(id(value), value)
         for name, value in self.keywords.items():
             self.keywords[name] = copies.get(id(value), value)
+
+
+def own_copy(thing: Any, memo: dict[int, Any]) -> Any:
+    """Copy what is only read: with PyCOMPSs everybody has one of their own, and may change it."""
+    try:
+        return deepcopy(thing, memo)
+    except Exception:  # noqa: BLE001 - a lock, a connection: there is no other one
+        return thing
+
+
+def copy_path(source: Any, target: Any) -> None:
+    """Copy a file, or what is in a directory."""
+    if Path(source).is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    else:
+        shutil.copy2(source, target)
 
 
 def _copied(container: Any, depth: int) -> Any:
@@ -171,11 +208,14 @@ class Outgoing:
     """The arguments of a call on their way out."""
 
     session: Session
+    ignores: bool = False  #: a failure leaves files as they were
     changes: list[Change] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     containers: list[tuple[Any, int]] = field(default_factory=list)
     paths: list[PathArgument] = field(default_factory=list)
     path_places: list[Place] = field(default_factory=list)
+    written: list[tuple[int, bool]] = field(default_factory=list)
+    lent: list[int | str] = field(default_factory=list)
     used_up: list[Any] = field(default_factory=list)  #: that nobody needs after the call
 
     def argument(self, parameter: Parameter, name: str, place: int | str, value: Any) -> Any:
@@ -187,6 +227,8 @@ class Outgoing:
         if parameter.kind == "COLLECTION_FILE":
             return self._paths(parameter, name, (place,), value)
         if not parameter.writes:
+            if self._is_lent(value):
+                self.lent.append(place)
             return value
         if parameter.kind in COLLECTION_KINDS and self._is_open(value):
             self.containers.append((place, parameter.depth))
@@ -198,7 +240,26 @@ class Outgoing:
     def layout(self, returns: int, more: int) -> Layout:
         """Say to the worker what is where."""
         outputs = max(returns + len(self.changes) + more, 1)
-        return Layout(outputs, tuple(self.places), tuple(self.containers), tuple(self.path_places))
+        return Layout(
+            outputs,
+            tuple(self.places),
+            tuple(self.containers),
+            tuple(self.path_places),
+            tuple(self.written),
+            tuple(self.lent),
+        )
+
+    def _is_lent(self, value: Any) -> bool:
+        """Whether others may use the very thing that a body reads: tasks' values, and all where memory is shared."""
+        if type(value) in _PLAIN:
+            return False
+        if isinstance(value, Future) or self.session.latest(value) is not value:
+            return True
+        if not self.session._driver._isolated and trackable(value):
+            return True
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return any(self._is_lent(one) for one in value)
+        return isinstance(value, dict) and any(self._is_lent(one) for one in value.values())
 
     def _is_open(self, value: Any) -> bool:
         """Whether we can look into a collection: it is here, and no task changes it as a whole."""
@@ -228,13 +289,15 @@ class Outgoing:
         directory = parameter.kind == "DIRECTORY"
         known_as = f"{parameter.kind}_{parameter.direction}"
         reads = parameter.reads
-        if directory and reads and parameter.writes:
-            # The body gets a new directory to fill, into which the one before is copied.
+        if reads and parameter.writes and (directory or self.ignores):
+            # The body gets a new one to fill, into which the one before is copied; again if it fails and may.
             self.paths.append(
-                PathArgument(f"{name} before", FileKind(known_as, True, False, True), value)
+                PathArgument(f"{name} before", FileKind(known_as, True, False, directory), value)
             )
             self.path_places.append(())
             reads = False
+        if parameter.writes:
+            self.written.append((len(self.paths), directory))
         # Its programs may leave files empty.
         kind = FileKind(known_as, reads, parameter.writes, directory, may_be_empty=True)
         self.paths.append(PathArgument(name, kind, value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from windrow.compat.pycompss.notes import noting
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["IO", "constraint", "from_environment", "needs_of"]
 
 GIGABYTE = 1_000_000_000
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _BANDWIDTH = {"storagebw"}
 _COUNTED = {"computingunits", "memorysize", "processors", "processortype"}
 #: About the machine that is chosen: there is one, and the answer is the same.
@@ -49,13 +51,15 @@ def IO() -> Callable[[Any], Any]:  # noqa: N802 - the name that programs have
 
 
 def from_environment(said: Any) -> Any:
-    """Give the value of "$NAME" or "${NAME}", or what was said itself."""
-    if not isinstance(said, str) or not said.startswith("$"):
-        return said
-    name = said[1:].strip("{}")
-    if name not in os.environ:
-        raise UsageError(f"{said} was asked for, but the environment has no {name}")
-    return os.environ[name]
+    """Put the environment's values where "$NAME" or "${NAME}" stands; what is no text is given as it is."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name not in os.environ:
+            raise UsageError(f"{said} was asked for, but the environment has no {name}")
+        return os.environ[name]
+
+    return _VARIABLE.sub(value, said) if isinstance(said, str) else said
 
 
 def needs_of(task: str, notes: Mapping[str, Mapping[str, Any]]) -> Needs:
@@ -89,5 +93,8 @@ def _number(task: str, name: str, said: Any) -> float:
     except (TypeError, ValueError):
         number = -1.0
     if number < 0:
-        raise UsageError(f"task {task!r}: @constraint({name}=...) is a number, got {value!r}")
+        raise UsageError(
+            f'task {task!r}: @constraint({name}=...) is a number, got {value!r}; it may be "$VARIABLE" of the environment, but '
+            "not the name of a global or of a parameter yet"
+        )
     return number

@@ -20,7 +20,14 @@ from windrow.tasks.blame import error_of
 from windrow.tasks.current import current_session
 from windrow.tasks.session import Session
 
-__all__ = ["compss_start", "compss_stop", "raise_failures", "session_for_calls", "session_or_none"]
+__all__ = [
+    "closed_session",
+    "compss_start",
+    "compss_stop",
+    "raise_failures",
+    "session_for_calls",
+    "session_or_none",
+]
 
 ENGINE, WORKERS = "WINDROW_ENGINE", "WINDROW_WORKERS"
 
@@ -31,6 +38,7 @@ class _Opened:
     def __init__(self) -> None:
         self.session: Session | None = None
         self.process = 0  #: that has opened it; a fork of it has none
+        self.latest: Session | None = None  #: in which a task was called, whoever opened it
         self.watched = False
         self.lock = threading.RLock()
 
@@ -46,11 +54,11 @@ def session_for_calls() -> Session | None:
     if running_body() is not None:
         return None
     session = current_session()
+    if session is None and not abroad.is_set():
+        session = _opened.get() or _open()
     if session is not None:
-        return session
-    if abroad.is_set():
-        return None
-    return _opened.get() or _open()
+        _opened.latest = session
+    return session
 
 
 def session_or_none() -> Session | None:
@@ -58,6 +66,11 @@ def session_or_none() -> Session | None:
     if running_body() is not None:
         return None
     return current_session() or _opened.get()
+
+
+def closed_session() -> Session | None:
+    """Give the session in which the program called its tasks, where none is open any more."""
+    return None if running_body() is not None else _opened.latest
 
 
 def _open() -> Session:

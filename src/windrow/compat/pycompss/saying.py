@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 from windrow.compat.pycompss.binaries import Binary
 from windrow.compat.pycompss.failing import rule_of
 from windrow.compat.pycompss.needs import from_environment, needs_of
-from windrow.compat.pycompss.parameters import IN, INOUT, Parameter, parameter_of
+from windrow.compat.pycompss.parameters import (
+    COLLECTION_KINDS,
+    IN,
+    INOUT,
+    PATH_KINDS,
+    Parameter,
+    parameter_of,
+)
 from windrow.compat.pycompss.returning import NOT_SAID, Returns, returns_of
 from windrow.errors import NotYetError, UsageError, nearest
 
@@ -54,6 +61,8 @@ class Said:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     others: Parameter = IN  #: of ``*args``
     defaults: Mapping[str, Any] = field(default_factory=dict)  #: of a failed task
+    #: What the body takes where nothing is given, as far as a task reads or changes it by its name.
+    left_out: Mapping[str, Any] = field(default_factory=dict)
 
     def at(self, number: int) -> Parameter:
         """Say how the argument at a position is used."""
@@ -103,6 +112,9 @@ def understood(
     failing = notes.get("on_failure", {})
     binary = notes.get("binary")
     runs = function if binary is None else Binary(name, function, parameters, positional, **binary)
+    rule = rule_of(name, failing.get("management", options.get("on_failure", "RETRY")))
+    defaults = {**options.get("defaults", {}), **failing.get("defaults", {})}
+    _check_defaults(name, rule, defaults, parameters, signature)
     returns = options.get("returns", NOT_SAID)
     if binary is not None and returns is NOT_SAID:
         returns = 0
@@ -111,15 +123,47 @@ def understood(
         body=runs,
         returns=returns_of(name, function, returns),
         needs=needs_of(name, notes),
-        rule=rule_of(name, failing.get("management", options.get("on_failure", "RETRY"))),
+        rule=rule,
         priority=int(bool(options.get("priority", False))),
         time_out=float(from_environment(options.get("time_out", 0))),
         chunk_size=_chunk_size(options, notes),
         positional=positional,
         parameters=parameters,
         others=parameter_of(name, "varargs_type", options.get("varargs_type", IN)),
-        defaults={**options.get("defaults", {}), **failing.get("defaults", {})},
+        defaults=defaults,
+        left_out=_left_out(signature, parameters),
     )
+
+
+def _left_out(signature: inspect.Signature, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+    return {
+        name: one.default
+        for name, one in signature.parameters.items()
+        if name in parameters
+        and (parameters[name].kind != "OBJECT" or parameters[name].writes)
+        and one.default is not inspect.Parameter.empty
+        and one.default is not None
+    }
+
+
+def _check_defaults(
+    name: str,
+    rule: OnFailure,
+    defaults: Mapping[str, Any],
+    parameters: Mapping[str, Parameter],
+    signature: inspect.Signature,
+) -> None:
+    for one in defaults:
+        if one != "returns" and one not in signature.parameters:
+            raise UsageError(
+                f"task {name!r}: what a failed task leaves is said of {one!r}, which is no parameter"
+                f"{nearest(one, {'returns', *signature.parameters})}"
+            )
+        kind = parameters.get(one, IN).kind
+        if kind in COLLECTION_KINDS or (kind in PATH_KINDS and rule == "cancel_successors"):
+            raise NotYetError(
+                f"task {name!r}: {one}= of on_failure: a failed task cannot leave a collection yet, and files only with IGNORE"
+            )
 
 
 def _check(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from windrow.compat.pycompss.layout import trackable
-from windrow.compat.pycompss.runtime import session_or_none
+from windrow.compat.pycompss.layout import own_copy, trackable
+from windrow.compat.pycompss.runtime import closed_session, session_or_none
 from windrow.errors import NotYetError, UsageError
 from windrow.tasks.calls import looked_into
 from windrow.tasks.future import Future
@@ -62,8 +61,11 @@ def compss_wait_on(*objs: Any, mode: str = "rw", to_write: bool | None = None) -
     session = session_or_none()
     values = list(objs)
     if session is not None:
-        waiting = _Waiting(session, copies="w" in mode and not session._driver._isolated)
+        waiting = _Waiting(session, copies="w" in mode)
         looked_into(values, waiting.expect)
+        values = [looked_into(one, waiting.value) for one in values]
+    elif (closed := closed_session()) is not None:  # what tasks have made in it is kept
+        waiting = _Waiting(closed, copies=False)
         values = [looked_into(one, waiting.value) for one in values]
     return values[0] if len(values) == 1 else values
 
@@ -73,7 +75,7 @@ class _Waiting:
 
     def __init__(self, session: Session, copies: bool) -> None:
         self._session = session
-        self._copies = copies  #: where tasks share our memory, the program gets one of its own
+        self._copies = copies  #: tasks may still need what the program gets as it is
         self._memo: dict[int, Any] = {}
 
     def expect(self, thing: Any) -> Any:
@@ -91,7 +93,7 @@ class _Waiting:
         value = latest.result()
         if not self._copies or not trackable(value):
             return value
-        return deepcopy(value, self._memo)
+        return own_copy(value, self._memo)
 
 
 def compss_delete_object(*objs: Any) -> Any:

@@ -21,7 +21,7 @@ from windrow.tasks.declare import Declared
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from windrow.compat.pycompss.layout import PathArgument
+    from windrow.compat.pycompss.layout import PathArgument, Place
     from windrow.tasks.session import Session
 
 __all__ = ["CompssTask", "task"]
@@ -129,10 +129,13 @@ class CompssTask:
     def _called(self, session: Session, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         said, _ = self._what()
         try:
-            self._signature.bind(*args, **keywords)
+            bound = self._signature.bind(*args, **keywords)
         except TypeError as error:  # the caller's fault, here and now
             raise TypeError(f"task {said.name!r} was called wrongly: {error}") from None
-        out = Outgoing(session)
+        if any(name not in bound.arguments for name in said.left_out):
+            bound.apply_defaults()
+            args, keywords = bound.args, bound.kwargs
+        out = Outgoing(session, ignores=said.rule == "ignore")
         sent = tuple(
             [
                 out.argument(said.at(number), said.name_at(number), number, value)
@@ -157,9 +160,20 @@ class CompssTask:
         if group is not None:
             group.watch(futures[-1])
         given = futures[:returns]
-        if said.rule == "cancel_successors" and "returns" in said.defaults:
-            instead_of_failures(given, default_returns(said.defaults, returns))
+        if said.rule == "cancel_successors" and said.defaults:
+            self._note_defaults(said, given, out.places, futures[returns:])
         return self._given(session, said, given)
+
+    def _note_defaults(
+        self, said: Said, given: list[Any], places: list[Place], changed: list[Any]
+    ) -> None:
+        """Say what the program gets if the task fails."""
+        if "returns" in said.defaults:
+            instead_of_failures(given, default_returns(said.defaults, len(given)))
+        for place, future in zip(places, changed, strict=False):
+            name = said.name_at(place[0]) if isinstance(place[0], int) else place[0]
+            if name in said.defaults:
+                instead_of_failures([future], [said.defaults[name]])
 
     def _given(self, session: Session, said: Said, futures: list[Any]) -> Any:
         """Give futures; of a class that has tasks itself, an object on which they can be called."""

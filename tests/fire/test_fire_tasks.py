@@ -6,11 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from windrow.errors import DependencyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Seconds after which a test is taken to hang; ten times what the longest takes.
 TESTS = Path(__file__).resolve().parents[1]
 
 right = cache(plainly)
@@ -80,14 +78,12 @@ def check_without_bad(found: list[list[Any]], reason: str) -> None:
 # -- workers that are ended from outside -------------------------------------------------------------
 
 
-class Acting(threading.Thread):
-    """Does something to the workers of this process again and again, until the graph is done."""
+class Acting(Killer):
+    """Does something else to the workers of this process again and again, until the graph is done."""
 
     def __init__(self, act: Callable[[int, list[int]], int], every_s: float) -> None:
-        super().__init__(daemon=True)
-        self.hits = 0
-        self._act, self._every_s = act, every_s
-        self._over = threading.Event()
+        super().__init__(seed=0, every_s=every_s)
+        self._act = act
 
     def run(self) -> None:
         while not self._over.wait(self._every_s):
@@ -95,14 +91,6 @@ class Acting(threading.Thread):
             workers = workers_of(os.getpid())
             if server is not None and len(workers) > 1:
                 self.hits += self._act(server, workers)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self.join()
 
 
 def kill_all(server: int, workers: list[int]) -> int:

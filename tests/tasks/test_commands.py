@@ -13,7 +13,7 @@ import pytest
 
 import windrow as wr
 from windrow.core.events import Finished
-from windrow.errors import CommandError, CommandMemoryError, TaskError, UsageError
+from windrow.errors import CommandError, CommandMemoryError, TaskError, TaskFileError, UsageError
 from windrow.tasks.command import Command, CommandTask
 from windrow.tasks.driving import Driver
 
@@ -296,6 +296,21 @@ def test_what_is_printed_beside_files_is_shown_too(tmp_path: Path) -> None:
         return "echo 'usage: on stdout'; exit 2"
 
     assert "usage: on stdout" in str(failure(PLAIN, tells, tmp_path / "x"))
+
+
+def test_what_a_program_says_that_writes_nothing_is_shown(way: Way, tmp_path: Path) -> None:
+    @wr.command
+    def quiet(out: wr.OutFile) -> str:
+        return "echo 'no licence' >&2"
+
+    with pytest.raises(TaskFileError, match=r"(?s)was not written.*what it printed:\n  no licence"):
+        call(way, quiet, tmp_path / "x")
+
+
+def test_very_long_lines_are_cut() -> None:
+    text = str(failure(PLAIN, wr.command(lambda: "printf '%09999d' 7 >&2; exit 1")))
+    assert text.endswith("0007")
+    assert 2000 < len(text) < 3000
 
 
 def test_the_log_has_all_of_it(way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
@@ -66,6 +66,30 @@ def test_values_arrive_as_they_were_given_wherever_they_stand(
         "end",
         together,
     ]
+
+
+@settings(max_examples=40)  # each starts six programs
+@given(texts)
+def test_values_arrive_in_and_after_here_documents(text: str) -> None:
+    script = filled(
+        "show {x} $((1 << 2)) \"$(cat <<EOF; cat - << 'RAW'  # isn't {x}\n"
+        'it\'s {x}, "$(printf %sE {x})"\nEOF\ndon\'t $x {x}\nRAW\n)" "$(cat <<< {x})E" {x}',
+        x=text,
+    )
+    document = f"it's {text}, \"{text}E\"\ndon't $x {text}"
+    assert seen(script) == [text, "4", document.rstrip("\n"), text.rstrip("\n") + "E", text]
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("cat <<-EOF > /dev/null\n\t'{x}\n\tEOF\nshow {x}", ["a b"]),
+        ("cat <<A - <<\\B > /dev/null\n\"\nA\n'\nB\nshow {x}", ["a b"]),
+        ("let 'n = 1 <<2' || true; show $((1 <<x2)) {x}\n", ["1", "a b"]),  # no document at all
+    ],
+)
+def test_what_comes_after_here_documents_is_plain(template: str, words: list[str]) -> None:
+    assert seen(f"x2=0; {filled(template, x='a b')}") == words
 
 
 @given(texts, st.lists(texts, max_size=3))
@@ -136,6 +160,18 @@ def test_a_misspelt_parameter_is_an_error_that_says_which_was_meant(
 ) -> None:
     with pytest.raises(UsageError, match=rf"did you mean \{{{meant}\}}\?"):
         filled(template, reads="x", cores=1)
+
+
+@pytest.mark.parametrize(
+    "template", ["sort {sample}", "cat <<EOF\nit's\nEOF\nsort $(echo {sample})"]
+)
+def test_a_name_that_is_no_parameter_is_refused_outside_of_quotes(template: str) -> None:
+    message = r"has \{sample\}, which is no parameter; it may use \{x\}, \{cores\}; write \{\{sample\}\} if"
+    with pytest.raises(UsageError, match=message):
+        filled(template, x="value", cores=1)
+    assert (
+        seen(filled("exec {out}> /dev/null; show {{sample}} '{sample}'", x=1)) == ["{sample}"] * 2
+    )
 
 
 # -- what cannot be written

@@ -48,13 +48,7 @@ everywhere = pytest.mark.parametrize("engine", ["inline", "threads", "processes"
 engines = pytest.mark.parametrize("engine", ["inline", "threads"])
 
 
-@pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory of one's own."""
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.chdir(home)
-    return home
+pytestmark = pytest.mark.usefixtures("place")
 
 
 def session(engine: str, **options: Any) -> wr.Session:

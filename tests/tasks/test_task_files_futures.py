@@ -18,14 +18,7 @@ if TYPE_CHECKING:
 everywhere = pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
 
 
-@pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory of one's own."""
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.chdir(home)
-    monkeypatch.setenv("WINDROW_STORE", str(tmp_path / "store"))
-    return home
+pytestmark = pytest.mark.usefixtures("place")
 
 
 def session(engine: str = "threads", **options: Any) -> wr.Session:

@@ -13,6 +13,7 @@ import pytest
 import windrow as wr
 from tasks.file_bodies import append, fill, holdings, index, split, write
 from windrow.errors import TaskFileError
+from windrow.tasks import file_places, file_work
 
 #: So many numbers stay with the worker that made them.
 LARGE = 100_000
@@ -166,3 +167,40 @@ def test_what_is_read_while_it_changes_is_read_again(tmp_path: Path) -> None:
     give_back = True
     with wr.Session(engine="threads", workers=1, reuse=False):
         assert torn(path).result(30) == "text"
+
+
+def test_what_a_lost_attempt_has_moved_does_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names differ from one attempt to the next; the first is lost when all is in place and nobody knows."""
+    tries: list[int] = []
+    told = file_places.note_completed
+
+    def lost(*arguments: Any) -> None:
+        if len(tries) < 3:
+            raise OSError("lost")
+        told(*arguments)
+
+    @wr.task(on_failure="retry", retries=2)
+    def parts(directory: wr.OutFiles("part-*"), out: wr.OutFile) -> None:  # type: ignore[valid-type]
+        tries.append(1)
+        Path(directory, f"part-{len(tries)}").write_text("x")
+        Path(directory, "part-before").write_text("new")
+        Path(f"{out}.{len(tries)}").write_text("beside")
+        Path(out).write_text("x")
+
+    monkeypatch.setattr(file_work, "note_completed", lost)
+    place = tmp_path / "place"
+    (place / "d").mkdir(parents=True)
+    (place / "d" / "part-before").write_text("old")
+    (place / "d" / "part-other").write_text("old")
+    with wr.Session(engine="threads", workers=1, reuse=False):
+        parts(place / "d", place / "x").result(30)
+    assert holdings(place) == {
+        "d": "<directory>",
+        "d/part-3": "x",
+        "d/part-before": "new",
+        "d/part-other": "old",
+        "x": "x",
+        "x.3": "beside",
+    }

@@ -9,23 +9,24 @@ import textwrap
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import windrow as wr
 from tasks.file_bodies import align, fill, holdings, index, listed, read, write
 from windrow.errors import TaskFileError
-from windrow.tasks import file_moves
-from windrow.tasks.file_claims import Claim, Claims, meet
+from windrow.tasks import file_moves, file_places
+from windrow.tasks.file_claims import Claim, Claims, literal, meet
+from windrow.tasks.file_stamps import Stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
-@pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.chdir(home)
-    return home
+pytestmark = pytest.mark.usefixtures("place")
 
 
 def session(engine: str = "threads", **options: Any) -> wr.Session:
@@ -90,16 +91,24 @@ def test_files_may_have_any_name(name: str, place: Path) -> None:
 
 
 def test_long_names_that_end_alike_are_told_apart(place: Path) -> None:
-    from windrow.tasks.file_places import completed, make_private, note_completed
+    from windrow.tasks.file_places import completed, make_private, note_begun, note_completed
 
     private, _ = make_private(str(place), "token", 1)
     top = str(Path(private).parent)
+    note_begun(top, "a" + "長" * 70, 1, [], [])
     note_completed(top, "a" + "長" * 70, 1, [])
-    assert completed(top, "b" + "長" * 70, 1) is None
-    assert completed(top, "a" + "長" * 70, 1) == []
+    assert completed(top, "b" + "長" * 70, 1) == (None, [])
+    assert completed(top, "a" + "長" * 70, 1) == ([], [])
 
 
 # -- claims
+
+parts = st.sampled_from(["a", "b", "ab", "c-"])
+paths = st.lists(parts, min_size=1, max_size=3).map(lambda one: "/" + "/".join(one))
+claims = st.one_of(
+    st.builds(Claim, st.sampled_from(["file", "tree"]), paths | st.just("/")),
+    st.builds(lambda path, end: Claim("glob", path + end), paths, st.sampled_from(["*", "/*", "/*/a", "?b"])),
+)  # fmt: skip
 
 
 def test_a_directory_that_is_written_does_not_hide_files_beside_it() -> None:
@@ -123,37 +132,81 @@ def test_claims_that_meet_are_found() -> None:
         assert {one for one in known if meet(claim, one)} == set(found)
 
 
+@given(st.lists(claims, max_size=12), st.lists(st.tuples(st.booleans(), claims), max_size=12))
+def test_claims_are_found_whatever_came_before(
+    asked: list[Claim], steps: list[tuple[bool, Claim]]
+) -> None:
+    table, known, written = Claims(), dict[Claim, None](), object()
+    for number, (writes, claim) in enumerate(steps, 1):
+        if writes and claim.shape == "tree":  # what is said of anything inside counts no more
+            inside = claim.path.rstrip("/") + "/"
+            gone = [
+                one
+                for one in known
+                if literal(one.path).startswith(inside) or one == Claim("file", claim.path)
+            ]
+            for one in gone:
+                del known[one]
+        known[claim] = None
+        table.write(claim, number, written) if writes else table.read(claim, number, ())  # type: ignore[arg-type]
+        for one in (*asked, claim):
+            found = [entry.claim for entry in table.meeting(one)]
+            assert len(found) == len(set(found))
+            assert set(found) == {other for other in known if meet(one, other)}
+
+
 # -- many
 
 
-def test_the_cost_of_many_outputs_is_in_proportion(place: Path) -> None:
-    """Counted in calls of functions, which no other work on the machine changes."""
+def calls_of(function: Callable[[], Any]) -> int:
+    """Count the calls of functions, which no other work on the machine changes."""
+    count = 0
 
+    def counting(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    threading.setprofile(counting)
+    sys.setprofile(counting)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_cost_of_many_patterns_is_in_proportion(own: bool) -> None:
+    """Samples that read one index, or have one each, all in one directory."""
+
+    def calls(number: int) -> None:
+        claims = Claims()
+        written: Any = object()
+        for one in range(number):
+            index = Claim("glob", f"/d/{one}.*" if own else "/d/genome.*")
+            for claim in (index, Claim("file", f"/d/{one}.bam")):
+                claims.makers(claim)
+            claims.read(index, one + 1, ())
+            claims.write(Claim("file", f"/d/{one}.bam"), one + 1, written)
+
+    few = calls_of(lambda: calls(40))
+    assert calls_of(lambda: calls(400)) < 14 * few
+
+
+def test_the_cost_of_many_outputs_is_in_proportion(place: Path) -> None:
     @wr.task
     def many(reads: wr.InFile, outs: wr.OutFile) -> None:
         for one in outs:
             Path(one).write_text("x")
 
     def calls(number: int) -> int:
-        count = 0
-
-        def counting(frame: Any, event: str, argument: Any) -> None:
-            nonlocal count
-            count += event == "call"
-
         paths = [f"{number}/{one % 10}/{one}" for one in range(number)]
         for one in paths:
             Path(one).parent.mkdir(parents=True, exist_ok=True)
             Path(one).write_text("before")
         with session("inline"):
-            threading.setprofile(counting)
-            sys.setprofile(counting)
-            try:
-                many(paths, paths).result(60)
-            finally:
-                sys.setprofile(None)
-                threading.setprofile(None)
-        return count
+            return calls_of(lambda: many(paths, paths).result(60))
 
     few = calls(40)
     assert calls(200) < 7 * few
@@ -305,6 +358,78 @@ def test_rights_of_a_directory_stay(place: Path) -> None:
     assert (place / "tree").stat().st_mode & 0o7777 == 0o2770
 
 
+# -- links
+
+
+def test_links_in_a_directory_lead_to_what_they_did(place: Path) -> None:
+    @wr.task
+    def linked(tree: wr.OutDir) -> None:
+        run = Path(tree, "run")
+        run.mkdir()
+        (run / "x").write_text("x")
+        Path(tree, "latest").symlink_to(run)
+        Path(tree, "y").symlink_to(run / "x")
+        Path(tree, "nowhere").symlink_to("nothing")
+
+    with session():
+        for _ in range(2):
+            linked("tree")
+            assert listed("tree").result(30) == {"run/x": "x", "y": "x"}
+    assert Path("tree/latest/x").read_text() == Path("tree/y").read_text() == "x"
+    assert Path("tree/nowhere").is_symlink()
+
+
+# -- what cannot be
+
+
+def test_where_nothing_can_be_written_is_named(place: Path) -> None:
+    Path("file").write_text("x")
+    message = r"'write' writes .*/file/x \(parameter 'out', OutFile\), but nothing can be written in .*/file \(Not a directory\)"
+    with session(), pytest.raises(TaskFileError, match=message):
+        write("file/x", "text").result(30)
+
+
+def test_a_full_disk_is_noticed_before_anything_is_in_place(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: str, mode: str = "r", **options: Any) -> Any:
+        return Path("/dev/full" if "w" in mode else path).open(mode, **options)
+
+    monkeypatch.setattr(file_places, "open", full, raising=False)
+    message = r"'write' has made .*/x, but that cannot be put into place: .*No space left"
+    with session(), pytest.raises(TaskFileError, match=message):
+        write("x", "text").result(30)
+    assert holdings(place) == {}
+
+
+def test_the_note_of_the_end_takes_the_room_of_the_one_before(place: Path) -> None:
+    private, _ = file_places.make_private(str(place), "token", 1)
+    top, paths = str(Path(private).parent), [str(place / f"é\n{number}") for number in range(3)]
+    file_places.note_begun(top, "x", 1, ["new"], paths)
+    (note,) = Path(top, "done").iterdir()
+    size = note.stat().st_size
+    assert file_places.completed(top, "x", 1) == (None, ["new"])
+    stamps = [Stamp(path, 2**63, 2**63) for path in paths]
+    file_places.note_completed(top, "x", 1, stamps)
+    assert note.stat().st_size == size
+    assert file_places.completed(top, "x", 1) == (stamps, [])
+
+
+class Pair(NamedTuple):
+    one: str
+    other: str
+
+
+def test_tuples_with_names_stay_what_they_are(place: Path) -> None:
+    @wr.task
+    def of_pair(pair: wr.InFile) -> Any:
+        return type(pair).__name__, Path(pair.one).read_text(), Path(pair.other).read_text()
+
+    with session():
+        write("x", "X")
+        assert of_pair(Pair("x", write("y", "Y"))).result(30) == ("Pair", "X", "Y")
+
+
 # -- what may be empty
 
 
@@ -347,7 +472,7 @@ KILLED = """
     import os, signal, sys
     from pathlib import Path
     import windrow as wr
-    from windrow.tasks import file_moves
+    from windrow.tasks import file_moves, file_places
 
     @wr.task
     def several(outs: wr.OutFile, tree: wr.OutDir, text: str):

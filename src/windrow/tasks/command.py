@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 
-from windrow.errors import UsageError
+from windrow.errors import TaskFileError, UsageError
 from windrow.tasks.calling import Calling
 from windrow.tasks.command_template import argument_list, command_line
-from windrow.tasks.command_words import could_not_start, raise_failure
+from windrow.tasks.command_words import could_not_start, raise_failure, story
 from windrow.tasks.declare import Declared, Task, TaskOptions, _asked, task
 from windrow.tasks.file_table import FileTable
 from windrow.tasks.going import Going
@@ -72,7 +72,7 @@ class _Circumstances:
     unwanted: Callable[[], bool]
     memory: float
     scratch: str  #: the directory of ``{tmp}``
-    note: Callable[[Ran], None] | None = None  #: told what was used
+    note: Callable[[Order, Ran], None] | None = None  #: told how it went
 
 
 class CommandTask(Task):
@@ -142,7 +142,8 @@ def command(
 
     It returns a template for the shell, or a list of words that run without one. ``{parameter}`` becomes the argument,
     quoted (a list: several words); so do ``{cores}``, ``{memory}`` (bytes), ``{gpus}`` and ``{tmp}``, a directory that is
-    removed afterwards, at the latest with the session. Other braces are left to the shell, and ``{{name}}`` is a literal ``{name}``. What the function
+    removed afterwards, at the latest with the session. Other braces are left to the shell, but a name in braces outside of quotes
+    that is no parameter is an error; ``{{name}}`` is a literal ``{name}``. What the function
     itself writes into the text, as f-strings do, is not quoted.
 
     The shell is bash with ``-e -u -o pipefail``: a command that fails, a variable that is not set, a program that fails in
@@ -243,7 +244,7 @@ class CommandBody:
             except OSError as error:
                 raise could_not_start(self.name, order, error) from error
             if circumstances.note is not None:
-                circumstances.note(ran)
+                circumstances.note(order, ran)
             if ran.why or ran.status != 0:
                 raise_failure(self.name, order, ran)
         if not self.written:
@@ -357,6 +358,13 @@ class InSession:
     def around(self, going: Going) -> Iterator[None]:
         """Let the body know; what is given now are the paths that the caller asked for, not private ones."""
         body: CommandBody = going.function  # type: ignore[assignment]
+        went: list[tuple[Order, Ran]] = []
+
+        def note(order: Order, ran: Ran) -> None:
+            went.append((order, ran))
+            if going.side is not None:
+                going.side.used = (ran.cpu_s, ran.peak)  # where no meter sees it
+
         circumstances = _Circumstances(
             directory=self.directory,
             destinations=body.bound(going.arguments, going.keywords),
@@ -364,7 +372,7 @@ class InSession:
             unwanted=lambda: going.cancelled() or self._unwanted(),
             memory=self.memory,
             scratch=self.scratch,
-            note=lambda ran: _note(going, ran),
+            note=note,
         )
         going.function = functools.partial(body.run, circumstances)
         try:
@@ -373,9 +381,8 @@ class InSession:
             # The scheduler tries once more with twice as much, where there is as much; see core/verdicts.
             self.memory *= 2
             raise
-
-
-def _note(going: Going, ran: Ran) -> None:
-    """Tell what the programs of a command used, where no meter sees it."""
-    if going.side is not None:
-        going.side.used = (ran.cpu_s, ran.peak)
+        except TaskFileError as error:
+            if not went:
+                raise
+            # Programs that write nothing, and call that success, often say why.
+            raise TaskFileError(f"{error}{story(*went[-1])}", **error.facts) from None

@@ -1,8 +1,9 @@
 """Templates of command lines: ``{parameter}`` becomes the value, quoted for the place in which it stands.
 
 Only names that are known are replaced, so that ``awk '{print $1}'``, ``${HOME}`` and ``{1..3}`` mean what they mean to the
-shell; ``{{name}}`` is a literal ``{name}``. A value always arrives as it is: between quotes the quotes are closed before
-it and opened again behind it.
+shell; ``{{name}}`` is a literal ``{name}``. Outside of quotes, where braces around a name mean nothing, other names are
+refused. A value always arrives as it is: between quotes the quotes are closed before it and opened again behind it, and in
+here-documents quotes are no quotes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ __all__ = ["argument_list", "command_line"]
 
 _LITERAL = re.compile(r"\{\{([A-Za-z_]\w*)\}\}")
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
+#: Where a here-document is announced, with the word that ends it.
+_HERE = re.compile(r"<<(?P<tabs>-?)[ \t]*(?P<quote>['\"\\]?)(?P<word>[A-Za-z_]\w*)['\"]?")
 #: How alike an unknown word and a known name are when one is taken for the other's misspelling.
 ALIKE = 0.75
 #: What others call our words.
@@ -35,6 +38,8 @@ ELSEWHERE = {
 
 #: Contexts of a shell's text; a parenthesis and a backquote are for commands inside others.
 PLAIN, SINGLE, DOUBLE, ANSI, INNER, BACK, COMMENT = "", "'", '"', "$'", "(", "`", "#"
+#: Here-documents: with commands inside, or, if the word that ends it is quoted, nothing but text.
+HERE, RAW = "<<", "<<'"
 
 
 def command_line(
@@ -119,13 +124,21 @@ class _Scanner:
     """Goes through a template once, and knows between which quotes it is."""
 
     def __init__(
-        self, task: str, template: str, value: Callable[[str], Any], known: Sequence[str]
+        self,
+        task: str,
+        template: str,
+        value: Callable[[str], Any],
+        known: Sequence[str],
+        inside: str = PLAIN,
     ) -> None:
         self._task = task
         self._template = template
         self._value = value
         self._known = known
-        self._inside = [PLAIN]
+        self._inside = [inside]
+        self._here: list[
+            tuple[str, re.Pattern[str]]
+        ] = []  #: documents from the next line on, and their ends
         self._parts: list[str] = []
 
     def scan(self) -> str:
@@ -144,15 +157,28 @@ class _Scanner:
         field = _FIELD.match(self._template, at)
         variable = at > 0 and self._template[at - 1] == "$"
         if field is None or variable or not _is_known(self._task, field[1], self._known):
+            if field is not None and not variable:
+                self._refuse_unknown(field)
             self._parts.append("{")
             return at + 1
         self._parts.append(self._quoted(_texts(self._task, field[1], self._value(field[1]))))
         return field.end()
 
+    def _refuse_unknown(self, field: re.Match[str]) -> None:
+        """Refuse a name that is no parameter, where no program can be meant: the shell would pass it on with its braces."""
+        opens = self._template[field.end() : field.end() + 1] in ("<", ">")  # a descriptor
+        if self._inside[-1] in (PLAIN, INNER) and not opens:
+            raise UsageError(
+                f"command {self._task!r}: its template has {field[0]}, which is no parameter; it may use "
+                f"{', '.join(f'{{{one}}}' for one in self._known)}; write {{{field[0]}}} if the shell is to see {field[0]}"
+            )
+
     def _quoted(self, words: list[str]) -> str:
         inside = self._inside[-1]
         if inside == COMMENT:
             return " ".join(words).replace("\n", " ")  # a new line would be a command
+        if inside == RAW:
+            return " ".join(words)
         if BACK in self._inside and any(shlex.quote(word) != word for word in words):
             raise UsageError(
                 f"command {self._task!r}: {' '.join(words)!r} cannot be written between backquotes, where quoting has rules "
@@ -161,6 +187,8 @@ class _Scanner:
         if inside in (PLAIN, INNER, BACK):
             return " ".join(map(shlex.quote, words))
         together = " ".join(words)
+        if inside == HERE:
+            return re.sub(r"[\\$`]", r"\\\g<0>", together)
         if not together or shlex.quote(together) == together:
             return together
         closing = SINGLE if inside == ANSI else inside
@@ -170,24 +198,59 @@ class _Scanner:
         """Copy a character, or two that belong together; keep in mind what it opens or closes."""
         inside, text = self._inside[-1], self._template
         two = text[at : at + 2]
+        if inside == RAW:
+            return self._copy(at, 1)
         if two[0] == "\\" and inside not in (SINGLE, COMMENT):
             return self._copy(at, 2)
         if inside == COMMENT:
             if two[0] == "\n":
                 self._inside.pop()
+                return self._documents(at)
         elif inside in (SINGLE, ANSI):
             if two[0] == "'":
                 self._inside.pop()
-        elif two == "$(" or (two == "$'" and inside != DOUBLE):
+        elif two == "$(" or (two == "$'" and inside not in (DOUBLE, HERE)):
             self._inside.append(INNER if two == "$(" else ANSI)
             return self._copy(at, 2)
         elif two[0] == "`":
             self._toggle(BACK)
+        elif inside == HERE:
+            pass
         elif two[0] == '"':
             self._toggle(DOUBLE)
         elif inside != DOUBLE:
+            if two[0] == "\n":
+                return self._documents(at)
+            if two == "<<":
+                return self._announce(at)
             self._open_or_close(at, two[0])
         return self._copy(at, 1)
+
+    def _announce(self, at: int) -> int:
+        """Keep in mind that a here-document follows, if one does: numbers are shifted by the same sign."""
+        found = _HERE.match(self._template, at)
+        if found is None:
+            return self._copy(at, 3 if self._template.startswith("<<<", at) else 2)
+        tabs = "\t*" if found["tabs"] else ""
+        end = re.compile(rf"\n{tabs}{found['word']}(?=\n|\Z)")
+        if end.search(self._template, at):
+            self._here.append((RAW if found["quote"] else HERE, end))
+        return self._copy(at, len(found[0]))
+
+    def _documents(self, at: int) -> int:
+        """Go through the here-documents that begin with a new line, if any do."""
+        here, self._here = self._here, []
+        if not here:
+            return self._copy(at, 1)
+        for inside, end in here:
+            found = end.search(self._template, at)
+            if found is None:
+                break  # the shell will say so
+            body = self._template[at : found.start()]
+            inner = _Scanner(self._task, body, self._value, self._known, inside)
+            self._parts += [inner.scan(), found[0]]
+            at = found.end()
+        return at
 
     def _open_or_close(self, at: int, character: str) -> None:
         if character == "'":

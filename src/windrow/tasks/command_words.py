@@ -14,7 +14,7 @@ from windrow.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from windrow.tasks.shell import Order, Ran
 
-__all__ = ["could_not_start", "raise_failure"]
+__all__ = ["could_not_start", "raise_failure", "story"]
 
 #: Of what a command printed, this much is shown; ``facts["stderr"]`` has more.
 LINES = 20
@@ -54,24 +54,24 @@ def raise_failure(name: str, order: Order, ran: Ran) -> NoReturn:
         "cpu_s": ran.cpu_s,
         "peak_bytes": ran.peak,
     }
-    story = _story(order, ran)
+    words = story(order, ran)
     if ran.why == "memory":
         raise CommandMemoryError(
             f"command {name!r} was ended: its processes used {format_bytes(ran.peak)} of memory together; the limit is "
-            f"{format_bytes(order.memory)}. Give it more with memory=, or let it do less at a time{story}",
+            f"{format_bytes(order.memory)}. Give it more with memory=, or let it do less at a time{words}",
             limit_bytes=order.memory,
             **facts,
         )
     if ran.why == "deadline":
         raise CommandError(
-            f"command {name!r} was not done by its deadline; it was ended after {format_seconds(ran.wall_s)}{story}",
+            f"command {name!r} was not done by its deadline; it was ended after {format_seconds(ran.wall_s)}{words}",
             **facts,
         )
     if ran.why == "unwanted":
         raise CommandError(
-            f"command {name!r} was ended, since nobody wants it any more{story}", **facts
+            f"command {name!r} was ended, since nobody wants it any more{words}", **facts
         )
-    raise CommandError(f"command {name!r} failed: {_ending(ran)}{story}", **facts)
+    raise CommandError(f"command {name!r} failed: {_ending(ran)}{words}", **facts)
 
 
 def _ending(ran: Ran) -> str:
@@ -107,14 +107,17 @@ def _about_status(status: int) -> str:
     return ""
 
 
-def _story(order: Order, ran: Ran) -> str:
+def story(order: Order, ran: Ran) -> str:
+    """Say what ran, and what it printed."""
     text = ran.command if len(ran.command) <= LONG else ran.command[:LONG] + " ..."
     lines = [f"  {line}" for line in text.strip().splitlines()]
-    story = "\nwhat ran:\n" + "\n".join(lines)
+    words = "\nwhat ran:\n" + "\n".join(lines)
     said = ran.errors.decode(errors="replace").rstrip().splitlines()
     if said:
         more = f" (the last {LINES} lines)" if len(said) > LINES else ""
-        story += f"\nwhat it printed{more}:\n" + "\n".join(f"  {line}" for line in said[-LINES:])
+        words += f"\nwhat it printed{more}:\n" + "\n".join(
+            f"  {line[-LONG:]}" for line in said[-LINES:]
+        )
     else:
-        story += "\nit printed no errors"
-    return story + (f"\nall of it is in {order.log}" if order.log is not None else "")
+        words += "\nit printed no errors"
+    return words + (f"\nall of it is in {order.log}" if order.log is not None else "")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_left, insort
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -23,6 +24,8 @@ __all__ = ["Claim", "Claims", "Entry", "literal", "meet"]
 Shape = Literal["file", "tree", "glob"]
 
 _WILD = re.compile(r"[*?[]")
+#: So many new texts are put into their places one by one; more, all at once.
+FEW = 100
 
 
 class Claim(NamedTuple):
@@ -88,45 +91,87 @@ class Entry:
             self._enough = max(1000, 2 * len(self.readers))
 
 
+class _Ordered:
+    """Texts in order, so that those with one beginning are found without a look at the others."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._new: list[str] = []  #: not in their places yet, as perhaps nobody ever asks
+        self._known: set[str] = set()  #: all of them
+
+    def add(self, text: str) -> None:
+        """Add a text, unless it is there."""
+        if text not in self._known:
+            self._known.add(text)
+            self._new.append(text)
+
+    def beginning_with(self, start: str) -> list[str]:
+        """Find all texts that begin so."""
+        return self._texts[self._range(start)]
+
+    def take_out(self, start: str) -> list[str]:
+        """Find all texts that begin so, and forget them."""
+        where = self._range(start)
+        found = self._texts[where]
+        del self._texts[where]
+        self._known.difference_update(found)
+        return found
+
+    def _range(self, start: str) -> slice:
+        if len(self._new) > FEW:
+            self._texts = sorted(self._texts + self._new)
+        else:
+            for one in self._new:
+                insort(self._texts, one)
+        self._new.clear()
+        first = bisect_left(self._texts, start)
+        return slice(
+            first,
+            bisect_left(self._texts, True, first, key=lambda one: not one.startswith(start)),
+        )
+
+
 class Claims:
     """All claims of a session."""
 
     def __init__(self) -> None:
         self._files: dict[str, Entry] = {}
         self._trees: dict[str, Entry] = {}
-        self._globs: dict[str, dict[str, Entry]] = {}  #: by the directory that is sure, and pattern
-        self._inside: dict[str, set[str]] = {}  #: by directory: the paths in it that are known here
+        self._globs: dict[
+            str, dict[str, Entry]
+        ] = {}  #: by what all matches begin with, and pattern
+        self._paths = _Ordered()  #: of files and trees
+        self._starts = _Ordered()  #: of globs
+        self._lengths: set[int] = set()  #: of those
 
     def meeting(self, claim: Claim) -> list[Entry]:
         """Find everything that may have a file in common with a claim."""
         if claim.shape != "file":
             return [one for one in self._near(claim) if meet(claim, one.claim)]
         found = [self._files[claim.path]] if claim.path in self._files else []
-        if self._trees or self._globs:
-            for place in _upwards(claim.path):
-                if place in self._trees:
-                    found.append(self._trees[place])
-                globs = self._globs.get(place, {}).values()
-                found += [one for one in globs if one.claim.covers(claim.path)]
-        return found
+        if self._trees:
+            found += [self._trees[one] for one in _upwards(claim.path) if one in self._trees]
+        return found + [one for one in self._beginnings(claim.path) if one.claim.covers(claim.path)]
 
     def _near(self, claim: Claim) -> Iterator[Entry]:
-        """Find everything below a directory, and what is said of those above it."""
-        start = _place(claim)
-        for path in self._below(start):
-            if path in self._files:
-                yield self._files[path]
-        for path in (*self._below(start), *list(_upwards(start))[1:]):
+        """Find everything that begins as a claim does, and what is said of directories above and shorter beginnings."""
+        start = _start(claim)
+        for path in self._paths.beginning_with(start):
+            for known in (self._files, self._trees):
+                if path in known:
+                    yield known[path]
+        for path in list(_upwards(start))[1:]:
             if path in self._trees:
                 yield self._trees[path]
-            yield from self._globs.get(path, {}).values()
+        for text in self._starts.beginning_with(start):
+            yield from self._globs[text].values()
+        yield from self._beginnings(start[:-1])
 
-    def _below(self, directory: str) -> list[str]:
-        """List a directory and all known paths in it."""
-        found = [directory]
-        for one in found:
-            found += self._inside.get(one, ())
-        return found
+    def _beginnings(self, text: str) -> Iterator[Entry]:
+        """Find the patterns whose matches begin as a text does."""
+        for length in self._lengths:
+            if length <= len(text):
+                yield from self._globs.get(text[:length], {}).values()
 
     def _all(self) -> Iterator[Entry]:
         yield from self._files.values()
@@ -153,9 +198,12 @@ class Claims:
         """A task writes: from now on this is its work."""
         if claim.shape == "tree":
             # A directory is replaced as a whole: nothing that was written in it before counts any more.
-            for path in self._below(claim.path):
-                for known in (self._files, self._trees, self._globs, self._inside):
-                    known.pop(path, None)
+            inside = claim.path.rstrip(os.sep) + os.sep
+            for path in (claim.path, *self._paths.take_out(inside)):
+                self._files.pop(path, None)
+                self._trees.pop(path, None)
+            for text in self._starts.take_out(inside):
+                del self._globs[text]
         entry = self._entry(claim)
         entry.writer, entry.future = task, future
         entry.readers, entry.was_read = [], False
@@ -168,17 +216,15 @@ class Claims:
 
     def _entry(self, claim: Claim) -> Entry:
         if claim.shape == "glob":
-            known = self._globs.setdefault(_place(claim), {})
+            start = _start(claim)
+            known = self._globs.setdefault(start, {})
+            self._starts.add(start)
+            self._lengths.add(len(start))
         else:
             known = self._files if claim.shape == "file" else self._trees
+            self._paths.add(claim.path)
         if claim.path not in known:
             known[claim.path] = Entry(claim)
-            path = _place(claim)
-            while path not in (inside := self._inside.setdefault(os.path.dirname(path), set())):
-                if path == os.path.dirname(path):
-                    break
-                inside.add(path)
-                path = os.path.dirname(path)
         return known[claim.path]
 
     def written_in(self, directory: str) -> list[str]:
@@ -190,9 +236,9 @@ class Claims:
         ]
 
 
-def _place(claim: Claim) -> str:
-    """Give the path below which all files of a claim are."""
-    return os.path.dirname(literal(claim.path)) if claim.shape == "glob" else claim.path
+def _start(claim: Claim) -> str:
+    """Give what the paths of all files of a claim begin with."""
+    return literal(claim.path) if claim.shape == "glob" else claim.path
 
 
 def _upwards(path: str) -> Iterator[str]:

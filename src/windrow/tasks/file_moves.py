@@ -1,6 +1,6 @@
 """Moving what a task has made into place: each file in one step, a directory as a whole or file by file."""
 
-# ruff: noqa: PTH104, PTH105, PTH112, PTH114, PTH116, PTH118, PTH120, PTH123, PTH208
+# ruff: noqa: PTH104, PTH105, PTH107, PTH112, PTH114, PTH115, PTH116, PTH118, PTH120, PTH123, PTH208, PTH211
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shutil
 from windrow.tasks.file_places import MOST_TRIES, has_kept, keep
 from windrow.tasks.file_stamps import OURS, files_in
 
-__all__ = ["copy_file", "merge", "replace"]
+__all__ = ["copy_file", "keep_links", "merge", "replace"]
 
 #: Nanoseconds by which a file is made younger, until its time differs: some file systems keep seconds only.
 _STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
@@ -125,6 +125,20 @@ def _tell_apart(source: str, target: str, top: str) -> None:
         if not same and not has_kept(top, target, new.st_size, new.st_mtime_ns):
             return
         os.utime(source, ns=(new.st_atime_ns, new.st_mtime_ns + step))
+
+
+def keep_links(private: str, place: str = "") -> None:
+    """Make links from one file of a private directory to another relative: they are moved together."""
+    # What a body has made so that it cannot be looked into stays as it is.
+    with contextlib.suppress(PermissionError), os.scandir(place or private) as entries:
+        for one in list(entries):
+            if one.is_symlink():
+                to = os.readlink(one.path)
+                if to.startswith(private + os.sep):
+                    os.remove(one.path)
+                    os.symlink(os.path.relpath(to, place or private), one.path)
+            elif one.is_dir():
+                keep_links(private, one.path)
 
 
 def copy_file(source: str, target: str) -> None:

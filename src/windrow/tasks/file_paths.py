@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from windrow.tasks.calling import Calling
     from windrow.tasks.file_kinds import FileKind
 
-__all__ = ["GivenPath", "as_given", "given_paths", "is_remote", "one_name", "pattern_of", "text_of"]
+__all__ = [
+    "GivenPath",
+    "as_given",
+    "given_paths",
+    "is_remote",
+    "like",
+    "one_name",
+    "pattern_of",
+    "text_of",
+]
 
 _WORD = re.compile(r"\{(\w+)\}")
 
@@ -48,7 +57,7 @@ def given_paths(calling: Calling) -> list[GivenPath]:
                 continue
             if isinstance(value, (list, tuple)):
                 paths = [_absolute(calling, parameter, kind, one) for one in value]
-                calling.put(place, type(value)(paths))
+                calling.put(place, like(value, paths))
                 found += [GivenPath(parameter, kind, place, n, one) for n, one in enumerate(paths)]
             else:
                 path = _absolute(calling, parameter, kind, value)
@@ -148,6 +157,11 @@ def as_given(value: Any, text: str) -> Any:
         return type(value)(text)
     except (TypeError, ValueError):
         return Path(text)
+
+
+def like(value: Any, items: list[Any]) -> Any:
+    """Give items as a list or tuple of the kind that was given."""
+    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
 
 def pattern_of(calling: Calling, given: GivenPath) -> tuple[str, bool]:

@@ -4,7 +4,8 @@ Beside them, because a file can be moved into place in one step only within a fi
 
 - ``<task>-<random>``: what one attempt of a task writes, until it is complete;
 - ``old/<size>.<time>/<name>``: a file that was overwritten, for readers that have to run again;
-- ``done/<digest of name>.<task>``: what a task has completed: a second attempt changes nothing then;
+- ``done/<digest of name>.<task>``: what a task has begun to move into place, and has completed: a second attempt removes
+  what the first one left half done, and changes nothing if it was done;
 - ``lock``: held while complete files are moved.
 
 The directory's name has the process that made it, so that later sessions remove what a dead one left.
@@ -38,7 +39,9 @@ __all__ = [
     "kept",
     "locked",
     "make_private",
+    "moved",
     "new_token",
+    "note_begun",
     "note_completed",
     "remove_dead",
     "remove_private",
@@ -227,23 +230,51 @@ def kept(version: Stamp, token: str) -> tuple[str, str] | None:
         place = os.path.dirname(place)
 
 
-def note_completed(top: str, name: str, task: int, stamps: list[Stamp]) -> None:
-    """Note that a task has completed files: it may have to run again, and must not replace what others wrote since."""
+#: Of a note: characters beside the path that a stamp takes at most.
+_STAMP_CHARACTERS = 60
+
+
+def note_begun(top: str, name: str, task: int, new: list[str], paths: list[str]) -> None:
+    """Note which files there will be that were not there before, before the first is moved.
+
+    The note takes the room of the one that follows: if the disk is full that is known before anything is in place.
+    """
     path = _note(top, name, task)
     with contextlib.suppress(FileExistsError):
         os.mkdir(os.path.dirname(path))
     with open(path, "w", encoding="utf-8") as stream:
-        stream.write(json.dumps(stamps))
+        stream.write(
+            json.dumps({"new": new, "paths": paths}) + " " * _STAMP_CHARACTERS * len(paths)
+        )
 
 
-def completed(top: str, name: str, task: int) -> list[Stamp] | None:
-    """Say what a task has completed under a name; None if nothing."""
+def moved(top: str, name: str, task: int) -> list[str]:
+    """List the files that a task has begun to move into place under a name, or has completed."""
+    found = _noted(top, name, task)
+    return found["paths"] if isinstance(found, dict) else [one[0] for one in found or ()]
+
+
+def note_completed(top: str, name: str, task: int, stamps: list[Stamp]) -> None:
+    """Note that a task has completed files: it may have to run again, and must not replace what others wrote since."""
+    # In the place of the other one, without taking room that may not be there.
+    with open(os.open(_note(top, name, task), os.O_WRONLY), "wb") as stream:
+        stream.write(json.dumps(stamps).ljust(os.fstat(stream.fileno()).st_size).encode())
+
+
+def completed(top: str, name: str, task: int) -> tuple[list[Stamp] | None, list[str]]:
+    """Say what a task has completed under a name, None if nothing; and what it was about to make, if that is all one knows."""
+    found = _noted(top, name, task)
+    if isinstance(found, list):
+        return [Stamp(*one) for one in found], []
+    return None, found["new"] if found else []
+
+
+def _noted(top: str, name: str, task: int) -> Any:
     try:
         with open(_note(top, name, task), encoding="utf-8") as stream:
-            found: list[Any] = json.load(stream)
+            return json.load(stream)
     except (FileNotFoundError, ValueError):
         return None  # or it was just being written
-    return [Stamp(*one) for one in found]
 
 
 def _note(top: str, name: str, task: int) -> str:

@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windrow.errors import MissingFileError, TaskFileError
-from windrow.tasks.file_paths import as_given, is_remote, text_of
+from windrow.tasks.file_paths import as_given, is_remote, like, text_of
 from windrow.tasks.file_places import kept, make_private, remove_private
 from windrow.tasks.file_stamps import OURS, Stamp, files_in, matches, stamp, stamps_of
 
@@ -51,6 +51,9 @@ class Read(NamedTuple):
     stamps: tuple[Stamp, ...] = ()  #: what was there at the call
     slots: tuple[int, ...] = ()  #: where earlier tasks say what they wrote, in the order of calls
     maker: Maker | None = None  #: where a future says the path
+    left: tuple[
+        Stamp, ...
+    ] = ()  #: what earlier runs of tasks left that write such files anew: no inputs, if they do
 
 
 class Where(Protocol):
@@ -80,7 +83,7 @@ def put_paths(going: Going, paths: Iterable[tuple[Where, str]]) -> None:
         lists[where.place] = items
         items[where.item] = as_given(given[where.item], text)
     for place, items in lists.items():
-        going.put(place, type(going.get(place))(items))
+        going.put(place, like(going.get(place), items))
 
 
 def given_path(going: Going, where: Where, base: str) -> str:
@@ -93,6 +96,11 @@ def given_path(going: Going, where: Where, base: str) -> str:
         raise TaskFileError(
             f"task {going.name!r}: parameter {where.parameter!r} is annotated with wr.{where.kind.name}, so the future it was "
             f"given has to be of a path; it is {value!r}"
+            + (
+                "; lists in a list are not looked into, give one list"
+                if where.item is not None
+                else ""
+            )
         )
     text = os.fspath(value)
     return text if is_remote(text) else text_of(text, base)
@@ -168,10 +176,12 @@ class Reading:
         return former
 
     def _note(self, read: Read, path: str) -> None:
-        """Note what a file is like of which only a future knew the path: the lineage of the call does not say that."""
+        """Note what files are like of which the lineage of the call does not say that, as only a future knew the path."""
         if self._going.keeps and read.maker is not None and read.maker.noted:
             there = not is_remote(path) and os.path.exists(path)
             self._going.seen.append(stamp(path) if there else Stamp(path, 0, 0))
+        if self._going.keeps:
+            self._going.seen += [one for one in read.left if matches(one)]  # they did not
 
     def _see(self, read: Read, path: str, known: bool) -> None:
         """Check that there is something where nobody said what it is like."""

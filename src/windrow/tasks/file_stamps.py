@@ -1,6 +1,6 @@
 """What a file is like: size and time say whether it is still the same, its content on demand."""
 
-# ruff: noqa: PTH100, PTH112, PTH116, PTH118, PTH123
+# ruff: noqa: PTH100, PTH110, PTH112, PTH116, PTH118, PTH123
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def files_in(directory: str) -> Iterator[str]:
     for place, directories, names in os.walk(directory):
         directories[:] = sorted(one for one in directories if not one.startswith(OURS))
         for name in sorted(names):
-            yield os.path.join(place, name)
+            path = os.path.join(place, name)
+            if os.path.exists(path):  # a link to nowhere is no file
+                yield path
 
 
 def content_digest(path: str | os.PathLike[str]) -> str:

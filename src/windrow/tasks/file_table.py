@@ -17,11 +17,12 @@ from windrow.errors import MissingFileError, UsageError, nearest
 from windrow.tasks.calling import FileArgument
 from windrow.tasks.calls import Slot
 from windrow.tasks.file_claims import Claim, Claims, meet
+from windrow.tasks.file_leftovers import Leftovers
 from windrow.tasks.file_paths import given_paths, is_remote, one_name, pattern_of
 from windrow.tasks.file_places import new_token, remove_dead, remove_session, session_directory
 from windrow.tasks.file_reading import Maker, Read
 from windrow.tasks.file_stamps import OURS, Stamp, files_in, matches, stamp, stamps_of
-from windrow.tasks.file_work import FileWork, Write
+from windrow.tasks.file_work import FileWork, Write, moved_by
 from windrow.tasks.future import Future
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from windrow.tasks.file_claims import Entry
     from windrow.tasks.file_paths import GivenPath
     from windrow.tasks.record import Record
+    from windrow.tasks.session import Session
 
 __all__ = ["FileTable"]
 
@@ -47,6 +49,7 @@ class FileTable:
 
     def __init__(self) -> None:
         self._claims = Claims()
+        self._left = Leftovers()
         self._token = ""
         self._places: dict[str, str] = {}  #: directories that tasks write to, and our name in them
         #: By call: what it writes, to which its futures lead.
@@ -128,8 +131,10 @@ class FileTable:
             assert isinstance(slot, Slot)  # what is said of files is never taken from a store
             slots.append(slot.number)
             calling.files.append(FileArgument(given.parameter, given.kind, path, maker.future))
-        stamps = self._there(claims) if given.kind.pattern or not makers else ()
-        stamps = tuple(_made_by_nobody(stamps, written)) if makers else stamps
+        stamps = self._there(claims) if claims[0].shape != "file" or not makers else ()
+        left: tuple[Stamp, ...] = ()
+        if makers:
+            stamps, left = self._made_by_nobody(calling.session, stamps, written)
         if not makers and not stamps and not os.path.isdir(path):
             raise self._missing(calling, given, path, claims)
         calling.files += [
@@ -137,7 +142,7 @@ class FileTable:
         ]
         # What a task makes beside its declared outputs may replace what is there now.
         promised = () if makers else stamps
-        return Read(*where, path, tuple(claims), promised, tuple(slots))
+        return Read(*where, path, tuple(claims), promised, tuple(slots), left=left)
 
     def _read_of(self, calling: Calling, given: GivenPath, record: Record) -> Read:
         """A future says which file is read: perhaps any of those that its task writes."""
@@ -186,6 +191,38 @@ class FileTable:
                         return ()
                     found.append(one)
         return tuple(stamp(one) for one in dict.fromkeys(found))
+
+    def _made_by_nobody(
+        self, session: Session, stamps: tuple[Stamp, ...], written: list[Entry]
+    ) -> tuple[tuple[Stamp, ...], tuple[Stamp, ...]]:
+        """Find the files that are none of what earlier tasks write, and of those what they left in earlier runs."""
+        files = {one.claim.path for one in written if one.claim.shape == "file"}
+        trees = [one.claim for one in written if one.claim.shape == "tree"]
+        # Which files match a pattern is known when their writer puts them into place.
+        said: set[Stamp] = set()
+        unsaid: list[tuple[Claim, Record]] = []
+        for claim, future in [(one.claim, one.future) for one in written]:
+            if claim.shape != "glob" or future is None:
+                continue
+            if type(future._result) is tuple:
+                said.update(stamps_of(future._result))
+                continue
+            unsaid.append((claim, future.record))
+            for write in self._written.get(future.record, ()):
+                if write.claim == claim:
+                    files.update(moved_by(future.record.id, write, self._token))
+        own = [
+            one
+            for one in stamps
+            if not (one.path in files or one in said or any(two.covers(one.path) for two in trees))
+        ]
+        left = {
+            one
+            for one in own
+            for claim, record in unsaid
+            if claim.covers(one.path) and self._left.are_of(session, record.name, one)
+        }
+        return tuple(one for one in own if one not in left), tuple(left)
 
     def _missing(
         self, calling: Calling, given: GivenPath, path: str, claims: list[Claim]
@@ -315,22 +352,6 @@ def _are_overtaken(makers: list[Entry], path: str) -> bool:
         return False
     said = makers[0].future._result
     return isinstance(said, tuple) and os.path.exists(path) and not matches(said)
-
-
-def _made_by_nobody(stamps: tuple[Stamp, ...], written: list[Entry]) -> Iterator[Stamp]:
-    """Give the files that are none of what earlier tasks write, as far as that is known."""
-    files = {one.claim.path for one in written if one.claim.shape == "file"}
-    trees = [one.claim for one in written if one.claim.shape == "tree"]
-    # Which files match a pattern is known when their writer has ended.
-    said = {
-        known
-        for one in written
-        if one.claim.shape == "glob" and one.future and type(one.future._result) is tuple
-        for known in stamps_of(one.future._result)
-    }
-    for one in stamps:
-        if not (one.path in files or one in said or any(two.covers(one.path) for two in trees)):
-            yield one
 
 
 def _keeping(writes: list[Write], reads: list[Read]) -> Iterator[Write]:

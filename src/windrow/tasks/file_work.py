@@ -1,6 +1,6 @@
 """Files of one call in its worker: what it reads is what it was promised, what it writes is private until it is complete."""
 
-# ruff: noqa: PTH102, PTH103, PTH105, PTH110, PTH112, PTH113, PTH116, PTH118, PTH119, PTH120, PTH202, PTH206, PTH207, PTH208
+# ruff: noqa: PTH102, PTH103, PTH105, PTH107, PTH110, PTH112, PTH113, PTH116, PTH118, PTH119, PTH120, PTH202, PTH206, PTH207, PTH208
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
@@ -8,19 +8,21 @@ from __future__ import annotations
 import glob
 import os
 import stat as modes
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.errors import TaskFileError
 from windrow.tasks.calls import looked_into
-from windrow.tasks.file_moves import copy_file, merge, replace
+from windrow.tasks.file_moves import copy_file, keep_links, merge, replace
 from windrow.tasks.file_paths import as_given
 from windrow.tasks.file_places import (
     completed,
     kept,
     locked,
     make_private,
+    moved,
+    note_begun,
     note_completed,
     remove_private,
     session_directory,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from windrow.tasks.file_kinds import FileKind
     from windrow.tasks.going import Going
 
-__all__ = ["FileWork", "Write"]
+__all__ = ["FileWork", "Write", "moved_by"]
 
 
 class Write(NamedTuple):
@@ -115,7 +117,13 @@ class _Attempt:
         target = path if write.begins else os.path.realpath(path)
         place = os.path.dirname(target)
         if place not in self._privates:
-            self._privates[place] = make_private(place, self._work.token, self._going.task)
+            try:
+                self._privates[place] = make_private(place, self._work.token, self._going.task)
+            except OSError as error:
+                raise TaskFileError(
+                    f"task {self._going.name!r} writes {path} (parameter {write.parameter!r}, {write.kind.name}), but nothing "
+                    f"can be written in {place} ({error.strerror}); see to that, or name another directory"
+                ) from error
         own = os.path.join(self._privates[place][0], os.path.basename(path))
         if own in self._taken or target in self._taken:
             raise TaskFileError(
@@ -135,6 +143,8 @@ class _Attempt:
 
     def end(self) -> None:
         self._reading.check()
+        for private, _ in self._privates.values():
+            keep_links(private)
         made = {one.own: self._files(one) for one in self._making}
         if self._going.cancelled():
             return
@@ -149,7 +159,13 @@ class _Attempt:
             with locked(making[0].top):
                 if self._going.cancelled():
                     return
-                self._complete(place, making, made)
+                try:
+                    self._complete(place, making, made)
+                except OSError as error:
+                    raise TaskFileError(
+                        f"task {self._going.name!r} has made {', '.join(one.path for one in making)}, but that cannot be put "
+                        f"into place: {error}"
+                    ) from error
         self._tell_names()
 
     def _files(self, making: _Making) -> list[str]:
@@ -189,8 +205,9 @@ class _Attempt:
     def _complete(self, place: str, making: list[_Making], made: dict[str, list[str]]) -> None:
         """Move what was made beside some targets into place, unless that was done before."""
         task = self._going.task
-        notes = [completed(one.top, _name(one), task) for one in making]
+        notes, begun = zip(*[completed(one.top, _name(one), task) for one in making], strict=True)
         if None in notes:
+            self._begin_to_move(place, making, made, set(begun[-1]))
             for one, found in self._move_all(place, making, made):
                 note_completed(one.top, _name(one), task, found)
             return
@@ -199,6 +216,25 @@ class _Attempt:
             assert note is not None
             self._restore(one, note, made[one.own])
             self._say(one, note)
+
+    def _begin_to_move(
+        self, place: str, making: list[_Making], made: dict[str, list[str]], former: set[str]
+    ) -> None:
+        """Note what will be new; remove what an attempt that was lost on its way has made, and this one has not."""
+        private, _ = self._privates[place]
+        whole = {os.path.basename(one.own) for one in making if not one.write.kind.pattern}
+        found = [one[len(private) + 1 :] for one in files_in(private)]
+        names = [one for one in found if os.sep not in one or one.split(os.sep)[0] not in whole]
+        for name in former.difference(names):
+            with suppress(FileNotFoundError):
+                os.remove(os.path.join(place, name))
+        new = [
+            one for one in names if one in former or not os.path.lexists(os.path.join(place, one))
+        ]
+        for one in making:
+            paths = [os.path.join(os.path.dirname(one.path), name) for name in made[one.own]]
+            known = new if one is making[-1] else []  # which is done last
+            note_begun(one.top, _name(one), self._going.task, known, paths)
 
     def _move_all(
         self, place: str, making: list[_Making], made: dict[str, list[str]]
@@ -211,7 +247,7 @@ class _Attempt:
             if name not in declared:
                 source, target = os.path.join(private, name), os.path.join(place, name)
                 merge(source, target, making[0].top, keeping=False)
-        moved = []
+        stamped = []
         for one in making:
             before = [stamp(os.path.join(private, name)) for name in made[one.own]]
             self._move(one, private, place, made[one.own])
@@ -221,8 +257,8 @@ class _Attempt:
                 for name, was in zip(made[one.own], before, strict=True)
             ]
             self._say(one, found)
-            moved.append((one, found))
-        return moved
+            stamped.append((one, found))
+        return stamped
 
     def _move(self, making: _Making, private: str, place: str, names: list[str]) -> None:
         write, top = making.write, making.top
@@ -289,9 +325,18 @@ class _Attempt:
 
 def _name(making: _Making) -> str:
     """Give the name by which completed files of a session are known beside each other."""
-    claim = making.write.claim
-    path = making.path if claim is None else claim.path
-    return os.path.relpath(path, os.path.dirname(making.path))
+    return _noted_as(making.path, making.write.claim)
+
+
+def _noted_as(path: str, claim: Claim | None) -> str:
+    return os.path.relpath(path if claim is None else claim.path, os.path.dirname(path))
+
+
+def moved_by(task: int, write: Write, token: str) -> list[str]:
+    """List the files that a task has put into place, or is about to, though it may not have said so."""
+    target = write.path if write.begins else os.path.realpath(write.path)
+    top = session_directory(os.path.dirname(target), token)
+    return moved(top, _noted_as(write.path, write.claim), task)
 
 
 def _seen(path: str, before: Stamp) -> Stamp:

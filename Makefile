@@ -46,7 +46,17 @@ $(VENV)/.tools-ready: $(VENV)/.ready
 	  && touch $@ || echo "samtools and bwa could not be installed: commands are not tested with them"; \
 	fi
 
-test: setup $(VENV)/.browser-ready $(VENV)/.tools-ready
+# Executors are tested with CPython's own tests, which some Pythons come without: Debian's, where they are those of the same
+# version. Elsewhere they are skipped.
+$(VENV)/.cpython-tests-ready: $(VENV)/.ready
+	@version=$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); to=$(abspath $(VENV))/cpython-tests/test; \
+	place=$$(mktemp -d); mkdir -p $$to; \
+	if (cd $$place && { apt-get download libpython$$version-testsuite || { apt-get update && apt-get download libpython$$version-testsuite; }; } \
+	  && dpkg-deb -x ./*.deb . && cp -r usr/lib/python$$version/test/test_concurrent_futures* $$to/) >/dev/null 2>&1; then \
+	  echo '__path__ = __import__("pkgutil").extend_path(__path__, __name__)' > $$to/__init__.py; touch $@; \
+	else rm -r $$to; echo "CPython's tests of executors could not be had: they are skipped"; fi; rm -r $$place
+
+test: setup $(VENV)/.browser-ready $(VENV)/.tools-ready $(VENV)/.cpython-tests-ready
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Longer searches of the property tests.

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.store.results import Results
-from windrow.store.results_budget import Kept, Usage, evict, kept_results, plan_eviction
+from windrow.store.results_budget import Kept, Room, Usage, evict, kept_results, plan_eviction
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,3 +150,30 @@ def test_two_evictions_at_once(tmp_path: Path) -> None:
     both = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) for _ in range(2)]
     assert [one.wait() for one in both] == [0, 0]
     assert sum(one.size for one in kept_results(tmp_path)) <= 50_000
+
+
+def test_short_results_count_as_what_they_take(tmp_path: Path) -> None:
+    """On most disks a file takes whole blocks, however short it is."""
+    results = filled(tmp_path, [1000 - n for n in range(50)], size=10)
+    taken = sum(512 * results.path(key(number)).stat().st_blocks for number in range(50))
+    evict(tmp_path, taken / 2)
+    assert len(there(results, 50)) <= 25
+
+
+def test_room_is_made_before_it_is_needed(tmp_path: Path) -> None:
+    results = filled(tmp_path, [500, 400, 300])
+    used = sum(one.size for one in kept_results(tmp_path))
+    room = Room(tmp_path, used)
+    assert not room.take(used + 1)  # never, so nothing goes for it
+    assert there(results, 3) == [0, 1, 2]
+    assert room.take(10_000)
+    assert there(results, 3) == [1, 2]
+
+
+def test_there_is_no_room_while_all_is_in_use(tmp_path: Path) -> None:
+    results = filled(tmp_path, [0, 0, 0])
+    usage = Usage(tmp_path)
+    room = Room(tmp_path, sum(one.size for one in kept_results(tmp_path)))
+    assert not room.take(10_000)
+    assert there(results, 3) == [0, 1, 2]
+    usage.end()

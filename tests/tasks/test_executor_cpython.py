@@ -1,17 +1,18 @@
 """CPython's own tests of executors, where they apply, with ours in place of its own.
 
-They belong to the standard library's ``test`` package, which many installations leave out. From 3.12 on it is a package of
-several modules; before, and where it is left out, this file has nothing to run, and ``test_executor.py`` says the same in
-our words.
+They belong to the standard library's ``test`` package, which many installations leave out; ``make test`` gets Debian's
+where it can. Where there are none, this file has nothing to run, and ``test_executor.py`` says the same in our words.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import sys
 import unittest
 import warnings
 from concurrent.futures import BrokenExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,9 +60,25 @@ EXCLUDED = {
     "test_exit_during_result_unpickle_in_result_handler": "the call alone fails, with that error",
     "test_exit_during_result_pickle_on_worker": "the call alone fails, with an error that names the result",
     "test_error_during_result_pickle_on_worker": "the call alone fails, with an error that names the result",
-    # It does not pass.
-    "test_crash_during_result_pickle_on_worker": "the result is made again and again",
 }  # fmt: skip
+
+
+NAME = "test.test_concurrent_futures"
+#: Where ``make test`` puts the package if Python came without it.
+BESIDE = Path(sys.prefix) / "cpython-tests"
+
+
+def _found() -> ModuleType | None:
+    try:
+        return importlib.import_module(NAME)
+    except ImportError:
+        if not (BESIDE / "test").is_dir():
+            return None
+    # On the path, as processes import it too; many installations have some of the package.
+    sys.path.insert(0, str(BESIDE))
+    for one in [one for one in sys.modules if one.partition(".")[0] == "test"]:
+        del sys.modules[one]
+    return importlib.import_module(NAME)
 
 
 def _package() -> dict[str, ModuleType]:
@@ -72,12 +89,12 @@ def _package() -> dict[str, ModuleType]:
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of modules that will be gone in other versions
-        try:
-            return {
-                one: importlib.import_module(f"test.test_concurrent_futures.{one}") for one in names
-            }
-        except ImportError:
+        found = _found()
+        if found is None:
             return {}
+        if not hasattr(found, "__path__"):  # in earlier versions it is one module
+            return dict.fromkeys(names, found)
+        return {one: importlib.import_module(f"{NAME}.{one}") for one in names}
 
 
 MODULES = _package()

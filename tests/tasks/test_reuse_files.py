@@ -77,6 +77,12 @@ def test_writing_is_reused_without_being_asked_for() -> None:
         assert Path("x").read_text() == "a"
 
 
+def test_what_files_are_like_is_noted_also_where_there_is_no_room() -> None:
+    with session(store_budget=1):
+        assert [write("a", "x").result() for _ in range(2)] == [1, 1]
+    assert runs() == ["write"]
+
+
 def test_and_not_where_that_is_switched_off() -> None:
     for _ in range(2):
         with session():

@@ -6,7 +6,9 @@ import os
 import random
 import sys
 import threading
-from functools import partial
+import time
+from contextlib import contextmanager
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,12 @@ import numpy as np
 import pytest
 
 import windrow as wr
+from windrow.store.fingerprints import fingerprint
+from windrow.tasks import lineage_code
+from windrow.tasks.reusing_files import STEP_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
 OLD = "def f(x):\n    return helper(x)\n\ndef helper(x):\n    return x + 1\n"
@@ -168,8 +174,26 @@ def noise(count: int) -> Any:
     return np.random.normal(size=count)  # noqa: NPY002
 
 
-def test_random_numbers_of_nobody(tmp_path: Path) -> None:
+class Drawing:
+    def __call__(self) -> float:
+        return self.draw()
+
+    def draw(self) -> float:
+        return random.random()
+
+
+class Chest:
+    def draw(self) -> float:
+        return random.random()
+
+    def size(self) -> int:
+        return 1
+
+
+def test_random_numbers_of_nobody(tmp_path: Path, module: ModuleType) -> None:
     """Calls that draw from a state that all share give other numbers each time, unless they say where to begin."""
+    vars(module)["noise"] = noise
+    numbers = random
 
     def direct() -> float:
         return random.random()
@@ -182,16 +206,160 @@ def test_random_numbers_of_nobody(tmp_path: Path) -> None:
         return noise(3)
 
     def own(seed: int) -> Any:
-        return np.random.default_rng(seed).normal()
+        return np.random.default_rng(seed).normal() + Chest().size()
+
+    def by_class() -> Any:
+        return Drawing().draw()
+
+    def by_module() -> Any:
+        return module.noise(3)
+
+    def by_closure() -> Any:
+        return numbers.random()
+
+    def unseeded() -> Any:
+        return np.random.default_rng().normal()
 
     with session(tmp_path, reuse=True) as opened:
-        for one in (direct, helped):
+        for one in (direct, helped, by_class, by_module, by_closure, unseeded):
             assert opened.submit(one) is not opened.submit(one)
-            assert "global state" in opened.reuse_stats.reasons[one.__qualname__]
+            words = "without a seed" if one is unseeded else "global state"
+            assert words in opened.reuse_stats.reasons[one.__qualname__]
+        drawing = Drawing()
+        for thing in (drawing, drawing.draw, partial(drawing.draw)):
+            assert opened.submit(thing) is not opened.submit(thing)
         for two in (seeded, own):
             assert opened.submit(two, 1) is opened.submit(two, 1)
         versioned = wr.task(direct, version="1")
         assert versioned() is versioned()
+
+
+def test_arguments_that_are_one_thing_are_not_two(tmp_path: Path) -> None:
+    """A body that changes one of them changes both, or not."""
+
+    @wr.task(reuse=True)
+    def mark(rows: list[list[int]]) -> list[list[int]]:
+        rows[0][0] = 1
+        return rows
+
+    row = [0]
+    with session(tmp_path) as opened:
+        assert mark([row, row]).result() == [[1], [1]]
+        assert mark([[0], [0]]).result() == [[1], [0]]
+        assert mark([row, row]).result() == [[1], [1]]
+        assert opened.reuse_stats.missed == 2
+
+
+def test_a_version_of_another_module(tmp_path: Path) -> None:
+    """What cannot be looked into is known by its version, and by where it is from."""
+    text = "def load(x):\n    return WORD, bool(os.environ), x\n"
+    for _ in range(2):
+        with session(tmp_path):
+            for name in ("one", "other"):
+                names = defined(text, WORD=name, __name__=name, os=os)
+                task = wr.task(names["load"], reuse=True, version="1")
+                assert task(1).result() == (name, True, 1)
+
+
+def test_a_module_that_a_task_imports_itself(tmp_path: Path, module: ModuleType) -> None:
+    names = defined(f"def f(x):\n    import {module.__name__} as m\n    return m.f(x)\n")
+    task = wr.task(names["f"], reuse=True)
+    with session(tmp_path) as opened:
+        assert task(1).result() == 2
+        vars(module)["helper"] = lambda x: x + 10
+        assert task(1).result() == 11
+        assert opened.reuse_stats.missed == 2
+
+
+def test_globals_are_looked_at_again_where_something_in_them_changed(tmp_path: Path) -> None:
+    """Once for all calls otherwise: looking at a table of all genes takes longer than most tasks."""
+    text = """
+@contextmanager
+def scaled(x):
+    yield x * SCALE
+
+@wraps(len)
+def counted(x):
+    return len(TABLE["lists"][0]) + len(TABLE) + x
+
+def f(x):
+    with scaled(x) as y:
+        return y, counted(x), TABLE["call"](x)
+"""
+    table: dict[str, Any] = {"lists": [[]], "call": lambda x: x}
+    names = defined(text, TABLE=table, SCALE=2, contextmanager=contextmanager, wraps=wraps)
+    task = wr.task(names["f"], reuse=True)
+    changes: tuple[Callable[[], Any], ...] = (
+        lambda: names.update(SCALE=3),
+        lambda: table["lists"][0].append(1),
+        lambda: table.update(more=1),
+        lambda: table.update(call=lambda x: -x),
+        lambda: vars(names["counted"]).update(note=1),
+    )
+    looked = 0
+
+    def counting(*things: Any, **options: Any) -> Any:
+        nonlocal looked
+        looked += 1
+        return fingerprint(*things, **options)
+
+    with pytest.MonkeyPatch.context() as patch, session(tmp_path) as opened:
+        patch.setattr(lineage_code, "fingerprint", counting)
+        assert [task(n).result() for n in range(3)] == [names["f"](n) for n in range(3)]
+        assert looked == 2  # once at the call, once in the worker
+        for number, change in enumerate(changes, start=2):
+            change()
+            assert task(1).result() == names["f"](1)
+            assert opened.reuse_stats.missed == number + 2
+
+
+def test_large_arrays_outside_are_not_hashed(tmp_path: Path) -> None:
+    names = defined("def f(x):\n    return A[x]\n", A=np.zeros(4_000_000))
+    task = wr.task(names["f"], reuse=True)
+    with session(tmp_path) as opened:
+        assert task(1) is not task(1)
+        assert "32 MB" in opened.reuse_stats.reasons["f"]
+        versioned, hashed = task.options(version="1"), task.options(reuse="content")
+        assert versioned(1) is versioned(1)
+        assert hashed(1) is hashed(1)
+    with session(tmp_path) as opened:
+        assert [hashed(1).result(), versioned(1).result()] == [0, 0]
+        assert opened.reuse_stats.found_in_store == 2
+        names["A"][1] = 5
+        assert hashed(1).result() == 5
+
+
+def load(table: dict[str, int]) -> int:
+    return table["scale"]
+
+
+def test_what_a_worker_has_of_a_recipe_that_changed(tmp_path: Path) -> None:
+    """It is made once, so results are of what the recipe meant then; they must not be taken for those of the new one."""
+    table = {"scale": 2}
+
+    @wr.task(reuse=True)
+    def scaled(x: int, *, by: Any = wr.resident(load, table)) -> int:  # noqa: B008
+        return x * int(by)
+
+    with session(tmp_path, engine="processes", workers=1) as opened:
+        assert scaled(10).result() == 20
+        table["scale"] = 3
+        assert scaled(10).result() == 20
+        assert "means something else now" in opened.reuse_stats.reasons[scaled.declared.name]
+    with session(tmp_path) as opened:
+        assert scaled(10).result() == 30
+        table["scale"] = 2
+    with session(tmp_path) as opened:
+        assert scaled(10).result() == 20
+        assert opened.reuse_stats.found_in_store == 1
+
+
+def test_arguments_that_take_long_to_look_through(tmp_path: Path) -> None:
+    with session(tmp_path, reuse=True) as opened:
+        assert opened.submit(len, list(range(200_000))).result() == 200_000
+        assert "holds more than" in opened.reuse_stats.reasons["len"]
+        assert opened.submit(min, ["a" * 60_000] * 300).result() == "a" * 60_000
+        assert "bytes" in opened.reuse_stats.reasons["min"]
 
 
 def test_arguments_that_are_one_thing_stay_one(tmp_path: Path) -> None:
@@ -199,9 +367,23 @@ def test_arguments_that_are_one_thing_stay_one(tmp_path: Path) -> None:
     def are_one(things: list[Any]) -> bool:
         return things[0] is things[1]
 
+    @wr.task(reuse=True)
+    def is_one(first: list[int], *, second: list[int]) -> bool:
+        return first is second
+
+    @wr.task(reuse=True)
+    def make(x: int) -> list[int]:
+        return [x]
+
     thing = [1]
     with session(tmp_path):
         assert are_one([thing, thing]).result()
+        assert is_one(thing, second=thing).result()
+        make(1).result()
+    with session(tmp_path) as opened:
+        kept = make(1)
+        assert are_one([kept, kept]).result()
+        assert opened.reuse_stats.found_in_store == 1
 
 
 def times(n: int) -> Any:
@@ -256,6 +438,26 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path / "work")
     Path("in").write_text("abc")
     return tmp_path
+
+
+def test_a_file_that_is_written_again_at_once(work: Path) -> None:
+    """Times of files go by steps: a call waits until a file that is written again would have another one."""
+    with session(work):
+        Path("in").write_text("old")
+        future = text("in")
+        then = time.time_ns()
+        assert then - Path("in").stat().st_mtime_ns >= STEP_S * 1e9
+        assert future.result() == "old"
+
+
+def test_files_that_are_declared_otherwise(work: Path) -> None:
+    body = "def f(to):\n    for n in range(2):\n        (Path(to) / f'part-{n}').write_text('x')\n"
+    for pattern, missed in (("part-*", 1), ("part-0", 1), ("part-*", 1), ("part-*", 0)):
+        names = defined(body, Path=Path)
+        names["f"].__annotations__["to"] = wr.OutFiles(pattern)
+        with session(work) as opened:
+            wr.task(names["f"])("parts").result()
+            assert opened.reuse_stats.missed == missed
 
 
 def test_futures_of_commands_as_files(work: Path) -> None:

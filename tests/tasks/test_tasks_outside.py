@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,3 +94,63 @@ def test_what_cannot_be_compared_may_have_changed() -> None:
         return sum(int(one.sum()) for one in tables)
 
     assert not Outside(total).is_the_same()
+
+
+ROUNDABOUT = """
+@contextmanager
+def opened(x):
+    yield x * SCALE
+
+class Scaled:
+    def method(self, x):
+        return x * SCALE
+
+    @staticmethod
+    def static(x):
+        return x * SCALE
+
+def times(x, y):
+    return x * y * SCALE
+
+@wr.task
+def other(x):
+    return x * SCALE
+
+thing, part, table = Scaled(), partial(times, 1), {"by name": lambda x: x * SCALE}
+
+def by_context(x):
+    with opened(x) as y:
+        return y
+
+def by_class(x):
+    return Scaled().method(x)
+
+def by_static(x):
+    return Scaled.static(x)
+
+def by_object(x):
+    return thing.method(x)
+
+def by_part(x):
+    return part(x)
+
+def by_task(x):
+    return other(x)
+
+def by_table(x):
+    return table["by name"](x)
+"""
+
+
+def test_globals_are_found_through_whatever_leads_to_them() -> None:
+    names: dict[str, Any] = {"__name__": "program", "SCALE": 2}
+    names |= {"wr": wr, "contextmanager": contextmanager, "partial": partial}
+    exec(ROUNDABOUT, names)
+    functions = [names[one] for one in names if one.startswith("by_")]
+    functions += [names["thing"].method, names["part"]]
+    with wr.Session(engine="processes", workers=1) as session:
+        assert session.gather([session.submit(one, 1) for one in functions]) == [2] * 9
+        names["SCALE"] = 3
+        assert session.gather([session.submit(one, 1) for one in functions]) == [3] * 9
+        names["table"]["by name"] = lambda x: -x
+        assert session.submit(names["by_table"], 1).result() == -1

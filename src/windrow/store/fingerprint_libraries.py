@@ -180,7 +180,7 @@ def _holds(name: str, place: str, *, installed: bool) -> Library | None:
     except (metadata.PackageNotFoundError, ValueError):
         return None
     root = os.path.join(os.path.realpath(str(distribution.locate_file(""))), "")  # noqa: PTH118
-    if not place.startswith(root) or _is_editable(distribution):
+    if not place.startswith(root) or _is_from_directory(distribution):
         return None
     # Next to sources lies what a build left behind, which says nothing of what they hold now.
     if not installed and distribution.read_text("RECORD") is None:
@@ -188,13 +188,14 @@ def _holds(name: str, place: str, *, installed: bool) -> Library | None:
     return (str(distribution.metadata["Name"]), distribution.version)
 
 
-def _is_editable(distribution: metadata.Distribution) -> bool:
+def _is_from_directory(distribution: metadata.Distribution) -> bool:
+    """Whether it was installed from sources on this machine, which change more often than their version."""
     origin = distribution.read_text("direct_url.json")
     if not origin:
         return False
     try:
-        return bool(json.loads(origin).get("dir_info", {}).get("editable", False))
-    except (ValueError, AttributeError):
+        return "dir_info" in json.loads(origin)
+    except (ValueError, TypeError):
         return False
 
 

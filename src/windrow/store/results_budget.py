@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -19,7 +20,7 @@ from windrow.store.results import ENDING, PART
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Evicted", "Kept", "Usage", "evict", "kept_results", "plan_eviction"]
+__all__ = ["Evicted", "Kept", "Room", "Usage", "evict", "kept_results", "plan_eviction"]
 
 _USED_BY = "sessions"
 #: Where there are no locks, a session is thought to be over after a week.
@@ -28,6 +29,10 @@ _FORGOTTEN_S = 7 * 86400
 _BEGINNING_S = 60
 #: Clocks of file systems are coarse, and may be another machine's: what is this much older may have been used as well.
 _COARSE_S = 2.0
+#: This part of the budget is written before it is looked how much there is, and made free at a time.
+_CLEARLY = 0.1
+#: Of its time a writer spends no more than one part in so many on looking in vain.
+_RARELY = 20
 
 
 class Usage:
@@ -62,6 +67,34 @@ class Evicted(NamedTuple):
     kept_bytes: int
     removed_bytes: int
     removed: int
+
+
+class Room:
+    """What one process may write to a store: room is made before it is needed, and where none can be made it is said."""
+
+    def __init__(self, directory: Path, budget: float) -> None:
+        self._directory = directory
+        self._budget = budget
+        self._left = _CLEARLY * budget  #: to be written without looking
+        self._look_at = 0.0  #: there is no room; when that may have changed
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Take room for a result; False if open sessions use all there is."""
+        with self._lock:
+            if size <= self._left:
+                self._left -= size
+                return True
+            began = time.monotonic()
+            if size > self._budget or began < self._look_at:
+                return False
+            wanted = max(size, _CLEARLY * self._budget)
+            free = self._budget - evict(self._directory, self._budget - wanted).kept_bytes
+            self._left = max(0.0, min(free, wanted) - size)
+            if size > free:
+                now = time.monotonic()
+                self._look_at = now + _RARELY * (now - began)
+            return size <= free
 
 
 def evict(directory: Path, budget: float) -> Evicted:
@@ -106,7 +139,9 @@ def _listed(directory: Path) -> tuple[list[Kept], list[Kept]]:
             if entry.name.endswith((ENDING, PART)):
                 with contextlib.suppress(OSError):  # somebody else has removed it
                     status = entry.stat(follow_symlinks=False)
-                    to.append(Kept(entry.path, status.st_size, status.st_mtime))
+                    # Of short ones, most of what they take is what is left of a block.
+                    size = max(status.st_size, 512 * getattr(status, "st_blocks", 0))
+                    to.append(Kept(entry.path, size, status.st_mtime))
     return kept, parts
 
 

@@ -137,19 +137,21 @@ class Executor(concurrent.futures.Executor):
         *iterables: Iterable[Any],
         timeout: float | None = None,
         chunksize: int = 1,
+        **more: Any,
     ) -> Iterator[Any]:
         """Call a function for the items of iterables; gives the results in their order.
 
-        With processes, ``chunksize`` items go together. All calls are submitted before this returns.
+        With processes, ``chunksize`` items go together. All calls are submitted before this returns; ``buffersize`` says
+        otherwise from Python 3.14 on.
         """
         if not self._chunks:
-            return super().map(fn, *iterables, timeout=timeout)
+            return super().map(fn, *iterables, timeout=timeout, **more)
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         if chunksize == 1:
-            return super().map(fn, *iterables, timeout=timeout)
+            return super().map(fn, *iterables, timeout=timeout, **more)
         chunks = _chunks(zip(*iterables, strict=False), chunksize)
-        return _one_by_one(super().map(_Each(fn), chunks, timeout=timeout))
+        return _one_by_one(super().map(_Each(fn), chunks, timeout=timeout, **more))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; wait for those there are, or cancel what has not begun."""
@@ -239,7 +241,7 @@ def _cancel_waiting(session: Session) -> None:
         for future in known:
             if future is not None:
                 future.cancel()
-        if not any(known) and record.state == "waiting":
+        if not any(one is not None for one in known) and record.state == "waiting":
             session.cancel_task(record)
 
 

@@ -6,6 +6,7 @@ Nothing here may harm a task: what cannot be kept is not kept, and the reason is
 from __future__ import annotations
 
 import contextlib
+import math
 import pickle
 from contextlib import contextmanager
 from functools import cache, partial
@@ -14,9 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.errors import CorruptFileError
 from windrow.store.results import AGAIN, Results
+from windrow.store.results_budget import Room
 from windrow.tasks.calls import looked_into
 from windrow.tasks.file_paths import is_remote
 from windrow.tasks.file_stamps import Stamp, content_digest, stamp, stamps_of
+from windrow.tasks.resident import made_of_others
+from windrow.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,11 +30,13 @@ if TYPE_CHECKING:
     from windrow.tasks.lineage_code import Codes
 
 __all__ = [
+    "FILES",
     "WHY_NOT",
     "Fetch",
     "Keep",
     "KeptValue",
     "is_as_it_was_made",
+    "look_for_room_again",
     "still_as_read",
     "still_there",
 ]
@@ -72,10 +78,15 @@ class Fetch:
 
     @contextmanager
     def around(self, going: Going) -> Iterator[None]:
-        """Read them all."""
+        """Read them all, each once: as values of tasks that have run, they are one thing wherever they are given."""
+        loaded: dict[KeptValue, Any] = {}
 
         def value(thing: Any) -> Any:
-            return thing.load() if type(thing) is KeptValue else thing
+            if type(thing) is not KeptValue:
+                return thing
+            if thing not in loaded:
+                loaded[thing] = thing.load()
+            return loaded[thing]
 
         going.arguments = looked_into(going.arguments, value)
         going.keywords = looked_into(going.keywords, value)
@@ -91,13 +102,17 @@ class Keep(NamedTuple):
     code: str = ""  #: the digest of the function, if that is in the lineage
     made_by: tuple[str, ...] = ()  #: keys of calls whose futures say which files it reads
     by_content: bool = False  #: whether files that it writes are known by their content
+    budget: float = math.inf  #: of the store
 
     @contextmanager
     def around(self, going: Going) -> Iterator[None]:
         """Let all be done, then keep what was made."""
         going.keeps = True
         going.released = _Released()
-        why_not = self._why_not(going)
+        try:
+            why_not = self._why_not(going)
+        except Exception as error:  # noqa: BLE001 - it is told when the body has ended
+            why_not = f"{type(error).__name__}: {error}"
         yield
         if not going.cancelled():
             self._keep(going, why_not)
@@ -108,12 +123,15 @@ class Keep(NamedTuple):
         Since the call, globals may have changed; a process has imported modules by itself, and tasks there may have changed
         them.
         """
-        if not self.code or _code_here(going.function, self.name) == self.code:
+        if not self.code:
             return ""
-        return (
-            "what it means where it runs is not what it meant in the program when it was called: a global that it uses, or "
-            "its module, was changed since, by the program or by tasks that ran before"
-        )
+        if _code_here(going.function, self.name) != self.code:
+            return (
+                "what it means where it runs is not what it meant in the program when it was called: a global that it "
+                "uses, or its module, was changed since, by the program or by tasks that ran before"
+            )
+        other = made_of_others(going.function)
+        return f"{other} means something else now than when this worker used it" if other else ""
 
     def _keep(self, going: Going, why_not: str) -> None:
         results = Results(Path(self.directory))
@@ -127,12 +145,26 @@ class Keep(NamedTuple):
                 facts[DIGESTS] = [content_digest(one.path) for one in facts[FILES]]
                 facts[READ_DIGESTS] = [content_digest(one.path) for one in seen]
             outputs = dict(_outputs(going))
+            size = sum(memoryview(one).nbytes for some in outputs.values() for one in some)
+            if size > _APART or not facts[FILES]:  # what files are like is noted in any case
+                self._take_room(size)
             results.write(self.key, outputs, facts)
         except Exception as error:  # noqa: BLE001 - whatever it is, the task has its result
             why = str(error) if isinstance(error, _NotKept) else f"{type(error).__name__}: {error}"
+            if isinstance(error, _NoRoom) and not facts[FILES]:
+                if (self.directory, self.name) in _told:
+                    return  # of each task one call says so: that takes room too
+                _told.add((self.directory, self.name))
             with contextlib.suppress(OSError):
                 if results.find(self.key) is None:  # another program may have kept it meanwhile
                     results.write(self.key, {}, {**facts, WHY_NOT: why})
+
+    def _take_room(self, size: int) -> None:
+        if not _room(self.directory, self.budget).take(size):
+            raise _NoRoom(
+                f"it takes {format_bytes(size)}, and of the {format_bytes(self.budget)} that results may take no more is free "
+                "while sessions are open that use the others; give wr.Session a larger store_budget="
+            )
 
     def _check(self, results: Results, why_not: str) -> None:
         if why_not:
@@ -151,7 +183,7 @@ def _code_here(function: Any, name: str) -> str:
         body = getattr(function.func, "__self__", None)
         if isinstance(body, CommandBody):
             function = body.function
-    return _codes().look_at(function, name).digest
+    return _codes().look_at(function, name, content=True).digest
 
 
 @cache
@@ -159,6 +191,17 @@ def _codes() -> Codes:
     from windrow.tasks.lineage_code import Codes
 
     return Codes()
+
+
+@cache
+def _room(directory: str, budget: float) -> Room:
+    return Room(Path(directory), budget)
+
+
+def look_for_room_again() -> None:
+    """A session has ended, and what it used may go: what was found before does not count here any more."""
+    _room.cache_clear()
+    _told.clear()
 
 
 class _Released(dict[str, Any]):
@@ -186,6 +229,14 @@ def _outputs(going: Going) -> Iterator[tuple[str, list[bytes | memoryview]]]:
 
 class _NotKept(Exception):
     """A result that must not be kept."""
+
+
+class _NoRoom(_NotKept):
+    """A result for which the store has no room."""
+
+
+#: Stores and tasks for which it was said that there is no room.
+_told: set[tuple[str, str]] = set()
 
 
 def _packed(value: Any) -> list[bytes | memoryview]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from windrow.tasks.future import Future
@@ -40,6 +41,12 @@ class KeptFuture(Future):
                     raise
                 self._session.reusing.read(self._size)
         return concurrent.futures.Future.result(self, timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Say whether the value can be read: only reading it tells."""
+        with suppress(Exception):
+            self.result(timeout)
+        return self._exception
 
     def add_done_callback(self, fn: Any) -> None:
         """Call a function with this future now."""

@@ -49,6 +49,8 @@ _FORMAT = b"windrow lineage 1"
 LARGE = 64 * 1024
 #: Things in an argument that is searched for arrays; more than that is a large one in itself.
 _SEARCHED = 100_000
+#: Bytes of all arguments of a call together: hashing them takes some milliseconds.
+_ALL_TOGETHER = 16 * 1024 * 1024
 
 _PATHS = {pathlib.PosixPath, pathlib.WindowsPath, pathlib.PurePosixPath, pathlib.PureWindowsPath}
 _BUFFERS = (bytearray, memoryview, array, mmap.mmap)
@@ -94,6 +96,7 @@ class Lineage:
             encode.argument(name, value)
         if declared.command is not None:
             out.append(b"#in " + str(Path.cwd()).encode())  # where it runs
+        out += [f"#as {name} {kind!r}".encode() for name, kind in declared.files.items()]
         out += [b"#file " + one for one in files]
         digest = blake2b(b"%r" % [len(piece) for piece in out], digest_size=20)
         digest.update(b"".join(out))
@@ -207,6 +210,8 @@ class _Encoder:
         self._out = out
         self._latest = latest
         self._content = content
+        self._seen: dict[int, int] = {}  #: what a body may change, by identity: which one it is
+        self._things = self._bytes = 0
 
     def argument(self, name: str, value: Any) -> None:
         """Write an argument down."""
@@ -220,12 +225,35 @@ class _Encoder:
     def _value(self, value: Any) -> None:
         value = self._latest(value)
         encoded = plain(value)
-        if encoded is not None:
-            if len(encoded) > LARGE and not self._content:
-                raise NotReusable(f"holds {len(encoded):,} bytes; {_ASK}")
-            self._out.append(encoded)
-            return
+        if not self._content:
+            self._refuse_much(0 if encoded is None else len(encoded))
         kind = type(value)
+        if encoded is not None:
+            self._out.append(encoded)
+        elif isinstance(value, Future):
+            self._out.append(lineage_of(value))
+        elif kind in _PATHS:
+            self._out.append(
+                f"#{kind.__name__} ".encode() + str(value).encode("utf-8", "surrogateescape")
+            )
+        elif id(value) in self._seen:
+            # Whether two are one matters to a body that changes one of them.
+            self._out.append(b"#again %d" % self._seen[id(value)])
+        else:
+            if kind is not tuple and kind is not frozenset:
+                self._seen[id(value)] = len(self._seen)
+            self._inside(kind, value)
+
+    def _refuse_much(self, size: int) -> None:
+        """Refuse what takes longer to look through than many a task takes."""
+        self._things += 1
+        self._bytes += size
+        if size > LARGE or self._bytes > _ALL_TOGETHER:
+            raise NotReusable(f"holds {max(size, self._bytes):,} bytes; {_ASK}")
+        if self._things > _SEARCHED:
+            raise NotReusable(f"holds more than {_SEARCHED:,} things; {_ASK}")
+
+    def _inside(self, kind: type, value: Any) -> None:
         if kind is list or kind is tuple:
             self._out.append(b"#%s %d" % (kind.__name__.encode(), len(value)))
             for one in value:
@@ -237,12 +265,6 @@ class _Encoder:
                 self._value(one)
         elif kind is set or kind is frozenset:
             self._members(kind.__name__, value)
-        elif isinstance(value, Future):
-            self._out.append(lineage_of(value))
-        elif kind in _PATHS:
-            self._out.append(
-                f"#{kind.__name__} ".encode() + str(value).encode("utf-8", "surrogateescape")
-            )
         else:
             self._other(value)
 
@@ -277,8 +299,8 @@ def copied(thing: Any, latest: Callable[[Any], Any]) -> Any:
             stays[id(one)] = one
         return one
 
-    looked_into(thing, note)
     try:
+        looked_into(thing, note)
         return deepcopy(thing, stays)
     except Exception as error:
         raise NotReusable(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
-from types import CodeType, FunctionType, ModuleType
+from functools import cache
+from operator import is_
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.store.fingerprint_code import plain, read_code
@@ -12,17 +15,24 @@ from windrow.store.fingerprint_libraries import (
     library_of_module,
     library_of_names,
 )
+from windrow.store.fingerprint_names import InLibrary, absolute, content_of, imported
+from windrow.store.fingerprint_values import static_attribute
 from windrow.store.fingerprints import fingerprint
+from windrow.tasks.lineage_draws import draws_from
+from windrow.tasks.outside import used_by
+from windrow.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from windrow.tasks.declare import Declared
 
 __all__ = ["Codes", "Known", "NotReusable", "digest_of"]
 
 #: Functions that are remembered; of those made for one call each there is no end.
 MOST = 1000
+#: Bytes of an array outside a function that are hashed with every call: that takes a few milliseconds.
+_LONG = 16 * 1024 * 1024
+#: Things in a container that is searched for arrays.
+_SEARCHED = 1000
 
 
 class NotReusable(Exception):
@@ -35,20 +45,23 @@ class Known(NamedTuple):
     function: Any  #: kept, so that no other one gets its identity
     digest: str  #: empty if its code goes in circles
     opaque: str  #: what cannot be looked into
-    held: list[Any] | None  #: what it hung on
-    draws: str = ""  #: the module from whose global state it takes random numbers
+    held: list[tuple[Any, list[Any]]] | None  #: what it hung on, with what was in that
+    draws: str = ""  #: how it takes random numbers that nobody has chosen
 
 
 class Codes:
     """Digests of functions."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Known] = {}
+        self._known: dict[tuple[int, bool], Known] = {}
         self._sent: dict[int, tuple[Any, str]] = {}  #: by the function's identity, which is kept
 
-    def look(self, declared: Declared) -> Known:
-        """Look at what the user wrote of a task; NotReusable if what it does is not known."""
-        known = self.look_at(_body(declared), declared.name)
+    def look(self, declared: Declared, *, content: bool = False) -> Known:
+        """Look at what the user wrote of a task; NotReusable if what it does is not known.
+
+        ``content`` says whether arrays are taken by their content.
+        """
+        known = self.look_at(_body(declared), declared.name, content=content)
         if not known.digest:
             raise NotReusable("its code goes in circles")
         if known.opaque and not declared.version:
@@ -62,18 +75,19 @@ class Codes:
             and not any(one.writes for one in declared.files.values())
         ):
             raise NotReusable(
-                f"it draws from the global state of {known.draws}, so that each call gives other numbers; make a generator "
-                "from a seed that it is given, or say version='1' if one draw will do"
+                f"it {known.draws}, so that each call gives other numbers; make a generator from a seed that it is given, "
+                "or say version='1' if one draw will do"
             )
         return known
 
-    def look_at(self, function: Any, name: str) -> Known:
+    def look_at(self, function: Any, name: str, *, content: bool) -> Known:
         """Look at a function, if it may have changed since that was done last."""
-        known = self._known.get(id(function))
+        known = self._known.get((id(function), content))
         if known is None or not _is_the_same(known):
             if len(self._known) >= MOST:
                 self._known.clear()
-            known = self._known[id(function)] = _looked_at(function, name)
+            known = _looked_at(function, name, content=content)
+            self._known[id(function), content] = known
         return known
 
     def must_be_sent(self, declared: Declared, known: Known) -> bool:
@@ -94,29 +108,37 @@ def digest_of(declared: Declared, known: Known) -> bytes:
     # How many cores and bytes it gets makes no difference to what comes out.
     with_what = repr((how.shell, how.env)) if how is not None else ""
     if known.opaque:
-        return f"version {said}\0{with_what}".encode()
+        return f"version {_home(declared.function)} {said}\0{with_what}".encode()
     return f"{said}\0{known.digest}\0{with_what}".encode()
 
 
+def _home(function: Any) -> str:
+    """Name the file that a function is from: one of the same name in another file is another one."""
+    module = str(getattr(function, "__module__", ""))
+    if module != "__main__":
+        return module
+    return Path(getattr(sys.modules.get(module), "__file__", None) or "").stem
+
+
 def _is_the_same(known: Known) -> bool:
-    if known.held is None:
-        return False
-    now = held_by(known.function)
-    return now is not None and len(now) == len(known.held) and all(map(_is, now, known.held))
+    return known.held is not None and all(_are(_inside(one), held) for one, held in known.held)
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
+def _are(now: list[Any], before: list[Any]) -> bool:
+    return len(now) == len(before) and all(map(is_, now, before))
 
 
-def _looked_at(function: Any, name: str) -> Known:
+def _looked_at(function: Any, name: str, *, content: bool) -> Known:
+    array = "" if content else _large_array(function)
+    if array:
+        return Known(function, "not looked at", array, None)
     held = held_by(function)
     try:
         found = fingerprint(function, name=f"task {name}")
     except RecursionError:
         return Known(function, "", "", held)
     opaque = found.opaque[0] if found.opaque else ""
-    return Known(function, found.digest, opaque, held, _draws_from(function))
+    return Known(function, found.digest, opaque, held, draws_from(function))
 
 
 def _body(declared: Declared) -> Any:
@@ -126,106 +148,92 @@ def _body(declared: Declared) -> Any:
     return getattr(declared.function, "function", declared.function)
 
 
-def held_by(function: Any) -> list[Any] | None:
-    """List all objects that a function's meaning hangs on, if they cannot change as long as they are the same objects.
+def held_by(function: Any) -> list[tuple[Any, list[Any]]] | None:
+    """List what may change of all that a function's meaning hangs on, each with what is in it now.
 
-    None if some can: a list, an object, a module of the user's. Then only looking again tells.
+    None if something may change in other ways: an object, a module of the user's. Then only looking again tells.
     """
-    held: list[Any] = []
+    held: list[tuple[Any, list[Any]]] = []
     waiting: list[Any] = [function]
     seen: set[int] = set()
     while waiting:
         one = waiting.pop()
-        held.append(one)
-        if id(one) in seen or plain(one) is not None:
+        kind = type(one)
+        if kind is str or kind is float or kind is int or id(one) in seen:
             continue
         seen.add(id(one))
-        if type(one) is FunctionType:
-            if library_of_names(one.__globals__) is None:
-                if one.__dict__:
-                    return None
-                waiting += _used_by(one)
-        elif type(one) is tuple:
+        if kind in _CHANGING:
+            if kind is FunctionType and _imports_what_may_change(one):
+                return None
+            inside = _inside(one)
+            held.append((one, inside))
+            waiting += inside
+        elif kind is tuple or kind is frozenset:
             waiting += one
-        elif type(one) is not CodeType and not _belongs_to_a_library(one):
+        elif plain(one) is None and kind is not CodeType and not _belongs_to_a_library(one):
             return None
     return held
+
+
+_CHANGING = (FunctionType, list, dict, set)
+
+
+def _inside(one: Any) -> list[Any]:
+    """List what something that may change is made of now; the same things mean that it has not changed."""
+    if type(one) is dict:
+        return [*one, *one.values()]
+    if type(one) is not FunctionType:
+        return list(one)
+    if library_of_names(one.__globals__) is None:
+        return [*used_by(one), *one.__dict__, *one.__dict__.values()]
+    # Of a library: what its decorator or factory was given.
+    return [*map(content_of, one.__closure__ or ()), *one.__dict__.values()]
+
+
+def _large_array(function: Any) -> str:
+    """Name a large array that a function, or one it calls, finds outside: hashing that with every call would take too long."""
+    waiting: list[Any] = [function]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        kind = type(one)
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if kind is FunctionType or (kind in (list, dict, tuple) and len(one) <= _SEARCHED):
+            waiting += one if kind is tuple else _inside(one)
+        elif _bytes_of(one) > _LONG:
+            return f"an array of {format_bytes(_bytes_of(one))} among its globals (or say reuse='content')"
+    return ""
+
+
+def _bytes_of(thing: Any) -> int:
+    """Say how large an array of a library is; 0 of anything else."""
+    kind = type(thing)
+    known = static_attribute(kind, "nbytes") is not None and library_of_class(kind) is not None
+    return int(thing.nbytes) if known else 0
+
+
+def _imports_what_may_change(function: FunctionType) -> bool:
+    """Whether a function imports a module of the user's when it runs."""
+    if library_of_names(function.__globals__) is not None:
+        return False
+    reads = read_code(function.__code__).reads
+    try:
+        names = [absolute(one.name, function.__globals__) for one in reads if one.kind == "import"]
+    except (ImportError, ValueError):  # relative to nothing
+        return True
+    return not all(map(_is_of_a_library, names))
+
+
+@cache
+def _is_of_a_library(module: str) -> bool:
+    return type(imported(module)) is InLibrary
 
 
 def _belongs_to_a_library(one: Any) -> bool:
     if isinstance(one, ModuleType):
         return library_of_module(one) is not None
+    if type(one) is BuiltinFunctionType:
+        return isinstance(one.__self__, ModuleType) and _belongs_to_a_library(one.__self__)
     return isinstance(one, type) and library_of_class(one) is not None
-
-
-def _used_by(function: FunctionType) -> Iterator[Any]:
-    yield function.__code__
-    yield function.__defaults__
-    yield from (function.__kwdefaults__ or {}).values()
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not bound yet
-            continue
-    names = function.__globals__
-    for name in _names(function.__code__):
-        if name in names:
-            yield names[name]
-
-
-def _draws_from(function: Any) -> str:
-    """Name the module from whose global state a function, or one it calls, takes random numbers without a seed of its own."""
-    drawn: set[str] = set()
-    seeded: set[str] = set()
-    seen: set[int] = set()
-    waiting = [function]
-    while waiting:
-        one = waiting.pop()
-        if type(one) is not FunctionType or id(one) in seen or library_of_names(one.__globals__):
-            continue
-        seen.add(id(one))
-        waiting += _used_by(one)
-        for value in _followed(one):
-            module = _random_state(value)
-            if module:
-                (seeded if value.__name__ in _SEEDING else drawn).add(module)
-    return next(iter(sorted(drawn - seeded)), "")
-
-
-#: Functions that say where random numbers begin.
-_SEEDING = ("seed", "set_state", "setstate")
-
-
-def _random_state(value: Any) -> str:
-    """Name the module whose state, which everybody shares, a function uses; nothing if it does not."""
-    owner = getattr(value, "__self__", None)
-    if owner is not None and owner is getattr(sys.modules.get("random"), "_inst", None):
-        return "random"
-    numbers = sys.modules.get("numpy.random.mtrand")
-    if numbers is None or not callable(value):
-        return ""
-    # Some are functions of the module, and most are methods of its state.
-    functions = (numbers.seed, numbers.sample, numbers.ranf)
-    if owner is numbers._rand or any(value is one for one in functions):
-        return "numpy.random"
-    return ""
-
-
-def _followed(function: FunctionType) -> Iterator[Any]:
-    """Give what a function takes from modules, and its globals themselves."""
-    for origin in read_code(function.__code__).reads:
-        value = function.__globals__.get(origin.name) if origin.kind == "global" else None
-        if origin.kind == "import":
-            value = sys.modules.get(origin.name)
-        for name in origin.attributes:
-            if not isinstance(value, ModuleType):
-                break
-            value = vars(value).get(name)
-        yield value
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
     from windrow.tasks.going import Going
 
-__all__ = ["Resident", "Residents", "begin_worker", "end_worker", "made_here", "resident"]
+__all__ = [
+    "Resident",
+    "Residents",
+    "begin_worker",
+    "end_worker",
+    "made_here",
+    "made_of_others",
+    "resident",
+]
 
 
 def resident(load: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
@@ -102,6 +110,21 @@ def made_here(
     return made
 
 
+def made_of_others(function: Any) -> str:
+    """Name a thing of a function that was made here while its recipe meant something else; nothing if there is none."""
+    named = getattr(function, "__kwdefaults__", None) or {}
+    for one in (*(getattr(function, "__defaults__", None) or ()), *named.values()):
+        if type(one) is Resident and _keeper().made_of(one) not in (None, _meaning(one)):
+            return f"{one!r}"
+    return ""
+
+
+def _meaning(recipe: Resident) -> str:
+    from windrow.store.fingerprints import fingerprint
+
+    return fingerprint(recipe).digest
+
+
 class _Keeper:
     """What was made, by recipe."""
 
@@ -109,6 +132,7 @@ class _Keeper:
         self._lock = threading.Lock()
         self._things: dict[str, Any] = {}
         self._locks: dict[str, threading.RLock] = {}
+        self._made_of: dict[str, str] = {}  #: what the recipe meant then
 
     def get(self, recipe: Resident) -> Any:
         key = recipe.identity.text
@@ -118,8 +142,13 @@ class _Keeper:
             lock = self._locks.setdefault(key, threading.RLock())
         with lock:  # of this recipe alone: others may be needed to make it
             if key not in self._things:
+                self._made_of[key] = _meaning(recipe)
                 self._things[key] = recipe.load(*recipe.arguments, **recipe.keywords)
             return self._things[key]
+
+    def made_of(self, recipe: Resident) -> str | None:
+        """Say what a recipe meant when it was used here; None if it was not."""
+        return self._made_of.get(recipe.identity.text)
 
 
 _of_process = _Keeper()

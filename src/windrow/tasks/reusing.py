@@ -35,8 +35,6 @@ __all__ = ["Reuse", "ReuseStats", "results_directory"]
 BUDGET = "10 GB"
 #: Calls that are made before it is looked again how much was written.
 _LOOK_AFTER = 256
-#: This part of the budget is written before room is made again.
-_CLEARLY = 0.1
 
 _CHOICES = (None, True, False, "content")
 _COUNTS = (
@@ -105,7 +103,6 @@ class Reuse:
         #: By key: tasks whose results may have been written meanwhile, and the numbers of the calls.
         self._missed: dict[str, tuple[str, int]] = {}
         self._look_at = _LOOK_AFTER
-        self._unaccounted = 0  #: bytes written since room was made
         self._files = ReusedFiles(
             session, partial(self._opened, to_write=False), by_content=self._by_content
         )
@@ -128,16 +125,18 @@ class Reuse:
             self._lineage = Lineage()
         codes = self._lineage.codes
         try:
-            known = codes.look(calling.declared)
+            known = codes.look(calling.declared, content=asked == CONTENT)
             key = self._lineage.key(
                 calling, known, self._files.stated(calling), content=asked == CONTENT
             )
             calling.key = key
-            found = self._in_session(calling, key) or self._in_store(calling, key)
+            found = self._in_session(calling, key)
+            if found is None:
+                found = self._in_store(calling, key)
             if found is None and not self._isolated:
                 # What the program does with the arguments from now on must not matter.
-                calling.arguments = copied(calling.arguments, calling.session.latest)
-                calling.keywords = copied(calling.keywords, calling.session.latest)
+                given = (calling.arguments, calling.keywords)
+                calling.arguments, calling.keywords = copied(given, calling.session.latest)
         except NotReusable as refused:
             self._reasons.refuse(calling.id, calling.declared.name, str(refused))
             self._counts["not_reusable"] += 1
@@ -174,6 +173,7 @@ class Reuse:
 
         outputs = int(calling.declared.outputs)
         if WHY_NOT in entry.facts or len(entry.outputs) != outputs:
+            results.remove(key)  # what comes next is to be told from it
             return None
         if not self._files.are_as_read(calling, entry):
             return None
@@ -208,7 +208,9 @@ class Reuse:
 
         name = calling.declared.name
         made_by = tuple(one.record.key or "" for one in makers_of_paths(calling))
-        keep = Keep(str(results.directory), key, name, code, made_by, self._by_content)
+        keep = Keep(
+            str(results.directory), key, name, code, made_by, self._by_content, self._budget
+        )
         calling.around.insert(0, keep)
         self._missed[key] = (name, calling.id)
         if len(self._missed) >= self._look_at:
@@ -253,11 +255,10 @@ class Reuse:
         return self._results
 
     def _look(self) -> None:
-        """See what workers have written since, and make room if that is much."""
-        if self._results is None or self._directory is None:
+        """See what workers have written since."""
+        if self._results is None:
             return
-        from windrow.store.results_budget import evict
-        from windrow.tasks.keeping import WHY_NOT
+        from windrow.tasks.keeping import FILES, WHY_NOT
 
         for key, (name, number) in list(self._missed.items()):
             entry = self._results.find(key)
@@ -265,12 +266,10 @@ class Reuse:
                 continue
             if WHY_NOT in entry.facts:
                 self._reasons.note(number, name, f"not kept: {entry.facts[WHY_NOT]}")
+                if not entry.facts.get(FILES):  # else it says what they are like
+                    self._results.remove(key)
             else:
                 self._counts["bytes_written"] += entry.size
-                self._unaccounted += entry.size
-        if self._unaccounted > _CLEARLY * self._budget:
-            self._unaccounted = 0
-            evict(self._directory, self._budget)
 
     def read(self, size: int) -> None:
         """A value was read from the store."""
@@ -313,6 +312,7 @@ class Reuse:
         if self._results is None or self._directory is None:
             return
         from windrow.store.results_budget import evict
+        from windrow.tasks.keeping import look_for_room_again
 
         self._look()
         if self._usage is not None:
@@ -320,6 +320,7 @@ class Reuse:
             self._usage = None
         if self._counts["bytes_written"]:
             evict(self._directory, self._budget)
+        look_for_room_again()
 
 
 def _given(record: Record, futures: list[Any]) -> Any:

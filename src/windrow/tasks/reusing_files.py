@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from windrow.tasks.session import Session
 
 __all__ = ["ReusedFiles"]
+
+#: Times of files go by steps of so many seconds, on a local disk: what is written twice within one has the same.
+STEP_S = time.clock_getres(5) if sys.platform == "linux" else 0.01  # 5: CLOCK_REALTIME_COARSE
 
 
 class ReusedFiles:
@@ -57,6 +62,8 @@ class ReusedFiles:
                 found.add(f"{where} made by {maker}")
                 continue
             try:
+                if not _is_settled(one.stamp):
+                    raise NotReusable(f"it reads {one.path}, which is being written")
                 said = content_digest(one.path) if self._by_content else one.stamp[1:]
             except OSError as error:
                 raise NotReusable(f"it reads {one.path}, which cannot be read ({error})") from error
@@ -125,3 +132,14 @@ class ReusedFiles:
                 return False
         self._known.update({said.path: (said, key) for said in stamps})
         return True
+
+
+def _is_settled(known: Stamp) -> bool:
+    """Wait until a file that changes from now on gets another time; False if it has changed meanwhile."""
+    from windrow.tasks.file_stamps import stamp
+
+    age = time.time() - known.mtime_ns / 1e9
+    if not 0 <= age < STEP_S:
+        return True
+    time.sleep(STEP_S - age)
+    return stamp(known.path) == known

@@ -28,11 +28,8 @@ class Versions:
         return thing if found is None else found[1]
 
     def follow(self, thing: Any, future: Future) -> None:
-        """A task makes a new version of a thing; who has the thing or its former version gets that."""
-        former = self._latest.get(id(thing))
+        """A task makes a new version of a thing; nobody else knows the one before, so it may go."""
         self._latest[id(thing)] = (thing, future)
-        if former is not None:
-            self._latest[id(former[1])] = (former[1], future)
 
     def forget(self, thing: Any) -> None:
         """Nobody will use a thing any more."""

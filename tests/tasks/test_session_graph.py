@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import windrow as wr
 from windrow.errors import DependencyError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ENGINES = ["inline", "threads", "processes"]
 
@@ -116,6 +121,27 @@ def test_what_cannot_be_explained_is_said() -> None:
         ):
             session.explain("one")
         assert "0 of 0 tasks are done" in session.explain()
+
+
+def test_what_was_released_is_counted_once_however_often_it_was_tried(tmp_path: Path) -> None:
+    diary = tmp_path / "tried"
+
+    @wr.task(outputs=3, on_failure="retry")
+    def three() -> Any:
+        yield 1
+        time.sleep(0.02)
+        yield 2
+        if not diary.exists():
+            diary.touch()
+            raise OSError("once")
+        yield 3
+
+    with wr.Session(engine="threads", workers=1) as session:
+        futures = three()
+        assert session.gather(futures) == (1, 2, 3)
+    words = re.search(r"released (\d+) outputs .* the first (-?)", session.explain(futures[0]))
+    assert words is not None
+    assert words.groups() == ("3", "")
 
 
 def test_a_retry_and_a_release_are_explained() -> None:

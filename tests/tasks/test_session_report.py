@@ -7,8 +7,10 @@ import json
 import re
 import subprocess
 import sys
+import threading
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -22,9 +24,6 @@ from windrow.errors import UsageError
 from windrow.tasks import progressing
 from windrow.tasks.watching import Watch
 from windrow.watch.waiting import waits
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ENGINES = ["inline", "threads", "processes"]
 
@@ -103,6 +102,44 @@ def test_a_session_that_goes_on_can_be_reported(tmp_path: Path) -> None:
         assert "This session had not ended:" in session.report().read_text()
         assert len(session.watched.run().tasks) == 1
     assert "Complete:" in session.report().read_text()
+
+
+def test_what_ends_while_a_page_is_made_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+    with wr.Session(engine="threads", workers=1, rundir=tmp_path / "run") as session:
+        held = session.submit(go.wait, 30)
+        log = session.watched.log
+        assert log is not None
+        lines = log.lines
+
+        def ends_meanwhile() -> Path:
+            path = lines()
+            monkeypatch.setattr(log, "flush", lambda: None)
+            go.set()
+            assert held.result(30)
+            session.barrier()
+            return path
+
+        monkeypatch.setattr(log, "lines", ends_meanwhile)
+        assert len(session.watched.run().tasks) == 1
+        monkeypatch.undo()
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    session = wr.Session(engine="threads", workers=1, rundir=tmp_path / "run")
+    log = session.watched.log
+    assert log is not None
+    log._stream.close()
+    with Path("/dev/full").open("w") as log._stream:
+        assert [session.submit(abs, -n).result(30) for n in range(3)] == [0, 1, 2]
+        log.flush()
+        with pytest.warns(UserWarning, match=r"is not complete: .*No space left on device"):
+            session.close()
+    wr.Session(
+        engine="inline", rundir=tmp_path / "run"
+    ).close()  # nobody has the directory any more
 
 
 def test_a_session_left_by_an_exception_says_so(tmp_path: Path) -> None:
@@ -211,6 +248,22 @@ def test_an_attempt_that_was_called_off_does_not_count() -> None:
     assert watch.counts == {"called": 1, "done": 0, "failed": 1, "cancelled": 0}
 
 
+def test_what_waits_at_a_worker_does_not_run() -> None:
+    watch = Watch("s", "threads")
+    plan, tasks = Plan(id=0, category="a"), [Task(n, "a", (), 1) for n in (1, 2, 3)]
+    for task in tasks:
+        watch.called(task)
+    watch([], [Launch(task, task.id, 0, 0, plan) for task in tasks], monotonic())
+    assert [one.state for one in watch.run().tasks.values()] == ["running", "waiting", "waiting"]
+    shot = progressing.Progress(watch, print, 1.0, workers=1).shot()
+    assert (shot.running, shot.waiting) == (1, 2)
+
+
+def test_a_session_says_how_far_it_is() -> None:
+    session = small(engine="threads", name="small")
+    assert repr(session) == "<session 'small': 11 of 12 tasks done, 1 failed, closed>"
+
+
 # -- progress --------------------------------------------------------------------------------------
 
 
@@ -263,3 +316,33 @@ def test_a_terminal_gets_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     small(engine="threads", name="small")
     assert "small: 11 of 12 tasks done, 1 failed, took" in stream.getvalue()
+
+
+def test_nobody_is_disturbed_while_typing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(progressing, "FIRST_S", 0.0)
+    monkeypatch.setattr(progressing, "BAR_EVERY_S", 0.0)
+    monkeypatch.setattr(sys, "stderr", stream)
+    session = wr.Session(engine="threads", workers=1, name="left open")
+    assert [session.submit(one, n).result() for n in range(20)] == list(range(1, 21))
+    assert stream.getvalue() == ""
+    session.close()
+
+
+def test_the_last_line_is_true_while_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progressing, "FIRST_S", 0.0)
+    watch, task = Watch("s", "threads"), Task(1, "a", (), 1)
+    shots: list[progressing.TasksShot] = []
+    progress = progressing.Progress(watch, shots.append, every_s=0.05, workers=1)
+    watch.called(task)
+    watch([], [Launch(task, 1, 0, 0, Plan(id=0, category="a"))], monotonic())
+    progress([], [], monotonic() + 1)
+    assert shots[-1].running == 1
+    done = Finished(1, 0, 0, Handle(1, 1, 0, 0, ()), Measurement(wall=0.5))
+    watch([done], [TaskEnded(1, "done")], monotonic())
+    progress([], [], monotonic())  # and nothing more
+    until = monotonic() + 10
+    while not shots[-1].done:
+        assert monotonic() < until
+    progress.end()
+    assert shots[-1].finished

@@ -302,6 +302,38 @@ def test_a_stream_that_fails_gives_what_it_had(engine: str, shared: Shared) -> N
         assert got == [1, 2]
 
 
+def test_a_stream_is_an_iterator(shared: Shared) -> None:
+    @wr.task(outputs="stream")
+    def count(n: int) -> Any:
+        yield from range(n)
+
+    with shared("threads") as session:
+        stream = count(5)
+        assert next(stream).result(30) == 0
+        for one in stream:
+            assert one.result(30) == 1
+            break
+        with pytest.raises(UsageError, match=r"'add' is given <stream of task .*list\(stream\)"):
+            add([stream])
+        assert session.gather({"rest": stream}) == {"rest": [2, 3, 4]}
+        assert list(stream) == []
+
+
+def test_a_program_does_not_branch_on_what_is_not_known(shared: Shared) -> None:
+    with shared("threads"):
+        one = add(-1)  # which is 0
+        with pytest.raises(TypeError, match=r"neither true nor false .*result\(\)"):
+            assert not one
+        assert not one.result(30)
+
+
+def test_what_can_be_walked_once_is_gathered_too(shared: Shared) -> None:
+    with shared("threads") as session:
+        assert session.gather(add(n) for n in range(3)) == [1, 2, 3]
+        assert session.gather(map(add, range(3))) == [1, 2, 3]
+        assert session.gather({"a": add(1), "b": 5}.values()) == [2, 5]
+
+
 # -- calls
 
 
@@ -568,6 +600,42 @@ def test_groups_wait_and_cancel_for_themselves(engine: str, tmp_path: Path) -> N
         first.cancel()
         assert one.result(0) == 2
         assert repr(first) == "<first>"
+
+
+def test_a_group_has_those_inside_it() -> None:
+    go = threading.Event()
+    with wr.Session(engine="threads", workers=1) as session:
+        holds = session.submit(go.wait, 30)
+        with session.group("outer", on_failure="ignore") as outer:
+            with session.group() as inner, session.group("own", on_failure="stop"), outer:
+                tasks = [add(number) for number in range(3)]
+            late = add(1)
+        assert inner.on_failure == "ignore"  # as the one around it says
+        with pytest.raises(TimeoutError, match="had not ended"):
+            inner.barrier(0.01)  # it has the outer one in it again
+        outer.cancel()
+        go.set()
+        outer.barrier(30)
+        assert all(one.cancelled() for one in (*tasks, late))
+        assert add(1).result(30) == 2
+        assert holds.result(30)
+
+
+def test_the_way_to_a_failure_is_told_shortly_where_it_is_long() -> None:
+    with wr.Session(engine="inline") as session:
+        chain = [broken()]
+        for _ in range(300):
+            chain.append(add(chain[-1]))
+        error = chain[-1].exception(60)
+        assert isinstance(error, DependencyError)
+        assert isinstance(error.__cause__, ValueError)
+        assert str(error).startswith(
+            "task 'add' (301) did not run: it needs 'add' (300), which needs"
+        )
+        assert "'add' (291), which needs ..., which needs 'broken' (1), which failed" in str(error)
+        assert "..." not in str(chain[11].exception())
+        assert "'add' (2), which needs 'broken' (1), which" in str(chain[11].exception())
+    assert session.explain()
 
 
 INTERRUPTED = """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import signal
 import subprocess
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 
@@ -100,6 +102,7 @@ def hog(megabytes: int) -> int:
         ({"deadline": 0}, r"deadline= is the seconds .*above 0; got 0"),
         ({"deadline": -1}, r"deadline= .*got -1"),
         ({"deadline": "1 min"}, r"deadline= .*got '1 min'"),
+        ({"on_failure": "halt"}, r"task 'same': on_failure= is one of 'stop', .*; got 'halt'"),
     ],
 )
 def test_options_of_tasks_are_refused_where_they_are_written(
@@ -150,6 +153,7 @@ def test_options_that_mean_something_are_taken(
         ({"resources": {"licence": "1"}}, r"wr.Session: resources= of 'licence' .*got '1'"),
         ({"resources": {"gpu": "1"}}, r"wr.Session: resources= of 'gpu' .*got '1'"),
         ({"resources": ["gpu"]}, r"resources= are amounts by name"),
+        ({"on_failure": "ignor"}, r"wr.Session: on_failure= .*got 'ignor'; did you mean 'ignore'"),
     ],
 )
 def test_options_of_sessions_are_refused(options: dict[str, Any], words: str) -> None:
@@ -161,6 +165,31 @@ def test_options_of_sessions_have_names() -> None:
     session: Any = wr.Session
     with pytest.raises(UsageError, match=r"options of wr.Session are named, got 'threads'"):
         session("threads")
+
+
+def test_the_rule_of_a_group_is_one(session: wr.Session) -> None:
+    with pytest.raises(UsageError, match=r"samples: on_failure= is one of .*got 'continue'"):
+        session.group("samples", on_failure="continue")  # type: ignore[arg-type]
+
+
+def test_an_async_function_is_no_task() -> None:
+    async def later() -> int:
+        return 1
+
+    with pytest.raises(UsageError, match=r"later' is an async function"):
+        wr.task(later)
+
+
+def test_what_a_body_changes_is_known_under_any_name_of_the_package() -> None:
+    def body(a: Any, b: Any, c: Any, d: Any) -> None: ...
+
+    body.__annotations__ = {
+        "a": "windrow.InOut",
+        "b": Annotated[dict[str, int], wr.InOut],
+        "c": wr.InOut | None,
+        "d": "wr.InOutFile",
+    }
+    assert wr.task(body).declared.inout == ("a", "b", "c")
 
 
 def test_names_of_the_package_that_are_not_there_are_answered_with_the_nearest() -> None:
@@ -192,6 +221,16 @@ def test_an_open_file_is_no_argument_in_another_process(
 
 
 # -- limits
+
+
+def test_what_cannot_be_sent_changes_nothing(processes: wr.Session) -> None:
+    book = {"a": 1}
+    note = wr.task(lambda book, word: book.update(word), inout="book")
+    with pytest.raises(UsageError, match=r"cannot be sent to another process"):
+        processes.submit(note, book, threading.Lock())
+    assert processes.latest(book) is book
+    processes.submit(note, book, {"b": 2})
+    assert processes.gather(book) == {"a": 1, "b": 2}
 
 
 def test_memory_that_was_exceeded_twice_is_told_in_megabytes(processes: wr.Session) -> None:
@@ -332,3 +371,20 @@ def test_a_second_interrupt_leaves_what_cannot_be_interrupted(
     assert program.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in errors
     assert "windrow: waiting" not in errors
+
+
+def test_a_task_that_was_cancelled_says_because_of_what() -> None:
+    @wr.task(name="broken")
+    def broken() -> None:
+        raise ValueError("that one")
+
+    session = wr.Session(engine="inline", on_failure="stop")
+    try:
+        wrong, other = session.submit(broken), session.submit(int)
+        with pytest.raises(concurrent.futures.CancelledError, match="'broken' failed") as caught:
+            other.result()
+        assert isinstance(caught.value.__cause__, ValueError)
+        with pytest.raises(ValueError, match="that one"):
+            wrong.result()
+    finally:
+        session.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from concurrent.futures import wait
 
@@ -42,3 +44,25 @@ def test_an_executor_loses_no_large_result_when_it_is_shut_down(engine: str, at_
     futures = [executor.submit(ones, 10_000 + n) for n in range(6)]
     executor.shutdown(wait=at_once)
     assert [len(one.result()) for one in futures] == [10_000 + n for n in range(6)]
+
+
+LEFT_OPEN = """
+import time
+import windrow as wr
+
+for end in (wr.Session.close, wr.Session.barrier, str):
+    session = wr.Session(engine="threads", workers=1, store=False, name=end.__name__)
+    done = session.submit(abs, -1)
+    assert done.result() == 1
+    lost = session.submit(time.sleep, 60 if end is str else 0)
+    end(session)
+"""
+
+
+def test_a_program_that_forgets_to_close_is_told_what_it_loses() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LEFT_OPEN], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert "session 'str' was not closed: 1 of 2 tasks had not ended and are lost" in line

@@ -81,7 +81,13 @@ def test_a_level_is_the_longest_way_from_the_beginning(tasks: dict[int, Ran]) ->
 def test_boxes_do_not_overlap_and_texts_are_well_formed(tasks: dict[int, Ran], most: int) -> None:
     graph = drawn(tasks, most)
     sizes = {node.key: (50.0 + len(node.name), 30.0) for node in graph.nodes}
-    places = list(places_of(graph.nodes, graph.edges, sizes).values())
+    layout = places_of(graph.nodes, graph.edges, sizes)
+    places = list(layout.places.values())
+    for one in (one for way in layout.passing.values() for one in way):  # lines run between boxes
+        assert not any(
+            box.x < one.x + one.width and one.x < box.x + box.width and box.y <= one.y <= box.y + box.height
+            for box in places
+        )  # fmt: skip
     for number, one in enumerate(places):
         for other in places[:number]:
             apart_x = one.x >= other.x + other.width or other.x >= one.x + one.width

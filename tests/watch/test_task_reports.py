@@ -72,7 +72,16 @@ def test_sums_of_tasks_that_are_not_kept_are_counted() -> None:
     make = next(one for one in found.names if one.name == "make")
     assert (make.count, make.done, make.failed, make.cancelled, make.retries) == (11, 8, 1, 2, 3)
     assert make.time == int(5.5 * S)
-    assert "The first 10 tasks are in this table only" in page(early_run(dropped={"x": Sums(10)}))
+    assert "of the latest 5 tasks; the 10 before" in page(early_run(dropped={"x": Sums(10)}))
+
+
+def test_the_mean_is_that_of_tasks_that_ran() -> None:
+    tasks = dict(early_run().tasks)
+    tasks |= {n: Ran(n, "make", 0, 5 * S, "waiting", (), ()) for n in range(10, 20)}
+    dropped = {"make": Sums(10, 5.0, 1.0, failed=8, ran=2)}
+    found = find(early_run(tasks=tasks, dropped=dropped))
+    make = next(one for one in found.names if one.name == "make")
+    assert (make.count, make.ran, make.mean) == (21, 3, (3 + 5) * S / 3)
 
 
 def page(run: GraphRun) -> str:

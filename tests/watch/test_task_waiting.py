@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from windrow.watch.critical_path import Span, critical_path
 from windrow.watch.graph_runs import Brought, GraphRun, Ran, RawTask, RawTry, Try, assembled, worked
 from windrow.watch.waiting import Supply, cause_words, shared_out, waits
 
@@ -88,7 +89,9 @@ def by_tick(
             if tick < one.launched:
                 cause = waiting(tick, one.launched, held)
             elif tick < one.begin:
-                cause = "worker"
+                firsts = [there[output][0] for output in task.reads if there[output]]
+                ahead = [time for time in firsts if one.launched < time <= one.begin]
+                cause = "inputs" if tick < max(ahead, default=0) else "worker"
             elif tick < one.end:
                 cause = "running" if one.how == "done" else "vain"
             else:
@@ -211,3 +214,14 @@ def test_workers_that_came_and_went_are_not_looked_at_for_every_task() -> None:
     found = waits(GraphRun(name="x", tasks=tasks, workers=1, span=9, rare=rare))
     assert all(shared["start"] == 3 for shared in found.values())
     assert Counted.looks <= 2
+
+
+def test_what_was_launched_ahead_of_what_it_reads_waited_for_that() -> None:
+    """Two in a row at one worker, launched together and heard of together."""
+    raw = [RawTask(1, "a", 0, 100, "done"), RawTask(2, "b", 0, 100, "done", reads=("1.0",))]
+    tries = [RawTry(1, 1, 0, 10, 100, 30, "done"), RawTry(2, 2, 0, 10, 100, 40, "done")]
+    run = GraphRun(name="s", tasks=assembled(raw, tries, 100), workers=1, span=100)
+    assert [(one.tries[0].begin, one.tries[0].end) for one in run.tasks.values()] == [(30, 60), (60, 100)]  # fmt: skip
+    assert [(one.source, one.target, one.at) for one in run.links()] == [(1, 2, 60)]
+    assert critical_path({1: Span(30, 60), 2: Span(60, 100)}, run.links()).length == 70
+    assert waits(run)[2] == {"inputs": 60, "running": 40}

@@ -14,25 +14,46 @@ if TYPE_CHECKING:
     from windrow.core.records import Failure
     from windrow.tasks.record import Record
 
-__all__ = ["error_of", "last_word", "way_to_the_root"]
+__all__ = ["error_of", "last_word", "root_of"]
 
-#: Of tasks that failed too.
+#: Of tasks that failed too, or that are on the way to the one that is to blame.
 MOST_NAMES = 10
 
 
-def way_to_the_root(record: Record) -> list[Record]:
-    """List the tasks from one that did not run to the one that is to blame, both included."""
-    way = [record]
+def _blamed(record: Record) -> Record | None:
+    """Give the first task that it needed and that did not go well; None if all did."""
+    return next((one for one in record.parents if one.state in ("failed", "cancelled")), None)
+
+
+def root_of(record: Record) -> Record:
+    """Give the task that is to blame: itself, if what it needed went well."""
+    way, one = [], record
     while True:
-        bad = [one for one in way[-1].parents if one.state in ("failed", "cancelled")]
-        if not bad:
-            return way
-        way.append(bad[0])
+        # Each remembers it, so that a long chain is not walked once for every task in it.
+        known: Record | None = getattr(one, "root", None)
+        before = known or _blamed(one)
+        if before is None:
+            break
+        way.append(one)
+        one = before
+    for each in way:
+        each.root = one
+    return one
+
+
+def _way(record: Record) -> list[Record]:
+    """List the tasks from one that did not run to the one that is to blame; of a long way the first ones and that one."""
+    way = [record]
+    while (bad := _blamed(way[-1])) is not None:
+        if len(way) > MOST_NAMES:
+            return [*way, root_of(record)]
+        way.append(bad)
+    return way
 
 
 def error_of(record: Record, failure: Failure) -> BaseException:
     """Make what ``result()`` raises: the task's own exception, or one that names the way to it."""
-    way = way_to_the_root(record)
+    way = _way(record)
     root = way[-1]
     cause = (root.failure or failure).exception
     if len(way) == 1:
@@ -50,6 +71,8 @@ def error_of(record: Record, failure: Failure) -> BaseException:
             cause.add_note(note)
         return cause
     links = [f"{one.name!r} ({one.id})" for one in way]
+    if len(way) > MOST_NAMES + 1 and _blamed(way[-2]) is not root:
+        links.insert(-1, "...")
     verb = "was cancelled" if root.state == "cancelled" else "failed"
     why = root.failure or failure
     words = f"{why.type}: {why.message}" if cause is not None else _words(root, why)

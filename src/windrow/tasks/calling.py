@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.errors import UsageError
 from windrow.tasks.calls import Slot, looked_into
-from windrow.tasks.future import Future
+from windrow.tasks.future import Future, StreamFuture
 from windrow.tasks.keeping import Fetch
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Calling", "FileArgument"]
 
 #: What may be a future, or have one in it.
-_HOLDERS = (Future, tuple, list, dict, set, frozenset)
+_HOLDERS = (Future, StreamFuture, tuple, list, dict, set, frozenset)
 
 
 def has_none(things: Iterable[Any]) -> bool:
@@ -127,6 +127,11 @@ class Calling:
 
         def slot(thing: Any) -> Any:
             found = latest(thing)
+            if isinstance(found, StreamFuture):
+                raise UsageError(
+                    f"task {self.declared.name!r} is given {found!r}, of which nobody knows yet how many outputs there will be; "
+                    "call it for each of them, or with list(stream), which waits until all are there"
+                )
             return self.read(found) if isinstance(found, Future) else thing
 
         self.arguments = looked_into(self.arguments, slot)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, overload
 
 from windrow.core.records import Needs
 from windrow.errors import UsageError, nearest
 from windrow.tasks.body import STREAM, is_generator, run_body
+from windrow.tasks.current import current
 from windrow.tasks.file_kinds import FileKind, file_parameters
-from windrow.tasks.option_checks import check_numbers, checked_needs
+from windrow.tasks.option_checks import check_numbers, check_on_failure, checked_needs
 from windrow.tasks.resident import Resident, made_here
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ __all__ = ["Declared", "InOut", "Task", "task"]
 OnFailure = Literal["stop", "ignore", "cancel_successors", "retry"]
 #: Whether identical calls are one task; "content": also those that are given arrays, by what is in them.
 Reuse = bool | Literal["content"]
-ON_FAILURE = ("stop", "ignore", "cancel_successors", "retry")
 #: Times that a task is tried again with ``on_failure="retry"``.
 RETRIES = 2
 
@@ -69,9 +70,7 @@ class Task:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Inside a session, promise what the function will return; outside, just call it."""
-        from windrow.tasks.current import current_session
-
-        session = current_session()
+        session = current.get()
         if session is not None:
             return session.call(self.declared, arguments, keywords)
         return self.plainly(arguments, keywords)
@@ -228,8 +227,12 @@ def _declared(function: Callable[..., Any], asked: dict[str, Any]) -> Declared:
 def _check(name: str, function: Any, on_failure: Any, reuse: Any) -> None:
     if not callable(function):
         raise UsageError(f"wr.task is put on a function, got {function!r}")
-    if on_failure is not None and on_failure not in ON_FAILURE:
-        raise UsageError(f"task {name!r}: on_failure is one of {ON_FAILURE}, got {on_failure!r}")
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(
+            f"task {name!r} is an async function, of which a call gives no value but a coroutine; make it a plain function "
+            "that calls asyncio.run(...)"
+        )
+    check_on_failure(f"task {name!r}", on_failure)
     if reuse not in (None, True, False, "content"):
         raise UsageError(
             f"task {name!r}: reuse= is True, False or 'content' (which looks into arrays too), got {reuse!r}"
@@ -267,9 +270,12 @@ def _changed(
     for one in wanted:
         if parameters and one not in parameters:
             raise UsageError(f"task {name!r}: inout= names {one!r}, but it has no such parameter")
-    marked = [
-        one.name
-        for one in parameters.values()
-        if one.annotation is InOut or one.annotation in ("InOut", "wr.InOut")
-    ]
+    marked = [one.name for one in parameters.values() if _is_inout(one.annotation)]
     return tuple(dict.fromkeys((*wanted, *marked)))
+
+
+def _is_inout(annotation: Any) -> bool:
+    """Whether it says so, also as text under any name of the package, or beside others: ``Annotated[dict, wr.InOut]``."""
+    if isinstance(annotation, str):
+        return re.search(r"\bInOut\b", annotation) is not None
+    return annotation is InOut or any(_is_inout(one) for one in get_args(annotation))

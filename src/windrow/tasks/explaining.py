@@ -103,8 +103,9 @@ def _last_input(run: GraphRun, task: Ran) -> str:
         maker = run.tasks.get(maker_of(output))
         if maker is None:
             continue
-        there = maker.there(output)
-        times.append((there[-1] if there else run.span, maker))
+        there = run.there(output) or [run.span]
+        began = run.span if task.last is None else task.last.begin
+        times.append((max((time for time in there if time <= began), default=there[-1]), maker))
     if not times:
         return ""
     when, maker = max(times, key=lambda pair: pair[0])
@@ -134,8 +135,10 @@ def _released(run: GraphRun, task: Ran) -> list[str]:
     lines = []
     last = task.last
     if task.released and last is not None:
-        first = min(time for _, time in task.released)
-        lines.append(f"  released {len(task.released)} outputs as they were made, the first {_time(first - last.begin)} after it began")  # fmt: skip
+        # By all attempts: what the first one released is not released again.
+        count = len({output for output, _ in task.released})
+        first = min(time for _, time in task.released) - task.tries[0].begin
+        lines.append(f"  released {count} outputs as they were made, the first {_time(first)} after it began")  # fmt: skip
     if last is None:
         return lines
     for output in task.reads[:MOST_INPUTS]:
@@ -173,6 +176,8 @@ def _of_reuse(session: Session) -> list[str]:
 def _of_time(run: GraphRun, found: Findings) -> list[str]:
     lines: list[str] = []
     path, span = found.path, found.makespan
+    if run.dropped:
+        lines.append(f"  of the latest {len(run.tasks):,} tasks; a session with rundir= keeps all:")
     lines.append(
         f"  took {_time(span)} with {run.workers} worker{'s' if run.workers > 1 else ''}; {_time(found.work)} of work, "
         f"{100 * found.work / span / run.workers:.0f} % busy"

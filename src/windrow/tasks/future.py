@@ -78,6 +78,11 @@ class Future(concurrent.futures.Future[Any]):
     def __repr__(self) -> str:
         return f"<future {self.output} of task {self.record.name!r}: {self._state.lower()}>"
 
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"{self!r} is neither true nor false before its value is known: ask for that with result()"
+        )
+
     def __del__(self) -> None:
         session = getattr(self, "_session", None)
         if session is not None:
@@ -92,6 +97,9 @@ class Future(concurrent.futures.Future[Any]):
         try:
             value = super().result(timeout)
             return self._session.bring(self, timeout) if value is ELSEWHERE else value
+        except concurrent.futures.CancelledError:
+            self._say_why_cancelled()
+            raise
         finally:
             if self._state != "FINISHED" or self._exception is not None:
                 self._session.seen(self)
@@ -100,8 +108,19 @@ class Future(concurrent.futures.Future[Any]):
         """Wait for the end; return what the task raised, or None."""
         try:
             return super().exception(timeout)
+        except concurrent.futures.CancelledError:
+            self._say_why_cancelled()
+            raise
         finally:
             self._session.seen(self)
+
+    def _say_why_cancelled(self) -> None:
+        """Raise with the reason, where it was not this very future that was cancelled."""
+        why = self.record.failure
+        if why is not None:
+            raise concurrent.futures.CancelledError(
+                f"task {self.record.name!r} did not run: {why.message}"
+            ) from self._session._driver.stopped
 
     def cancel(self) -> bool:
         """Cancel the task unless it runs or has ended; its other outputs and all that needs it go with it."""
@@ -197,9 +216,13 @@ class EagerFuture(Future):
 
     eager = True
 
+    def __bool__(self) -> bool:
+        return True  # as those of executors
+
     def arrived(self, value: Any) -> None:
-        """The value is here, so that the task will never run again: let its arguments go."""
-        self.record.content = None
+        """The value is here: let the arguments go if the task has ended, as it will never run again then."""
+        if self.record.state == "done":
+            self.record.content = None
         super().arrived(value)
 
     def failed(self, error: BaseException) -> None:
@@ -217,14 +240,14 @@ class StreamFuture:
         self._end = end  #: is there when no more will come
 
     def __iter__(self) -> Iterator[Future]:
-        number = 0
-        while True:
-            future = self._session.next_of_stream(self._record, number, self._end)
-            if future is None:
-                self._end.result()  # raises what the task raised
-                return
-            yield future
-            number += 1
+        return self
+
+    def __next__(self) -> Future:
+        future = self._session.next_of_stream(self._record, self._end)
+        if future is None:
+            self._end.result()  # raises what the task raised
+            raise StopIteration
+        return future
 
     def __repr__(self) -> str:
         return f"<stream of task {self._record.name!r}>"

@@ -5,25 +5,28 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Self
 
-if TYPE_CHECKING:
-    from contextvars import Token
+from windrow.tasks.option_checks import check_on_failure
 
+if TYPE_CHECKING:
     from windrow.tasks.declare import OnFailure
     from windrow.tasks.session import Session
 
 __all__ = ["Group", "current_group"]
 
-_current: ContextVar[Group | None] = ContextVar("windrow_group", default=None)
+#: Those that were entered, outermost first; each context has its own, as several threads may be in one group.
+_entered: ContextVar[tuple[Group, ...]] = ContextVar("windrow_groups", default=())
 
 
 def current_group(session: Session) -> Group | None:
     """Give the innermost group of a session in this context."""
-    group = _current.get()
-    return group if group is not None and group.session is session else None
+    for one in reversed(_entered.get()):
+        if one.session is session:
+            return one
+    return None
 
 
 class Group:
-    """Tasks that belong together; made by ``session.group``."""
+    """Tasks that belong together, also those of groups that are entered inside it; made by ``session.group``."""
 
     def __init__(
         self, session: Session, number: int, name: str, on_failure: OnFailure | None
@@ -31,31 +34,49 @@ class Group:
         self.session = session
         self.number = number
         self.name = name or f"group {number}"
+        check_on_failure(self.name, on_failure)
         self.on_failure = on_failure
-        self._token: Token[Group | None] | None = None
+        self._inner: dict[int, Group] = {}
 
     def __enter__(self) -> Self:
-        self._token = _current.set(self)
+        around = current_group(self.session)
+        if around is not None:
+            around._inner[self.number] = self
+            self.on_failure = self.on_failure or around.on_failure
+        _entered.set((*_entered.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._token is not None:
-            _current.reset(self._token)
-            self._token = None
+        _entered.set(_entered.get()[:-1])
+
+    def _all(self) -> dict[int, Group]:
+        """Give it and all groups inside it, by number."""
+        found: dict[int, Group] = {}
+        waiting = [self]
+        while waiting:
+            one = waiting.pop()
+            if one.number not in found:
+                found[one.number] = one
+                waiting += one._inner.values()
+        return found
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
     def cancel(self) -> None:
         """Cancel all its tasks that have not ended."""
-        self.session.cancel_group(self)
+        for one in self._all().values():
+            self.session.cancel_group(one)
 
     def barrier(self, timeout: float | None = None) -> None:
         """Wait until all its tasks have ended, well or badly."""
-        session = self.session
+        session, mine = self.session, self._all()
+
+        def over() -> bool:
+            # A copy: the run takes tasks out meanwhile.
+            return all(one.group not in mine for one in list(session.open.values()))
+
         with session.changed:
-            done = session.changed.wait_for(
-                lambda: all(one.group != self.number for one in session.open.values()), timeout
-            )
+            done = session.changed.wait_for(over, timeout)
         if not done:
             raise TimeoutError(f"tasks of {self.name!r} had not ended after {timeout} s")

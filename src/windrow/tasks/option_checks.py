@@ -10,10 +10,19 @@ from typing import Any, Self
 from windrow.errors import UsageError, nearest
 from windrow.units import format_bytes, parse_bytes
 
-__all__ = ["NamedOptions", "check_numbers", "checked_needs", "checked_session"]
+__all__ = [
+    "ON_FAILURE",
+    "NamedOptions",
+    "check_numbers",
+    "check_on_failure",
+    "checked_needs",
+    "checked_session",
+]
 
 #: Bytes; nothing runs in less. Numbers below it are megabytes or gigabytes whose unit was forgotten.
 LEAST_MEMORY = 10**6
+#: What may become of other tasks when one fails for good.
+ON_FAILURE = ("stop", "ignore", "cancel_successors", "retry")
 
 
 class NamedOptions:
@@ -60,6 +69,15 @@ def checked_session(workers: Any, resources: Any) -> dict[str, float]:
     for name, amount in has.items():
         _amount("wr.Session", f"resources= of {name!r}", amount)
     return has
+
+
+def check_on_failure(whose: str, on_failure: Any) -> None:
+    """Refuse what is no rule for failures; a misspelt one would be none."""
+    if on_failure is not None and on_failure not in ON_FAILURE:
+        raise UsageError(
+            f"{whose}: on_failure= is one of {', '.join(map(repr, ON_FAILURE))}; got {on_failure!r}"
+            f"{nearest(str(on_failure), ON_FAILURE)}"
+        )
 
 
 def checked_needs(

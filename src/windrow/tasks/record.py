@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from windrow.tasks.body import STREAM
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Record"]
 
-_NONE: list[Any] = []  #: nothing is ever put into it
+_NONE: deque[Any] = deque()  #: nothing is ever put into it
 
 
 class Record:
@@ -36,11 +37,14 @@ class Record:
         "key",
         "outputs",
         "parents",
+        "root",
         "rule",
         "slots",
         "state",
         "streamed",
     )  # fmt: skip
+
+    root: Record  #: once known: the task that is to blame for its failure, if that is another
 
     def __init__(
         self, number: int, declared: Declared, reads: Sequence[Future] = (), key: str | None = None
@@ -57,7 +61,7 @@ class Record:
         self.content: Any = None  #: what travels to a worker
         self.rule = ""  #: what becomes of others if it fails
         #: of a stream: those that nobody has taken yet
-        self.streamed: list[Future | None] = [] if declared.outputs == STREAM else _NONE
+        self.streamed: deque[Future] = deque() if declared.outputs == STREAM else _NONE
         self.group = 0
         self.attempt = 0  #: the latest
         self.state = "waiting"  #: "waiting", "running", "done", "failed" or "cancelled"

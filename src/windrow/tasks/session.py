@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import ItemsView, Iterator, ValuesView
 from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from windrow.core.events import CancelRequested, Closed, Released, Wanted
 from windrow.core.records import Needs, Task
 from windrow.errors import TaskError
-from windrow.tasks.blame import way_to_the_root
+from windrow.tasks.blame import root_of
 from windrow.tasks.body import STREAM
 from windrow.tasks.calling import Calling
 from windrow.tasks.calls import looked_into
@@ -20,7 +21,7 @@ from windrow.tasks.driving import Driver
 from windrow.tasks.file_table import FileTable
 from windrow.tasks.future import ELSEWHERE, Future, StreamFuture
 from windrow.tasks.groups import Group, current_group
-from windrow.tasks.option_checks import NamedOptions, checked_session
+from windrow.tasks.option_checks import NamedOptions, check_on_failure, checked_session
 from windrow.tasks.plain import Known, Plain, call_plainly, look_at, remember
 from windrow.tasks.record import Record
 from windrow.tasks.resident import Residents
@@ -70,8 +71,8 @@ class Session(Watchable, NamedOptions):
         A directory for the log of all tasks, from which ``windrow report`` makes a page; without one the latest are
         remembered.
     progress
-        None: shown on a terminal if it takes long; True: always, as plain lines where nobody looks; False: never; a callable
-        gets a record of numbers now and then.
+        None: shown on a terminal, while in the ``with`` block, or in a notebook if it takes long; True: always, as plain
+        lines where nobody looks; False: never; a callable gets a record of numbers now and then.
     """
 
     def __init__(
@@ -90,8 +91,9 @@ class Session(Watchable, NamedOptions):
         progress: bool | Callable[[TasksShot], Any] | None = None,
         name: str = "session",
     ) -> None:
-        self.name = name
-        self.watched = Watched(name, engine, rundir, progress)
+        check_on_failure("wr.Session", on_failure)
+        self.name = str(name)
+        self.watched = Watched(self.name, engine, rundir, progress)
         self.initializer = initializer
         self.on_failure = on_failure
         self.reuse = reuse
@@ -118,6 +120,7 @@ class Session(Watchable, NamedOptions):
 
     def __enter__(self) -> Self:
         self._token = current.set(self)
+        self.watched.watch.within = True
         return self
 
     def __exit__(
@@ -199,8 +202,6 @@ class Session(Watchable, NamedOptions):
         calling.take_futures_out()
         record = Record(calling.id, declared, calling.reads, calling.key)
         futures, end = self._futures(record, calling.made, len(changed), kind)
-        if things:
-            self._rename(things, record)
         group = current_group(self)
         record.rule = declared.on_failure or (group and group.on_failure) or self.on_failure
         record.group = group.number if group else 0
@@ -217,6 +218,8 @@ class Session(Watchable, NamedOptions):
                 tuple(calling.around),
             ),
         )
+        if things:  # not before: what cannot be sent changes nothing
+            self._rename(things, record)
         if calling.key is not None:
             self.reusing.submitting(record, futures)
         if declared.files:
@@ -306,7 +309,12 @@ class Session(Watchable, NamedOptions):
     # -- waiting
 
     def gather(self, things: Any) -> Any:
-        """Wait for all futures in a structure of lists, tuples and dictionaries; return it with their values."""
+        """Wait for all futures in a structure of lists, tuples and dictionaries; return it with their values.
+
+        Of what can be walked through only once, as a generator, it makes a list.
+        """
+        if isinstance(things, Iterator | ValuesView | ItemsView):
+            things = list(things)
 
         def ask(thing: Any) -> Any:
             latest = self._versions.latest(thing)
@@ -363,8 +371,8 @@ class Session(Watchable, NamedOptions):
     def seen(self, future: Future) -> None:
         """Somebody has looked at the end of a task, and so of all that led to it."""
         if future.done():
-            for record in way_to_the_root(future.record):
-                self._driver.seen(record)
+            self._driver.seen(future.record)
+            self._driver.seen(root_of(future.record))
 
     def unwanted(self) -> bool:
         """Whether all tasks are cancelled."""
@@ -382,13 +390,8 @@ class Session(Watchable, NamedOptions):
         """A group of tasks is not wanted any more."""
         self._driver.tell(CancelRequested("its group was cancelled", group=group.number))
 
-    def next_of_stream(self, record: Record, number: int, end: Future) -> Future | None:
-        """Wait for an output of a stream; None if there are no more."""
+    def next_of_stream(self, record: Record, end: Future) -> Future | None:
+        """Wait for the next output of a stream that nobody has taken; None if there are no more."""
         with self.changed:
-            self.changed.wait_for(
-                lambda: len(record.streamed) > number or end.done() or self._driver.over
-            )
-            if number >= len(record.streamed):
-                return None
-            future, record.streamed[number] = record.streamed[number], None
-            return future
+            self.changed.wait_for(lambda: record.streamed or end.done() or self._driver.over)
+            return record.streamed.popleft() if record.streamed else None

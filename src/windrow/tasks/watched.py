@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from windrow.errors import UsageError
 from windrow.tasks.watching import Watch
@@ -21,6 +24,21 @@ if TYPE_CHECKING:
     from windrow.watch.graph_runs import GraphRun
 
 __all__ = ["Watchable", "Watched", "report_session_directory"]
+
+
+_open: WeakSet[Watched] = WeakSet()  #: of sessions that nobody has closed yet
+
+
+@atexit.register
+def _say_what_is_lost() -> None:
+    for one in list(_open):
+        counts = one.watch.counts
+        left = counts["called"] - counts["done"] - counts["failed"] - counts["cancelled"]
+        if left > 0 and sys.stderr is not None:
+            sys.stderr.write(
+                f"windrow: the program has ended, and session {one.watch.name!r} was not closed: {left:,} of "
+                f"{counts['called']:,} tasks had not ended and are lost; use it in a with block, or call close()\n"
+            )
 
 
 @contextmanager
@@ -62,6 +80,7 @@ class Watched:
 
             options = {"engine": self.watch.engine, "workers": workers}
             self.log = SessionLog(self.watch, self.rundir, options)
+        _open.add(self)
         return [one for one in (self.watch, self._shown) if one is not None]
 
     def close(self, error: BaseException | str | None) -> None:
@@ -69,6 +88,7 @@ class Watched:
         if self._over:
             return
         self._over = True
+        _open.discard(self)
         self.watch.close()
         if self._shown is not None:
             self._shown.end()
@@ -82,9 +102,11 @@ class Watched:
             return self.watch.run()
         from windrow.watch.report_tasks_log import read_task_log
 
+        # Before the log is brought up to date: what ends meanwhile is in it, and what is there counts.
+        unfinished = self.watch.open_tasks()
         with self.log.lines().open(encoding="utf-8", errors="replace") as lines:
             return read_task_log(
-                lines, self.log.manifest(), unfinished=self.watch.open_tasks(), now=self.watch.now()
+                lines, self.log.manifest(), unfinished=unfinished, now=self.watch.now()
             )
 
     def report(self, path: Any) -> Path:
@@ -98,6 +120,13 @@ class Watchable:
     """The part of a session that says what happened."""
 
     watched: Watched
+
+    def __repr__(self) -> str:
+        counts = self.watched.watch.counts
+        more = "".join(f", {counts[one]:,} {one}" for one in ("failed", "cancelled") if counts[one])
+        over = ", closed" if self.watched.watch.over else ""
+        done = f"{counts['done']:,} of {counts['called']:,} tasks done"
+        return f"<session {self.watched.watch.name!r}: {done}{more}{over}>"
 
     def report(self, path: Any = None) -> Path:
         """Write one HTML page about the tasks so far, and a trace beside it; return where the page is."""

@@ -71,7 +71,7 @@ class Entry:
         self.heard = 0.0
         self.state: str = "waiting"
         self.why = ""
-        self.released: tuple[tuple[str, float], ...] = ()
+        self.released: list[tuple[str, float]] | None = None  #: outputs, and when
         self.earlier: tuple[RawTry, ...] = ()
 
     def launched_at(self, command: Launch, time: float) -> None:
@@ -95,7 +95,7 @@ class Entry:
         task = self.task
         return RawTask(
             task.id, task.category, _us(self.called), _us(self.ended), self.state, task.reads, task.after,
-            tuple([(name, _us(time)) for name, time in self.released]), _needs(task.needs), task.group,
+            tuple([(name, _us(time)) for name, time in self.released or ()]), _needs(task.needs), task.group,
             self.why,
         )  # fmt: skip
 
@@ -148,15 +148,13 @@ class Watch:
         #: are told of tasks that have ended, and of all else, if anybody wishes so
         self.ended: Callable[[Entry], None] | None = None
         self.rarely: Callable[[dict[str, Any]], None] | None = None
+        self.within = False  #: somebody has entered the session's block, so that it will be closed
         self.closed = False  #: nothing more will be called
         self.workers: set[int] = set()
         self.offers: dict[str, float] = {}
         self.counts = {"called": 0, "done": 0, "failed": 0, "cancelled": 0}
         self.reused: dict[str, int] = {}  #: by name: calls that were answered without a task
         self.dropped: dict[str, Sums] = {}
-        self.calls: dict[
-            int, tuple[float, Task]
-        ] = {}  #: until the run hears of them: when they were
         self.entries: dict[int, Entry] = {}
         self.running: dict[int, Entry] = {}  #: by attempt
         self.rare: deque[dict[str, Any]] = deque(maxlen=MOST_RARE)
@@ -164,7 +162,8 @@ class Watch:
         self.lock = threading.Lock()
         self._kept: deque[int] = deque()  #: tasks that have ended, the oldest first
         self._fetching: dict[str, float] = {}
-        self._recalled: set[int] = set()  #: attempts; answered by Cancelled, or begun already
+        #: attempts that may come back without having begun: recalled, or launched ahead of what they read
+        self._returnable: set[int] = set()
         self._most = most
         self._began = monotonic()
         self._ended_at = 0
@@ -194,11 +193,13 @@ class Watch:
         if entry is not None:
             entry.launched_at(command, time)
             self.running[command.attempt] = entry
+            if command.ahead:
+                self._returnable.add(command.attempt)
 
     def _finished(self, event: Finished, time: float) -> None:
         entry = self.running.pop(event.attempt, None)
-        if self._recalled:
-            self._recalled.discard(event.attempt)
+        if self._returnable:
+            self._returnable.discard(event.attempt)
         if entry is not None and entry.attempt == event.attempt:
             entry.heard, entry.how, entry.wall = time, "done", event.measurement.wall
             if entry.ended and self.ended is not None:
@@ -213,9 +214,9 @@ class Watch:
             entry.why_try = f"more {event.resource} than its limit"
 
     def _cancelled(self, event: Cancelled, time: float) -> None:
-        if event.attempt in self._recalled:
+        if event.attempt in self._returnable:
             # It had not begun, and goes to another worker: as if it had not been launched.
-            self._recalled.discard(event.attempt)
+            self._returnable.discard(event.attempt)
             entry = self.running.pop(event.attempt, None)
             if entry is not None and entry.attempt == event.attempt:
                 entry.attempt = -1
@@ -224,6 +225,7 @@ class Watch:
 
     def _badly(self, attempt: int, time: float, how: str, failure: Failure | None) -> Entry | None:
         entry = self.running.pop(attempt, None)
+        self._returnable.discard(attempt)
         if entry is not None and entry.attempt == attempt:
             entry.heard, entry.how = time, how
             if failure is not None:
@@ -235,10 +237,11 @@ class Watch:
     def _released(self, event: OutputReady, time: float) -> None:
         entry = self.running.get(event.attempt)
         if entry is not None and entry.attempt == event.attempt:
-            entry.released = (*entry.released, (event.handle.output, time))
+            entry.released = entry.released or []
+            entry.released.append((event.handle.output, time))
 
     def _recall(self, command: Recall, time: float) -> None:  # noqa: ARG002 - told like all others
-        self._recalled.add(command.attempt)
+        self._returnable.add(command.attempt)
 
     def _fetch(self, command: Fetch, time: float) -> None:
         self._fetching[command.handle.output] = time
@@ -306,6 +309,7 @@ class Watch:
         sums.failed += entry.state == "failed"
         sums.cancelled += entry.state == "cancelled"
         sums.retries += len(entry.earlier)
+        sums.ran += entry.attempt >= 0
 
     def _rare(self, time: float, what: str, **facts: Any) -> None:
         line = {"t": _us(time), "event": what, **facts}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ class SessionLog:
         self._ended: list[Entry] = []
         self._rare: list[dict[str, Any]] = []
         self._called = 0
+        self._writing = threading.Lock()
+        self._broken: OSError | None = None  #: nothing more can be written
         try:
             self._directory = RunDirectory.create(rundir)
             self._directory.write_manifest(
@@ -70,23 +73,33 @@ class SessionLog:
 
     def flush(self) -> None:
         """Write what was collected."""
-        with self._watch.lock:
-            if self._stream.closed:
+        with self._writing:
+            # The loop waits for the watch, and must not for the disk.
+            lines = self._lines()
+            if not lines or self._broken is not None or self._stream.closed:
                 return
+            try:
+                self._stream.write("".join(lines))
+                self._stream.flush()
+            except OSError as error:
+                # A full disk must not take hours of work with it.
+                self._broken = error
+
+    def _lines(self) -> list[str]:
+        """Take what was collected."""
+        with self._watch.lock:
             ended, self._ended[:] = list(self._ended), []
             rare, self._rare[:] = list(self._rare), []
             lines = [json.dumps(line) + "\n" for line in rare]
             lines += [entry.line() for entry in ended]
-            called = self._watch.counts["called"]
-            if called != self._called:  # of a session that is killed it says how much is missing
-                self._called = called
-                line = {"t": self._watch.now(), "event": "called", "tasks": called}
-                lines.append(json.dumps(line) + "\n")
-            if lines:
-                line = {"t": self._watch.now(), "event": "memory", "rss": self._memory()}
-                lines.append(json.dumps(line) + "\n")
-                self._stream.write("".join(lines))
-                self._stream.flush()
+            called, now = self._watch.counts["called"], self._watch.now()
+        if called != self._called:  # of a session that is killed it says how much is missing
+            self._called = called
+            lines.append(json.dumps({"t": now, "event": "called", "tasks": called}) + "\n")
+        if lines:
+            memory = {"t": now, "event": "memory", "rss": self._memory()}
+            lines.append(json.dumps(memory) + "\n")
+        return lines
 
     def close(self, error: BaseException | str | None) -> None:
         """Write the rest, and how the session ended."""
@@ -96,6 +109,21 @@ class SessionLog:
         if watch.reused:
             self._rare.append({"t": watch.now(), "event": "reused", "names": watch.reused})
         self.flush()
+        try:
+            self._end(error)
+        except OSError as broken:
+            self._broken = self._broken or broken
+        finally:
+            self._directory.close()
+        if self._broken is not None:
+            warnings.warn(
+                f"the log of the session in {self._directory.path} is not complete: {self._broken}; its results are not "
+                "touched by that",
+                stacklevel=2,
+            )
+
+    def _end(self, error: BaseException | str | None) -> None:
+        watch = self._watch
         self._stream.close()
         self._directory.close_log()
         facts: dict[str, Any] = {"state": "complete", "ended": _now(), "tasks": dict(watch.counts)}
@@ -104,7 +132,6 @@ class SessionLog:
             words = str(error) if said else f"{type(error).__name__}: {error}"
             facts |= {"state": "failed", "error": words}
         self._directory.write_manifest(facts)
-        self._directory.close()
 
     def lines(self) -> Path:
         """Bring the log up to date and say where it is."""

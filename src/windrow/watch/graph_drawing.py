@@ -18,7 +18,7 @@ from windrow.watch.graph_nodes import state_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from windrow.watch.graph_layout import Place
+    from windrow.watch.graph_layout import Layout, Place
     from windrow.watch.graph_nodes import GraphEdge, GraphNode
 
 __all__ = ["TaskGraph"]
@@ -142,11 +142,12 @@ def _mermaid_text(text: str) -> str:
 
 def _svg(graph: TaskGraph) -> str:
     sizes = {node.key: _size(node) for node in graph.nodes}
-    places = places_of(graph.nodes, graph.edges, sizes)
-    fills = _fills(graph.nodes)
-    parts = [_line(edge, places) for edge in graph.edges]
+    layout = places_of(graph.nodes, graph.edges, sizes)
+    places, fills = layout.places, _fills(graph.nodes)
+    parts = [_line(edge, layout) for edge in graph.edges]
     parts += [_box(node, places[node.key], fills[node.name]) for node in graph.nodes]
-    bottom = max((one.y + one.height for one in places.values()), default=0.0)
+    passing = [one for way in layout.passing.values() for one in way]
+    bottom = max((one.y + one.height for one in (*places.values(), *passing)), default=0.0)
     right = max((one.x + one.width for one in places.values()), default=0.0)
     legend, wide = _legend(graph.nodes, bottom + 26)
     width, height = max(right, wide) + 2 * MARGIN, bottom + 2 * MARGIN + 30
@@ -203,20 +204,29 @@ def _text(x: float, y: float, text: str, size: float, colour: str, *, bold: bool
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}"{weight}>{escape(text)}</text>'
 
 
-def _line(edge: GraphEdge, places: dict[str, Place]) -> str:
-    source, target = places[edge.source], places[edge.target]
+def _line(edge: GraphEdge, layout: Layout) -> str:
+    source, target = layout.places[edge.source], layout.places[edge.target]
     x, y = source.x + source.width, source.y + source.height / 2
     right, below = target.x, target.y + target.height / 2
     if right <= x:  # within what was joined: there is no room for a line
         return ""
-    bend = max((right - x) / 2, 20.0)
+    way = f"M{x:.1f} {y:.1f}"
+    for passed in layout.passing[edge.source, edge.target]:
+        way += f"{_curve(x, y, passed.x, passed.y)}H{passed.x + passed.width:.1f}"
+        x, y = passed.x + passed.width, passed.y
+    way += _curve(x, y, right - 5, below)
     dashed = ' stroke-dasharray="2 4"' if edge.kind == "after" else ""
     width = 1.2 if edge.count == 1 else 2.0
     return (
-        f'<path d="M{x:.1f} {y:.1f}C{x + bend:.1f} {y:.1f} {right - bend:.1f} {below:.1f} {right - 5:.1f} {below:.1f}" '
-        f'fill="none" stroke="{LINE}" stroke-width="{width}"{dashed}/>'
+        f'<path d="{way}" fill="none" stroke="{LINE}" stroke-width="{width}"{dashed}/>'
         f'<path d="M{right:.1f} {below:.1f}l-6 -3v6z" fill="{LINE}"/>'
     )
+
+
+def _curve(x: float, y: float, right: float, below: float) -> str:
+    """Go on to the right, level at both ends."""
+    bend = max((right - x) / 2, 20.0)
+    return f"C{x + bend:.1f} {y:.1f} {right - bend:.1f} {below:.1f} {right:.1f} {below:.1f}"
 
 
 def _legend(nodes: Sequence[GraphNode], y: float) -> tuple[str, float]:

@@ -5,6 +5,7 @@ All times are whole microseconds since the session began, so that what they add 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -70,14 +71,6 @@ class Ran(NamedTuple):
         """The attempt that counts: the first that was done, else the latest."""
         return _counting(self.tries)
 
-    def there(self, output: str) -> list[int]:
-        """List when an output came to be there."""
-        if self.released:
-            early = [time for name, time in self.released if name == output]
-            if early:
-                return sorted(early)
-        return [one.heard for one in self.tries if one.how == "done"]
-
 
 def _counting(tries: tuple[Try, ...]) -> Try | None:
     if len(tries) > 1:
@@ -97,6 +90,7 @@ class Sums:
     failed: int = 0
     cancelled: int = 0
     retries: int = 0
+    ran: int = 0
 
 
 class Link(NamedTuple):
@@ -130,6 +124,35 @@ class GraphRun:
         0  #: tasks, as far as the log knows; of one that was killed there may be fewer in it
     )
 
+    #: by task: when each of its outputs was released, made when somebody first asks
+    _releases: dict[int, dict[str, list[int]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def there(self, output: str) -> Sequence[int] | None:
+        """List when an output came to be there, in order; None if its task is not known.
+
+        That is when it was heard of. Before that only the worker knows that made it: what it was given ahead begins then.
+        """
+        maker = self.tasks.get(maker_of(output))
+        if maker is None:
+            return None
+        if maker.released:
+            by_output = self._releases.get(maker.id)
+            if by_output is None:
+                by_output = self._releases[maker.id] = {}
+                for name, time in sorted(maker.released, key=lambda one: one[1]):
+                    by_output.setdefault(name, []).append(time)
+            early = by_output.get(output)
+            if early:
+                known = [one.end for one in maker.tries if one.how == "done" and one.end < early[0]]
+                return [*known, *early] if known else early
+        if len(maker.tries) == 1:  # by far the most
+            only = maker.tries[0]
+            return (only.end, only.heard) if only.how == "done" else ()
+        done = [one for one in maker.tries if one.how == "done"]
+        return sorted([time for one in done for time in (one.end, one.heard)])
+
     @property
     def staffed(self) -> int:
         """When the first worker was there, as far as that is known."""
@@ -147,14 +170,10 @@ class GraphRun:
                 continue
             begin = last.begin
             for output in task.reads:
-                source = self.tasks.get(maker_of(output))
-                if source is None:
-                    continue
-                times = source.there(output)
-                while times and times[-1] > begin:
-                    times.pop()
-                if times:
-                    found.append(Link(source.id, task.id, times[-1], output))
+                times = self.there(output)
+                place = bisect_right(times, begin) if times else 0
+                if times and place:
+                    found.append(Link(maker_of(output), task.id, times[place - 1], output))
             for number in task.after:
                 source = self.tasks.get(number)
                 if source is not None and source.end <= begin:
@@ -248,7 +267,9 @@ def assembled(tasks: Iterable[RawTask], raw: Sequence[RawTry], now: int) -> dict
             end = counted.end
         state = task.state
         if not task.ended:
-            state = "running" if mine and mine[-1].how == "running" else "waiting"
+            # One that its worker has not come to yet takes no time.
+            runs = bool(mine) and mine[-1].how == "running" and mine[-1].end > mine[-1].begin
+            state = "running" if runs else "waiting"
         found[task.id] = Ran(
             task.id, task.name, task.called, max(end, task.called), state, mine, task.reads, task.after,
             task.released, task.needs, task.group, task.why,

@@ -62,7 +62,7 @@ def build_task_page(run: GraphRun, found: Findings, environment: Any) -> str:
         "version": escape(str(run.facts.get("windrow") or environment.get("windrow", ""))),
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "summary": report_tasks_tables.summary(run, found),
-        "names": report_tasks_tables.names(run, found),
+        "names": report_tasks_tables.names(found),
         "graph": _graph(TaskGraph(run.name, nodes, edges, len(run.tasks))),
         "path": report_tasks_tables.path(run, found),
         "waiting": report_tasks_tables.waiting(run, found),

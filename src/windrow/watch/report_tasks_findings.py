@@ -30,13 +30,13 @@ class ByName:
     reused: int = 0
     time: int = 0
     longest: int = 0
+    ran: int = 0
     waited: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     @property
     def mean(self) -> float:
         """Of those that ran."""
-        ran = self.count - self.cancelled
-        return self.time / ran if ran > 0 else 0.0
+        return self.time / self.ran if self.ran else 0.0
 
 
 class Early(NamedTuple):
@@ -124,6 +124,7 @@ def _by_name(run: GraphRun, shared: Mapping[int, Mapping[str, int]]) -> dict[str
             0,
             int(sums.seconds * 1e6),
             int(sums.longest * 1e6),
+            sums.ran,
         )
     for number, task in run.tasks.items():
         one = names.get(task.name) or names.setdefault(task.name, ByName(task.name))
@@ -135,6 +136,7 @@ def _by_name(run: GraphRun, shared: Mapping[int, Mapping[str, int]]) -> dict[str
         if len(task.tries) > 1:
             one.retries += sum(each.how in ("failed", "lost") for each in task.tries[:-1])
         one.time += spent
+        one.ran += bool(task.tries)
         one.longest = max(one.longest, spent)
         for cause, time in shared[number].items():
             if cause not in (RUNNING, VAIN):

@@ -63,7 +63,8 @@ def summary(run: GraphRun, found: Findings) -> str:
     """Write the heading: how it ended, and the numbers one looks for first."""
     state, headline, words = verdict(run, found)
     span, length = found.makespan, found.path.length
-    tiles = [tile(format_count(found.tasks), "tasks", f"{len(found.names):,} names")]
+    names = "1 name" if len(found.names) == 1 else f"{len(found.names):,} names"
+    tiles = [tile(format_count(found.tasks), "tasks", names)]
     if span:
         tiles.append(tile(time(span), "from the first call to the last end"))
         busy = found.work / (span * run.workers)
@@ -80,7 +81,18 @@ def summary(run: GraphRun, found: Findings) -> str:
             f'<p class="verdict {state}"><strong>{escape(headline)}</strong> {escape(words)}</p>',
             f'<div class="tiles">{"".join(tiles)}</div>',
             _way_bar(found),
+            _about_dropped(run),
         ]
+    )
+
+
+def _about_dropped(run: GraphRun) -> str:
+    dropped = sum(sums.count for sums in run.dropped.values())
+    if not dropped:
+        return ""
+    return hint(
+        f"Times, graph and charts are those of the latest {len(run.tasks):,} tasks; the {dropped:,} before them are only "
+        "in the table of tasks. A session with rundir= keeps all one by one."
     )
 
 
@@ -103,7 +115,7 @@ def _way_bar(found: Findings) -> str:
     )
 
 
-def names(run: GraphRun, found: Findings) -> str:
+def names(found: Findings) -> str:
     """Write the table of tasks by name."""
     if not found.names:
         return hint("No task was called.")
@@ -119,13 +131,7 @@ def names(run: GraphRun, found: Findings) -> str:
             f"{_count(one.cancelled)}{_count(one.retries)}{_count(one.reused)}</tr>"
         )
     heads = ("task", "calls", "time", "mean", "longest", "mean wait", "failed", "cancelled", "retries", "reused")  # fmt: skip
-    dropped = sum(sums.count for sums in run.dropped.values())
-    note = ""
-    if dropped:
-        note = hint(
-            f"The first {dropped:,} tasks are in this table only; a session with rundir= keeps all one by one."
-        )
-    return table(heads, rows, left=1) + more(len(found.names) - MOST_LINES, "names") + note
+    return table(heads, rows, left=1) + more(len(found.names) - MOST_LINES, "names")
 
 
 def _count(number: int, *, bad: bool = False) -> str:
@@ -228,7 +234,7 @@ def early(run: GraphRun, found: Findings) -> str:
         for (source, target), times in sorted(pairs.items(), key=lambda item: -sum(item[1]))
     ]
     total = sum(one.by for one in found.early)
-    released = sum(len(task.released) for task in run.tasks.values())
+    released = sum(len({name for name, _ in task.released}) for task in run.tasks.values())
     words = (
         f"{released:,} outputs were released before their task had ended; {len(found.early):,} times another began with one "
         f"before that end, by {time(total)} in all."

@@ -12,8 +12,6 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from windrow.watch.graph_runs import maker_of
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -197,6 +195,10 @@ def shared_out(
 
     for one in task.tries:
         wait_to_launch(min(one.launched, last))
+        for output in task.reads if one.begin > one.launched else ():
+            times = there(output)
+            if times and one.launched < times[0] <= one.begin:  # it was launched ahead of that
+                account.wait(min(times[0], last), "inputs")
         account.wait(min(one.begin, last), "worker")
         kept = one.how in ("done", "running")
         account.wait(min(one.end, last), RUNNING if kept else VAIN)
@@ -231,8 +233,8 @@ def waits(run: GraphRun) -> dict[int, dict[str, int]]:
     tasks = run.tasks
 
     def there(output: str) -> Sequence[int]:
-        maker = tasks.get(maker_of(output))
-        return (0,) if maker is None else maker.there(output)
+        times = run.there(output)
+        return (0,) if times is None else times
 
     def ended(number: int) -> int:
         other = tasks.get(number)

@@ -11,6 +11,7 @@ import awkward as ak
 import pytest
 from hypothesis import settings
 
+from windrow.engines import process_beginning
 from windrow.pipeline import adapting
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 # looked for say so.
 PRODUCTION_STAY_OUT_S = adapting.STAY_OUT_S
 adapting.STAY_OUT_S = 1e9
+
+# Workers need not import what other tests of this process have: that took longer than most tests in processes.
+process_beginning.HEAVY = ("numpy",)
 
 # Examples open files, and machines are shared: how long one takes is no test result.
 settings.register_profile("windrow", deadline=None)

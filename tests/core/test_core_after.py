@@ -8,6 +8,7 @@ import pytest
 
 from windrow.core import commands as orders
 from windrow.core import events as happened
+from windrow.core.failures import EXPLAINED
 from windrow.core.options import Options
 from windrow.core.policies import Policies
 from windrow.core.records import Failure, FailureKind, Handle, Measurement, Needs, Task, Worker
@@ -210,6 +211,50 @@ def test_a_queued_task_whose_worker_is_lost_runs_elsewhere() -> None:
     assert all(one.worker != lost for one in bench.launches.values() if one.task.id > 2)
     nodes = bench.scheduler.tasks.graph.nodes
     assert {one.crashes for one in nodes.values()} == {0}
+
+
+def test_a_short_task_is_not_queued_behind_one_that_is_known_to_be_long() -> None:
+    long = [task(number)._replace(category="long") for number in (1, 2, 4, 5)]
+    bench = Bench(*long[:2], task(3), workers=2)
+    bench.finish(1, 2)
+    bench.finish(3, wall=1e-4)  # both categories are known now
+    bench.send(happened.Submitted((), (*long[2:], task(6))))
+    assert bench.launched == [4, 5]
+    bench.finish(5)
+    assert bench.launched == [6]
+    assert not bench.launches[6].queued
+
+
+def test_a_task_is_not_at_fault_for_ends_of_workers_in_whose_queue_it_waited() -> None:
+    numbers = range(1, 30)
+    bench = Bench(*map(task, numbers), workers=1, restart=True, on_error="skip")
+    bench.finish(1, wall=1e-4)
+    dead: set[int] = set()
+    crashed = Failure(FailureKind.CRASHED, "WorkerLost", "exited")
+    for life in range(40):  # the first of the queue ends its worker, twice each
+        bench.send(happened.Started(*bench.key(first := min(set(range(2, 30)) - dead))))
+        bench.send(happened.WorkerLost(0, life, crashed))
+        assert orders.StartWorker(0, life + 1) in bench.said
+        if bench.end(first) == "FAILED":
+            dead.add(first)
+        bench.send(happened.WorkerJoined(Worker(0, life + 1)))
+    nodes = bench.scheduler.tasks.graph.nodes
+    assert dead == set(range(2, 22))
+    assert {nodes[number].losses for number in range(22, 30)} == {0}
+    assert all(bench.end(number) == "RUNNING" for number in range(22, 30))
+
+
+def test_nobody_is_to_blame_for_a_worker_that_was_ended_because_of_another() -> None:
+    bench = Bench(*[task(number) for number in range(1, 6)], workers=2)
+    bench.finish(1, wall=1e-4)
+    at = bench.launches[2].worker
+    behind = next(number for number in (4, 5) if bench.launches[number].worker == at)
+    explained = Failure(FailureKind.LOST, EXPLAINED, "ended for using too much")
+    bench.send(
+        happened.Exhausted(*bench.key(2), "seconds", 1.0, 2.0),
+        happened.WorkerLost(at, 0, explained),
+    )
+    assert bench.scheduler.tasks.graph.nodes[behind].losses == 0
 
 
 # -- forgetting

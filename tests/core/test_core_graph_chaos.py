@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -123,6 +123,7 @@ class World:
         self.launches: Counter[int] = Counter()
         self.forgotten: set[int] = set()
         self.bad_luck = 0
+        self.ahead = 0  #: launches behind what they read
         self.was_cancelled = False
         self.gone: set[Life] = set()  #: lives that the scheduler knows to be over
         self.released: set[str] = set()
@@ -219,6 +220,9 @@ class World:
             assert [handle.output for handle in launch.inputs] == list(launch.task.reads)
             for handle in launch.inputs:
                 assert (handle.id, handle.output) in self.here or life_of(handle) == life
+            if launch.ahead:
+                assert launch.queued
+                self.ahead += 1
             assert all(number in self.ends for number in launch.task.after), "it came too early"
             assert launch.task.id not in self.forgotten
         self.live[launch.attempt] = life, launch
@@ -486,6 +490,9 @@ class World:
             key = handle.id, handle.output
             found = shelf.get(key) if life_of(handle) == life else None
             found = found or self.here.get(key)
+            if found is None and launch.ahead:
+                yield [happened.Cancelled(number, *life)]
+                return
             if found is None:
                 assert key in self.vanished or number in self.called_off, f"{key} is not there"
                 yield [happened.Failed(number, *life, fault(FailureKind.LOST))]
@@ -683,7 +690,12 @@ def make_config(rng: random.Random) -> Config:
         pools["card"] = {"gpu": 1}
     return Config(
         order,
-        Options(on_error="skip" if rng.random() < 0.8 else "stop", open=True, needs=ONE_CORE),
+        Options(
+            on_error="skip" if rng.random() < 0.8 else "stop",
+            open=True,
+            needs=ONE_CORE,
+            ahead=rng.random() < 0.6,
+        ),
         pools,
         [rng.choice([{"cores": 1}, {"cores": 2}, {"cores": 4}]) for _ in range(3)],
         rows=rng.choice([0, 0, 20, 50]),
@@ -737,6 +749,34 @@ def live_through(world: World, rng: random.Random, steps: int) -> None:
 def test_every_task_ends_once_and_right_whatever_happens(seed: int) -> None:
     rng = random.Random(seed)
     live_through(World(make_config(rng)), rng, steps=rng.choice([0, 40, 200]))
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_chains_of_short_tasks_are_launched_ahead(seed: int) -> None:
+    """Tasks of one kind and category, most of which read from the one before; some come to nothing."""
+    rng = random.Random(seed)
+    config = make_config(rng)
+    one = Needs.of({"cores": 1})
+    config.tasks = [
+        Task(
+            number, "a", (), 1, needs=one, outputs=(f"{number}.0", f"{number}.1"), group=rng.randint(0, 3),
+            budget=rng.choice([0, 1]),
+            reads=tuple(f"{number - n}.{n % 2}" for n in rng.choice([(), (1,), (1,), (1,), (1, 2), (3,)]) if number > n),
+        )
+        for number in range(1, 25)
+    ]  # fmt: skip
+    config.stuck = set()
+    config.options = replace(config.options, ahead=True)
+    config.offers = [{"cores": rng.choice([1, 1, 2])} for _ in range(3)]
+    unlucky = [number for number in range(1, 25) if rng.random() < 0.1]
+    config.troubles = {
+        number: [rng.choice([FailureKind.USER, FailureKind.CRASHED, FailureKind.LOST])]
+        for number in unlucky
+    }
+    world = World(config)
+    live_through(world, rng, steps=rng.choice([0, 60, 200]))
+    if not unlucky and world.resolved[0].status == "complete":
+        assert world.ahead
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -908,8 +948,11 @@ def violations(kind: type[Scheduler], seeds: range) -> int:
     found = 0
     for seed in seeds:
         rng = random.Random(seed)
+        config = make_config(rng)
+        # Of one category, so that more of them are queued: none is behind one that may be long.
+        config.tasks = [one._replace(category="a") for one in config.tasks]
         try:
-            live_through(World(make_config(rng), kind), rng, steps=80)
+            live_through(World(config, kind), rng, steps=80)
         except (InternalError, AssertionError, KeyError):
             found += 1
     return found

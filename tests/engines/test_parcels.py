@@ -241,6 +241,22 @@ def test_without_a_memory_file_the_socket_must_do(
     sender.join()
 
 
+def test_parcels_that_wait_have_few_files(
+    ends: tuple[Link, Link], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windrow.engines.parcels.MOST_FILES", 3)
+    before = open_files()
+    waiting = [pack(np.full(20_000, number)) for number in range(6)]
+    assert open_files() == before + 3
+    for number, parcel in enumerate(waiting):
+        sending = threading.Thread(target=ends[0].send, args=(parcel,))
+        sending.start()
+        assert next_arrival(ends[1]).open().sum() == 20_000 * number
+        sending.join()
+    del waiting[:2], parcel, sending
+    assert pack(np.zeros(20_000)).file >= 0
+
+
 def test_a_receiver_without_free_files_says_so(ends: tuple[Link, Link]) -> None:
     ends[0].send(pack(np.zeros(100_000)))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 settings.register_profile(
     "oracle",
-    max_examples=150,
+    max_examples=100,
     deadline=None,  # the first call of a compiled step takes seconds
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

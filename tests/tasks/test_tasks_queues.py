@@ -5,12 +5,16 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import windrow as wr
 from windrow.tasks.weak_table import FEW, WeakTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 def step(barrier: threading.Barrier | None = None) -> int:
@@ -28,17 +32,44 @@ def test_tasks_that_wait_for_each_other_meet_although_they_were_queued() -> None
             assert {one.result(60) for one in futures} == {-1}
 
 
-def test_what_waits_behind_a_long_task_goes_to_a_worker_that_has_nothing_to_do() -> None:
-    gates = [threading.Event(), threading.Event()]
-    with wr.Executor(2, engine="threads") as executor:
-        assert executor.submit(step).result(60) == -1  # it is known to be short
-        long = [executor.submit(gate.wait, 60) for gate in gates]
-        shorts = [executor.submit(step) for _ in range(7)]
-        time.sleep(0.05)  # so that they are queued, at both
-        gates[0].set()
-        assert [one.result(30) for one in shorts] == [-1] * 7
-        gates[1].set()
-        assert [one.result(30) for one in long] == [True, True]
+def wait_for(gate: Path | None = None) -> int:
+    """A short task, or one that takes long, which nobody can know."""
+    if gate is None:
+        return -1
+    gate.with_suffix(".runs").touch()
+    until(gate.exists)
+    return 1
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_what_waits_behind_a_long_task_goes_to_a_worker_that_has_nothing_to_do(
+    engine: str, tmp_path: Path
+) -> None:
+    gates = [tmp_path / "first", tmp_path / "second"]
+    with wr.Session(engine=engine, workers=2) as session:
+        try:
+            chains = session._driver._scheduler.tasks.chains
+            while chains._task_s.get("wait_for", 1.0) > 0.004:
+                assert session.submit(wait_for).result(60) == -1
+            long = [session.submit(wait_for, gate) for gate in gates]
+            for gate in gates:
+                until(gate.with_suffix(".runs").exists)
+            shorts = [session.submit(wait_for) for _ in range(7)]
+            until(lambda: chains.queued == len(shorts))  # some at each worker
+            gates[0].touch()
+            assert [one.result(30) for one in shorts] == [-1] * 7
+            assert not long[1].done()
+        finally:
+            for gate in gates:
+                gate.touch()
+        assert session.gather(long) == [1, 1]
 
 
 def nested(executor: Any, depth: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import windrow as wr
+from windrow.engines.process_tasks import TaskLaunches
 from windrow.errors import DependencyError, EngineError, TaskError, TaskLostError
 
 if TYPE_CHECKING:
@@ -95,10 +97,93 @@ def test_a_value_that_others_can_use_now_does_not_wait_for_a_long_task(
     processes.gather([first, second])
 
 
-def test_what_cannot_be_unpickled_in_a_worker_says_so(processes: wr.Session) -> None:
+def test_a_large_value_comes_although_its_worker_is_at_a_long_task(
+    processes: wr.Session, tmp_path: Path
+) -> None:
+    def wait(name: str) -> None:
+        (tmp_path / f"{name} runs").touch()
+        until((tmp_path / "go").exists)
+
+    large = [processes.submit(np.full, 100_000, number) for number in range(4)]
+    until(lambda: all(one.done() for one in large))
+    long = [processes.submit(wait, name) for name in "ab"]
+    try:
+        until((tmp_path / "a runs").exists)
+        until((tmp_path / "b runs").exists)
+        assert [one.result(30)[-1] for one in large] == [0, 1, 2, 3]
+        assert not any(one.done() for one in long)
+    finally:
+        (tmp_path / "go").touch()
+    processes.gather(long)
+
+
+def test_a_function_that_cannot_be_unpickled_in_a_worker_says_so_whenever_it_is_called(
+    processes: wr.Session,
+) -> None:
+    odd = Odd()
+
+    def function() -> Any:
+        return odd
+
+    for _ in range(4):
+        assert isinstance(processes.submit(function).exception(60), LookupError)
+
+
+def test_arguments_that_cannot_be_unpickled_say_where(processes: wr.Session) -> None:
     error = processes.submit(len, [Odd()]).exception(60)
     assert isinstance(error, LookupError)
     assert any("unpickled in a worker's process" in note for note in error.__notes__)
+
+
+def test_an_array_with_objects_in_it_is_no_small_value(processes: wr.Session) -> None:
+    def make() -> Any:
+        array = np.zeros(1, dtype=[("a", object)])
+        array[0] = ((one for one in "ab"),)  # a generator cannot be pickled
+        return array
+
+    with pytest.raises(EngineError, match="cannot be pickled"):
+        processes.submit(make).result(60)
+    assert processes.submit(len, "ab").result(60) == 2
+
+
+def kept_functions() -> int:
+    """How many functions of calls this worker has."""
+    return max(len(one._common) for one in gc.get_objects() if type(one) is TaskLaunches)
+
+
+def test_functions_made_for_one_call_each_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windrow.tasks.packing.MOST", 7)
+    monkeypatch.setattr("windrow.engines.process_life.MOST_COMMON", 5)
+    with wr.Session(engine="processes", workers=2) as session:
+        twice = eval("lambda number: 2 * number")
+        made = []
+        for number in range(60):
+            once = eval(f"lambda number: number + {number}")
+            made += [session.submit(once, number), session.submit(twice, number)]
+        assert session.gather(made) == [2 * number for number in range(60) for _ in "ab"]
+        assert len(session._driver._packer._functions) <= 7  # type: ignore[union-attr]
+        assert max(session.submit(kept_functions).result(60) for _ in range(4)) < 40
+
+
+# -- what is there before its task has ended
+
+
+@parallel
+def test_the_only_output_of_a_task_can_be_declared_ready(engine: str, tmp_path: Path) -> None:
+    @wr.task
+    def early(size: int) -> None:
+        wr.ready(np.arange(size))
+        until((tmp_path / "go").exists)
+
+    with wr.Session(engine=engine, workers=2) as session:
+        try:
+            futures = [early(3), early(100_000)]
+            assert [int(one.result(30)[-1]) for one in futures] == [2, 99_999]
+            assert session.open
+        finally:
+            (tmp_path / "go").touch()
+        session.barrier(60)
+        assert [len(one.result(30)) for one in futures] == [3, 100_000]
 
 
 def test_a_cancelled_task_in_a_process_leaves_no_file(tmp_path: Path) -> None:
@@ -121,6 +206,29 @@ def test_a_cancelled_task_in_a_process_leaves_no_file(tmp_path: Path) -> None:
         (tmp_path / "go").touch()
         assert nothing().result(60) == 1
     assert not (tmp_path / "made").exists()
+
+
+class Speechless(Exception):
+    """Cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+
+@parallel
+def test_arguments_may_contain_themselves_and_exceptions_be_speechless(engine: str) -> None:
+    def fail() -> None:
+        raise Speechless
+
+    with wr.Session(engine=engine, workers=1) as session:
+        ring: dict[str, Any] = {"some": [1, 2]}
+        ring["ring"] = ring
+        shared = [session.submit(len, "abc")]
+        assert session.submit(lambda one: len(one["ring"]["ring"]), ring).result(60) == 2
+        assert session.submit(lambda one, two: one + two, shared, shared).result(60) == [3, 3]
+        assert session.gather(ring) is ring
+        assert isinstance(session.submit(fail).exception(60), Speechless)
+        assert session.submit(len, "ab").result(60) == 2
 
 
 # -- what may be taken back

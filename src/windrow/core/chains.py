@@ -13,7 +13,7 @@ from windrow.core.transitions import AttemptState
 
 if TYPE_CHECKING:
     from windrow.core.commands import Command
-    from windrow.core.nodes import TaskAttempt
+    from windrow.core.nodes import Node, TaskAttempt
     from windrow.core.offerers import Grant
     from windrow.core.packing import Packing
     from windrow.core.ready import Kind
@@ -58,7 +58,7 @@ class Chains:
         return self._task_s.get(category, 1.0) <= QUEUE_S
 
     def find(self, kind: Kind, category: str) -> int | None:
-        """Find the worker with the fewest tasks of a kind before it, if one more may join them."""
+        """Find the worker with the fewest tasks of a kind before it, if one more may join them: not behind a long one."""
         task_s = self._task_s.get(category)
         chains = self._at.get(kind)
         if task_s is None or not chains:
@@ -68,9 +68,24 @@ class Chains:
         benches = self._packing.benches
         for one, chain in chains.items():
             length = len(chain.attempts)
-            if length < shortest and benches[one].open:
+            if length < shortest and benches[one].open and self._is_short(chain):
                 worker, shortest = one, length
         return worker
+
+    def _is_short(self, chain: Chain) -> bool:
+        runs = next(iter(chain.attempts.values()))
+        return self.are_short(runs.node.task.category)
+
+    def has_room(self, chain: Chain, worker: int, category: str) -> bool:
+        """Whether one more task may join those of a queue."""
+        task_s = self._task_s.get(category)
+        return (
+            task_s is not None
+            and len(chain.attempts) < min(QUEUE_S / max(task_s, 1e-9), MOST_TASKS)
+            and self._at[chain.kind].get(worker) is chain
+            and self._packing.benches[worker].open
+            and self._packing.holding is None
+        )
 
     def join(self, worker: int, kind: Kind, *, queued: bool) -> Chain:
         """Take what an attempt needs; ``queued`` after others it has that already."""
@@ -91,6 +106,8 @@ class Chains:
         worker = attempt.worker.id
         if chains.get(worker) is chain:
             del chains[worker]
+            if chain.kind.gone and not chains:
+                del self._at[chain.kind]
         self._packing.free(chain.grant)
 
     def recall(self, out: list[Command]) -> None:
@@ -101,8 +118,16 @@ class Chains:
                 continue
             later = list(longest.attempts.values())[1:]
             waiting = [
-                one for one in later if one.state is AttemptState.LAUNCHED and not one.recalled
+                one
+                for one in later
+                if one.state is AttemptState.LAUNCHED
+                and not (one.recalled or one.node.ahead or _is_followed(one.node))
             ]
             for attempt in waiting[len(waiting) // 2 :]:
                 attempt.recalled = True
                 out.append(Recall(*attempt.key))
+
+
+def _is_followed(node: Node) -> bool:
+    """Whether others are in its queue to read what it makes: they would all have to move."""
+    return any(one.ahead for output in node.outputs.values() for one in output.readers.values())

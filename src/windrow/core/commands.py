@@ -62,6 +62,9 @@ class Launch(NamedTuple):
     inputs: tuple[Handle, ...] = ()  #: what the task reads, in the order of ``task.reads``
     #: It runs when what was launched at this worker before it has ended, and holds nothing of its own until then.
     queued: bool = False
+    #: What it reads is being made by others in that queue; Cancelled if one of them came to nothing.
+    ahead: bool = False
+    mine: tuple[int, ...] = ()  #: inputs, by position, that nobody else can ask for any more
 
 
 class Shrink(NamedTuple):

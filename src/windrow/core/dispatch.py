@@ -7,6 +7,7 @@ overtook too often gets its resources reserved as they become free.
 
 from __future__ import annotations
 
+from heapq import heappop, heapreplace
 from typing import TYPE_CHECKING, NamedTuple
 
 from windrow.core.commands import NO_LIMITS
@@ -72,8 +73,9 @@ class Dispatch:
     def kind(self, node: Node) -> Kind:
         """Give the kind of a task; looking it up by its needs takes a while."""
         kind = node.kind
-        if kind is None:
-            if node.needs is not self._latest[0]:  # most have the needs of the one before
+        if kind is None or kind.gone:
+            # Most have the needs of the one before.
+            if node.needs is not self._latest[0] or self._latest[1].gone:
                 self._latest = node.needs, self._packing.kind(node.needs)
             kind = node.kind = self._latest[1]
         return kind
@@ -125,18 +127,24 @@ class Dispatch:
 
     def _place(self, floor: int | None) -> None:
         packing, ready, blocked = self._packing, self.ready, self._blocked
-        while (best := ready.best(blocked)) is not None:
-            kind, key, priority = best
-            if floor is not None and priority < floor:
+        heads = ready.heads(blocked)
+        while heads:
+            (urgency, _, key, _), kind = heads[0]
+            if floor is not None and -urgency < floor:
                 return
             node = self._nodes[key]
             worker = packing.find(kind, _keepers(node) if node.reads else (), key)
             if worker is not None:
                 self._send(node, kind, worker, queued=False)
-            elif packing.holding is None and ready.is_alone(kind):
+            elif packing.holding is None and len(heads) == 1 and not blocked:  # no others wait
                 self._fill(kind, floor)
             else:
                 blocked[kind] = key
+            head = None if kind in blocked else ready.head(kind)
+            if head is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (head, kind))
 
     def _fill(self, kind: Kind, floor: int | None) -> None:
         """Put tasks into the queues of workers that are at others of their kind, as nobody has room."""

@@ -12,10 +12,20 @@ if TYPE_CHECKING:
     from windrow.core.options import Options
     from windrow.core.records import Failure
 
-__all__ = ["FEW_LOSSES", "KILLED", "MOST_LOSSES", "Answer", "answer", "lost_too_often"]
+__all__ = [
+    "EXPLAINED",
+    "FEW_LOSSES",
+    "KILLED",
+    "MOST_LOSSES",
+    "Answer",
+    "answer",
+    "lost_too_often",
+]
 
 #: The type of a loss by SIGKILL, which the kernel sends, too.
 KILLED = "Killed"
+#: The type of a loss that follows from the end of an attempt, at a limit say, of which another event tells.
+EXPLAINED = "Explained"
 
 #: Losses of the same running task before it is at fault itself, by filling the machine's memory
 #: say. A killer from outside that hits every fifth attempt, which is one kill every 100 ms against

@@ -170,7 +170,7 @@ class Graph:
                 self._agenda.append((self._bereave, output))
 
     def _bereave(self, output: Output) -> None:
-        """Nobody will make an output: its readers end too; one that runs may have it already."""
+        """Nobody will make an output: its readers end too; one that runs may have it, unless it was launched ahead."""
         maker = output.maker
         if output.handle is not None or maker is None:
             return
@@ -184,7 +184,7 @@ class Graph:
         if output.name not in maker.task.outputs:
             self._hands.failed_output(output, why)
         for reader in list(output.readers.values()):
-            if reader.state is not TaskState.RUNNING:
+            if reader.state is not TaskState.RUNNING or reader.ahead:
                 message = (
                     f"task {reader.id} did not run because task {root.id} {verb}: {why.message}"
                 )
@@ -217,8 +217,10 @@ class Graph:
         if output.readers:
             for reader in output.readers.values():
                 reader.missing -= 1
-                if not reader.missing and reader.state is TaskState.WAITING:
-                    self._ready(reader)
+                if not reader.missing:
+                    reader.ahead = False
+                    if reader.state is TaskState.WAITING:
+                        self._ready(reader)
         elif not output.claimed:
             self.tidy(output)
         return True

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windrow.core.records import Failure, FailureKind
+from windrow.core.failures import EXPLAINED
+from windrow.core.verdicts import UNTOUCHED
 
 if TYPE_CHECKING:
+    from windrow.core.records import Failure
     from windrow.core.tasks import Tasks
 
 __all__ = ["lose_life"]
 
-#: How an attempt ends that was in the queue of a worker when that ended.
-UNTOUCHED = Failure(FailureKind.LOST, "WorkerLost", "its worker went away before it ran")
-
 
 def lose_life(tasks: Tasks, life: tuple[int, int], failure: Failure) -> None:
-    """One life of a worker is over; what ran is held responsible, else what was being sent, else what came next."""
-    idle = not tasks.runs_at(*life)
+    """One life of a worker is over; what ran is held responsible, else what was being sent, else what came next.
+
+    Nobody is if it was ended because of an attempt that is over already.
+    """
+    idle = not tasks.runs_at(*life) and failure.type != EXPLAINED
     sent = idle and tasks.copies.blame(life, failure)
     while outputs := tasks.places.kept.get(life):  # each may take others along
         tasks.copies.lose(next(iter(outputs.values())))

@@ -52,11 +52,16 @@ class Output:
         """Whether it would be made again if it were lost."""
         return self.claimed or bool(self.readers)
 
+    def is_only_for(self, node: Node) -> bool:
+        """Whether nobody but a task, which reads it, can ask for it any more."""
+        return not self.claimed and len(self.readers) == 1 and node.id in self.readers
+
 
 class Node:
     """One task of the graph."""
 
     __slots__ = (
+        "ahead",
         "attempts",
         "crashes",
         "enlarged",
@@ -90,6 +95,7 @@ class Node:
         self.needs = task.needs  #: grow when an attempt was too large for them
         self.kind: Kind | None = None  #: of these needs, once it was looked up
         self.attempts = 0  #: that have not ended, also such as are not wanted any more
+        self.ahead = False  #: its attempt was launched before all that it reads was there
         self.fragile = False  #: it reads, directly or not, from a task that cannot be restarted
         self.reads: dict[str, Output] = {}
         self.outputs: dict[str, Output] = {}

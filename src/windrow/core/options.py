@@ -28,4 +28,5 @@ class Options:
     crashes: int = 2  #: times that rows may end their worker before they are at fault
     restart: bool = False  #: start a worker again when it is lost
     open: bool = False  #: more may be submitted; the run does not end before ``Closed``
+    ahead: bool = False  #: short tasks are launched behind those that they read from; needs an engine that gives back
     speculate: bool = False  #: run a straggler twice near the end; needs an engine that can kill

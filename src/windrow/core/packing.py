@@ -23,6 +23,8 @@ __all__ = ["MAX_GUESTS", "Packing"]
 
 #: Tasks that need nothing of a worker itself (they wait for a device) that it may have at a time.
 MAX_GUESTS = 16
+#: Kinds that are never worth forgetting.
+FEW_KINDS = 32
 
 #: Says whether an offerer is to count for so much of a resource.
 Enough: TypeAlias = "Callable[[Offerer, str, float], bool]"
@@ -45,6 +47,7 @@ class Packing:
         self.holding: Hold | None = None
         self._idle: dict[Site, dict[int, Bench]] = {}  #: who has no task, of those who get some
         self._had: dict[Site, bool] = {}  #: whether pools had enough for rows when last looked
+        self._sweep_at = FEW_KINDS
         self._rows = self.kind(rows)
 
     # -- who offers what
@@ -114,10 +117,20 @@ class Packing:
         """Find or make the kind of tasks with these needs."""
         kind = self.kinds.get(needs)
         if kind is None:
+            if len(self.kinds) >= self._sweep_at:
+                self._sweep()
             kind = self.kinds[needs] = Kind(needs)
             for bench in self.benches.values():
                 self._index(kind, bench)
         return kind
+
+    def _sweep(self) -> None:
+        """Forget kinds of which no task waits: users may give every task needs of its own."""
+        for needs, kind in list(self.kinds.items()):
+            if not kind.queue and kind is not self._rows:
+                kind.gone = True
+                del self.kinds[needs]
+        self._sweep_at = max(FEW_KINDS, 2 * len(self.kinds))
 
     def _index(self, kind: Kind, bench: Bench) -> bool:
         """Note whether a worker's own offers suffice for a kind now; True if that is news."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heappop
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.amounts import in_words
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from windrow.core.packing import Packing
     from windrow.core.tasks import Tasks
 
-__all__ = ["PATIENCE_S", "Patience", "review", "too_large", "too_late"]
+__all__ = ["PATIENCE_S", "Patience", "pass_time", "review", "too_large", "too_late"]
 
 #: Seconds that tasks which nobody can run wait for a worker that can, with nothing else to do:
 #: workers of one machine join within a few.
@@ -38,6 +39,21 @@ class Patience:
     def end(self) -> None:
         """There is nothing to wait for."""
         self.until = None
+
+
+def pass_time(tasks: Tasks, times: list[tuple[float, int, bool]]) -> None:
+    """Let delayed tasks run whose time has come, and give up those that are too late; ``times`` is a heap."""
+    graph = tasks.graph
+    while times and times[0][0] <= tasks.now:
+        _, number, late = heappop(times)
+        node = graph.nodes.get(number)
+        if node is None:
+            continue
+        if not late:
+            if node.state is TaskState.DELAYED:
+                graph.due(node)
+        elif node.id in graph.open and not node.told:
+            graph.end(node, TaskState.FAILED, too_late(node))
 
 
 def review(tasks: Tasks, patience: Patience, *, idle: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, TypeAlias
 
 from windrow.core.commands import NO_LIMITS
@@ -16,19 +16,22 @@ if TYPE_CHECKING:
 __all__ = ["Kind", "Ready"]
 
 Amounts: TypeAlias = "tuple[tuple[str, float], ...]"
+#: -priority, order, key, ticket
+Entry: TypeAlias = "tuple[int, int, int, int]"
 
 
 class Kind:
     """Tasks with the same needs: where they fit, and which of them is next."""
 
-    __slots__ = ("_splits", "fits", "limits", "needs", "possible", "queue", "version")
+    __slots__ = ("_splits", "fits", "gone", "limits", "needs", "possible", "queue", "version")
 
     def __init__(self, needs: Needs) -> None:
         self.needs = needs
         memory = dict(needs.amounts).get("memory")
         self.limits = Needs((("memory", memory),)) if memory else NO_LIMITS  #: for its attempts
         self.fits: dict[Site, dict[int, Bench]] = {}  #: workers whose own offers suffice now
-        self.queue: list[tuple[int, int, int, int]] = []  #: heap: -priority, order, key, ticket
+        self.queue: list[Entry] = []  #: heap
+        self.gone = False  #: nobody waited: it was forgotten, and its needs may have another
         self.possible = False  #: as of ``version``: a worker could run it with everything idle
         self.version = -1
         self._splits: dict[tuple[str, ...], tuple[Amounts, Amounts]] = {}
@@ -67,24 +70,19 @@ class Ready:
         """A task waits no longer; its entry is passed over when it comes up."""
         self._tickets.pop(key, None)
 
-    def best(self, without: Collection[Kind] = ()) -> tuple[Kind, int, int] | None:
-        """Give the next task with its kind and priority, leaving out some kinds."""
-        best: tuple[int, int, int, int] | None = None
-        chosen: Kind | None = None
-        for kind in self._kinds:
-            head = self.head(kind)
-            if head is not None and (best is None or head < best) and kind not in without:
-                best, chosen = head, kind
-        if best is None or chosen is None:
-            return None
-        return chosen, best[2], -best[0]
+    def heads(self, without: Collection[Kind] = ()) -> list[tuple[Entry, Kind]]:
+        """Give the next task of each kind, leaving out some kinds, as a heap: the very next is the first."""
+        found = [
+            (head, kind)
+            for kind in self._kinds
+            if (head := self.head(kind)) is not None and kind not in without
+        ]
+        if len(found) > 1:
+            heapify(found)
+        return found
 
-    def is_alone(self, kind: Kind) -> bool:
-        """Whether no task of another kind waits."""
-        return all(one is kind or self.head(one) is None for one in self._kinds)
-
-    def head(self, kind: Kind) -> tuple[int, int, int, int] | None:
-        """Give the entry of the next task of a kind: -priority, order, key, ticket."""
+    def head(self, kind: Kind) -> Entry | None:
+        """Give the entry of the next task of a kind."""
         queue = kind.queue
         while queue and self._tickets.get(queue[0][2]) != queue[0][3]:
             heappop(queue)

@@ -68,6 +68,10 @@ def route(handlers: dict[type, Callable[[Any], None]], tasks: Tasks) -> None:
         failure = event.failure or UNSEEN
         # A task that ran when its worker crashed is held responsible, and not the rows beside it.
         blamed = tasks.runs_at(event.worker, event.incarnation)
+        if failure.kind is FailureKind.CRASHED:
+            # That brings a task nearer to its end: no useless life, however many such tasks there are.
+            for attempt in tasks.at.get((event.worker, event.incarnation), {}).values():
+                attempt.worker.proven = True
         worker_lost(
             event._replace(failure=replace(failure, kind=FailureKind.LOST)) if blamed else event
         )

@@ -6,9 +6,10 @@ found has ended; one that its task does not know any more holds its resources un
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
+from windrow.core.ahead import Ahead, expected_inputs
 from windrow.core.chains import Chains
 from windrow.core.checking import check
 from windrow.core.commands import Cancel, Command, Launch, OutputFailed, TaskEnded
@@ -19,7 +20,7 @@ from windrow.core.graph import Graph
 from windrow.core.letting_go import let_go
 from windrow.core.lost_lives import lose_life
 from windrow.core.nodes import TaskAttempt
-from windrow.core.patience import Patience, review, too_late
+from windrow.core.patience import Patience, pass_time, review
 from windrow.core.provisional import Provisional
 from windrow.core.records import Failure, FailureKind, Plan
 from windrow.core.routes import route
@@ -61,6 +62,7 @@ class Tasks:
         self.dispatch = Dispatch(crew.packing, self._launch, self.places.fetch, self.chains.find)
         self.attempts: dict[tuple[int, int, int], TaskAttempt] = {}
         self.running: dict[int, TaskAttempt] = {}  #: by task: the attempt that counts
+        self.ahead = Ahead(self.running, self.chains, self.dispatch.kind) if options.ahead else None
         self.fatal: Failure | None = None  #: stops the run
         self.failed = self.cancellations = 0  #: tasks that ended so
         self.cut_off = False  #: tasks did not run because the run was stopped
@@ -95,6 +97,8 @@ class Tasks:
             if task.deadline is not None:
                 heappush(self._times, (task.deadline, task.id, True))
         self.graph.add(tasks)
+        if self.ahead is not None:
+            self.ahead.submitted([self.graph.nodes[task.id] for task in tasks if task.reads])
         if self.graph.frozen:
             self._cancel(self.graph.open.values(), "the run is ending")
 
@@ -166,12 +170,16 @@ class Tasks:
             plan = self._plans[task.category] = Plan(id=0, category=task.category)
         limits = chain.kind.limits
         inputs: tuple[Handle, ...] = ()
+        mine: tuple[int, ...] = ()
         if task.reads:
-            inputs = tuple(handle for name in task.reads if (handle := node.reads[name].handle))
+            node.ahead = node.missing > 0
+            inputs, mine = expected_inputs(node, self.running)
         kept = self.places.kept.get(attempt.life)
         if kept and not self.chains.are_short(task.category):
             self.places.bring_ahead(kept, node)
-        self.out.append(Launch(task, *attempt.key, plan, limits, inputs, queued))
+        self.out.append(Launch(task, *attempt.key, plan, limits, inputs, queued, node.ahead, mine))
+        if self.ahead is not None:
+            self.ahead.launched(node)
 
     def started(self, attempt: TaskAttempt, _: happened.Started) -> None:
         """An attempt runs."""
@@ -302,12 +310,15 @@ class Tasks:
     def before_rows(self, draining: Iterable[WorkerState]) -> bool:
         """Do what is due, and place tasks that come before rows; False if the run must stop."""
         if self.graph.submitted:
-            self._pass_time()
+            pass_time(self, self._times)
             for worker in draining:  # bring what only it has
                 for output in self.places.kept.get((worker.id, worker.incarnation), {}).values():
                     self.places.fetch(output)
             if self.fatal is None:
                 self.dispatch.place_before_rows()
+                if self.ahead is not None:
+                    for node, worker_id in self.ahead.places():
+                        self._launch(node, worker_id, queued=True)
         return self.fatal is None
 
     def after_rows(self, *, idle: bool) -> None:
@@ -315,22 +326,10 @@ class Tasks:
         if self.graph.open:
             self.dispatch.place_rest(self.now)
             review(self, self._patience, idle=idle)
-            if self.chains.queued and not self.dispatch.ready:
+            if self.chains.queued:
                 self.chains.recall(self.out)
         else:
             self._patience.end()
-
-    def _pass_time(self) -> None:
-        while self._times and self._times[0][0] <= self.now:
-            _, number, late = heappop(self._times)
-            node = self.graph.nodes.get(number)
-            if node is None:
-                continue
-            if not late:
-                if node.state is TaskState.DELAYED:
-                    self.graph.due(node)
-            elif node.id in self.graph.open and not node.told:
-                self.graph.end(node, TaskState.FAILED, too_late(node))
 
     @property
     def under_way(self) -> bool:

@@ -77,7 +77,7 @@ INPUT_MOVES: dict[InputState, frozenset[InputState]] = {
 
 _GIVEN_UP = frozenset({_T.FAILED, _T.CANCELLED})
 TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
-    _T.WAITING: _GIVEN_UP | {_T.READY},
+    _T.WAITING: _GIVEN_UP | {_T.READY, _T.RUNNING},  # RUNNING: in a queue behind what it reads
     _T.READY: _GIVEN_UP | {_T.WAITING, _T.FETCHING, _T.RUNNING},
     _T.FETCHING: _GIVEN_UP | {_T.WAITING, _T.READY},
     _T.DELAYED: _GIVEN_UP | {_T.WAITING},

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from windrow.core.nodes import Node
     from windrow.core.options import Options
 
-__all__ = ["Verdict", "enlarged", "exhaustion", "verdict"]
+__all__ = ["UNTOUCHED", "Verdict", "enlarged", "exhaustion", "verdict"]
+
+#: How an attempt ends that was in the queue of a worker when that ended: no fault of its own, however often.
+UNTOUCHED = Failure(FailureKind.LOST, "WorkerLost", "its worker went away before it ran")
 
 
 class Verdict(enum.Enum):
@@ -29,6 +32,8 @@ class Verdict(enum.Enum):
 def verdict(node: Node, failure: Failure, options: Options) -> Verdict:
     """Count a failure against a task, and say what to do with it."""
     kind = failure.kind
+    if failure is UNTOUCHED:
+        return Verdict.AGAIN
     if kind is FailureKind.LOST:
         node.losses += 1
         return Verdict.AGAIN if node.losses < MOST_LOSSES else Verdict.FAIL

@@ -68,8 +68,10 @@ class Whereabouts:
         if len(self._crew.workers) < 2:
             return
         for output in kept.values():
-            if not (output.here or output.fetching) and any(
-                one.state is TaskState.READY for one in output.readers.values() if one is not node
+            if not output.readers or output.here or output.fetching:
+                continue  # by far the most: results that somebody holds
+            if any(
+                one.state is TaskState.READY and one is not node for one in output.readers.values()
             ):
                 self.fetch(output)
 

@@ -32,6 +32,8 @@ class Call(NamedTuple):
     release: Callable[[str, Any], None]  #: an output is there although the task goes on
     common: Callable[[int], Any] | None = None  #: what calls share, where that travels apart
     cancelled: Callable[[], bool] = bool  #: whether nobody wants what it makes any more
+    #: positions of values that nobody else has; None where all memory is shared with the program
+    mine: tuple[int, ...] | None = None
 
 
 class WorkerSide(Protocol):

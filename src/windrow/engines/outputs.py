@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.events import Event, OutputReady
+from windrow.core.events import Cancelled, Event, OutputReady
 from windrow.core.records import Handle
 from windrow.engines.base import Call
 
@@ -59,7 +59,12 @@ class Outputs:
             tell(OutputReady(number, worker, incarnation, handle))
 
         inputs = command.inputs
-        values = tuple([self.get(handle) for handle in inputs]) if inputs else ()
+        try:
+            values = tuple([self.get(handle) for handle in inputs]) if inputs else ()
+        except KeyError:
+            if not command.ahead:
+                raise
+            return Cancelled(number, worker, incarnation)
         content = workload.content(command.task.id)
         call = Call(content, values, release, None, lambda: number in cancelled)
         event, outputs = shelf.call(command, call, here=True)

@@ -13,13 +13,15 @@ from windrow.engines.pickles import dumps
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COMMON", "CONTENT", "INPUT", "OUTPUT", "RELEASED", "Packed", "pack_call"]
+__all__ = [
+    "COMMON", "CONTENT", "INPUT", "OUTPUT", "RELEASED", "ForgetCommon", "Packed", "pack_call", "pack_common",
+]  # fmt: skip
 
 #: Kinds of parcels: to a worker ...
 CONTENT, COMMON, INPUT = range(21, 24)
 #: ... and from it.
 OUTPUT = 31
-#: One that a running task released: nobody could ask its worker for it before the task has ended.
+#: One that a running task released: it is sent unasked, as others wait for it.
 RELEASED = 32
 
 
@@ -29,6 +31,10 @@ class Packed(NamedTuple):
     small: bytes | None  #: the pickle, where it goes along with the launch
     parcel: Parcel | None  #: else, under the task's number
     common: Mapping[int, Parcel]  #: what must be there before, by number
+
+
+class ForgetCommon(NamedTuple):
+    """Tells a worker, in the order of its launches, to forget all that calls have in common: what is needed comes again."""
 
 
 def pack_call(task: int, content: Any, common: Mapping[int, Parcel]) -> Packed:

@@ -46,6 +46,9 @@ ALIGNMENT = 64
 READ = 256 * 1024
 #: Parcels sent by one call.
 TOGETHER = 16
+#: Memory files that this process has open at a time: calls that wait have one each, and it may have few (often 1024) of
+#: all kinds. What does not get one goes through the socket.
+MOST_FILES = 128
 #: Nothing that is sent has more bytes or buffers than this: a head that says so is not one of ours.
 MOST_BYTES, MOST_BUFFERS = 1 << 48, 1 << 24
 
@@ -74,7 +77,16 @@ class Parcel:
         self.bytes = size  #: of the body
         self.file = file  #: of the body, or -1
         if file >= 0:
-            weakref.finalize(self, os.close, file)
+            _files.add(file)
+            weakref.finalize(self, _close, file)
+
+
+_files: set[int] = set()  #: those of parcels
+
+
+def _close(file: int) -> None:
+    _files.discard(file)  # before another one can get its number
+    os.close(file)
 
 
 def pack(
@@ -124,6 +136,8 @@ def _aligned(offset: int) -> int:
 
 def _memory_file(pieces: list[bytes | memoryview]) -> int:
     """Write pieces into a memory file; -1 where that cannot be had, and the socket must do."""
+    if len(_files) >= MOST_FILES:
+        return -1
     try:
         file = os.memfd_create("windrow", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     except OSError:  # too many open files, most likely: those of the user's functions
@@ -152,33 +166,37 @@ class Arrival(NamedTuple):
     pickled: int  #: bytes of the pickle, with which the body begins
     sizes: tuple[int, ...]  #: of the buffers
     body: memoryview
+    spare: memoryview | None = (
+        None  #: the same memory once more, where nobody sees what is written to the other
+    )
 
-    def open(self) -> Any:
-        """Unpickle, without copying buffers; raises what that raises."""
-        buffers = []
-        end = self.pickled
-        for size in self.sizes:
-            start = _aligned(end)
-            end = start + size
-            buffers.append(self.body[start:end])
+    def open(self, *, own: bool = False) -> Any:
+        """Unpickle, without copying buffers; raises what that raises. ``own``: what came stays as it is, and can be sent on."""
+        buffers: list[Any] = self._buffers(self.body)
+        if own:
+            buffers = self._buffers(self.spare) if self.spare is not None else [*map(bytearray, buffers)]  # fmt: skip
         return pickle.loads(self.body[: self.pickled], buffers=buffers)  # noqa: S301 - from our own processes only
 
     def again(self, kind: int, tag: int) -> Parcel:
         """Make a parcel of what came, to be sent on, without looking into it."""
+        return parcel_of(self.body[: self.pickled].tobytes(), self._buffers(self.body), kind, tag)
+
+    def _buffers(self, body: memoryview) -> list[memoryview]:
         buffers = []
         end = self.pickled
         for size in self.sizes:
             start = _aligned(end)
             end = start + size
-            buffers.append(self.body[start:end])
-        return parcel_of(self.body[: self.pickled].tobytes(), buffers, kind, tag)
+            buffers.append(body[start:end])
+        return buffers
 
 
 class Link:
     """One end of a socket between two processes of ours; whether it blocks is the socket's own setting."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, twice: frozenset[int] = frozenset()) -> None:
         self.socket = sock
+        self._twice = twice  #: kinds of parcels that are opened here and sent on as well
         self.ended = False  #: nothing more will come: the other side has closed, or is gone
         self.garbled = ""  #: what is wrong with what came; nothing is read after it
         #: Nothing can be sent any more, though what the other side had sent may still be read.
@@ -289,22 +307,23 @@ class Link:
                 break
             sizes = struct.unpack_from(f"<{buffers}Q", self._read, _HEAD.size)
             _check(pickled, sizes, total)
+            spare = None
             if filed:
-                body = self._map(total)
+                body, spare = self._map(total, twice=kind in self._twice)
             else:
                 body = memoryview(self._read[begin:end])  # a bytearray of its own
             del self._read[:end]
-            found.append(Arrival(kind, tag, seconds, total, pickled, sizes, body))
+            found.append(Arrival(kind, tag, seconds, total, pickled, sizes, body, spare))
 
-    def _map(self, size: int) -> memoryview:
-        """Map the next memory file privately; it is unmapped when the last view of it is gone."""
+    def _map(self, size: int, *, twice: bool) -> tuple[memoryview, memoryview | None]:
+        """Map the next memory file privately, once or twice; it is unmapped when the last view of it is gone."""
         if not self._files:
             raise _Garbled("it announced memory and sent none")
         file = self._files.popleft()
         try:
             if os.fstat(file).st_size != size:
                 raise _Garbled("it sent memory of another size than it announced")
-            return _map_private(file, size)
+            return _map_private(file, size), _map_private(file, size) if twice else None
         finally:
             os.close(file)
 

@@ -7,6 +7,7 @@ that means nothing in another process.
 
 from __future__ import annotations
 
+import functools
 import io
 import pickle
 import sys
@@ -104,6 +105,8 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
 
     def reducer_override(self, obj: Any) -> Any:
         """See to the module of a function or class, then go on as cloudpickle does."""
+        if type(obj) is functools._lru_cache_wrapper and self._goes_along(obj.__module__):
+            return _cached, (obj.__wrapped__, obj.cache_parameters())
         if isinstance(obj, (FunctionType, type)):
             name = getattr(obj, "__module__", None)
             if isinstance(name, str):
@@ -111,6 +114,12 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
         elif isinstance(obj, ModuleType):
             self._look_at(obj.__name__)
         return super().reducer_override(obj)
+
+    def _goes_along(self, name: str) -> bool:
+        """Whether functions of a module are sent, as it cannot be imported where they go."""
+        self._look_at(name)
+        module = sys.modules.get(name)
+        return name == "__main__" or module is None or module in self.registered
 
     def _look_at(self, name: str) -> None:
         if name in self._seen:
@@ -122,6 +131,11 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
         if not _importable(name) or (self._own is not None and self._own(module)):
             cloudpickle.register_pickle_by_value(module)
             self.registered.append(module)
+
+
+def _cached(function: Any, parameters: dict[str, Any]) -> Any:
+    """Make a function with a cache again, which is empty then."""
+    return functools.lru_cache(**parameters)(function)
 
 
 def _importable(name: str) -> bool:

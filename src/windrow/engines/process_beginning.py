@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["pack_workload", "preload", "preload_for_tasks", "why_nobody"]
 
 #: Libraries that take long to import and are safe to fork: imported once, before the workers are made, if we have them.
-HEAVY = (
+HEAVY: tuple[str, ...] = (
     "numpy", "awkward", "uproot", "pyarrow", "numba", "vector", "boost_histogram", "hist", "cramjam", "fsspec", "scipy",
 )  # fmt: skip
 #: Workers that import for themselves what tasks of a graph turn out to need.
@@ -39,10 +39,11 @@ def pack_workload(workload: Workload) -> Parcel:
         ) from error
 
 
-def preload(heavy: Sequence[str] = HEAVY) -> list[str]:
+def preload(heavy: Sequence[str] | None = None) -> list[str]:
     """What workers will most likely need: what this process has loaded of Windrow and of the heavy libraries."""
     ours = [name for name in sys.modules if name.startswith("windrow.")]
-    return [*(name for name in heavy if name in sys.modules), *ours]
+    wanted = HEAVY if heavy is None else heavy
+    return [*(name for name in wanted if name in sys.modules), *ours]
 
 
 def preload_for_tasks(workers: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from windrow.core.events import (
@@ -17,7 +18,7 @@ from windrow.core.events import (
     Started,
     WorkerLost,
 )
-from windrow.core.failures import KILLED
+from windrow.core.failures import EXPLAINED, KILLED
 from windrow.core.records import Failure, FailureKind
 from windrow.engines.wire import Writer
 from windrow.units import format_bytes, format_seconds
@@ -34,6 +35,8 @@ __all__ = ["Life"]
 FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM})
 #: After how long a worker's page is looked at, at first and at most: short tasks report their beginning with their end.
 LOOK_S, LOOK_MOST_S = 0.005, 0.1
+#: Functions of calls that a worker has at most; of those made for one call each there is no end.
+MOST_COMMON = 1000
 
 
 class Life:
@@ -82,6 +85,13 @@ class Life:
         self._common.add(number)
         return True
 
+    def has_too_much(self) -> bool:
+        """Whether it is to forget all that calls have in common; from now on it has nothing of it."""
+        if len(self._common) < MOST_COMMON:
+            return False
+        self._common.clear()
+        return True
+
     # -- what it is told and says
 
     def launch(self, command: Launch, now: float) -> None:
@@ -104,10 +114,11 @@ class Life:
             if event.attempt in self._cancelled:
                 self._cancelled[event.attempt] = now
         elif isinstance(event, (Finished, Failed, Cancelled)):
-            self._running = None
             self._launched.pop(event.attempt, None)
             self._cancelled.pop(event.attempt, None)
-            self._look_at, self._look_s = (now + LOOK_S if self._launched else None), LOOK_S
+            if self._running is None or self._running == event.attempt:  # not one that waited
+                self._running = None
+                self._look_at, self._look_s = (now + LOOK_S if self._launched else None), LOOK_S
         elif isinstance(event, FetchFailed) and not event.handle.rows:
             self.outputs.popleft()
         elif isinstance(event, FetchFailed):
@@ -162,7 +173,10 @@ class Life:
             )
         elif self._killed:
             events += [Cancelled(attempt, worker, incarnation) for attempt in self._cancelled]
-        events.append(WorkerLost(worker, incarnation, self._failure(ended)))
+        failure = self._failure(ended)
+        if events and failure is not None:
+            failure = replace(failure, type=EXPLAINED)
+        events.append(WorkerLost(worker, incarnation, failure))
         return events
 
     def _failure(self, ended: Ended) -> Failure | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.core.events import Finished, OutputReady
 from windrow.core.records import Handle, Measurement
+from windrow.engines.owning import own_copy
 from windrow.engines.packed import INPUT
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ class ProcessOutputs:
         self._names.setdefault(handle.id, set()).add(handle.output)
 
     def take(self, handle: Handle) -> Any:
-        """Give an output; it stays here until it is discarded."""
+        """Give an output of which the program may do what it likes: others are given the one that stays here."""
         key = handle.id, handle.output
-        return self._values[key] if key in self._values else self._arrivals[key].open()
+        if key in self._values:
+            return own_copy(self._values[key], {})
+        return self._arrivals[key].open(own=True)
 
     def discard(self, handle: Handle) -> set[int]:
         """Forget an output, or all of an attempt; return the workers that were sent copies."""
@@ -80,7 +83,9 @@ class ProcessOutputs:
         if packed.parcel is not None:
             parcels.append(packed.parcel)
         task, limits = command.task, command.limits.amounts
-        return parcels, [command.attempt, task.id, task.outputs, limits, reads, packed.small]
+        written = [command.attempt, task.id, task.outputs, limits, reads, packed.small]
+        written += [command.ahead, command.mine]
+        return parcels, written
 
     def lost(self, worker: int) -> None:
         """A worker is gone with its copies."""

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, Recall, StopWorker
 from windrow.core.events import Cancelled, Event, FetchFailed, Finished, Started
 from windrow.core.records import Failure, FailureKind
-from windrow.engines.packed import OUTPUT
-from windrow.engines.parcels import Link, pack
+from windrow.engines.packed import COMMON, OUTPUT, ForgetCommon
+from windrow.engines.parcels import Arrival, Link, pack
 from windrow.engines.pickles import culprit, portable
+from windrow.engines.process_listening import Listening
 from windrow.engines.process_tasks import TaskLaunches
 from windrow.engines.shelf import Shelf, failure_event
+from windrow.engines.small import is_plain
 from windrow.engines.wire import Reader, write_report
 from windrow.errors import EngineError
 
@@ -118,7 +120,7 @@ class _Worker:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._inbox: deque[EngineCommand] = deque()
+        self._inbox: deque[Any] = deque()  #: commands, and what calls have in common
         self._wanted: deque[Handle] = (
             deque()
         )  #: outputs of graphs: others wait for them, so they come first
@@ -129,6 +131,7 @@ class _Worker:
         self._incarnation = 0
         self._opened = False  #: the workload was asked to do something
         self._tasks = TaskLaunches(0, 0)  #: of graphs
+        self._listening = Listening(self._answer)
 
     def work(self, page: Page) -> None:
         """Take the workload, say that we are ready, and do commands one after the other."""
@@ -188,10 +191,7 @@ class _Worker:
         if isinstance(command, Launch):
             number = command.attempt
             if number in self._cancelled:
-                self._cancelled.discard(number)
-                self._reports.append(Cancelled(number, self._number, self._incarnation))
-                if not command.task.inputs:
-                    self._tasks.cancelled(command)
+                self._call_off(command)
                 return False
             self._reports.append(Started(number, self._number, self._incarnation))
             # The first job opens the workload's side: before the page knows of the attempt.
@@ -210,13 +210,26 @@ class _Worker:
             else:
                 self._tasks.discard(command.handle)
             return False
+        elif isinstance(command, Arrival):
+            self._tasks.keep_common(command)
+            return False
+        elif isinstance(command, ForgetCommon):
+            self._tasks.forget_common()
+            return False
         return True
+
+    def _call_off(self, command: Launch) -> None:
+        """Say that an attempt will not begin."""
+        self._cancelled.discard(command.attempt)
+        self._reports.append(Cancelled(command.attempt, self._number, self._incarnation))
+        if not command.task.inputs:
+            self._tasks.cancelled(command)
 
     def _job(self, shelf: Shelf, command: Launch | Inspect | Merge) -> None:
         self._opened = True
         try:
             if isinstance(command, Launch) and not command.task.inputs:
-                event = self._tasks.run(shelf, command, self._tell, self._unwanted)
+                event = self._tasks.run(shelf, command, self._tell, self._unwanted, self._listening)
             else:
                 event = shelf.do(command)
         except KeyboardInterrupt as error:  # raised by the user's code: workers ignore the signal
@@ -233,22 +246,44 @@ class _Worker:
 
     def _tell(self, report: Any, parcel: Any = None) -> None:
         """Report while a job goes on; what the report speaks of travels before it."""
-        if parcel is not None:
-            self._put_reports()
-            self._link.put(parcel)
-        self._reports.append(report)
-        self._flush()
+        with self._listening.turn:
+            if parcel is not None:
+                self._put_reports()
+                self._link.put(parcel)
+            self._reports.append(report)
+            self._flush()
 
     def _unwanted(self, attempt: int) -> bool:
-        """Whether the attempt that runs was cancelled meanwhile; asked by its own thread alone."""
+        """Whether the attempt that runs was cancelled meanwhile."""
+        with self._listening.turn:
+            while self._link.readable():
+                self._read()
+            return attempt in self._cancelled
+
+    def _answer(self) -> None:
+        """While a task goes on: give back what waits behind it and was called off, and send what others wait for."""
         while self._link.readable():
             self._read()
-        return attempt in self._cancelled
+        inbox = self._inbox
+        for _ in range(len(inbox) if self._cancelled else 0):
+            command = inbox.popleft()
+            if isinstance(command, Launch) and command.attempt in self._cancelled:
+                self._call_off(command)
+            else:
+                inbox.append(command)
+        # Whatever else pickling may do is done between two tasks, so that none of them is blamed for it.
+        while self._wanted and is_plain(self._tasks.get(self._wanted[0])):
+            self._fetch(None, self._wanted.popleft())
+        self._flush()
 
-    def _fetch(self, shelf: Shelf, handle: Handle) -> None:
+    def _fetch(self, shelf: Shelf | None, handle: Handle) -> None:
         if not handle.rows and (self._reports or self._link.pending):
             self._flush()  # should pickling end the process, all before it is known to be innocent
-        partial = shelf.partials.pop(handle.id) if handle.rows else self._tasks.get(handle)
+        if handle.rows:
+            assert shelf is not None
+            partial = shelf.partials.pop(handle.id)
+        else:
+            partial = self._tasks.get(handle)
         try:
             parcel = pack(partial, PARTIAL if handle.rows else OUTPUT, handle.id)
         except BaseException as error:  # noqa: BLE001 - what pickling a user's object raises can be anything
@@ -293,6 +328,9 @@ class _Worker:
         """Put into the inbox what has come."""
         for arrival in self._receive():
             if self._tasks.arrived(arrival):
+                continue
+            if arrival.kind == COMMON:
+                self._inbox.append(arrival)  # in the order of launches and of forgetting
                 continue
             for command in arrival.open():
                 if type(command) is tuple:  # by far the most

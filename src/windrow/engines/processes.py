@@ -27,7 +27,7 @@ from windrow.core.events import Event, Fetched, FetchFailed, Started, WorkerJoin
 from windrow.core.records import Failure, FailureKind, Handle, Worker
 from windrow.engines import process_worker as worker_side
 from windrow.engines.base import Capabilities
-from windrow.engines.packed import OUTPUT, RELEASED
+from windrow.engines.packed import OUTPUT, RELEASED, ForgetCommon
 from windrow.engines.parcels import Link, Parcel, pack
 from windrow.engines.process_beginning import pack_workload, preload, why_nobody
 from windrow.engines.process_life import Life
@@ -114,7 +114,7 @@ class ProcessesEngine:
         assert self._workload is not None
         child = warden.fork(worker, incarnation, ENTRY)
         child.socket.setblocking(False)
-        life = Life(child, Link(child.socket), self._grace_s)
+        life = Life(child, Link(child.socket, frozenset((OUTPUT, RELEASED))), self._grace_s)
         self._lives[worker] = life
         self._selector.register(child.socket, selectors.EVENT_READ, life)
         setup = worker_side.Setup(worker, incarnation, self._metering)
@@ -167,6 +167,8 @@ class ProcessesEngine:
             life = self._lives[worker]
             batch[:0], life.late = life.late, []
             self._send(life, pack(batch, worker_side.COMMANDS))
+            if life.has_too_much():
+                self._send(life, pack([ForgetCommon()], worker_side.COMMANDS))
 
     def _task(self, life: Life, command: Launch) -> Any:
         """Send what a task needs before its launch, and say how that travels."""

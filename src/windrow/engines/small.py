@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["is_small"]
+__all__ = ["is_plain", "is_small"]
 
 #: Bytes of a string or array, and items of a container.
 BYTES, ITEMS = 16_384, 64
 
 _PLAIN = frozenset({type(None), bool, int, float, complex})
 _DEEPEST = 3
+#: Items of a container that are looked at for what they are, and libraries whose things are known.
+_MANY = 10_000
+_LIBRARIES = frozenset({"awkward", "numpy", "pandas", "pyarrow", "scipy"})
 
 
 def is_small(value: Any, depth: int = 0) -> bool:
@@ -37,5 +40,22 @@ def is_small(value: Any, depth: int = 0) -> bool:
     if numpy is None:
         return False
     if kind is numpy.ndarray:
-        return bool(value.nbytes <= BYTES and value.dtype.kind != "O")
-    return isinstance(value, numpy.generic)
+        return bool(value.nbytes <= BYTES and not value.dtype.hasobject)
+    return isinstance(value, numpy.generic) and value.nbytes <= BYTES and not value.dtype.hasobject
+
+
+def is_plain(value: Any, depth: int = 0) -> bool:
+    """Say whether pickling a value surely runs none of the user's code, however large it is."""
+    kind = type(value)
+    if kind in _PLAIN or kind is str or kind is bytes or kind is bytearray:
+        return True
+    if kind is dict:
+        return is_plain(list(value), depth) and is_plain(list(value.values()), depth)
+    if kind in (tuple, list, set, frozenset):
+        return (
+            len(value) <= _MANY
+            and depth < _DEEPEST
+            and all(is_plain(one, depth + 1) for one in value)
+        )
+    known = kind.__module__.partition(".")[0] in _LIBRARIES
+    return known and not getattr(getattr(value, "dtype", None), "hasobject", False)

@@ -254,12 +254,16 @@ class _WorkerThread(threading.Thread):
         if setup is None:
             if not command.queued:
                 self._engine.outbox.append(Started(number, self.number, 0))
-                return self._job(shelf, command)
+                try:
+                    return self._job(shelf, command)
+                finally:
+                    self.cancelled.discard(number)
             self.current = number
             try:
                 return self._job(shelf, command)
             finally:
                 self.current = 0
+                self.cancelled.discard(number)
         shelf.prepared = setup.begin(number)
         event: Event | None = None
         try:

@@ -19,22 +19,38 @@ class Slot(NamedTuple):
     number: int  #: among what the task reads
 
 
-def looked_into(thing: Any, replace: Callable[[Any], Any]) -> Any:
-    """Replace what ``replace`` replaces, in containers too; what has nothing of it is returned itself."""
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+
+
+def looked_into(
+    thing: Any, replace: Callable[[Any], Any], known: dict[int, Any] | None = None
+) -> Any:
+    """Replace what ``replace`` replaces, in containers too; what has nothing of it is returned itself.
+
+    A container is looked into once, wherever it is found; one that is inside itself stays as it is there.
+    """
     new = replace(thing)
-    if new is not thing:
+    if new is not thing or not isinstance(thing, _CONTAINERS):
         return new
+    known = {} if known is None else known
+    if id(thing) not in known:
+        known[id(thing)] = thing
+        known[id(thing)] = _inside(thing, replace, known)
+    return known[id(thing)]
+
+
+def _inside(thing: Any, replace: Callable[[Any], Any], known: dict[int, Any]) -> Any:
     kind = type(thing)
     if kind is list or kind is set or kind is frozenset:
-        items = [looked_into(one, replace) for one in thing]
+        items = [looked_into(one, replace, known) for one in thing]
         return kind(items) if _differ(items, thing) else thing
     if isinstance(thing, tuple):
-        items = [looked_into(one, replace) for one in thing]
+        items = [looked_into(one, replace, known) for one in thing]
         if not _differ(items, thing):
             return thing
         return kind(*items) if hasattr(kind, "_fields") else kind(items)
     if kind is dict:
-        values = [looked_into(one, replace) for one in thing.values()]
+        values = [looked_into(one, replace, known) for one in thing.values()]
         return dict(zip(thing, values, strict=True)) if _differ(values, thing.values()) else thing
     return thing
 

@@ -83,7 +83,7 @@ class Driver:
             int, Record
         ] = {}  #: tasks that failed by themselves, and nobody knows yet
         self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
-        options = Options(open=True, on_error="skip", restart=self._isolated)
+        options = Options(open=True, on_error="skip", restart=self._isolated, ahead=True)
         self._scheduler = Scheduler((), Policies(Guided()), options)
         self._done = threading.Event()
         # Daemon: an interpreter that exits must not wait for a task without an end.
@@ -345,6 +345,10 @@ class Driver:
             if self._streams:
                 for future in self._late(record):
                     future.arrived(ELSEWHERE)
+            if not record.parents and len(record.outputs) == 1:
+                future = session.futures.get(record.outputs[0])
+                if future is not None and future.done() and future._result is not ELSEWHERE:
+                    record.content = None  # the value is here, where it cannot be lost
             return True
         assert command.failure is not None
         self._give_up(record, command.failure)

@@ -120,7 +120,9 @@ class FileTable:
         if is_remote(path):
             return Read(*where, path)
         claims = self._claims_of(calling, given, path)
-        written = [one for claim in claims for one in self._claims.makers(claim) if one.future]
+        written = [
+            one for claim in claims for one in self._claims.makers(claim) if one.future is not None
+        ]
         makers = {one.writer: one for one in written}
         if claims == [Claim("file", path)] and _are_overtaken(list(makers.values()), path):
             makers = {}

@@ -28,9 +28,10 @@ class Inbox:
     def put(self, news: Task | Event) -> None:
         """Tell the run something, and see to it that it looks."""
         self._queue.append(news)
-        if not self._rung and self._wake is not None:
+        wake = self._wake  # the run may end just now
+        if not self._rung and wake is not None:
             self._rung = True
-            self._wake()
+            wake()
 
     def leave(self, news: Event) -> None:
         """Tell it something when it looks anyway."""

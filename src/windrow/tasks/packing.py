@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Packer"]
 
+#: Functions that are remembered; of those made for one call each there is no end.
+MOST = 1000
+
 
 def _refuse_files(content: Content) -> None:
     """Refuse files that are open: pickled, each would be a copy of the text that is left in it."""
@@ -72,6 +75,8 @@ class Packer:
                     f"task {content.name!r} cannot be sent to another process: {culprit(function, 'the function')} cannot "
                     f'be pickled ({type(error).__name__}: {error}); use engine="threads"'
                 ) from error
+            if len(self._functions) >= MOST:
+                self._functions.clear()  # calls that were packed have what they need
             found = self._functions[id(function)] = (
                 function,
                 outside,

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.core.records import Failure, FailureKind
+from windrow.engines.owning import own_copy
 from windrow.errors import InitializerError, TaskFileError, UsageError
 from windrow.tasks.body import STREAM, run_body
 from windrow.tasks.calls import filled
@@ -14,7 +15,7 @@ from windrow.tasks.going import Going
 from windrow.tasks.resident import begin_worker, end_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from windrow.core.records import Plan, Rows, Task
     from windrow.engines.base import Call, Outcome
@@ -81,7 +82,7 @@ class TaskWorkload:
         else:
             kind = FailureKind.USER
         final = getattr(error, "final", False) is True  # as those of other systems say
-        return Failure(kind, type(error).__name__, str(error), "", error, final)
+        return Failure(kind, type(error).__name__, _text(error), "", error, final)
 
 
 class TaskSide:
@@ -118,10 +119,16 @@ class TaskSide:
         values = call.values
         if values:
             values = tuple([None if type(one) is Ignored else one for one in values])
+            if call.mine is not None:
+                values = _own(values, () if content.around else call.mine)
         arguments, keywords = filled(content.arguments, content.keywords, values)
         if content.outputs == 1 == len(task.outputs) and not (content.around or content.ignores):
             # By far the most, and many of them are short.
-            return {task.outputs[0]: run_body(content.name, function, arguments, keywords, 1)[0]}
+            only = task.outputs[0]
+            made = run_body(
+                content.name, function, arguments, keywords, 1, lambda _, one: call.release(only, one)
+            )  # fmt: skip
+            return {only: made[0]} if made else {}  # it was released
         return self._carefully(task, call, content, function, arguments, keywords)
 
     def _carefully(
@@ -138,7 +145,8 @@ class TaskSide:
             keywords[place] if isinstance(place, str) else arguments[place]
             for place in content.changed
         ]
-        arguments, keywords = _private(content.changed, arguments, keywords)
+        if call.mine is None or content.ignores or content.around:
+            arguments, keywords = _private(content.changed, arguments, keywords)
         released: set[str] = set()
         going = Going(
             task.id, content.name, function, list(arguments), keywords, content.outputs, self, call.cancelled
@@ -160,7 +168,7 @@ class TaskSide:
         except Exception as error:
             if not content.ignores:
                 raise
-            why = Ignored(type(error).__name__, str(error))
+            why = Ignored(type(error).__name__, _text(error))
             # What was released is final, and what the body did not get to change is as it was.
             made: dict[str, Any] = {name: why for name in task.outputs if name not in released}
             made.update((f"{task.id}.v{number}", one) for number, one in enumerate(former))
@@ -185,7 +193,7 @@ class TaskSide:
             going.arguments,
             going.keywords,
             outputs,
-            release if outputs != 1 else None,
+            release,
         )
         for number, value in made.items():
             going.made[f"{prefix}{number}"] = value
@@ -204,6 +212,21 @@ class Ignored(NamedTuple):
 
     type: str
     message: str
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as second:  # noqa: BLE001 - an exception that cannot even say what it is
+        return f"(its text cannot be made: {second!r})"
+
+
+def _own(values: tuple[Any, ...], mine: Collection[int]) -> tuple[Any, ...]:
+    """Copy what others may read too, now or later: bodies may do with their arguments what they like."""
+    memo: dict[int, Any] = {}
+    return tuple(
+        [one if place in mine else own_copy(one, memo) for place, one in enumerate(values)]
+    )
 
 
 def _private(

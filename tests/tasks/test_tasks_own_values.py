@@ -1,0 +1,112 @@
+"""In processes everybody may change what they were given: bodies their arguments, the program what it asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import windrow as wr
+from windrow.engines.owning import own_copy
+
+#: From a list that travels with reports to arrays in memory that is handed over.
+SIZES = [3, 900, 5_000, 100_000]
+
+
+@wr.task
+def make(count: int) -> Any:
+    return [0] * count if count < 1000 else np.zeros(count)
+
+
+@wr.task
+def spoil(values: Any) -> int:
+    """Change the argument, as functions that calibrate in place do."""
+    values[0] += 1
+    return int(values[0])
+
+
+@wr.task
+def change_and_return(values: Any) -> Any:
+    values[0] += 1
+    return values
+
+
+@wr.task
+def first_of(values: Any) -> int:
+    return int(values[0])
+
+
+@wr.task
+def both(one: Any, other: Any) -> bool:
+    one[0] = 5
+    return one is other and bool(other[0] == 5)
+
+
+@pytest.fixture(scope="module")
+def session() -> Any:
+    with wr.Session(engine="processes", workers=2) as found:
+        yield found
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_bodies_may_change_what_others_read_too(session: wr.Session, count: int) -> None:
+    made = make(count)
+    assert session.gather([spoil(made) for _ in range(12)]) == [1] * 12
+    assert session.gather([first_of(made) for _ in range(4)]) == [0] * 4
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_the_program_may_change_what_tasks_still_read(session: wr.Session, count: int) -> None:
+    made = make(count)
+    value = made.result()
+    before = [first_of(made) for _ in range(6)]
+    value[0] = 7
+    assert session.gather([*before, *[first_of(made) for _ in range(6)]]) == [0] * 12
+    assert made.result() is value
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_a_chain_changes_its_own(session: wr.Session, count: int) -> None:
+    last = make(count)
+    for _ in range(20):
+        last = change_and_return(last)
+    assert first_of(last).result() == 20
+    kept = [make(count)]
+    for _ in range(20):
+        kept.append(change_and_return(kept[-1]))
+    assert session.gather([first_of(one) for one in kept]) == list(range(21))
+
+
+def test_a_task_that_is_tried_again_finds_what_was_made(session: wr.Session) -> None:
+    @wr.task(on_failure="retry", retries=2)
+    def fails_once(values: Any) -> int:
+        values[0] += 1
+        if not hasattr(wr, "_tried"):
+            wr._tried = True  # in the worker
+            raise OSError("the first time")
+        return int(values[0])
+
+    assert [fails_once(make(5_000)).result() for _ in range(4)] == [1] * 4
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_one_thing_given_twice_is_one_thing(session: wr.Session, count: int) -> None:
+    made = make(count)
+    assert both(made, made).result()
+    assert both(make(count), made).result() is False
+    assert first_of(made).result() == 0
+
+
+def test_what_cannot_be_changed_or_copied_is_given_as_it_is() -> None:
+    lock: Any = object.__new__(type("Lock", (), {"__deepcopy__": lambda *_: 1 / 0}))
+    for one in (1, "text", None, b"bytes", len, lock):
+        assert own_copy(one, {}) is one
+    memo: dict[int, Any] = {}
+    array = np.arange(3)
+    assert own_copy(array, memo) is own_copy(array, memo) is not array
+    objects = np.empty(1, dtype=object)
+    objects[0] = [1]
+    copied = own_copy(objects, {})
+    copied[0].append(2)
+    assert objects[0] == [1]

@@ -11,7 +11,7 @@ import awkward as ak
 import pytest
 from hypothesis import settings
 
-from windrow.engines import process_beginning
+from windrow.engines import process_beginning, processes
 from windrow.pipeline import adapting
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 # looked for say so.
 PRODUCTION_STAY_OUT_S = adapting.STAY_OUT_S
 adapting.STAY_OUT_S = 1e9
-
-# Workers need not import what other tests of this process have: that took longer than most tests in processes.
-process_beginning.HEAVY = ("numpy",)
 
 # Examples open files, and machines are shared: how long one takes is no test result.
 settings.register_profile("windrow", deadline=None)
@@ -78,6 +75,15 @@ def new_program(monkeypatch: pytest.MonkeyPatch) -> None:
     rightly not the same as one in another process, which has not got it.
     """
     monkeypatch.setattr(ak, "behavior", {})
+
+
+@pytest.fixture(scope="session", autouse=True)
+def light_workers() -> Iterator[None]:
+    """Make workers without what other tests of this process have imported: that took two seconds for every run."""
+    needed = [*process_beginning.FOR_TASKS, "windrow.pipeline.workload", "numpy"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "preload", lambda: needed)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -29,7 +29,7 @@ def test_a_copy_that_came_with_a_launch_is_there_for_others_if_that_is_cancelled
     assert launches.arrived(arrival(INPUT, 1, "good"))
     assert launches.arrived(arrival(INPUT, 2, Odd()))
     reads = [(7, "7.0", 1, None), (8, "8.0", 2, None), (9, "9.0", "small")]
-    launches.cancelled(launches.read([5, 50, ("50.0",), (), reads, b"", False]))
+    launches.cancelled(launches.read([5, 50, ("50.0",), (), reads, b"", False, ()]))
     assert not launches.waits(5)
     assert launches._values([(7, "7.0"), (9, "9.0", "small")]) == ("good", "small")
     for _ in range(2):

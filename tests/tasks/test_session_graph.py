@@ -146,7 +146,7 @@ def test_what_was_released_is_counted_once_however_often_it_was_tried(tmp_path: 
 
 def test_a_retry_and_a_release_are_explained() -> None:
     tries: list[int] = []
-    released, go = threading.Event(), threading.Event()
+    released, go, over = threading.Event(), threading.Event(), threading.Event()
 
     @wr.task(on_failure="retry")
     def flaky() -> int:
@@ -164,6 +164,7 @@ def test_a_retry_and_a_release_are_explained() -> None:
     @wr.task
     def user(_: int) -> None:
         released.set()
+        over.wait(30)
 
     with wr.Session(engine="threads", workers=2) as session:
         again = flaky()
@@ -171,8 +172,10 @@ def test_a_retry_and_a_release_are_explained() -> None:
         first, second = early()
         using = user(first)
         assert released.wait(30)
+        time.sleep(0.3)  # when it began is known from how long it took and from when its end was heard
         go.set()
         second.result()
+        over.set()
         session.barrier()
         words, of_user, of_early = map(session.explain, (again, using, second))
         whole = session.explain()

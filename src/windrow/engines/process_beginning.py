@@ -12,8 +12,6 @@ from windrow.engines.process_worker import WORKLOAD
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from windrow.engines.base import Workload
 
 __all__ = ["pack_workload", "preload", "preload_for_tasks", "why_nobody"]
@@ -22,6 +20,8 @@ __all__ = ["pack_workload", "preload", "preload_for_tasks", "why_nobody"]
 HEAVY: tuple[str, ...] = (
     "numpy", "awkward", "uproot", "pyarrow", "numba", "vector", "boost_histogram", "hist", "cramjam", "fsspec", "scipy",
 )  # fmt: skip
+#: What every task of a graph needs; with what that imports.
+FOR_TASKS = ("windrow.engines.process_worker", "windrow.tasks.workload")
 #: Workers that import for themselves what tasks of a graph turn out to need.
 FEW = 8
 
@@ -39,11 +39,10 @@ def pack_workload(workload: Workload) -> Parcel:
         ) from error
 
 
-def preload(heavy: Sequence[str] | None = None) -> list[str]:
+def preload() -> list[str]:
     """What workers will most likely need: what this process has loaded of Windrow and of the heavy libraries."""
     ours = [name for name in sys.modules if name.startswith("windrow.")]
-    wanted = HEAVY if heavy is None else heavy
-    return [*(name for name in wanted if name in sys.modules), *ours]
+    return [*(name for name in HEAVY if name in sys.modules), *ours]
 
 
 def preload_for_tasks(workers: int) -> list[str]:
@@ -52,7 +51,9 @@ def preload_for_tasks(workers: int) -> list[str]:
     A few workers import what they need at the same time, and only that: all of it took 1.5 s before the first task. Many
     would read the same files at once, and each would have a copy in memory.
     """
-    return preload() if workers > FEW else preload(("numpy",))
+    if workers > FEW:
+        return preload()
+    return [name for name in (*FOR_TASKS, "numpy") if name in sys.modules]
 
 
 def why_nobody(events: list[Event]) -> str:

@@ -166,7 +166,7 @@ class _Loop:
 
     def until_resolved(self, interrupts: _Interrupts) -> None:
         told = False
-        while self.end is None:
+        while not self.ended():
             wake = self.wake
             timeout = None if wake is None else max(0.0, wake - self.clock())
             if self.inbox is not None:
@@ -189,6 +189,12 @@ class _Loop:
                 # First, and looked for last: what was said before a report was caused holds when that is heard.
                 events[:0] = self.inbox.events()
             self.feed(events, now)
+
+    def ended(self) -> bool:
+        """Say whether the run is resolved, after what has come from outside since."""
+        if self.end is None and self.inbox is not None:
+            self.feed(self.inbox.events(), self.clock())
+        return self.end is not None
 
     def stop(self) -> list[Event]:
         """Say that the run is to end, or tell whoever knows how."""

@@ -347,7 +347,7 @@ class Driver:
                     future.arrived(ELSEWHERE)
             if not record.parents and len(record.outputs) == 1:
                 future = session.futures.get(record.outputs[0])
-                if future is not None and future.done() and future._result is not ELSEWHERE:
+                if future is not None and not future.waits and future._result is not ELSEWHERE:
                     record.content = None  # the value is here, where it cannot be lost
             return True
         assert command.failure is not None

@@ -254,12 +254,20 @@ class RawTask(NamedTuple):
     why: str = ""
 
 
+def _begun_by(one: Try, released: tuple[tuple[str, int], ...]) -> Try:
+    """An attempt had begun when it released something; its end may be heard late, and its beginning be taken for later."""
+    times = [time for _, time in released if one.launched <= time <= one.heard]
+    return one._replace(begin=min(one.begin, *times)) if times else one
+
+
 def assembled(tasks: Iterable[RawTask], raw: Sequence[RawTry], now: int) -> dict[int, Ran]:
     """Put together what was heard of tasks and of their attempts."""
     tries = worked(raw, now)
     found = {}
     for task in tasks:
         mine = tuple(tries.get(task.id, ()))
+        if task.released:
+            mine = tuple([_begun_by(one, task.released) for one in mine])
         end = task.ended or now
         counted = _counting(mine)
         # Its end is that of the attempt it ended with, which may be heard of later.

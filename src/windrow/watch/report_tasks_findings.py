@@ -105,8 +105,9 @@ def _early(spans: Mapping[int, Span], links: Sequence[Link]) -> list[Early]:
     found = []
     for link in links:
         if link.output and link.source in spans and link.target in spans:
-            by = spans[link.source].end - spans[link.target].begin
-            if by > 0 and spans[link.source].begin <= link.at:
+            end = spans[link.source].end
+            by = end - spans[link.target].begin
+            if by > 0 and link.at < end:
                 found.append(Early(link.source, link.target, link.output, by))
     return sorted(found, key=lambda one: -one.by)
 

@@ -2,6 +2,7 @@
 
     python examples/tutorial/tutorial.py            in a fresh virtual environment, installed by pip
     python examples/tutorial/tutorial.py --here     with the Windrow of this interpreter
+    python examples/tutorial/tutorial.py --borrow   installs Windrow alone, with the libraries of this interpreter
     python examples/tutorial/tutorial.py --keep DIR leaves what it makes in DIR
 
 The data are a NanoAOD file of CMS simulation, 1,000 events of 1,479 branches, in the directory that WINDROW_SAMPLES names.
@@ -16,6 +17,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from contextlib import ExitStack
@@ -73,12 +75,18 @@ class Tutorial:
         return process.returncode, output
 
 
-def install(tutorial: Tutorial) -> None:
-    """Make a virtual environment and install Windrow there, as from an index."""
+def install(tutorial: Tutorial, *, borrow: bool) -> None:
+    """Make a virtual environment and install Windrow there, as from an index; all else may be borrowed from this one."""
     home = tutorial.binaries.parent
     tutorial.step("a fresh environment", sys.executable, "-m", "venv", home)
     pip = (tutorial.binaries / "python", "-m", "pip", "--disable-pip-version-check", "-qq")
-    tutorial.step("pip install", *pip, "install", f"{CHECKOUT}[plot]", "pytest")
+    wanted = [f"{CHECKOUT}[plot]", "pytest"]
+    if borrow:
+        # Listed in a file of paths, those of this environment come after its own; files of paths in there do not count.
+        own = next(home.glob("lib/python*/site-packages"))
+        (own / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+        wanted = ["--no-deps", str(CHECKOUT)]
+    tutorial.step("pip install", *pip, "install", *wanted)
 
 
 def learn(tutorial: Tutorial, sample: Path) -> None:
@@ -115,6 +123,7 @@ def selected(summary: Path) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description="From a file to a plot.")
     parser.add_argument("--here", action="store_true", help="use this interpreter's Windrow")
+    parser.add_argument("--borrow", action="store_true", help="install Windrow alone")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="work in DIR and leave it")
     default = os.environ.get("WINDROW_SAMPLES", CHECKOUT.parent / "shared" / "data")
     parser.add_argument("--samples", type=Path, default=Path(default), metavar="DIR")
@@ -130,7 +139,7 @@ def main() -> int:
         here = Path(sys.executable).parent
         tutorial = Tutorial(place.resolve(), here if options.here else temporary / "env" / "bin")
         if not options.here:
-            install(tutorial)
+            install(tutorial, borrow=options.borrow)
         learn(tutorial, sample)
         total = sum(tutorial.seconds.values())
         installing = sum(tutorial.seconds.get(s, 0) for s in ("a fresh environment", "pip install"))

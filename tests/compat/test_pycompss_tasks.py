@@ -283,13 +283,13 @@ class TestObjects:
             a.append(0)
 
         things: list[int] = []
-        known = len(session._versions._latest)
+        known = len(session.versions._latest)
         for _ in range(20):
             touch(things)
         assert len(compss_wait_on(things)) == 20
-        assert len(session._versions._latest) == known + 1
+        assert len(session.versions._latest) == known + 1
         compss_delete_object(things)
-        assert len(session._versions._latest) == known
+        assert len(session.versions._latest) == known
         assert compss_wait_on(things) == []
 
     def test_what_is_used_up_is_forgotten(self, session: wr.Session) -> None:
@@ -301,11 +301,11 @@ class TestObjects:
         def last(a: list[int]) -> int:
             return len(a)
 
-        known = len(session._versions._latest)
+        known = len(session.versions._latest)
         things: list[int] = []
         touch(things)
         assert compss_wait_on(last(things)) == 1
-        assert len(session._versions._latest) == known
+        assert len(session.versions._latest) == known
 
 
 def test_what_cannot_be_copied_is_shared() -> None:

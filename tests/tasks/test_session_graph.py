@@ -172,7 +172,9 @@ def test_a_retry_and_a_release_are_explained() -> None:
         first, second = early()
         using = user(first)
         assert released.wait(30)
-        time.sleep(0.1)  # when it began is known from how long it took and from when its end was heard
+        time.sleep(
+            0.1
+        )  # when it began is known from how long it took and from when its end was heard
         go.set()
         second.result()
         over.set()

@@ -121,7 +121,11 @@ class Calling:
     def take_futures_out(self) -> None:
         """Put slots where futures are, and where things are that tasks change."""
         session = self.session
-        if not session.changes and has_none(self.arguments) and has_none(self.keywords.values()):
+        if (
+            not session.versions.any
+            and has_none(self.arguments)
+            and has_none(self.keywords.values())
+        ):
             return  # by far the most
         latest = session.latest
 

@@ -77,6 +77,8 @@ class Driver:
 
             self._packer = Packer()
         self._inbox = Inbox(self._wake_all)
+        self.leave = self._inbox.leave  #: tells the run something when it looks anyway
+        self._called = session.watched.watch.called
         #: by task: what its stream made; the future where it is not valid before the task has ended
         self._streams: dict[int, dict[str, Future | None]] = {}
         self._unseen: dict[
@@ -137,7 +139,7 @@ class Driver:
         session = self._session
         session.records[record.id] = record
         session.open[record.id] = record
-        session.watched.watch.called(task)
+        self._called(task)
         self._inbox.put(task)
         if self.over:  # it ended just now, and may not have seen the call
             self._end_all()
@@ -148,10 +150,6 @@ class Driver:
             self.unwanted = True
         if not self.over:
             self._inbox.put(event)
-
-    def leave(self, event: Event) -> None:
-        """Tell it something when it looks anyway."""
-        self._inbox.leave(event)
 
     def join(self) -> None:
         """Wait for the end of the run; Ctrl-C cancels the rest, and leaves what goes on although it is cancelled."""

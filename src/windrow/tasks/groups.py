@@ -19,9 +19,11 @@ _entered: ContextVar[tuple[Group, ...]] = ContextVar("windrow_groups", default=(
 
 def current_group(session: Session) -> Group | None:
     """Give the innermost group of a session in this context."""
-    for one in reversed(_entered.get()):
-        if one.session is session:
-            return one
+    entered = _entered.get()
+    if entered:
+        for one in reversed(entered):
+            if one.session is session:
+                return one
     return None
 
 

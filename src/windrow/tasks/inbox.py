@@ -23,6 +23,7 @@ class Inbox:
         self._queue: deque[Task | Event] = deque()
         self._wake: Callable[[], None] | None = None
         self._rung = False  #: the run will look
+        self._over = False
         self._ended = ended
 
     def put(self, news: Task | Event) -> None:
@@ -35,7 +36,7 @@ class Inbox:
 
     def leave(self, news: Event) -> None:
         """Tell it something when it looks anyway."""
-        if not self.closed.is_set():
+        if not self._over:
             self._queue.append(news)
 
     # -- the loop's side
@@ -72,6 +73,7 @@ class Inbox:
 
     def close(self) -> None:
         """The run has ended."""
+        self._over = True
         self.closed.set()
         self._wake = None
         self._ended()

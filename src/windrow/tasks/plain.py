@@ -80,7 +80,11 @@ def call_plainly(
     kind: type[Future],
 ) -> Future | None:
     """Make a task of a plain call, as ``Session.call`` does of all; None if futures are among the arguments."""
-    if session.changes or not has_none(arguments) or (keywords and not has_none(keywords.values())):
+    if (
+        session.versions.any
+        or not has_none(arguments)
+        or (keywords and not has_none(keywords.values()))
+    ):
         return None
     declared = known.declared
     record = Record(number, declared)

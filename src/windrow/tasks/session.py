@@ -106,7 +106,7 @@ class Session(Watchable, NamedOptions):
         self.reusing = Reuse(
             self, store=store, budget=store_budget, files=files, isolated=engine == "processes"
         )
-        self._versions = Versions()
+        self.versions = Versions()
         self._numbers = count(1)
         self._groups = count(1)
         self._token: Token[Session | None] | None = None
@@ -115,6 +115,7 @@ class Session(Watchable, NamedOptions):
         self._known: dict[int, Known] = {}  #: by the identity of what was declared
         self._plain = Plain()
         self._driver = Driver(self, engine, workers, has)
+        self._leave = self._driver.leave
 
     # -- life
 
@@ -289,7 +290,7 @@ class Session(Watchable, NamedOptions):
     def _rename(self, things: list[Any], record: Record) -> None:
         """From now on what was changed is known by its next version."""
         for number, thing in enumerate(things):
-            self._versions.follow(thing, self.promise(record, f"v{number}"))
+            self.versions.follow(thing, self.promise(record, f"v{number}"))
 
     def promise(self, record: Record, name: str) -> Future:
         """Make the future of an output of a task that its caller is not given."""
@@ -297,14 +298,9 @@ class Session(Watchable, NamedOptions):
         self.futures[future.output] = future
         return future
 
-    @property
-    def changes(self) -> bool:
-        """Whether tasks change any things."""
-        return bool(self._versions)
-
     def latest(self, thing: Any) -> Any:
         """Give the future of what tasks have made of a thing, or the thing itself if none changes it."""
-        return self._versions.latest(thing)
+        return self.versions.latest(thing)
 
     # -- waiting
 
@@ -317,7 +313,7 @@ class Session(Watchable, NamedOptions):
             things = list(things)
 
         def ask(thing: Any) -> Any:
-            latest = self._versions.latest(thing)
+            latest = self.versions.latest(thing)
             if isinstance(latest, Future):
                 self.expect(latest)
             return thing
@@ -325,7 +321,7 @@ class Session(Watchable, NamedOptions):
         def value(thing: Any) -> Any:
             if isinstance(thing, StreamFuture):
                 return [future.result() for future in thing]
-            latest = self._versions.latest(thing)
+            latest = self.versions.latest(thing)
             return latest.result() if isinstance(latest, Future) else thing
 
         looked_into(things, ask)
@@ -380,7 +376,7 @@ class Session(Watchable, NamedOptions):
 
     def forget(self, output: str) -> None:
         """Nobody will ask for an output any more."""
-        self._driver.leave(Released(output))
+        self._leave(Released(output))
 
     def cancel_task(self, record: Record) -> None:
         """A task is not wanted any more."""

@@ -18,9 +18,7 @@ class Versions:
 
     def __init__(self) -> None:
         self._latest: dict[int, tuple[Any, Future]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._latest)
+        self.any = False  #: whether there were any so far; asked for with every call
 
     def latest(self, thing: Any) -> Any:
         """Give the latest version of a thing; the thing itself if nobody changes it."""
@@ -30,6 +28,7 @@ class Versions:
     def follow(self, thing: Any, future: Future) -> None:
         """A task makes a new version of a thing; nobody else knows the one before, so it may go."""
         self._latest[id(thing)] = (thing, future)
+        self.any = True
 
     def forget(self, thing: Any) -> None:
         """Nobody will use a thing any more."""

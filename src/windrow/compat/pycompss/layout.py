@@ -59,7 +59,7 @@ def trackable(thing: Any) -> bool:
 
 def follow(session: Session, thing: Any, future: Future) -> None:
     """From now on a thing is known by its next version; nobody else knows the one before, so it may go."""
-    versions = session._versions
+    versions = session.versions
     former = versions.latest(thing)
     versions.follow(thing, future)
     if former is not thing:

@@ -101,7 +101,7 @@ def compss_delete_object(*objs: Any) -> Any:
     session = session_or_none()
     if session is not None:
         for one in objs:
-            session._versions.forget(one)
+            session.versions.forget(one)
     return _one_or_list([True] * len(objs))
 
 

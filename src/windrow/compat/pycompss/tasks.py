@@ -156,7 +156,7 @@ class CompssTask:
         for change, future in zip(out.changes, futures[returns:], strict=False):
             change.becomes(session, future)
         for thing in out.used_up:
-            session._versions.forget(thing)
+            session.versions.forget(thing)
         if group is not None:
             group.watch(futures[-1])
         given = futures[:returns]

@@ -38,6 +38,8 @@ from tasks.file_bodies import (
     write,
 )
 from windrow.errors import DependencyError, MissingFileError, TaskFileError, UsageError
+from windrow.tasks import file_table
+from windrow.tasks.file_claims import Claim
 from windrow.tasks.file_stamps import Stamp, content_digest, matches, stamp
 
 if TYPE_CHECKING:
@@ -508,3 +510,22 @@ def test_stamps_and_digests(place: Path) -> None:
     before = content_digest(place / "d")
     (place / "d" / "z").write_bytes(b"1")
     assert content_digest(place / "d") != before
+
+
+def test_files_that_go_while_they_are_looked_at(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that overwrites a directory moves its files while another one that reads it is called."""
+    (place / "tree").mkdir()
+    for name in ("a", "b"):
+        (place / "tree" / name).write_text(name)
+    look = file_table.stamp
+
+    def too_late(path: str) -> Any:
+        if path.endswith("a"):
+            Path(path).unlink()
+        return look(path)
+
+    monkeypatch.setattr(file_table, "stamp", too_late)
+    found = file_table.FileTable()._there([Claim("tree", str(place / "tree"))])
+    assert [Path(one.path).name for one in found] == ["b"]

@@ -11,6 +11,7 @@ import os
 import tempfile
 import threading
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from windrow.errors import MissingFileError, UsageError, nearest
@@ -192,7 +193,11 @@ class FileTable:
                     if number == MOST_IN_A_DIRECTORY:
                         return ()
                     found.append(one)
-        return tuple(stamp(one) for one in dict.fromkeys(found))
+        stamps = []
+        for one in dict.fromkeys(found):
+            with suppress(FileNotFoundError):  # a task that writes there may just be moving it
+                stamps.append(stamp(one))
+        return tuple(stamps)
 
     def _made_by_nobody(
         self, session: Session, stamps: tuple[Stamp, ...], written: list[Entry]

@@ -38,7 +38,7 @@ from tasks.file_bodies import (
     write,
 )
 from windrow.errors import DependencyError, MissingFileError, TaskFileError, UsageError
-from windrow.tasks import file_table
+from windrow.tasks import file_stamps, file_table
 from windrow.tasks.file_claims import Claim
 from windrow.tasks.file_stamps import Stamp, content_digest, matches, stamp
 
@@ -519,7 +519,7 @@ def test_files_that_go_while_they_are_looked_at(
     (place / "tree").mkdir()
     for name in ("a", "b"):
         (place / "tree" / name).write_text(name)
-    look = file_table.stamp
+    look = file_stamps.stamp
 
     def too_late(path: str) -> Any:
         if path.endswith("a"):

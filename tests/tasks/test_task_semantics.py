@@ -685,3 +685,21 @@ def test_ctrl_c_ends_a_program_that_waits(tmp_path: Path) -> None:
         assert out == "interrupted\n"
         assert "KeyboardInterrupt" in err
         assert running.returncode != 0
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+@pytest.mark.parametrize("size", [3, 5_000, 100_000])
+def test_what_was_released_stays_although_its_task_fails(engine: str, size: int) -> None:
+    """Small or large: those that were made in a process are brought when somebody asks."""
+
+    @wr.task(outputs=2)
+    def half() -> Any:
+        yield np.ones(size)
+        raise ValueError("no more")
+
+    with wr.Session(engine=engine, workers=1) as session:
+        first, second = half()
+        with pytest.raises(ValueError, match="no more"):
+            second.result()
+        session.barrier()
+        assert first.result().sum() == size

@@ -25,7 +25,7 @@ from windrow.run.loop import run
 from windrow.shape.guided import Guided
 from windrow.tasks.blame import error_of, last_word
 from windrow.tasks.collecting import collecting_less
-from windrow.tasks.future import ELSEWHERE, Future
+from windrow.tasks.future import ELSEWHERE, Future, without_value
 from windrow.tasks.inbox import Inbox
 from windrow.tasks.staffed import Staffed, Unreadable
 from windrow.tasks.workload import Ignored, TaskWorkload
@@ -81,12 +81,15 @@ class Driver:
         self._called = session.watched.watch.called
         #: by task: what its stream made; the future where it is not valid before the task has ended
         self._streams: dict[int, dict[str, Future | None]] = {}
+        #: by task: outputs that it released and might have taken back
+        self._doubtful: dict[int, dict[str, Handle]] = {}
         self._unseen: dict[
             int, Record
         ] = {}  #: tasks that failed by themselves, and nobody knows yet
         self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
         options = Options(open=True, on_error="skip", restart=self._isolated, ahead=True)
         self._scheduler = Scheduler((), Policies(Guided()), options)
+        self._outputs = self._scheduler.tasks.graph.outputs
         self._done = threading.Event()
         # Daemon: an interpreter that exits must not wait for a task without an end.
         self._thread = threading.Thread(
@@ -306,6 +309,8 @@ class Driver:
                     session.changed.notify_all()
         if future is not None and sure:
             self._there(future, handle)
+        elif handle.output in record.outputs:
+            self._doubtful.setdefault(record.id, {})[handle.output] = handle
 
     def _there(self, future: Future, handle: Handle, *, ended: bool = False) -> None:
         """An output exists: give its value to the future, or say that it is elsewhere."""
@@ -332,6 +337,7 @@ class Driver:
         if record is None:
             return False
         record.state, record.failure = command.state, command.failure
+        doubtful = self._doubtful.pop(record.id, {}) if self._doubtful else {}
         if command.state == "done":
             if not self._isolated:
                 record.content = None  # nothing that is here can be lost: it will not run again
@@ -349,6 +355,14 @@ class Driver:
                     record.content = None  # the value is here, where it cannot be lost
             return True
         assert command.failure is not None
+        if doubtful and command.state == "failed" and self._scheduler.tasks.sure(record.id):
+            for (
+                name,
+                released,
+            ) in doubtful.items():  # that is final now, as nothing will be taken back
+                future = session.futures.get(name)
+                if future is not None and future.waits:
+                    self._there(future, released)
         self._give_up(record, command.failure)
         return True
 
@@ -364,10 +378,8 @@ class Driver:
         if record.state == "cancelled" and self._scheduler.failure is None:
             for one in late:
                 one.give_up()
-            for name in record.outputs:
-                future = self._session.futures.get(name)
-                if future is not None:
-                    future.give_up()
+            for future in without_value(self._session, record, self._outputs):
+                future.give_up()
             return
         if not any(one.state in ("failed", "cancelled") for one in record.parents):
             self._unseen[record.id] = record
@@ -379,10 +391,8 @@ class Driver:
             one.failed(error)
 
     def _fail(self, record: Record, error: BaseException) -> None:
-        for name in record.outputs:
-            future = self._session.futures.get(name)
-            if future is not None:
-                future.failed(error)
+        for future in without_value(self._session, record, self._outputs):
+            future.failed(error)
 
 
 def _plain(value: Any) -> Any:

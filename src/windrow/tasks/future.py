@@ -13,12 +13,12 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from windrow.tasks.record import Record
     from windrow.tasks.session import Session
 
-__all__ = ["EagerFuture", "Future", "StreamFuture"]
+__all__ = ["EagerFuture", "Future", "StreamFuture", "without_value"]
 
 
 class _Elsewhere:
@@ -194,8 +194,11 @@ class Future(concurrent.futures.Future[Any]):
             self.set_exception(error)
 
     def give_up(self) -> None:
-        """The task was cancelled."""
+        """The task was cancelled, perhaps while it was done again because the value was lost before it was brought."""
         with self._condition:
+            if self._state == "FINISHED" and self._result is ELSEWHERE:
+                self._exception, self._result = concurrent.futures.CancelledError(), None
+                self._condition.notify_all()
             if self._state not in ("PENDING", "RUNNING"):
                 return
             self._state = "CANCELLED"
@@ -251,3 +254,13 @@ class StreamFuture:
 
     def __repr__(self) -> str:
         return f"<stream of task {self._record.name!r}>"
+
+
+def without_value(session: Session, record: Record, outputs: Mapping[str, Any]) -> list[Future]:
+    """List the futures of a task that has ended badly; what it had released before is final, and may yet be brought."""
+    found = []
+    for name in record.outputs:
+        future, output = session.futures.get(name), outputs.get(name)
+        if future is not None and (future.waits or output is None or output.handle is None):
+            found.append(future)
+    return found

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.compat.pycompss.parameters import COLLECTION_KINDS, PATH_KINDS, Parameter
+from windrow.engines.owning import own_copy
 from windrow.tasks.file_kinds import FileKind
 from windrow.tasks.future import Future
 
@@ -33,7 +34,6 @@ __all__ = [
     "Place",
     "copy_path",
     "follow",
-    "own_copy",
     "trackable",
 ]
 
@@ -151,14 +151,6 @@ class Arguments:
             self.args[number] = copies.get(id(value), value)
         for name, value in self.keywords.items():
             self.keywords[name] = copies.get(id(value), value)
-
-
-def own_copy(thing: Any, memo: dict[int, Any]) -> Any:
-    """Copy what is only read: with PyCOMPSs everybody has one of their own, and may change it."""
-    try:
-        return deepcopy(thing, memo)
-    except Exception:  # noqa: BLE001 - a lock, a connection: there is no other one
-        return thing
 
 
 def copy_path(source: Any, target: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 # looked for say so.
 PRODUCTION_STAY_OUT_S = adapting.STAY_OUT_S
 adapting.STAY_OUT_S = 1e9
+
+# Shells let what they start in the background ignore Ctrl-C, and all that it starts: tests of it would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Examples open files, and machines are shared: how long one takes is no test result.
 settings.register_profile("windrow", deadline=None)

@@ -322,6 +322,72 @@ def test_items_made_from_what_may_be_taken_back_are_shown_late_and_right(
 
 
 @parallel
+def test_a_failure_on_what_is_taken_back_is_not_told(engine: str, tmp_path: Path) -> None:
+    diary, seen = tmp_path / "diary", tmp_path / "seen"
+
+    @wr.task(outputs=2, on_failure="retry", retries=1, restartable=False)
+    def two() -> Any:
+        attempt = count(diary)
+        yield attempt
+        if attempt == 1:
+            until(seen.exists)
+            raise OSError("not yet")
+        yield 0
+
+    @wr.task(outputs=2)
+    def even(value: int) -> Any:
+        yield value * 10
+        if value % 2:
+            seen.touch()
+            raise ValueError(f"{value} is odd")
+        yield value
+
+    @wr.task
+    def plus(value: int) -> int:
+        return value + 1
+
+    with wr.Session(engine=engine, workers=2):
+        first, _ = two()
+        early, late = even(first)
+        assert [plus(early).result(60), late.result(60)] == [21, 2]
+
+
+@parallel
+def test_a_failure_is_told_when_it_is_known_that_nothing_is_taken_back(
+    engine: str, tmp_path: Path
+) -> None:
+    seen, told = tmp_path / "seen", tmp_path / "told"
+
+    @wr.task(outputs=2, restartable=False)
+    def two() -> Any:
+        yield 1
+        until(told.exists)
+        yield 2
+
+    @wr.task(outputs=2)
+    def half(value: int) -> Any:
+        yield value * 10
+        seen.touch()
+        raise ValueError("no second half")
+
+    @wr.task
+    def plus(value: int) -> int:
+        return value + 1
+
+    with wr.Session(engine=engine, workers=2):
+        first, _ = two()
+        early, late = half(first)
+        after, never = plus(early), plus(late)
+        until(seen.exists)
+        assert not late.done()
+        told.touch()
+        assert [early.result(60), after.result(60)] == [10, 11]
+        with pytest.raises(ValueError, match="no second half"):
+            late.result(60)
+        assert isinstance(never.exception(60), DependencyError)
+
+
+@parallel
 def test_a_stream_that_is_shorter_the_second_time(engine: str, tmp_path: Path) -> None:
     diary, seen = tmp_path / "diary", tmp_path / "seen"
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from windrow.core import events as happened
     from windrow.core.graph import Graph
     from windrow.core.nodes import Output
+    from windrow.core.provisional import Provisional
     from windrow.core.whereabouts import Whereabouts
 
 __all__ = ["Copies"]
@@ -20,9 +21,12 @@ __all__ = ["Copies"]
 class Copies:
     """The hand that takes reports of copies in."""
 
-    def __init__(self, graph: Graph, places: Whereabouts, crashes: int) -> None:
+    def __init__(
+        self, graph: Graph, places: Whereabouts, provisional: Provisional, crashes: int
+    ) -> None:
         self._graph = graph
         self._places = places
+        self._provisional = provisional
         self._most_crashes = crashes
         #: by name: how often a worker crashed, and went away, at sending it; as long as it did not come
         self._ends: dict[str, tuple[int, int]] = {}
@@ -46,7 +50,9 @@ class Copies:
         if event.failure.kind is FailureKind.LOST:
             self._places.out.append(Discard(event.handle))
             self.lose(output)
-        else:
+        elif output.maker is None or not self._provisional.when_sure(
+            output.maker, self.fetch_failed, event
+        ):
             self._places.drop(output)
             self._graph.fail_fetch(output, event.failure)
 

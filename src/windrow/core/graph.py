@@ -10,7 +10,7 @@ The graph decides this and nothing else; what follows for workers is done by its
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from windrow.core.nodes import ENDS, Node, Output
 from windrow.core.records import Failure, FailureKind, named
@@ -64,7 +64,7 @@ class Graph:
         #: by name: outputs of streams that an attempt made once, and the one that counts did not
         self.lacking: dict[str, Failure] = {}
         self._hands = hands
-        self._agenda: deque[tuple[Callable[..., None], Node | Output]] = deque()
+        self._agenda: deque[tuple[Callable[[Any], None], Any]] = deque()
 
     # -- submission
 
@@ -132,8 +132,7 @@ class Graph:
                         self._lack(node, output)
             elif output.handle is None and output.needed:
                 self._ask(output)  # it was lost or dropped since
-        if self._agenda:
-            self._work_off()
+        self._work_off()
 
     def back(self, node: Node, *, delayed: bool = False) -> None:
         """An attempt came to nothing: the task runs again, at once or when it is ``due``."""
@@ -148,6 +147,10 @@ class Graph:
         node.move(TaskState.WAITING)
         self._await(node)
         self._work_off()
+
+    def later(self, step: Callable[[Any], None], what: object) -> None:
+        """Do something when all that follows from what is being done is done."""
+        self._agenda.append((step, what))
 
     def end(self, node: Node, state: TaskState, failure: Failure) -> None:
         """Give a task up, and all that cannot be without it."""
@@ -185,10 +188,10 @@ class Graph:
             self._hands.failed_output(output, why)
         for reader in list(output.readers.values()):
             if reader.state is not TaskState.RUNNING or reader.ahead:
+                reader.root = root
                 message = (
                     f"task {reader.id} did not run because task {root.id} {verb}: {why.message}"
                 )
-                reader.root = root
                 failure = Failure(FailureKind.USER, why.type, message, why.place, why.exception)
                 self._give_up(reader, maker.state, failure)
 
@@ -331,11 +334,12 @@ class Graph:
             self._begin_anew(node, force=True)  # nobody will: what it had released goes too
             self._agenda.extend((self._bereave, output) for output in node.outputs.values())
             return
-        began = node.state in (TaskState.RUNNING, TaskState.DONE)
+        began = node.state in (TaskState.RUNNING, TaskState.DOUBTED, TaskState.DONE)
         if node.state is TaskState.RUNNING:
             self._hands.call_off(node)
         if began:
             node.move(TaskState.WAITING)
+            node.errors = node.io_errors = node.crashes = node.losses = 0
         self._begin_anew(node, force=True)
         if began:
             self._enter(node)
@@ -391,7 +395,6 @@ class Graph:
 
     def _work_off(self) -> None:
         """Do what follows from what was done: a list, as chains may be longer than the stack."""
-        agenda = self._agenda
-        while agenda:
-            step, what = agenda.popleft()
+        while self._agenda:
+            step, what = self._agenda.popleft()
             step(what)

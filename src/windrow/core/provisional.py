@@ -1,18 +1,23 @@
 """What is not shown yet: it was made from outputs that a task released which may take them back.
 
 A task that cannot be restarted takes back what it has released when it fails, and what was made from that is done again.
-So its outputs, and the ends of all tasks that read them, directly or not, are the user's business only when it is done.
+So its outputs, and the ends of all tasks that read them, directly or not, are the user's business only when it is done;
+one that fails by itself on what it read is in doubt until then.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from windrow.core.records import FailureKind
 from windrow.core.transitions import TaskState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from windrow.core.graph import Graph
     from windrow.core.nodes import Node
+    from windrow.core.records import Failure
 
 __all__ = ["Provisional"]
 
@@ -24,12 +29,14 @@ class Provisional:
         self._graph = graph
         self.held: dict[int, Node] = {}  #: by task: one that could take back what it was made from
         self._waiting: dict[int, dict[int, Node]] = {}  #: by that one
+        self._later: dict[int, list[tuple[Callable[[Any], None], object]]] = {}  #: likewise
+        self._doubts: dict[int, Failure] = {}  #: by task: how it failed on what may be taken back
 
     def unsure(self, node: Node) -> bool:
         """Whether what a task has made may be taken back."""
         if not node.task.restartable and node.id in self._graph.open:
             return True
-        return node.fragile and self._source(node) is not None
+        return node.fragile and self.source(node) is not None
 
     def doubtful(self, node: Node) -> bool:
         """The same of what it has just released, also where it was taken back since."""
@@ -39,18 +46,44 @@ class Provisional:
 
     def hold(self, node: Node) -> bool:
         """A task has ended; say whether nobody may be told yet."""
+        self._doubts.pop(node.id, None)
         former = self.held.pop(node.id, None)
         if former is not None:
             self._waiting.get(former.id, {}).pop(node.id, None)
-        source = self._source(node) if node.state is TaskState.DONE else None
+        source = self.source(node) if node.state is TaskState.DONE else None
         if source is None:
             return False
         self.held[node.id] = source
         self._waiting.setdefault(source.id, {})[node.id] = node
         return True
 
+    def fail(self, node: Node, failure: Failure) -> None:
+        """A task failed by itself: give it up, unless what it read may be taken back; then it would be done again."""
+        if failure.kind is FailureKind.INTERNAL or not self.when_sure(node, self._decide, node):
+            self._graph.end(node, TaskState.FAILED, failure)
+        elif node.state is not TaskState.DOUBTED:
+            node.move(TaskState.DOUBTED)
+            self._doubts[node.id] = failure
+
+    def _decide(self, node: Node) -> None:
+        if node.state is TaskState.DOUBTED:
+            self.fail(node, self._doubts[node.id])
+
+    def when_sure(self, node: Node, then: Callable[[Any], None], what: object) -> bool:
+        """Have something looked at again when a task is done that may take back what this one read; False if none may."""
+        source = self.source(node) if node.fragile else None
+        if source is None:
+            return False
+        self._later.setdefault(source.id, []).append((then, what))
+        return True
+
     def free(self, source: Node) -> list[Node]:
-        """A task is done; list those that were held back because of it alone."""
+        """A task has ended; list those that were held back because of it alone."""
+        later = self._later.pop(source.id, ())
+        if source.state is not TaskState.DONE:
+            return []  # what it made is taken back
+        for then, what in later:
+            self._graph.later(then, what)
         if source.id not in self._waiting:
             return []
         waiting = self._waiting.pop(source.id)
@@ -61,7 +94,7 @@ class Provisional:
             if node.id not in self._graph.open and not self.hold(node)
         ]
 
-    def _source(self, node: Node) -> Node | None:
+    def source(self, node: Node) -> Node | None:
         """Find a task that has not ended and could take back what this one was made from."""
         seen = {node.id}
         stack = [node]

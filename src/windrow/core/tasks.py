@@ -56,7 +56,7 @@ class Tasks:
         self.places = Whereabouts(crew)
         self.provisional = Provisional(self.graph)
         self.places.unsure, self.graph.held = self.provisional.unsure, self.provisional.held
-        self.copies = Copies(self.graph, self.places, options.crashes)
+        self.copies = Copies(self.graph, self.places, self.provisional, options.crashes)
         self.made, self.drop = self.places.made, self.places.drop  #: the graph's hands for outputs
         self.chains = Chains(crew.packing)
         self.dispatch = Dispatch(crew.packing, self._launch, self.places.fetch, self.chains.find)
@@ -254,7 +254,7 @@ class Tasks:
         elif what is Verdict.AGAIN:
             self.graph.back(node)
         else:
-            self.graph.end(node, TaskState.FAILED, failure)
+            self.provisional.fail(node, failure)
             if failure.kind is FailureKind.INTERNAL:
                 self.fatal = failure
 
@@ -370,7 +370,7 @@ class Tasks:
         held = node.fragile and self.provisional.hold(node)
         if not held:
             self._tell(node)
-        if state is TaskState.DONE and not node.task.restartable:
+        if not node.task.restartable:
             for one in self.provisional.free(node):
                 self._tell(one)
                 self.graph.let_follow(one)

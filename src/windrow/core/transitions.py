@@ -52,9 +52,12 @@ class TaskState(enum.IntEnum):
     FETCHING = 2  #: something it reads is on its way from another worker
     DELAYED = 3  #: it failed and will be tried again
     RUNNING = 4  #: an attempt of it was launched
-    DONE = 5  #: until an output of it is lost that somebody still needs
-    FAILED = 6
-    CANCELLED = 7
+    DOUBTED = (
+        5  #: it failed on what may be taken back yet: then it runs again, otherwise it has failed
+    )
+    DONE = 6  #: until an output of it is lost that somebody still needs
+    FAILED = 7
+    CANCELLED = 8
 
 
 _A, _I, _T = AttemptState, InputState, TaskState
@@ -81,9 +84,10 @@ TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
     _T.READY: _GIVEN_UP | {_T.WAITING, _T.FETCHING, _T.RUNNING},
     _T.FETCHING: _GIVEN_UP | {_T.WAITING, _T.READY},
     _T.DELAYED: _GIVEN_UP | {_T.WAITING},
-    _T.RUNNING: _GIVEN_UP | {_T.WAITING, _T.DELAYED, _T.DONE},
+    _T.RUNNING: _GIVEN_UP | {_T.WAITING, _T.DELAYED, _T.DOUBTED, _T.DONE},
+    _T.DOUBTED: _GIVEN_UP | {_T.WAITING},
     _T.DONE: frozenset({_T.WAITING, _T.FAILED}),  # FAILED: what it made cannot leave its worker
-    **dict.fromkeys(_GIVEN_UP, frozenset[TaskState]()),
+    **dict.fromkeys(sorted(_GIVEN_UP), frozenset[TaskState]()),
 }
 
 _State = TypeVar("_State", AttemptState, InputState, TaskState)

@@ -51,6 +51,9 @@ def _states(scheduler: Scheduler) -> None:
             _check(not missing, f"task {node.id} is {node.state.name} and misses {missing}")
         if node.state is TaskState.WAITING:
             _check(missing > 0, f"task {node.id} waits for nothing")
+        if node.state is TaskState.DOUBTED:
+            source = tasks.provisional.source(node)
+            _check(source is not None, f"nothing that task {node.id} read is in doubt")
         _check(
             bool(node.pending) == (node.state is TaskState.FETCHING)
             and all(output.fetching for output in node.pending.values()),

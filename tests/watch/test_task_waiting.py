@@ -96,7 +96,9 @@ def by_tick(
                 cause = "running" if one.how == "done" else "vain"
             else:
                 held = one.held
-                continue
+                if one.how != "done":
+                    continue
+                cause = "doubt"
             break
         found[cause or waiting(tick, task.end, held)] += 1
     return found

@@ -23,6 +23,7 @@ __all__ = ["RESOURCE", "RUNNING", "VAIN", "Supply", "cause_words", "shared_out",
 
 RUNNING = "running"
 VAIN = "vain"  #: in attempts that came to nothing
+DOUBT = "doubt"  #: it was done, and what it had read might have been taken back
 RESOURCE = "resource "  #: followed by its name
 
 _WORDS = {
@@ -32,6 +33,7 @@ _WORDS = {
     "files": "for tasks that use the same files",
     "values": "for values to be brought",
     "failure": "pause after a failure",
+    DOUBT: "until nothing they had read could be taken back",
     "memory": "for memory",
     "start": "for workers to be started",
     "worker": "for a free worker",
@@ -204,6 +206,7 @@ def shared_out(
         account.wait(min(one.end, last), RUNNING if kept else VAIN)
         held = one.held
         if one.how == "done":
+            account.wait(last, DOUBT)
             break
     wait_to_launch(last)
     return account.causes

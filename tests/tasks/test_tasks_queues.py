@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import gc
 import threading
 import time
@@ -30,6 +31,50 @@ def test_tasks_that_wait_for_each_other_meet_although_they_were_queued() -> None
             both = [executor.submit(step, barrier) for _ in range(2)]
             assert sorted(one.result(60) for one in both) == [0, 1]
             assert {one.result(60) for one in futures} == {-1}
+
+
+def begin(begun: threading.Event | None = None, go: threading.Event | None = None) -> int:
+    """A short task, or one that says when it has begun, and waits."""
+    if begun is None or go is None:
+        return -1
+    begun.set()
+    assert go.wait(60)
+    return 1
+
+
+def test_a_queued_task_that_has_begun_cannot_be_cancelled() -> None:
+    """Threads tell late of such that they have begun; cancel() must know it at once."""
+    with wr.Session(engine="threads", workers=1) as session:
+        for _ in range(20):
+            begun, go = threading.Event(), threading.Event()
+            before = [session.submit(begin) for _ in range(30)]
+            runs = session.submit(begin, begun, go)
+            waits = session.submit(begin)
+            assert begun.wait(60)
+            assert not runs.cancel()
+            assert runs.running()
+            assert waits.cancel()
+            go.set()
+            assert runs.result(60) == 1
+            assert {one.result(60) for one in before} == {-1}
+            with pytest.raises(concurrent.futures.CancelledError):
+                waits.result(60)
+
+
+@pytest.mark.parametrize("engine", ["threads", "inline"])
+def test_a_task_is_cancelled_or_runs_and_never_both(engine: str) -> None:
+    ran: set[int] = set()
+    with wr.Session(engine=engine, workers=2) as session:
+        for turn in range(30):
+            numbers = range(turn * 100, turn * 100 + 100)
+            futures = [session.submit(ran.add, number) for number in numbers]
+            cancelled = {
+                n
+                for n, one in zip(reversed(numbers), reversed(futures), strict=True)
+                if one.cancel()
+            }
+            session.barrier(60)
+            assert ran & set(numbers) == set(numbers) - cancelled
 
 
 def wait_for(gate: Path | None = None) -> int:

@@ -39,8 +39,8 @@ class Call(NamedTuple):
 class WorkerSide(Protocol):
     """What one worker does, in its thread. It may have ``news()`` for ``Workload.hear``, and ``prepare`` for ``setup``.
 
-    A workload with tasks of a graph has ``content(task id)``, which is asked at home, and its workers' sides have
-    ``call(task, call)``, which returns the outputs that were not released, by name.
+    A workload with tasks of a graph has ``content(task id)``, which is asked at home (None: it is not wanted any more), and
+    its workers' sides have ``call(task, call)``, which returns the outputs that were not released, by name.
     """
 
     def inspect(self, input: int) -> tuple[int, tuple[int, ...]]:  # noqa: A002 - the word of the house

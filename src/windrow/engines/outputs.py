@@ -66,6 +66,8 @@ class Outputs:
                 raise
             return Cancelled(number, worker, incarnation)
         content = workload.content(command.task.id)
+        if content is None:
+            return Cancelled(number, worker, incarnation)
         call = Call(content, values, release, None, lambda: number in cancelled)
         event, outputs = shelf.call(command, call, here=True)
         if outputs:

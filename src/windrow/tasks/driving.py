@@ -27,6 +27,7 @@ from windrow.tasks.blame import error_of, last_word
 from windrow.tasks.collecting import collecting_less
 from windrow.tasks.future import ELSEWHERE, Future, without_value
 from windrow.tasks.inbox import Inbox
+from windrow.tasks.record import BEGINNING
 from windrow.tasks.staffed import Staffed, Unreadable
 from windrow.tasks.workload import Ignored, TaskWorkload
 
@@ -83,9 +84,8 @@ class Driver:
         self._streams: dict[int, dict[str, Future | None]] = {}
         #: by task: outputs that it released and might have taken back
         self._doubtful: dict[int, dict[str, Handle]] = {}
-        self._unseen: dict[
-            int, Record
-        ] = {}  #: tasks that failed by themselves, and nobody knows yet
+        #: tasks that failed by themselves, and nobody knows yet
+        self._unseen: dict[int, Record] = {}
         self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
         options = Options(open=True, on_error="skip", restart=self._isolated, ahead=True)
         self._scheduler = Scheduler((), Policies(Guided()), options)
@@ -194,7 +194,9 @@ class Driver:
     # -- the thread
 
     def _go(self) -> None:
-        workload = TaskWorkload(self._session.records, self._session.initializer)
+        workload = TaskWorkload(
+            self._session.records, self._session.initializer, begins=not self._isolated
+        )
         try:
             with collecting_less():
                 run(
@@ -283,7 +285,9 @@ class Driver:
         record = self._session.open.get(attempt.node.id)
         if record is None or record.attempt != event.attempt:
             return
-        record.state = "running"
+        with BEGINNING:
+            if record.state == "waiting":
+                record.state = "running"
         for name in record.outputs:
             future = self._session.futures.get(name)
             if future is not None:
@@ -314,9 +318,7 @@ class Driver:
 
     def _there(self, future: Future, handle: Handle, *, ended: bool = False) -> None:
         """An output exists: give its value to the future, or say that it is elsewhere."""
-        if (
-            not handle.here or handle.bytes
-        ):  # those that have a size are large: opened when they are wanted
+        if not handle.here or handle.bytes:  # a size: it is large, and opened when it is wanted
             if future.eager:
                 self._inbox.put(Wanted(future.output))
             else:
@@ -356,10 +358,8 @@ class Driver:
             return True
         assert command.failure is not None
         if doubtful and command.state == "failed" and self._scheduler.tasks.sure(record.id):
-            for (
-                name,
-                released,
-            ) in doubtful.items():  # that is final now, as nothing will be taken back
+            # That is final now, as nothing will be taken back.
+            for name, released in doubtful.items():
                 future = session.futures.get(name)
                 if future is not None and future.waits:
                     self._there(future, released)

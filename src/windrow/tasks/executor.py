@@ -22,6 +22,7 @@ from windrow.engines.granted import granted_cores
 from windrow.errors import InitializerError, UsageError
 from windrow.tasks.declare import Declared
 from windrow.tasks.future import EagerFuture
+from windrow.tasks.record import BEGINNING
 from windrow.tasks.session import Session
 
 if TYPE_CHECKING:
@@ -241,7 +242,11 @@ def _cancel_waiting(session: Session) -> None:
         for future in known:
             if future is not None:
                 future.cancel()
-        if not any(one is not None for one in known) and record.state == "waiting":
+        with BEGINNING:
+            waits = not any(one is not None for one in known) and record.state == "waiting"
+            if waits:
+                record.state = "cancelled"
+        if waits:
             session.cancel_task(record)
 
 

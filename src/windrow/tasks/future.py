@@ -12,6 +12,8 @@ import concurrent.futures
 import threading
 from typing import TYPE_CHECKING, Any
 
+from windrow.tasks.record import BEGINNING
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -124,8 +126,10 @@ class Future(concurrent.futures.Future[Any]):
 
     def cancel(self) -> bool:
         """Cancel the task unless it runs or has ended; its other outputs and all that needs it go with it."""
-        if not super().cancel():
-            return False
+        with BEGINNING:
+            if self.record.state not in ("waiting", "cancelled") or not super().cancel():
+                return False
+            self.record.state = "cancelled"
         with self._condition:
             known = self._state == "CANCELLED_AND_NOTIFIED"  # it had been cancelled before
             if not known:
@@ -133,6 +137,10 @@ class Future(concurrent.futures.Future[Any]):
         if not known:
             self._session.cancel_task(self.record)
         return True
+
+    def running(self) -> bool:
+        """Whether the task runs; threads know that before anybody is told."""
+        return super().running() or (self._state == "PENDING" and self.record.state == "running")
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Call a function with this future once it is done and its value is here."""
@@ -145,7 +153,7 @@ class Future(concurrent.futures.Future[Any]):
                 self._session.awaited.add(self)
         if waits:
             super().add_done_callback(self._session.awaited.discard)
-        self._session.expect(self)
+        self._session.prepare(self)
         super().add_done_callback(fn)
 
     def __reduce__(self) -> Any:
@@ -160,6 +168,11 @@ class Future(concurrent.futures.Future[Any]):
     def waits(self) -> bool:
         """Whether it has no end yet."""
         return self._state in ("PENDING", "RUNNING")
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it has an end, with its value if there is one."""
+        return not self.waits and self._result is not ELSEWHERE
 
     def arrived(self, value: Any) -> None:
         """The value is here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
     from windrow.tasks.declare import Declared
     from windrow.tasks.future import Future
 
-__all__ = ["Record"]
+__all__ = ["BEGINNING", "Record"]
+
+#: Held while a task begins, or is cancelled before that: it is one of the two. Nothing is waited for under it.
+BEGINNING = threading.RLock()
 
 _NONE: deque[Any] = deque()  #: nothing is ever put into it
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import ItemsView, Iterator, ValuesView
 from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
@@ -14,12 +13,12 @@ from windrow.errors import TaskError
 from windrow.tasks.blame import root_of
 from windrow.tasks.body import STREAM
 from windrow.tasks.calling import Calling
-from windrow.tasks.calls import looked_into
 from windrow.tasks.current import current
 from windrow.tasks.devices import Devices
 from windrow.tasks.driving import Driver
 from windrow.tasks.file_table import FileTable
 from windrow.tasks.future import ELSEWHERE, Future, StreamFuture
+from windrow.tasks.gathering import gathered
 from windrow.tasks.groups import Group, current_group
 from windrow.tasks.option_checks import NamedOptions, check_on_failure, checked_session
 from windrow.tasks.plain import Known, Plain, call_plainly, look_at, remember
@@ -112,6 +111,7 @@ class Session(Watchable, NamedOptions):
         self._token: Token[Session | None] | None = None
         has = checked_session(workers, resources)
         self._devices = Devices(engine, workers, has)
+        self._isolated = engine == "processes"  #: values may stay where they were made
         self._known: dict[int, Known] = {}  #: by the identity of what was declared
         self._plain = Plain()
         self._driver = Driver(self, engine, workers, has)
@@ -161,8 +161,7 @@ class Session(Watchable, NamedOptions):
     def _want_what_is_held(self) -> None:
         """Values of futures that somebody still has come home before the workers end."""
         for future in self.futures.values():
-            there = future.done() and future._result is not ELSEWHERE
-            if not there and future.output.rpartition(".")[2].isdigit():
+            if not future.is_here and future.output.rpartition(".")[2].isdigit():
                 self.expect(future)
 
     # -- calls
@@ -309,23 +308,7 @@ class Session(Watchable, NamedOptions):
 
         Of what can be walked through only once, as a generator, it makes a list.
         """
-        if isinstance(things, Iterator | ValuesView | ItemsView):
-            things = list(things)
-
-        def ask(thing: Any) -> Any:
-            latest = self.versions.latest(thing)
-            if isinstance(latest, Future):
-                self.expect(latest)
-            return thing
-
-        def value(thing: Any) -> Any:
-            if isinstance(thing, StreamFuture):
-                return [future.result() for future in thing]
-            latest = self.versions.latest(thing)
-            return latest.result() if isinstance(latest, Future) else thing
-
-        looked_into(things, ask)
-        return looked_into(things, value)
+        return gathered(self, things)
 
     def barrier(self, timeout: float | None = None) -> None:
         """Wait until every task that was called has ended, well or badly."""
@@ -348,6 +331,11 @@ class Session(Watchable, NamedOptions):
         """Somebody will want the value: have it brought when it is there."""
         if future.kept is None:
             self._driver.tell(Wanted(future.output))
+
+    def prepare(self, future: Future) -> None:
+        """Somebody will wait for the value: have it brought if it does not come by itself."""
+        if self._isolated and not future.is_here:
+            self.expect(future)
 
     def bring(self, future: Future, timeout: float | None) -> Any:
         """Wait for a value that exists elsewhere."""

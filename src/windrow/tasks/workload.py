@@ -12,6 +12,7 @@ from windrow.errors import InitializerError, TaskFileError, UsageError
 from windrow.tasks.body import STREAM, run_body
 from windrow.tasks.calls import filled
 from windrow.tasks.going import Going
+from windrow.tasks.record import BEGINNING
 from windrow.tasks.resident import begin_worker, end_worker
 
 if TYPE_CHECKING:
@@ -46,17 +47,26 @@ class TaskWorkload:
         self,
         records: WeakTable[int, Record],
         initializer: Callable[[], object] | None = None,
+        *,
+        begins: bool = False,
     ) -> None:
         self._records: WeakTable[int, Record] | None = records
         self._initializer = initializer
+        self._begins = begins  #: a task for which it is asked for its content begins
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_records": None, "_initializer": self._initializer}
+        return {"_records": None, "_initializer": self._initializer, "_begins": False}
 
-    def content(self, task: int) -> Content:
-        """Give what a worker needs to run a task; asked at home."""
+    def content(self, task: int) -> Content | None:
+        """Give what a worker needs to run a task, or None if it was cancelled just now; asked at home."""
         assert self._records is not None
-        content: Content = self._records[task].content
+        record = self._records[task]
+        if self._begins:
+            with BEGINNING:
+                if record.state == "cancelled":
+                    return None
+                record.state = "running"
+        content: Content = record.content
         return content
 
     def open_worker(self, worker: int) -> TaskSide:

@@ -1,0 +1,47 @@
+"""Waiting for many futures at once: all are asked for before the first is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, ValuesView
+from typing import TYPE_CHECKING, Any
+
+from windrow.tasks.calls import looked_into
+from windrow.tasks.future import Future, StreamFuture
+
+if TYPE_CHECKING:
+    from windrow.tasks.session import Session
+
+__all__ = ["gathered"]
+
+
+def gathered(session: Session, things: Any) -> Any:
+    """Give a structure with the values of the futures in it, and of things that tasks change."""
+    if isinstance(things, Iterator | ValuesView | ItemsView):
+        things = list(things)
+    versions = session.versions
+    if type(things) is list and not versions.any and _are_futures(things):  # by far the most
+        for one in things:
+            session.prepare(one)
+        return [one.result() for one in things]
+
+    def ask(thing: Any) -> Any:
+        latest = versions.latest(thing)
+        if isinstance(latest, Future):
+            session.prepare(latest)
+        return thing
+
+    def value(thing: Any) -> Any:
+        if isinstance(thing, StreamFuture):
+            return [future.result() for future in thing]
+        latest = versions.latest(thing)
+        return latest.result() if isinstance(latest, Future) else thing
+
+    looked_into(things, ask)
+    return looked_into(things, value)
+
+
+def _are_futures(things: list[Any]) -> bool:
+    for one in things:  # noqa: SIM110 - a generator takes twice as long
+        if not isinstance(one, Future):
+            return False
+    return True

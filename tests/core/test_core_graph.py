@@ -9,6 +9,7 @@ import pytest
 from windrow.core.checking import check
 from windrow.core.graph import Graph
 from windrow.core.nodes import Node, Output
+from windrow.core.patience import end_orphans, orphans
 from windrow.core.records import Failure, FailureKind, Handle, Rows, Task
 from windrow.core.transitions import TASK_MOVES, TaskState
 from windrow.errors import InternalError, UsageError
@@ -130,12 +131,12 @@ def test_readers_of_one_output_do_not_wait_for_the_others() -> None:
 
 def test_tasks_may_come_before_those_they_read_from_and_long_after() -> None:
     world = World(task(1, "a"))
-    assert (world.ready, [one.name for one in world.graph.orphans()]) == ([], ["a"])
+    assert (world.ready, [one.name for one in orphans(world.graph)]) == ([], ["a"])
     world.submit(task(2, "", "a"))
     world.run(2)
     world.submit(task(3, "a"))
     assert world.ready == [1, 3]
-    assert world.graph.orphans() == []
+    assert orphans(world.graph) == []
 
 
 def test_what_nobody_makes_is_named_at_the_end() -> None:
@@ -143,7 +144,7 @@ def test_what_nobody_makes_is_named_at_the_end() -> None:
         task(1, "", "a"), Task(2, "t", (), 1, reads=("alph",), outputs=("x",)), task(3, "x")
     )
     world.submit(Task(4, "t", (), 1, outputs=("alpha",)))
-    (failure,) = world.graph.end_orphans()
+    (failure,) = end_orphans(world.graph)
     assert "task 2 reads 'alph', which no task makes; did you mean 'alpha'?" in failure.message
     assert world.hands.ends == [(2, "FAILED"), (3, "FAILED")]
     assert "task 3 did not run because task 2 failed" in world.message(3)

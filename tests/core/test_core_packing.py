@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from windrow.core.chains import Chains
 from windrow.core.dispatch import Dispatch
 from windrow.core.nodes import Node
 from windrow.core.packing import MAX_GUESTS, Packing
@@ -363,7 +364,7 @@ def test_kinds_of_which_no_task_waits_are_forgotten() -> None:
 def pass_cost(kinds: int) -> int:
     packing = make({"cores": 9})
     packing.reserve(0, Needs.of({"cores": 9}))
-    dispatch = Dispatch(packing, lambda *_: None, lambda _: None, lambda *_: None)
+    dispatch = Dispatch(packing, lambda *_: None, lambda _: None, Chains(packing))
     for number in range(kinds):
         task = Task(number, "t", (), 1, Needs.of({"cores": 1 + number / kinds}))
         node = Node(task, number)

@@ -6,6 +6,7 @@ are of one kind and nobody else waits for what they hold.
 
 from __future__ import annotations
 
+from heapq import heapify
 from typing import TYPE_CHECKING
 
 from windrow.core.commands import Recall
@@ -57,20 +58,21 @@ class Chains:
         """Whether tasks of a category are known to take no longer than a queue may."""
         return self._task_s.get(category, 1.0) <= QUEUE_S
 
-    def find(self, kind: Kind, category: str) -> int | None:
-        """Find the worker with the fewest tasks of a kind before it, if one more may join them: not behind a long one."""
+    def most(self, category: str) -> float:
+        """Say how many tasks may be in a queue that one of a category joins: none if it may be long."""
         task_s = self._task_s.get(category)
-        chains = self._at.get(kind)
-        if task_s is None or not chains:
-            return None
-        shortest = min(QUEUE_S / max(task_s, 1e-9), MOST_TASKS)
-        worker = None
+        return 0 if task_s is None else min(QUEUE_S / max(task_s, 1e-9), MOST_TASKS)
+
+    def queues(self, kind: Kind) -> list[tuple[int, int, int]]:
+        """Give the queues that tasks of a kind may join, as a heap of tasks in it, order, worker: none behind a long one."""
         benches = self._packing.benches
-        for one, chain in chains.items():
-            length = len(chain.attempts)
-            if length < shortest and benches[one].open and self._is_short(chain):
-                worker, shortest = one, length
-        return worker
+        found = [
+            (len(chain.attempts), order, worker)
+            for order, (worker, chain) in enumerate(self._at.get(kind, {}).items())
+            if benches[worker].open and self._is_short(chain)
+        ]
+        heapify(found)
+        return found
 
     def _is_short(self, chain: Chain) -> bool:
         runs = next(iter(chain.attempts.values()))
@@ -78,10 +80,8 @@ class Chains:
 
     def has_room(self, chain: Chain, worker: int, category: str) -> bool:
         """Whether one more task may join those of a queue."""
-        task_s = self._task_s.get(category)
         return (
-            task_s is not None
-            and len(chain.attempts) < min(QUEUE_S / max(task_s, 1e-9), MOST_TASKS)
+            len(chain.attempts) < self.most(category)
             and self._at[chain.kind].get(worker) is chain
             and self._packing.benches[worker].open
             and self._packing.holding is None

@@ -17,6 +17,7 @@ from windrow.core.transitions import TaskState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from windrow.core.chains import Chains
     from windrow.core.nodes import Node, Output
     from windrow.core.packing import Packing
     from windrow.core.records import Needs
@@ -48,7 +49,7 @@ class Dispatch:
         packing: Packing,
         launch: Callable[[Node, int, bool], None],
         fetch: Callable[[Output], None],
-        queue: Callable[[Kind, str], int | None],
+        chains: Chains,
     ) -> None:
         self.ready = Ready(packing.kinds.values())
         self.fetching: dict[int, Node] = {}  #: tasks whose inputs are on their way
@@ -56,7 +57,7 @@ class Dispatch:
         self._packing = packing
         self._launch = launch
         self._fetch = fetch
-        self._queue = queue
+        self._chains = chains
         self._nodes: dict[int, Node] = {}
         self._latest: tuple[Needs, Kind] = (NO_LIMITS, packing.kind(NO_LIMITS))  #: looked up
         #: kinds that are through for this pass -> the first task that waits for more than is free
@@ -148,16 +149,19 @@ class Dispatch:
 
     def _fill(self, kind: Kind, floor: int | None) -> None:
         """Put tasks into the queues of workers that are at others of their kind, as nobody has room."""
+        queues = self._chains.queues(kind)
         while (head := self.ready.head(kind)) is not None:
             if floor is not None and -head[0] < floor:
                 return
             node = self._nodes[head[2]]
-            worker = self._queue(kind, node.task.category)
-            if worker is None:
+            length, order, worker = queues[0] if queues else (0, 0, -1)
+            if not queues or length >= self._chains.most(node.task.category):
                 self._blocked[kind] = node.id
                 return
             if not self._send(node, kind, worker, queued=True):
                 return
+            if node.state is TaskState.RUNNING:
+                heapreplace(queues, (length + 1, order, worker))
 
     def _send(self, node: Node, kind: Kind, worker: int, *, queued: bool) -> bool:
         """Let a worker run a task, or have brought what it lacks for that; False if too much is on its way."""
@@ -183,6 +187,7 @@ class Dispatch:
         self.remove(node)
         node.move(TaskState.FETCHING)
         self.fetching[node.id] = node
+        node.pending = {}
         for output in missing:
             node.pending[output.name] = output
             self._fetch(output)

@@ -156,7 +156,7 @@ class Finished(NamedTuple):
     """An attempt is done; its worker keeps the partial under the handle.
 
     The handle of a task of a graph has no rows and no output: it stands for all outputs of the
-    attempt that were not reported by OutputReady.
+    attempt that were not reported by OutputReady. If there is just one it may be the handle of that.
     """
 
     attempt: int

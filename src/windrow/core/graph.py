@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from windrow.core.nodes import ENDS, Node, Output
 from windrow.core.records import Failure, FailureKind, named
 from windrow.core.transitions import TaskState
-from windrow.errors import InternalError, nearest
+from windrow.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -75,14 +75,26 @@ class Graph:
             node = self.nodes[task.id] = Node(task, self.submitted)
             self.submitted += 1
             for name in task.outputs:
-                node.outputs[name] = output = self.output(name)
+                output = self.outputs.get(name)
+                if output is None:
+                    output = self.outputs[name] = Output(name)
+                node.outputs[name] = output
                 output.maker = node
             nodes.append(node)
         for node in nodes:
             task = node.task
-            self.largest = max(self.largest, node.id)
+            if node.id > self.largest:
+                self.largest = node.id
+            if not (task.reads or task.after):  # by far the most
+                self.open[node.id] = node
+                self._ready(node)
+                continue
+            if task.reads:
+                node.reads = {}
             for name in task.reads:
                 node.reads[name] = output = self.output(name)
+                if not output.consumers:
+                    output.consumers = {}
                 output.consumers[node.id] = node
                 maker = output.maker
                 # Of one that comes later it is not known yet what it reads.
@@ -94,7 +106,10 @@ class Graph:
                 if former is None and number in self.held:
                     former = self.nodes[number]
                 if former is not None:
+                    if not node.unended:
+                        node.unended = {}
                     node.unended[number] = former
+                    former.followers = former.followers or []
                     former.followers.append(node)
             self._enter(node)
         self._work_off()
@@ -244,7 +259,7 @@ class Graph:
 
     def tidy(self, output: Output) -> None:
         """Drop an output that nobody needs."""
-        if output.handle is not None and not output.needed:
+        if output.handle is not None and not (output.claimed or output.readers):
             self._hands.drop(output)
             self._unmake(output)
 
@@ -266,26 +281,6 @@ class Graph:
                 self._give_up(node, TaskState.FAILED, failure)
         self._work_off()
 
-    def orphans(self) -> list[Output]:
-        """List what tasks wait for and no task makes."""
-        return [one for one in self.outputs.values() if one.maker is None and one.readers]
-
-    def end_orphans(self) -> list[Failure]:
-        """Nothing more will be submitted: give up what waits for outputs that nobody makes."""
-        failures = []
-        made = [one.name for one in self.outputs.values() if one.maker is not None]
-        for output in self.orphans():
-            for reader in list(output.readers.values()):
-                if reader.id not in output.readers:
-                    continue  # it ended with another
-                message = (
-                    f"task {reader.id} reads {output.name!r}, which no task makes"
-                    f"{nearest(output.name, made)}; submit the task that makes it, or correct the name"
-                )
-                failures.append(Failure(FailureKind.USER, "UsageError", message))
-                self.end(reader, TaskState.FAILED, failures[-1])
-        return failures
-
     # -- the steps of all this
 
     def _ready(self, node: Node) -> None:
@@ -297,6 +292,8 @@ class Graph:
         self.open[node.id] = node
         missing = len(node.unended)
         for output in node.reads.values():
+            if not output.readers:
+                output.readers = {}
             output.readers[node.id] = node
             missing += output.handle is None
         node.missing = missing
@@ -386,8 +383,8 @@ class Graph:
 
     def let_follow(self, node: Node) -> None:
         """What comes after a task need not wait for it any more, even if it is done again."""
-        followers, node.followers = node.followers, []
-        for one in followers:
+        followers, node.followers = node.followers, None
+        for one in followers or ():
             if one.unended.pop(node.id, None) is not None:
                 one.missing -= 1
                 if not one.missing and one.state is TaskState.WAITING:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windrow.core.transitions import ATTEMPT_MOVES, TASK_MOVES, AttemptState, TaskState, move
+from windrow.errors import InternalError
 
 if TYPE_CHECKING:
     from windrow.core.chains import Chain
@@ -12,8 +13,17 @@ if TYPE_CHECKING:
     from windrow.core.records import Failure, Handle, Task
     from windrow.core.state import WorkerState
 
-__all__ = ["ENDS", "Node", "Output", "TaskAttempt"]
+__all__ = ["ENDS", "NOTHING", "Node", "Output", "TaskAttempt"]
 
+
+class _Nothing(dict[Any, Any]):
+    """Stands for the dictionaries of all who have nothing to put into one: there are many, and few ever have."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise InternalError(f"{key!r} was put where all share that they have nothing")
+
+
+NOTHING = _Nothing()
 ENDS = (TaskState.DONE, TaskState.FAILED, TaskState.CANCELLED)
 
 
@@ -44,8 +54,8 @@ class Output:
         self.made = False  #: somebody may have read it since its maker last began from nothing
         self.asked = False  #: the user waits for it
         self.claimed = True  #: the user may still ask for it
-        self.consumers: dict[int, Node] = {}  #: all tasks that read it
-        self.readers: dict[int, Node] = {}  #: those of them that have not ended
+        self.consumers: dict[int, Node] = NOTHING  #: all tasks that read it
+        self.readers: dict[int, Node] = NOTHING  #: those of them that have not ended
 
     @property
     def needed(self) -> bool:
@@ -97,12 +107,14 @@ class Node:
         self.attempts = 0  #: that have not ended, also such as are not wanted any more
         self.ahead = False  #: its attempt was launched before all that it reads was there
         self.fragile = False  #: it reads, directly or not, from a task that cannot be restarted
-        self.reads: dict[str, Output] = {}
+        self.reads: dict[str, Output] = NOTHING
         self.outputs: dict[str, Output] = {}
-        self.unended: dict[int, Node] = {}  #: tasks it comes after that have not ended
-        self.followers: list[Node] = []  #: tasks that come after its first end
+        self.unended: dict[int, Node] = NOTHING  #: tasks it comes after that have not ended
+        self.followers: list[Node] | None = None  #: tasks that come after its first end
         self.missing = 0  #: outputs it reads that do not exist, and tasks it comes after
-        self.pending: dict[str, Output] = {}  #: outputs that are on their way while it is FETCHING
+        self.pending: dict[str, Output] = (
+            NOTHING  #: outputs that are on their way while it is FETCHING
+        )
         #: failed attempts since it was last done, by whose fault
         self.errors = self.io_errors = self.crashes = self.losses = 0
         self.enlarged = False
@@ -139,8 +151,8 @@ class TaskAttempt:
         self, number: int, node: Node, worker: WorkerState, chain: Chain, *, queued: bool = False
     ) -> None:
         self.id = number
-        self.life = worker.id, worker.incarnation
-        self.key = (number, *self.life)
+        self.life = life = worker.id, worker.incarnation
+        self.key = (number, *life)
         self.node = node
         self.worker = worker
         self.chain = chain  #: what it holds, and who holds it together with it
@@ -151,7 +163,7 @@ class TaskAttempt:
         self.state = AttemptState.LAUNCHED
         self.started = False
         self.recalled = False  #: its worker was asked to give it back
-        self.reported: dict[str, None] = {}  #: outputs that were released while it ran
+        self.reported: dict[str, None] = NOTHING  #: outputs that were released while it ran
 
     def move(self, state: AttemptState) -> None:
         """Go to another state, if that is legal."""

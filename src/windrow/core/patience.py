@@ -8,13 +8,24 @@ from typing import TYPE_CHECKING, Any
 from windrow.core.amounts import in_words
 from windrow.core.records import Failure, FailureKind
 from windrow.core.transitions import TaskState
+from windrow.errors import nearest
 
 if TYPE_CHECKING:
-    from windrow.core.nodes import Node
+    from windrow.core.graph import Graph
+    from windrow.core.nodes import Node, Output
     from windrow.core.packing import Packing
     from windrow.core.tasks import Tasks
 
-__all__ = ["PATIENCE_S", "Patience", "pass_time", "review", "too_large", "too_late"]
+__all__ = [
+    "PATIENCE_S",
+    "Patience",
+    "end_orphans",
+    "orphans",
+    "pass_time",
+    "review",
+    "too_large",
+    "too_late",
+]
 
 #: Seconds that tasks which nobody can run wait for a worker that can, with nothing else to do:
 #: workers of one machine join within a few.
@@ -73,9 +84,31 @@ def review(tasks: Tasks, patience: Patience, *, idle: bool) -> None:
     if not tasks.dispatch.ready:
         patience.end()
         if tasks.closed:
-            given_up += graph.end_orphans()
+            given_up += end_orphans(graph)
     if given_up:
         tasks.dispatch.place_rest(tasks.now)  # what came after them can run now
+
+
+def orphans(graph: Graph) -> list[Output]:
+    """List what tasks wait for and no task makes."""
+    return [one for one in graph.outputs.values() if one.maker is None and one.readers]
+
+
+def end_orphans(graph: Graph) -> list[Failure]:
+    """Nothing more will be submitted: give up what waits for outputs that nobody makes."""
+    failures = []
+    made = [one.name for one in graph.outputs.values() if one.maker is not None]
+    for output in orphans(graph):
+        for reader in list(output.readers.values()):
+            if reader.id not in output.readers:
+                continue  # it ended with another
+            message = (
+                f"task {reader.id} reads {output.name!r}, which no task makes"
+                f"{nearest(output.name, made)}; submit the task that makes it, or correct the name"
+            )
+            failures.append(Failure(FailureKind.USER, "UsageError", message))
+            graph.end(reader, TaskState.FAILED, failures[-1])
+    return failures
 
 
 def too_large(node: Node, packing: Packing) -> Failure:

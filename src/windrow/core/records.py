@@ -134,7 +134,9 @@ class Handle(NamedTuple):
 
 def named(handle: Handle, output: str) -> Handle:
     """Give the handle of one output of an attempt; ``_replace`` takes three times as long."""
-    number, attempt, worker, incarnation, rows, size, _, here = handle
+    number, attempt, worker, incarnation, rows, size, name, here = handle
+    if name == output:
+        return handle
     return Handle(number, attempt, worker, incarnation, rows, size, output, here)
 
 

@@ -59,7 +59,7 @@ class Tasks:
         self.copies = Copies(self.graph, self.places, self.provisional, options.crashes)
         self.made, self.drop = self.places.made, self.places.drop  #: the graph's hands for outputs
         self.chains = Chains(crew.packing)
-        self.dispatch = Dispatch(crew.packing, self._launch, self.places.fetch, self.chains.find)
+        self.dispatch = Dispatch(crew.packing, self._launch, self.places.fetch, self.chains)
         self.attempts: dict[tuple[int, int, int], TaskAttempt] = {}
         self.running: dict[int, TaskAttempt] = {}  #: by task: the attempt that counts
         self.ahead = Ahead(self.running, self.chains, self.dispatch.kind) if options.ahead else None
@@ -104,8 +104,7 @@ class Tasks:
 
     def wanted(self, event: happened.Wanted) -> None:
         """The user waits for an output."""
-        output = self.graph.outputs.get(event.output)
-        if output is not None:  # else it was released
+        if output := self.graph.outputs.get(event.output):  # else it was released
             self.graph.want(output)
             self.places.deliver(output)
 
@@ -194,6 +193,7 @@ class Tasks:
         if attempt is None or not self._counts(attempt) or handle.output in attempt.reported:
             self.places.discard(handle)
             return
+        attempt.reported = attempt.reported or {}
         attempt.reported[handle.output] = None
         node = attempt.node
         output = node.outputs.get(handle.output) or self.graph.adopt(node, handle.output)

@@ -99,25 +99,30 @@ class Whereabouts:
         handle = output.handle
         if output.kept and handle is not None:
             output.kept = False
-            self.kept[handle.worker, handle.incarnation].pop(output.name)
-            worker = self._crew.find(handle.worker, handle.incarnation)
-            if worker is not None and not output.here:
-                worker.tied -= 1
+            del self.kept[handle.worker, handle.incarnation][output.name]
+            if not output.here:
+                worker = self._crew.find(handle.worker, handle.incarnation)
+                if worker is not None:
+                    worker.tied -= 1
 
     def forget(self, output: Output) -> None:
         """An output's handle does not count any more."""
-        self.unkeep(output)
-        self.fetching.pop(output.name, None)
+        if output.kept:
+            self.unkeep(output)
+        if output.fetching:
+            self.fetching.pop(output.name, None)
         if output.handle is not None:
             held = self.held[output.handle.id]
-            del held[output.name]
-            if not held:
+            if len(held) == 1:
                 del self.held[output.handle.id]
+            else:
+                del held[output.name]
 
     def drop(self, output: Output) -> None:
         """Nobody needs an output any more."""
-        if output.handle is not None:
-            self.out.append(Discard(output.handle))
+        handle = output.handle
+        if handle is not None:
+            self.out.append(Discard(handle))
             self.forget(output)
 
     def discard(self, handle: Handle) -> None:

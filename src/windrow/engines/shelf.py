@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["Meter", "RunQueue", "Shelf", "at_least_one", "failure_event", "warn_unclosed"]
 
 
-#: Seconds of a task of a graph that is short: the next one is taken to be short too, and its wait for a processor is not
-#: looked up. That takes two system calls which let go of the interpreter lock, and so longer than the task.
+#: Seconds of a task of a graph that is short: the next one is taken to be short too, and its processor time and wait for a
+#: processor are not looked up. That takes four system calls, two of which let go of the interpreter lock, and so longer
+#: than the task.
 SHORT_S = 0.001
 
 
@@ -160,7 +161,8 @@ class Shelf:
     ) -> tuple[Event, dict[str, Any]]:
         """Run a task of a graph; what it made and did not release is returned beside the report.
 
-        How long it waited for the interpreter lock is told as zero, which is "not known", after a short one.
+        Its processor time, and how long it waited for the interpreter lock, are told as zero, which is "not known", after
+        a short one, where no meter sees it.
         """
         number, queue, meter = command.attempt, self._queue, self._meter
         watched = queue.known and not self._hasty
@@ -173,13 +175,14 @@ class Shelf:
             if meter is not None:
                 meter.begin(command)
             try:
+                cpu = lock_wait = 0.0
                 if watched:
-                    delay = queue.delay_s()
-                cpu, begin = thread_time(), perf_counter()
+                    delay, cpu = queue.delay_s(), thread_time()
+                begin = perf_counter()
                 outputs = side.call(command.task, call)
-                wall, cpu = perf_counter() - begin, thread_time() - cpu
-                lock_wait = 0.0
+                wall = perf_counter() - begin
                 if watched:
+                    cpu = thread_time() - cpu
                     lock_wait = max(0.0, wall - cpu - (queue.delay_s() - delay))
                 self._hasty = wall < SHORT_S
             finally:
@@ -194,7 +197,8 @@ class Shelf:
             cpu, peak, lock_wait, side.used = cpu + elsewhere[0], elsewhere[1], 0.0, None
         worker, incarnation = self._worker, self._incarnation
         used = Measurement(wall, cpu, lock_wait, peak, 0, 0, 0.0, baseline)
-        handle = Handle(number, number, worker, incarnation, (), 0, "", here)
+        only = next(iter(outputs)) if here and len(outputs) == 1 else ""
+        handle = Handle(number, number, worker, incarnation, (), 0, only, here)
         return Finished(number, worker, incarnation, handle, used), outputs
 
     def _taken(self) -> Any:

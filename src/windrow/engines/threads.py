@@ -200,10 +200,13 @@ class _WorkerThread(threading.Thread):
             command = inbox.get()
             if command is None:
                 return
-            event = self._do(shelf, command)
+            if type(command) is Launch:  # by far the most
+                event = self._launch(shelf, command)
+                low = LOW_WATER_TASKS if command.queued else LOW_WATER
+            else:
+                event = self._do(shelf, command)
+                low = LOW_WATER
             if event is not None:
-                queued = isinstance(command, Launch) and command.queued
-                low = LOW_WATER_TASKS if queued else LOW_WATER
                 engine.outbox.append(event)
                 unheard = True
                 if isinstance(event, WorkerLost):
@@ -225,8 +228,6 @@ class _WorkerThread(threading.Thread):
 
     def _do(self, shelf: Shelf, command: EngineCommand) -> Event | None:
         """Do a command; return what there is to report."""
-        if isinstance(command, Launch):
-            return self._launch(shelf, command)
         if isinstance(command, Fetch):
             handle = command.handle
             self._engine.fetched[handle.id] = shelf.partials.pop(handle.id)
@@ -252,18 +253,16 @@ class _WorkerThread(threading.Thread):
                 setup.forget(number)
             return Cancelled(number, self.number, 0)
         if setup is None:
-            if not command.queued:
+            if command.queued:
+                self.current = number
+            else:
                 self._engine.outbox.append(Started(number, self.number, 0))
-                try:
-                    return self._job(shelf, command)
-                finally:
-                    self.cancelled.discard(number)
-            self.current = number
             try:
                 return self._job(shelf, command)
             finally:
                 self.current = 0
-                self.cancelled.discard(number)
+                if self.cancelled:
+                    self.cancelled.discard(number)
         shelf.prepared = setup.begin(number)
         event: Event | None = None
         try:

@@ -44,6 +44,8 @@ def ready(value: Any, index: int = 0) -> None:
 class _Releasing:
     """Outputs of one run of a body."""
 
+    __slots__ = ("_release", "made", "name", "outputs", "released")
+
     def __init__(
         self, name: str, outputs: int | str, release: Callable[[int, Any], None] | None
     ) -> None:

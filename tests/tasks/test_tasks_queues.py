@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import windrow as wr
+from windrow.errors import TaskLostError
 from windrow.tasks.weak_table import FEW, WeakTable
 
 if TYPE_CHECKING:
@@ -115,6 +117,46 @@ def test_what_waits_behind_a_long_task_goes_to_a_worker_that_has_nothing_to_do(
             for gate in gates:
                 gate.touch()
         assert session.gather(long) == [1, 1]
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_what_was_done_before_a_long_task_is_known_while_that_runs(
+    engine: str, tmp_path: Path
+) -> None:
+    """Reports of short tasks are sent together; nobody waits with them for one that takes long after all."""
+    with wr.Session(engine=engine, workers=1) as session:
+        for turn in range(4):
+            gate = tmp_path / f"gate{turn}"
+            shorts = [session.submit(wait_for) for _ in range(60)]
+            long = session.submit(wait_for, gate)
+            try:
+                until(gate.with_suffix(".runs").exists)
+                assert [one.result(30) for one in shorts] == [-1] * 60
+                assert not long.done()
+            finally:
+                gate.touch()
+            assert long.result(60) == 1
+
+
+def end_at(number: int, bad: int) -> int:
+    """A short task, or one that ends its process."""
+    if number == bad:
+        os._exit(3)
+    return number
+
+
+def test_a_crash_is_the_fault_of_the_task_that_ran_and_of_no_other() -> None:
+    with wr.Session(engine="processes", workers=1) as session:
+        for bad in (50, 3, 77):
+            futures = [session.submit(end_at, number, bad) for number in range(100)]
+            for number, one in enumerate(futures):
+                if number == bad:
+                    with pytest.raises(TaskLostError, match="exited with code 3"):
+                        one.result(60)
+                else:
+                    assert one.result(60) == number
+        lost = [one for one in session.watched.watch.rare if one["event"] == "WorkerLost"]
+        assert len(lost) == 2 * 3  # each of them is tried twice, and nobody else is suspected
 
 
 def nested(executor: Any, depth: int) -> int:

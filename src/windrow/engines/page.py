@@ -89,9 +89,17 @@ class Page:
 
     # --- the worker's side
 
-    def begin(self, attempt: int, memory_limit: int = 0, seconds_limit: float = 0.0) -> None:
-        """Say that an attempt begins; from now on its limits hold."""
-        self._reset_peak()
+    def begin(
+        self,
+        attempt: int,
+        memory_limit: int = 0,
+        seconds_limit: float = 0.0,
+        *,
+        metered: bool = True,
+    ) -> None:
+        """Say that an attempt begins; from now on its limits hold. Without limits it need not be metered."""
+        if metered:
+            self._reset_peak()
         words = self._words
         words[_SEQUENCE] += 1
         words[_BUSY] = 1
@@ -99,7 +107,8 @@ class Page:
         words[_STARTED] = time.monotonic_ns()
         words[_MEMORY] = memory_limit
         words[_NANOSECONDS] = int(seconds_limit * 1e9)
-        words[_BASELINE] = self.resident()
+        if metered:
+            words[_BASELINE] = self.resident()
         words[_SEQUENCE] += 1
         asleep = words[_ASLEEP]
         limited = memory_limit or seconds_limit
@@ -107,9 +116,14 @@ class Page:
             with contextlib.suppress(OSError):  # a server that died is the warden's business
                 os.eventfd_write(self._bell, 1)
 
-    def end(self) -> int:
+    def end(self, *, metered: bool = True) -> int:
         """Say that it ended; return the most memory the process tree had, in bytes."""
         words = self._words
+        if not metered:
+            words[_SEQUENCE] += 1
+            words[_BUSY] = 0
+            words[_SEQUENCE] += 1
+            return 0
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 if self._resets else 0
         if words[_PEAK_OF] == words[_SEQUENCE]:
             peak = max(peak, words[_PEAK])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import deque
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from windrow.core.events import (
@@ -134,7 +135,18 @@ class Life:
         seen = self.child.page.attempt()
         if seen is None or seen.number == self._running or seen.number not in self._launched:
             return None
+        if next(iter(self._launched)) != seen.number:
+            return None  # of those that it was sent before it has not told yet
         return Started(seen.number, self.worker, self.incarnation)
+
+    def passed(self) -> list[Cancelled]:
+        """Look at the page of one that is gone: what it was sent before the attempt that ran has ended, and nobody knows how."""
+        seen = self.child.page.attempt()
+        if seen is None or seen.number not in self._launched:
+            return []
+        before = takewhile(lambda number: number != seen.number, self._launched)
+        lost = [number for number in before if not self._launched[number].task.inputs]
+        return [Cancelled(number, self.worker, self.incarnation) for number in lost]
 
     def look_if_due(self, now: float) -> Started | None:
         """The same when it is time for it, and less and less often."""

@@ -1,6 +1,6 @@
 """What runs in a worker's process: reads commands, does them with a shelf, sends reports.
 
-Reports are sent together, but always before the next job begins. An attempt's beginning goes with them; where there is
+Reports are sent together, before the next job begins unless jobs are short and follow each other. An attempt's beginning goes with them; where there is
 nothing else to report it waits for the end, as waking the driver costs more than a small task. Its page says meanwhile
 which attempt runs: it outlives the process, so it is always known whose fault an end is, and a driver that has waited
 a while looks there. All commands that have come are read between two jobs, so that a cancel overtakes what waits.
@@ -56,6 +56,11 @@ SETUP, WORKLOAD, COMMANDS = range(1, 4)
 READY, REPORTS, PARTIAL, BROKEN, UNCLOSED = range(11, 16)
 
 
+#: Seconds in which the reports of short tasks are sent together while others wait behind them: a message for each wakes the
+#: driver each time. Should one of them take long after all, what is heard meanwhile (``Listening``) has them sent.
+TOGETHER_S = 0.004
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What a worker is told first."""
@@ -93,17 +98,24 @@ class _Meter:
     def __init__(self, page: Page) -> None:
         self._page = page
         self._cpu = 0.0
+        self._metered = True
 
-    def begin(self, command: Launch) -> None:
-        """Start the limits and clear the peak."""
+    def begin(self, command: Launch, *, short: bool = False) -> None:
+        """Start the limits and clear the peak; of a short attempt without limits say only that it begins."""
         limits = dict(command.limits.amounts) if command.limits.amounts else {}
+        self._metered = bool(limits) or not short
         self._page.begin(
-            command.attempt, int(limits.get("memory", 0)), float(limits.get("seconds", 0.0))
-        )
-        self._cpu = _cpu_s()
+            command.attempt, int(limits.get("memory", 0)), float(limits.get("seconds", 0.0)),
+            metered=self._metered,
+        )  # fmt: skip
+        if self._metered:
+            self._cpu = _cpu_s()
 
     def end(self) -> tuple[float, int, int]:
-        """End the limits; CPU seconds, peak of the process tree, memory that stays."""
+        """End the limits; CPU seconds, peak of the process tree, memory that stays; zeros where it was not metered."""
+        if not self._metered:
+            self._page.end(metered=False)
+            return 0.0, 0, 0
         cpu = _cpu_s() - self._cpu
         stays = self._page.resident()
         # The kernel counts pages in batches, and its peak may lag behind by one.
@@ -121,15 +133,15 @@ class _Worker:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._inbox: deque[Any] = deque()  #: commands, and what calls have in common
-        self._wanted: deque[Handle] = (
-            deque()
-        )  #: outputs of graphs: others wait for them, so they come first
+        #: outputs of graphs: others wait for them, so they come first
+        self._wanted: deque[Handle] = deque()
         self._reader = Reader()
         self._cancelled: set[int] = set()
         self._reports: list[Event | Learned] = []
         self._number = 0
         self._incarnation = 0
         self._opened = False  #: the workload was asked to do something
+        self._sent = 0.0  #: when reports were sent last
         self._tasks = TaskLaunches(0, 0)  #: of graphs
         self._listening = Listening(self._answer)
 
@@ -193,10 +205,11 @@ class _Worker:
             if number in self._cancelled:
                 self._call_off(command)
                 return False
-            self._reports.append(Started(number, self._number, self._incarnation))
-            # The first job opens the workload's side: before the page knows of the attempt.
-            if len(self._reports) > 1 or self._link.pending or not self._opened:
-                self._flush()
+            if command.task.inputs or not self._may_report_later(shelf):
+                self._reports.append(Started(number, self._number, self._incarnation))
+                # The first job opens the workload's side: before the page knows of the attempt.
+                if len(self._reports) > 1 or self._link.pending or not self._opened:
+                    self._flush()
             self._job(shelf, command)
             self._cancelled.discard(number)
         elif isinstance(command, (Inspect, Merge)):
@@ -217,6 +230,12 @@ class _Worker:
             self._tasks.forget_common()
             return False
         return True
+
+    def _may_report_later(self, shelf: Shelf) -> bool:
+        """Whether tasks are short and more of them wait, so that several can be reported together."""
+        if not (shelf.brief and self._inbox and self._opened) or self._link.pending:
+            return False
+        return time.monotonic() - self._sent < TOGETHER_S
 
     def _call_off(self, command: Launch) -> None:
         """Say that an attempt will not begin."""
@@ -357,6 +376,7 @@ class _Worker:
         """Send all reports, and what was put before them."""
         self._put_reports()
         self._link.flush()
+        self._sent = time.monotonic()
         if self._link.deaf:
             raise _DriverGone
 

@@ -262,7 +262,7 @@ class ProcessesEngine:
         """Report a beginning that was seen on a worker's page, unless the worker has reported it too."""
         if started is None:
             return
-        # Reports are sent before the page is changed: what belongs before the beginning is there by now.
+        # What was reported before the page was changed is there by now.
         while not life.link.ended and self._read(life):
             pass
         if life.note(started, monotonic()):
@@ -342,6 +342,9 @@ class ProcessesEngine:
         if not life.link.ended:
             while self._read(life):
                 pass
+        for passed in life.passed():
+            if life.note(passed, monotonic()):
+                self._events.append(passed)
         self._began(life, life.look())
         self._forget(life)
         self._outputs.lost(life.worker)

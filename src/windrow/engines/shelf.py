@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["Meter", "RunQueue", "Shelf", "at_least_one", "failure_event", "warn_unclosed"]
 
 
-#: Seconds of a task of a graph that is short: the next one is taken to be short too, and its processor time and wait for a
-#: processor are not looked up. That takes four system calls, two of which let go of the interpreter lock, and so longer
-#: than the task.
-SHORT_S = 0.001
+#: Seconds of a task of a graph that is short: the next one is taken to be short too, and what it uses is not looked up,
+#: unless it has limits. That takes four system calls in a thread, two of which let go of the interpreter lock, and some
+#: 0.03 ms in a process, which is longer than many a task.
+BRIEF_S = 0.005
 
 
 class RunQueue:
@@ -62,8 +62,8 @@ class RunQueue:
 class Meter(Protocol):
     """Sees what an attempt uses, where an attempt has a process to itself."""
 
-    def begin(self, command: Launch) -> None:
-        """An attempt begins."""
+    def begin(self, command: Launch, *, short: bool = False) -> None:
+        """An attempt begins, which is probably ``short``."""
         ...
 
     def end(self) -> tuple[float, int, int]:
@@ -83,7 +83,7 @@ class Shelf:
         self._incarnation = incarnation
         self._side: WorkerSide | None = None
         self._queue = RunQueue()
-        self._hasty = False  #: the last task of a graph was short
+        self.brief = False  #: the last task of a graph was short
         self.partials: dict[int, Any] = {}  #: handle id -> partial
         self.prepared: Any = None  #: what others set up for the next launch
 
@@ -161,11 +161,10 @@ class Shelf:
     ) -> tuple[Event, dict[str, Any]]:
         """Run a task of a graph; what it made and did not release is returned beside the report.
 
-        Its processor time, and how long it waited for the interpreter lock, are told as zero, which is "not known", after
-        a short one, where no meter sees it.
+        What it used beside time is told as zero, which is "not known", after a short one.
         """
         number, queue, meter = command.attempt, self._queue, self._meter
-        watched = queue.known and not self._hasty
+        watched = queue.known and not self.brief
         delay = 0.0
         peak = baseline = 0
         try:
@@ -173,7 +172,7 @@ class Shelf:
                 self._side = self._workload.open_worker(self._worker)
             side: Any = self._side
             if meter is not None:
-                meter.begin(command)
+                meter.begin(command, short=self.brief)
             try:
                 cpu = lock_wait = 0.0
                 if watched:
@@ -184,7 +183,7 @@ class Shelf:
                 if watched:
                     cpu = thread_time() - cpu
                     lock_wait = max(0.0, wall - cpu - (queue.delay_s() - delay))
-                self._hasty = wall < SHORT_S
+                self.brief = wall < BRIEF_S
             finally:
                 if meter is not None:
                     cpu, peak, baseline = meter.end()

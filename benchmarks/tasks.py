@@ -71,6 +71,8 @@ CLAIMS = (
     ("tasks of 1 ms of waiting on threads, time over ThreadPoolExecutor's", "1 ms blocked", THREADS, (POOL_T,), 1.1, "lower"),
     ("tasks of 1 ms of computing on threads, time over ThreadPoolExecutor's", "1 ms busy", THREADS, (POOL_T,), 1.1, "lower"),
     ("no-ops on processes, times as fast as ProcessPoolExecutor.submit", "no-op", PROCESSES, (POOL_P,), 1.0, "higher"),
+    ("tasks of 1 ms of waiting on processes, times as fast as ProcessPoolExecutor.submit", "1 ms blocked", PROCESSES, (POOL_P,), 1.0, "higher"),
+    ("tasks of 1 ms of computing on processes, times as fast as ProcessPoolExecutor.submit", "1 ms busy", PROCESSES, (POOL_P,), 1.0, "higher"),
     ("no-ops on processes, times as fast as ray", "no-op", PROCESSES, ("ray",), 3.0, "higher"),
     ("no-ops on processes, times as fast as parsl HTEX", "no-op", PROCESSES, ("parsl HTEX",), 5.0, "higher"),
     ("no-ops on processes, times as fast as the better of dask's", "no-op", PROCESSES, DASK, 10.0, "higher"),

@@ -164,6 +164,9 @@ class Progress:
                 spent[name] += entry.wall
             elif not entry.ended:
                 left[name] += 1
+        for past in list(watch.past.values()):
+            known[past[1]] += 1
+            spent[past[1]] += past[-1]
         if not left or any(known[name] < ENOUGH for name in left):
             return None
         return (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -26,23 +25,17 @@ from windrow.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from windrow.core.records import ONE_CORE, FailureKind
-from windrow.watch.graph_runs import (
-    Brought,
-    GraphRun,
-    RawTask,
-    RawTry,
-    Sums,
-    assembled,
-)
-from windrow.watch.report_tasks_log import plain_line, task_line
+from windrow.core.records import FailureKind
+from windrow.tasks.watching_entries import Entry, Past, microseconds, raws
+from windrow.watch.graph_runs import Brought, GraphRun, Sums, assembled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from windrow.core.commands import Command
     from windrow.core.events import Event
-    from windrow.core.records import Failure, Needs, Task
+    from windrow.core.records import Failure, Task
+    from windrow.watch.graph_runs import RawTask, RawTry
 
 __all__ = ["Entry", "Watch"]
 
@@ -52,90 +45,6 @@ MOST_TASKS = 50_000
 MOST_RARE = 1_000
 #: Letters of a message; the whole is in the exception.
 MESSAGE = 400
-
-
-class Entry:
-    """One task, and its latest attempt; most tasks have no other."""
-
-    __slots__ = (
-        "attempt", "called", "earlier", "ended", "heard", "held", "how", "launched", "released", "state", "task", "wall",
-        "why", "why_try", "worker",
-    )  # fmt: skip
-
-    def __init__(self, task: Task, called: float) -> None:
-        self.task = task
-        self.called = called
-        self.ended = 0.0
-        self.attempt = -1  #: none
-        self.how = ""
-        self.heard = 0.0
-        self.state: str = "waiting"
-        self.why = ""
-        self.released: list[tuple[str, float]] | None = None  #: outputs, and when
-        self.earlier: tuple[RawTry, ...] = ()
-
-    def launched_at(self, command: Launch, time: float) -> None:
-        """Another attempt begins."""
-        if self.attempt >= 0:
-            if not self.heard:  # it was called off, and may go on for a while
-                self.heard, self.how = time, "cancelled"
-            self.earlier = (*self.earlier, self._try())
-        self.attempt, self.worker, self.launched = command.attempt, command.worker, time
-        self.heard = self.wall = self.held = 0.0
-        self.how = self.why_try = ""
-
-    def _try(self) -> RawTry:
-        return RawTry(
-            self.task.id, self.attempt, self.worker, _us(self.launched), _us(self.heard), _us(self.wall), self.how,
-            self.why_try, _us(self.held),
-        )  # fmt: skip
-
-    def raw(self) -> RawTask:
-        """Give what analysis needs of the task."""
-        task = self.task
-        return RawTask(
-            task.id, task.category, _us(self.called), _us(self.ended), self.state, task.reads, task.after,
-            tuple([(name, _us(time)) for name, time in self.released or ()]), _needs(task.needs), task.group,
-            self.why,
-        )  # fmt: skip
-
-    def line(self) -> str:
-        """Write the task as a line of a log."""
-        task = self.task
-        if (
-            self.earlier
-            or self.released
-            or task.after
-            or task.group
-            or self.how != "done"
-            or self.state != "done"
-            or task.needs.amounts != ONE_CORE.amounts
-            or self.held
-            or self.why
-        ):
-            return task_line(self.raw(), self.raw_tries())
-        ended, launched, heard = (
-            int(self.ended * 1e6),
-            int(self.launched * 1e6),
-            int(self.heard * 1e6),
-        )
-        attempt = (self.attempt, self.worker, launched, heard, int(self.wall * 1e6))
-        return plain_line(
-            task.id, task.category, int(self.called * 1e6), ended, attempt, task.reads
-        )
-
-    def raw_tries(self) -> list[RawTry]:
-        """Give what analysis needs of its attempts."""
-        return [*self.earlier, self._try()] if self.attempt >= 0 else list(self.earlier)
-
-
-def _us(seconds: float) -> int:
-    return int(seconds * 1e6)
-
-
-@lru_cache(maxsize=1024)
-def _needs(needs: Needs) -> dict[str, float]:
-    return {name: amount for name, amount in needs.amounts if name != "place"}
 
 
 class Watch:
@@ -155,7 +64,10 @@ class Watch:
         self.counts = {"called": 0, "done": 0, "failed": 0, "cancelled": 0}
         self.reused: dict[str, int] = {}  #: by name: calls that were answered without a task
         self.dropped: dict[str, Sums] = {}
-        self.entries: dict[int, Entry] = {}
+        self.entries: dict[
+            int, Entry
+        ] = {}  #: tasks that have not ended, and such of which there is more to tell
+        self.past: dict[int, Past] = {}  #: the others
         self.running: dict[int, Entry] = {}  #: by attempt
         self.rare: deque[dict[str, Any]] = deque(maxlen=MOST_RARE)
         self.brought: deque[tuple[str, Brought]] = deque(maxlen=most)
@@ -189,7 +101,7 @@ class Watch:
                     see(self, command, time)
 
     def _launched(self, command: Launch, time: float) -> None:
-        entry = self.entries.get(command.task.id)
+        entry = self._entry(command.task.id)
         if entry is not None:
             entry.launched_at(command, time)
             self.running[command.attempt] = entry
@@ -248,7 +160,9 @@ class Watch:
 
     def _fetched(self, event: Fetched, time: float) -> None:
         output = event.handle.output
-        one = Brought(_us(self._fetching.pop(output, time)), _us(time), event.bytes)
+        one = Brought(
+            microseconds(self._fetching.pop(output, time)), microseconds(time), event.bytes
+        )
         self.brought.append((output, one))
         line = {
             "t": one.end,
@@ -273,7 +187,7 @@ class Watch:
 
     def _pool(self, event: PoolChanged, time: float) -> None:
         self.offers = dict(event.offers.amounts)
-        self._note({"t": _us(time), "event": "offers", "offers": self.offers})
+        self._note({"t": microseconds(time), "event": "offers", "offers": self.offers})
 
     def _close(self, _: Closed, time: float) -> None:  # noqa: ARG002 - told like all others
         self.closed = True
@@ -282,7 +196,7 @@ class Watch:
         self._rare(time, "CancelRequested", why=event.reason[:MESSAGE])
 
     def _end(self, command: TaskEnded, time: float) -> None:
-        entry = self.entries.get(command.task)
+        entry = self._entry(command.task)
         if entry is None:
             return
         again = bool(entry.ended)
@@ -294,13 +208,26 @@ class Watch:
         self.counts[command.state] += 1
         if self.ended is not None:
             self.ended(entry)
+        if entry.is_plain:
+            self.past[command.task] = entry.past()
+            del self.entries[command.task]
         if not again:
             self._kept.append(command.task)
             if len(self._kept) > self._most:
-                self._drop(self.entries.pop(self._kept.popleft()))
+                self._drop(self._kept.popleft())
 
-    def _drop(self, entry: Entry) -> None:
+    def _entry(self, number: int) -> Entry | None:
+        """Find a task that goes on, or does so again."""
+        entry = self.entries.get(number)
+        if entry is None and number in self.past:
+            entry = self.entries[number] = Entry.of_past(self.past.pop(number))
+        return entry
+
+    def _drop(self, number: int) -> None:
         """Keep of a task only what it adds to those of its name."""
+        entry = self._entry(number)
+        assert entry is not None
+        del self.entries[number]
         sums = self.dropped.setdefault(entry.task.category, Sums())
         took = entry.wall if entry.attempt >= 0 else 0.0
         sums.count += 1
@@ -312,7 +239,7 @@ class Watch:
         sums.ran += entry.attempt >= 0
 
     def _rare(self, time: float, what: str, **facts: Any) -> None:
-        line = {"t": _us(time), "event": what, **facts}
+        line = {"t": microseconds(time), "event": what, **facts}
         self.rare.append(line)
         self._note(line)
 
@@ -339,7 +266,7 @@ class Watch:
         """Say what ran so far, as far as it is kept here."""
         with self.lock:
             now = self.now()
-            tasks, tries = raws(list(self.entries.values()))
+            tasks, tries = raws(self._all())
             all_brought, rare = list(self.brought), list(self.rare)
             dropped, reused = dict(self.dropped), dict(self.reused)
         brought: dict[str, list[Brought]] = {}
@@ -359,20 +286,16 @@ class Watch:
             reused=reused,
         )
 
+    def _all(self) -> list[Entry]:
+        """List all tasks that are kept one by one, in the order of their calls."""
+        known = {number: Entry.of_past(past) for number, past in self.past.items()}
+        known.update(self.entries)
+        return [known[number] for number in sorted(known)]
+
     def open_tasks(self) -> tuple[list[RawTask], list[RawTry]]:
         """Give the tasks that have not ended."""
         with self.lock:
             return raws([entry for entry in list(self.entries.values()) if not entry.ended])
-
-
-def raws(entries: Iterable[Entry]) -> tuple[list[RawTask], list[RawTry]]:
-    """Give tasks and attempts in the form that analysis takes."""
-    tasks: list[RawTask] = []
-    tries: list[RawTry] = []
-    for entry in entries:
-        tasks.append(entry.raw())
-        tries += entry.raw_tries()
-    return tasks, tries
 
 
 def _words(failure: Failure) -> str:

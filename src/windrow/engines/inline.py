@@ -105,15 +105,19 @@ class InlineEngine:
             events.append(WorkerLost(command.worker, command.incarnation))
 
     def _do_job(self, command: Launch | Inspect | Merge) -> None:
+        shelf = self._shelves[command.worker]
         try:
-            shelf = self._shelves[command.worker]
             if isinstance(command, Launch) and not command.task.inputs:
                 assert self._workload is not None
                 tell = self._events.append
                 self._events.append(self._outputs.run(shelf, command, self._workload, tell))
             else:
                 self._events.append(shelf.do(command))
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            if threading.current_thread() is not threading.main_thread():
+                # No signal comes here: it was raised by the user's code.
+                self._events.append(failure_event(command, shelf.classify(error)))
+                return
             lost = Failure(FailureKind.LOST, "KeyboardInterrupt", "interrupted")
             self._events.append(failure_event(command, lost))
             raise

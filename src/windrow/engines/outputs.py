@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.events import Cancelled, Event, OutputReady
-from windrow.core.records import Handle
+from windrow.core.events import Cancelled, Event, Failed, OutputReady
+from windrow.core.records import Failure, FailureKind, Handle
 from windrow.engines.base import Call
 
 if TYPE_CHECKING:
@@ -61,11 +61,10 @@ class Outputs:
         inputs = command.inputs
         try:
             values = tuple([self.get(handle) for handle in inputs]) if inputs else ()
+            content = workload.content(command.task.id)
         except KeyError:
-            if not command.ahead:
-                raise
-            return Cancelled(number, worker, incarnation)
-        content = workload.content(command.task.id)
+            # What it reads was not made after all, or was taken back just now, or nobody wants it any more and is gone.
+            return self._without_inputs(command)
         if content is None:
             return Cancelled(number, worker, incarnation)
         call = Call(content, values, release, None, lambda: number in cancelled)
@@ -77,3 +76,11 @@ class Outputs:
             else:
                 made.update(outputs)
         return event
+
+    def _without_inputs(self, command: Launch) -> Event:
+        """Say that a task cannot run now; one that was not called off is launched again, a few times."""
+        number, worker, incarnation = command.attempt, command.worker, command.incarnation
+        if command.ahead:
+            return Cancelled(number, worker, incarnation)
+        message = f"what task {command.task.id} reads was gone when it began"
+        return Failed(number, worker, incarnation, Failure(FailureKind.LOST, "OutputLost", message))

@@ -101,6 +101,10 @@ class Life:
         if self._running is None and self._look_at is None:
             self._look_at, self._look_s = now + LOOK_S, LOOK_S
 
+    def not_sent(self, command: Launch) -> Cancelled:
+        """It is not sent an attempt that it should have been."""
+        return Cancelled(command.attempt, self.worker, self.incarnation)
+
     def cancel(self, attempt: int, now: float) -> None:
         """It is told to stop an attempt."""
         if attempt in self._launched:

@@ -156,11 +156,10 @@ class ProcessesEngine:
                 if isinstance(command, Discard):
                     self._fetched.pop(command.handle.id, None)
             elif isinstance(command, Launch):  # by far the most
-                life.launch(command, now)
-                written = (
-                    life.writer.write(command) if command.task.inputs else self._task(life, command)
-                )
-                batches.setdefault(worker, []).append(written)
+                written = self._written(life, command)
+                if written is not None:
+                    life.launch(command, now)
+                    batches.setdefault(worker, []).append(written)
             elif self._told(life, command, now):
                 batches.setdefault(worker, []).append(command)
         for worker, batch in batches.items():
@@ -170,9 +169,15 @@ class ProcessesEngine:
             if life.has_too_much():
                 self._send(life, pack([ForgetCommon()], worker_side.COMMANDS))
 
-    def _task(self, life: Life, command: Launch) -> Any:
-        """Send what a task needs before its launch, and say how that travels."""
-        parcels, written = self._outputs.launch(life, command, self._content(command.task.id))
+    def _written(self, life: Life, command: Launch) -> Any:
+        """Send what a task needs before its launch, and say how that travels; None if it was cancelled just now."""
+        if command.task.inputs:
+            return life.writer.write(command)
+        content = self._content(command.task.id)
+        if content is None:
+            self._events.append(life.not_sent(command))
+            return None
+        parcels, written = self._outputs.launch(life, command, content)
         for parcel in parcels:
             self._send(life, parcel)
         return written
@@ -223,10 +228,8 @@ class ProcessesEngine:
     def wake(self) -> None:
         """Make ``wait`` return."""
         self._woken = True
-        if self._bell >= 0:
-            os.eventfd_write(
-                self._bell, 1
-            )  # a system call and no more: allowed in a signal handler
+        if self._bell >= 0:  # a system call and no more: allowed in a signal handler
+            os.eventfd_write(self._bell, 1)
 
     def _poll(self, timeout: float | None) -> None:
         """Read, write, bury and kill what is due, waiting for the first of it."""
@@ -331,8 +334,6 @@ class ProcessesEngine:
     def take(self, handle: Handle) -> Any:
         """Hand over a fetched partial."""
         return self._fetched.pop(handle.id) if handle.rows else self._outputs.take(handle)
-
-    # -- ends
 
     def _bury(self, ended: Ended) -> None:
         """Take the last words of a worker that is gone, and report its end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.errors import UsageError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Calling", "FileArgument"]
 
 #: What may be a future, or have one in it.
-_HOLDERS = (Future, StreamFuture, tuple, list, dict, set, frozenset)
+_HOLDERS = (Future, StreamFuture, tuple, list, dict, set, frozenset, deque)
 
 
 def has_none(things: Iterable[Any]) -> bool:

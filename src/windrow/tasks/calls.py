@@ -1,10 +1,12 @@
 """Calls of tasks: futures among the arguments are taken out and put back as values where the task runs.
 
-Lists, tuples, dictionaries and sets are looked into; whatever else hides a future is refused where it is pickled.
+Lists, tuples, dictionaries, sets and deques are looked into; whatever else hides a future is refused where it is pickled.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ class Slot(NamedTuple):
     number: int  #: among what the task reads
 
 
-_CONTAINERS = (list, tuple, dict, set, frozenset)
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
 
 def looked_into(
@@ -49,9 +51,22 @@ def _inside(thing: Any, replace: Callable[[Any], Any], known: dict[int, Any]) ->
         if not _differ(items, thing):
             return thing
         return kind(*items) if hasattr(kind, "_fields") else kind(items)
-    if kind is dict:
+    if isinstance(thing, dict):
         values = [looked_into(one, replace, known) for one in thing.values()]
-        return dict(zip(thing, values, strict=True)) if _differ(values, thing.values()) else thing
+        if not _differ(values, thing.values()):
+            return thing
+        if kind is dict:
+            return dict(zip(thing, values, strict=True))
+        own = copy(thing)  # of a kind of its own, which has more than what is in it
+        for key, value in zip(thing, values, strict=True):
+            own[key] = value
+        return own
+    if isinstance(thing, (list, deque)):
+        items = [looked_into(one, replace, known) for one in thing]
+        if _differ(items, thing):
+            thing = copy(thing)
+            for number, value in enumerate(items):
+                thing[number] = value
     return thing
 
 

@@ -118,7 +118,7 @@ def _asked(declared: Declared) -> dict[str, Any]:
         "priority": declared.priority,
         "deadline": declared.deadline,
         "on_failure": declared.on_failure,
-        "retries": declared.retries,
+        "retries": None if declared.on_failure is None else declared.retries,
         "restartable": declared.restartable,
         "reuse": declared.reuse,
         "version": declared.version,
@@ -211,6 +211,8 @@ def _declared(function: Callable[..., Any], asked: dict[str, Any]) -> Declared:
     outputs, inout = options.pop("outputs"), options.pop("inout")
     if options["retries"] is None:
         del options["retries"]
+    elif options["on_failure"] is None:
+        options["on_failure"] = "retry"  # what else could be meant
     return Declared(
         name=name,
         function=function,

@@ -23,12 +23,13 @@ from windrow.engines.granted import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.loop import run
 from windrow.shape.guided import Guided
-from windrow.tasks.blame import error_of, last_word
+from windrow.tasks.blame import error_of
 from windrow.tasks.collecting import collecting_less
 from windrow.tasks.future import ELSEWHERE, Future, without_value
 from windrow.tasks.inbox import Inbox
 from windrow.tasks.record import BEGINNING
 from windrow.tasks.staffed import Staffed, Unreadable
+from windrow.tasks.unseen import Unseen
 from windrow.tasks.workload import Ignored, TaskWorkload
 
 if TYPE_CHECKING:
@@ -84,18 +85,15 @@ class Driver:
         self._streams: dict[int, dict[str, Future | None]] = {}
         #: by task: outputs that it released and might have taken back
         self._doubtful: dict[int, dict[str, Handle]] = {}
-        #: tasks that failed by themselves, and nobody knows yet
-        self._unseen: dict[int, Record] = {}
+        self.unseen = Unseen()
         self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
         options = Options(open=True, on_error="skip", restart=self._isolated, ahead=True)
         self._scheduler = Scheduler((), Policies(Guided()), options)
         self._outputs = self._scheduler.tasks.graph.outputs
         self._done = threading.Event()
         # Daemon: an interpreter that exits must not wait for a task without an end.
-        self._thread = threading.Thread(
-            target=self._go, name=f"windrow-{session.name}", daemon=True
-        )
-        self._thread.start()
+        self.thread = threading.Thread(target=self._go, name=f"windrow-{session.name}", daemon=True)
+        self.thread.start()
 
     def _make(self, engine: str) -> Engine:
         if engine == "processes":
@@ -168,7 +166,7 @@ class Driver:
 
     def _wait(self) -> None:
         looks = 0
-        self._thread.join(0)  # refuses to wait for itself
+        self.thread.join(0)  # refuses to wait for itself
         # Not for the thread: one whose join is interrupted counts as ended in some versions of Python.
         while not self._done.wait(LOOK_S):
             looks += self.unwanted and not self._isolated
@@ -179,24 +177,12 @@ class Driver:
                     f"windrow: waiting for {what}: threads cannot be interrupted. Ctrl-C leaves without waiting\n"
                 )
                 sys.stderr.flush()
-        self._thread.join()
-
-    def seen(self, record: Record) -> None:
-        """Somebody knows of a failure."""
-        self._unseen.pop(record.id, None)
-
-    def raise_unseen(self) -> None:
-        """Raise the first failure that nobody has looked at, and name the others: they would be lost otherwise."""
-        error = last_word(list(self._unseen.values()), self.stopped)
-        if error is not None:
-            raise error
+        self.thread.join()
 
     # -- the thread
 
     def _go(self) -> None:
-        workload = TaskWorkload(
-            self._session.records, self._session.initializer, begins=not self._isolated
-        )
+        workload = TaskWorkload(self._session.records, self._session.initializer)
         try:
             with collecting_less():
                 run(
@@ -373,8 +359,7 @@ class Driver:
 
     def _give_up(self, record: Record, failure: Failure) -> None:
         """A task has no value."""
-        error = self.broken() or error_of(record, failure)
-        late = self._late(record)
+        error, late = self.broken() or error_of(record, failure), self._late(record)
         if record.state == "cancelled" and self._scheduler.failure is None:
             for one in late:
                 one.give_up()
@@ -382,13 +367,17 @@ class Driver:
                 future.give_up()
             return
         if not any(one.state in ("failed", "cancelled") for one in record.parents):
-            self._unseen[record.id] = record
+            self.unseen.add(record)
             if record.rule == "stop" and self.stopped is None:
                 self.stopped = error
                 self._inbox.put(CancelRequested(f"task {record.name!r} failed"))
         self._fail(record, error)
         for one in late:
-            one.failed(error)
+            output = self._outputs.get(one.output)
+            if output is None or output.handle is None:
+                one.failed(error)
+            else:
+                one.arrived(ELSEWHERE)  # it had released that, which stays
 
     def _fail(self, record: Record, error: BaseException) -> None:
         for future in without_value(self._session, record, self._outputs):

@@ -34,6 +34,12 @@ __all__ = ["Executor"]
 LOG = logging.getLogger("concurrent.futures")
 
 
+class _Quiet(Session):
+    """A session that says nothing of failures, as executors do not."""
+
+    tells = False
+
+
 class Executor(concurrent.futures.Executor):
     """Runs calls in the workers of a session of its own.
 
@@ -67,7 +73,7 @@ class Executor(concurrent.futures.Executor):
         #: Libraries look at this to know how much to submit at a time.
         self._max_workers = max_workers or granted_cores(os.environ)
         self._chunks = engine == "processes"
-        self._session = Session(
+        self._session = _Quiet(
             engine=engine,
             workers=self._max_workers,
             reuse=False,

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from windrow.tasks.current import current
 from windrow.tasks.record import BEGINNING
 
 if TYPE_CHECKING:
@@ -97,6 +99,8 @@ class Future(concurrent.futures.Future[Any]):
             if value is not ELSEWHERE and self._exception is None:
                 return value
         try:
+            if self.waits:
+                self._session.refuse_to_wait(repr(self))
             value = super().result(timeout)
             return self._session.bring(self, timeout) if value is ELSEWHERE else value
         except concurrent.futures.CancelledError:
@@ -109,6 +113,8 @@ class Future(concurrent.futures.Future[Any]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the end; return what the task raised, or None."""
         try:
+            if self.waits:
+                self._session.refuse_to_wait(repr(self))
             return super().exception(timeout)
         except concurrent.futures.CancelledError:
             self._say_why_cancelled()
@@ -121,21 +127,25 @@ class Future(concurrent.futures.Future[Any]):
         why = self.record.failure
         if why is not None:
             raise concurrent.futures.CancelledError(
-                f"task {self.record.name!r} did not run: {why.message}"
+                f"task {self.record.name!r} has no value: {why.message}"
             ) from self._session._driver.stopped
 
     def cancel(self) -> bool:
         """Cancel the task unless it runs or has ended; its other outputs and all that needs it go with it."""
+        record = self.record
         with BEGINNING:
-            if self.record.state not in ("waiting", "cancelled") or not super().cancel():
+            if self.cancelled():
+                return True
+            if record.state not in ("waiting", "cancelled") or not self.waits:
                 return False
-            self.record.state = "cancelled"
-        with self._condition:
-            known = self._state == "CANCELLED_AND_NOTIFIED"  # it had been cancelled before
-            if not known:
-                self.set_running_or_notify_cancel()
-        if not known:
-            self._session.cancel_task(self.record)
+            record.state = "cancelled"
+        self._session.cancel_task(record)
+        # Callbacks of theirs may do anything, so nothing is held here any more.
+        self.give_up()
+        for name in record.outputs:
+            other = self._session.futures.get(name)
+            if other is not None:
+                other.give_up()
         return True
 
     def running(self) -> bool:
@@ -143,7 +153,7 @@ class Future(concurrent.futures.Future[Any]):
         return super().running() or (self._state == "PENDING" and self.record.state == "running")
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """Call a function with this future once it is done and its value is here."""
+        """Call a function with this future once it is done and its value is here; tasks that it calls just run."""
         with self._condition:
             waits = not self.done() and self not in self._session.awaited
             if waits:
@@ -154,7 +164,7 @@ class Future(concurrent.futures.Future[Any]):
         if waits:
             super().add_done_callback(self._session.awaited.discard)
         self._session.prepare(self)
-        super().add_done_callback(fn)
+        super().add_done_callback(partial(_call_outside, fn))
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -225,6 +235,15 @@ class Future(concurrent.futures.Future[Any]):
             if self._state == "PENDING":
                 self._state = "RUNNING"
             return self._state == "RUNNING"
+
+
+def _call_outside(function: Callable[[Any], object], future: Future) -> None:
+    """Call a function where no session is the current one, wherever that is: the run would wait for itself in a session's."""
+    token = current.set(None)
+    try:
+        function(future)
+    finally:
+        current.reset(token)
 
 
 class EagerFuture(Future):

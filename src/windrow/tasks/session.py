@@ -25,6 +25,7 @@ from windrow.tasks.plain import Known, Plain, call_plainly, look_at, remember
 from windrow.tasks.record import Record
 from windrow.tasks.resident import Residents
 from windrow.tasks.reusing import BUDGET, Reuse
+from windrow.tasks.unseen import refuse_to_wait
 from windrow.tasks.versions import Versions
 from windrow.tasks.watched import Watchable, Watched
 from windrow.tasks.weak_table import WeakTable
@@ -74,6 +75,8 @@ class Session(Watchable, NamedOptions):
         lines where nobody looks; False: never; a callable gets a record of numbers now and then.
     """
 
+    tells = True  #: of failures that nobody has looked at
+
     def __init__(
         self,
         *,
@@ -109,6 +112,7 @@ class Session(Watchable, NamedOptions):
         self._numbers = count(1)
         self._groups = count(1)
         self._token: Token[Session | None] | None = None
+        self._leaving = False  #: its block has ended
         has = checked_session(workers, resources)
         self._devices = Devices(engine, workers, has)
         self._isolated = engine == "processes"  #: values may stay where they were made
@@ -133,14 +137,20 @@ class Session(Watchable, NamedOptions):
         if self._token is not None:
             current.reset(self._token)
             self._token = None
+        self._leaving = True
         self.close(cancel=error is not None)
         if error is None:
-            self._driver.raise_unseen()
+            self._driver.unseen.tell(self._driver.stopped)
 
     def close(self, *, cancel: bool = False) -> None:
         """Wait for all tasks, or cancel them, and end the workers."""
         if cancel:
-            self._driver.tell(CancelRequested("the session was left by an exception"))
+            why = (
+                "its session was left by an exception"
+                if self._leaving
+                else "its session was closed"
+            )
+            self._driver.tell(CancelRequested(why))
         else:
             self._want_what_is_held()
         self._driver.tell(Closed())
@@ -152,6 +162,8 @@ class Session(Watchable, NamedOptions):
             self._devices.close()
             left = "the program left it by an exception" if cancel else None
             self.watched.close(self._driver.error or self._driver.stopped or left)
+        if self.tells and not (cancel or self._leaving):
+            self._driver.unseen.mention(self._driver.stopped)
 
     def end_later(self) -> None:
         """End when all tasks have, without waiting for that."""
@@ -312,6 +324,7 @@ class Session(Watchable, NamedOptions):
 
     def barrier(self, timeout: float | None = None) -> None:
         """Wait until every task that was called has ended, well or badly."""
+        self.refuse_to_wait("all tasks")
         with self.changed:
             if not self.changed.wait_for(lambda: not self.open, timeout):
                 raise TimeoutError(f"{len(self.open)} tasks had not ended after {timeout} s")
@@ -331,6 +344,10 @@ class Session(Watchable, NamedOptions):
         """Somebody will want the value: have it brought when it is there."""
         if future.kept is None:
             self._driver.tell(Wanted(future.output))
+
+    def refuse_to_wait(self, what: str) -> None:
+        """Raise where waiting would never end."""
+        refuse_to_wait(self._driver.thread, what)
 
     def prepare(self, future: Future) -> None:
         """Somebody will wait for the value: have it brought if it does not come by itself."""
@@ -355,8 +372,8 @@ class Session(Watchable, NamedOptions):
     def seen(self, future: Future) -> None:
         """Somebody has looked at the end of a task, and so of all that led to it."""
         if future.done():
-            self._driver.seen(future.record)
-            self._driver.seen(root_of(future.record))
+            self._driver.unseen.seen(future.record)
+            self._driver.unseen.seen(root_of(future.record))
 
     def unwanted(self) -> bool:
         """Whether all tasks are cancelled."""

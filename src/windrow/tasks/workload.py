@@ -10,7 +10,7 @@ from windrow.core.records import Failure, FailureKind
 from windrow.engines.owning import own_copy
 from windrow.errors import InitializerError, TaskFileError, UsageError
 from windrow.tasks.body import STREAM, run_body
-from windrow.tasks.calls import filled
+from windrow.tasks.calls import filled, looked_into
 from windrow.tasks.going import Going
 from windrow.tasks.record import BEGINNING
 from windrow.tasks.resident import begin_worker, end_worker
@@ -47,25 +47,21 @@ class TaskWorkload:
         self,
         records: WeakTable[int, Record],
         initializer: Callable[[], object] | None = None,
-        *,
-        begins: bool = False,
     ) -> None:
         self._records: WeakTable[int, Record] | None = records
         self._initializer = initializer
-        self._begins = begins  #: a task for which it is asked for its content begins
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_records": None, "_initializer": self._initializer, "_begins": False}
+        return {"_records": None, "_initializer": self._initializer}
 
     def content(self, task: int) -> Content | None:
-        """Give what a worker needs to run a task, or None if it was cancelled just now; asked at home."""
+        """Give what a worker needs to run a task, or None if it was cancelled just now; asked at home, when it begins."""
         assert self._records is not None
         record = self._records[task]
-        if self._begins:
-            with BEGINNING:
-                if record.state == "cancelled":
-                    return None
-                record.state = "running"
+        with BEGINNING:
+            if record.state == "cancelled":
+                return None
+            record.state = "running"
         content: Content = record.content
         return content
 
@@ -242,13 +238,14 @@ def _own(values: tuple[Any, ...], mine: Collection[int]) -> tuple[Any, ...]:
 def _private(
     changed: tuple[int | str, ...], arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Copy what the body changes: others may read the version before."""
+    """Copy what the body changes: others may read the version before. What is one thing to the caller stays one thing."""
     if not changed:
         return arguments, keywords
-    own = list(arguments)
+    copies: dict[int, Any] = {}
     for place in changed:
-        if isinstance(place, str):
-            keywords[place] = deepcopy(keywords[place])
-        else:
-            own[place] = deepcopy(own[place])
-    return tuple(own), keywords
+        deepcopy(keywords[place] if isinstance(place, str) else arguments[place], copies)
+
+    def own(thing: Any) -> Any:
+        return copies.get(id(thing), thing)
+
+    return looked_into(arguments, own), looked_into(keywords, own)

@@ -80,6 +80,7 @@ def _open() -> Session:
             session = Session(
                 engine=os.environ.get(ENGINE) or "processes", workers=_workers(), name="pycompss"
             )
+            session.tells = False  # they are raised
             _opened.session, _opened.process = session, os.getpid()
             if not _opened.watched:
                 _opened.watched = True
@@ -115,11 +116,11 @@ def compss_stop(code: int = 0) -> None:
 
 def raise_failures(session: Session, group: int | None = None) -> None:
     """Raise the first failure that nobody has seen, once; those that only cancel their successors are none."""
-    driver = session._driver
-    for record in list(driver._unseen.values()):
+    unseen = session._driver.unseen
+    for record in unseen.records():
         if group is not None and record.group != group:
             continue
-        driver.seen(record)
+        unseen.seen(record)
         if record.rule != "cancel_successors" and record.failure is not None:
             raise error_of(record, record.failure)
 

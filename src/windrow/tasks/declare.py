@@ -183,7 +183,7 @@ def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOp
         Higher ones run first; a task that is not done so many seconds after its call has failed.
     on_failure
         "cancel_successors": what needs it fails too; "stop": the session ends; "ignore": its outputs are None;
-        "retry": try again, ``retries`` times. Without it the group or session decides.
+        "retry": try again, ``retries`` times, as ``retries`` alone says. Without it the group or session decides.
     restartable
         Whether a second run makes the same outputs again, so that what was released stays valid.
     reuse, version

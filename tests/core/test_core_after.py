@@ -288,13 +288,61 @@ def test_a_task_is_not_forgotten_while_an_attempt_of_it_runs() -> None:
     assert dict(bench.scheduler.tasks.graph.nodes) == {}
 
 
-def test_what_reads_from_a_task_that_cannot_be_restarted_is_kept() -> None:
-    bench = Bench(task(1, "", "a", restartable=False), task(2, "a", "b"), task(3, "b"))
-    for number in (1, 2, 3):
+def release(bench: Bench, number: int, output: str) -> None:
+    key = bench.key(number)
+    bench.send(happened.OutputReady(*key, Handle(key[0], *key, (), 0, output, here=True)))
+
+
+def test_what_reads_from_a_task_that_cannot_be_restarted_is_kept_until_that_is_done() -> None:
+    bench = Bench(task(1, "", "a", restartable=False), task(2, "a", "b"), task(3, "b"), workers=3)
+    release(bench, 1, "a")
+    for number in (2, 3):
         bench.finish(number)
-    bench.send(happened.Released("b"))
+    bench.send(happened.Released("b"), happened.Released("a"))
     bench.send(happened.Tick())
     assert list(bench.scheduler.tasks.graph.nodes) == [1, 2, 3]
+    bench.finish(1)
+    bench.send(happened.Tick())
+    assert list(bench.scheduler.tasks.graph.nodes) == []
+
+
+def test_what_a_task_has_read_stays_until_it_will_not_be_done_again() -> None:
+    """Otherwise others that are done, and cannot be restarted, would be done again for it, and all that reads from them."""
+    unsure = task(1, "", "a", restartable=False, budget=1)
+    bench = Bench(task(2, "", "b", restartable=False), task(3, "b", "c"), workers=4)
+    bench.finish(2)
+    bench.finish(3)
+    bench.send(happened.Submitted((), (unsure, task(4, "ab", "d"))))
+    bench.send(happened.Released("b"))
+    release(bench, 1, "a")
+    assert bench.launched == [4]
+    bench.finish(4)
+    bench.fail(1)  # takes back what it had released
+    assert bench.launched == [1]
+    release(bench, 1, "a")
+    assert bench.launched == [4]
+    bench.finish(4)
+    bench.finish(1)
+    assert [bench.end(number) for number in (2, 3, 4)] == ["DONE"] * 3
+    discarded = {one.handle.output for one in bench.said if isinstance(one, orders.Discard)}
+    assert discarded == {"b"}  # now nobody can need it
+
+
+def test_what_nobody_needs_is_not_done_again_for_the_sake_of_another_attempt() -> None:
+    bench = Bench(
+        task(1, "", "ab", restartable=False), task(2, "a", "c"), task(3, "a", "d"), workers=1
+    )
+    bench.finish(1)
+    bench.finish(2)
+    bench.finish(3)
+    bench.send(happened.Released("c"))
+    # What "d" was made from goes with it, and "d", which is needed.
+    bench.send(happened.WorkerLost(0, 0), happened.WorkerJoined(Worker(0, 1)))
+    assert bench.launched == [1]
+    bench.finish(1)
+    assert bench.launched == [3]
+    bench.finish(3)
+    assert bench.launched == []
 
 
 def test_a_long_run_does_not_grow() -> None:

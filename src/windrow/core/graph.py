@@ -202,7 +202,7 @@ class Graph:
         if output.name not in maker.task.outputs:
             self._hands.failed_output(output, why)
         for reader in list(output.readers.values()):
-            if reader.state is not TaskState.RUNNING or reader.ahead:
+            if reader.id in self.open and (reader.state is not TaskState.RUNNING or reader.ahead):
                 reader.root = root
                 message = (
                     f"task {reader.id} did not run because task {root.id} {verb}: {why.message}"
@@ -219,7 +219,7 @@ class Graph:
     def _end_without(self, output: Output, failure: Failure) -> None:
         self._hands.failed_output(output, failure)
         for reader in list(output.readers.values()):
-            if reader.state is not TaskState.RUNNING:
+            if reader.id in self.open and reader.state is not TaskState.RUNNING:
                 self._give_up(reader, TaskState.FAILED, failure)
 
     # -- what becomes of outputs
@@ -331,6 +331,9 @@ class Graph:
             self._begin_anew(node, force=True)  # nobody will: what it had released goes too
             self._agenda.extend((self._bereave, output) for output in node.outputs.values())
             return
+        if node.state is TaskState.DONE and node.told and not node.needed:
+            self._begin_anew(node, force=True)  # nobody can tell the difference any more
+            return
         began = node.state in (TaskState.RUNNING, TaskState.DOUBTED, TaskState.DONE)
         if node.state is TaskState.RUNNING:
             self._hands.call_off(node)
@@ -369,20 +372,19 @@ class Graph:
                 reader.move(TaskState.WAITING)
 
     def _leave(self, node: Node) -> None:
-        """A task has ended: what it read may go."""
+        """A task has ended: what it read may go, unless it may yet be done again."""
         self.open.pop(node.id, None)
-        for output in node.reads.values():
-            output.readers.pop(node.id, None)
-            if not output.claimed:
-                self.tidy(output)
-        held = self._hands.ended(node)
-        if node.followers and not held:
+        if not self._hands.ended(node):
             self.let_follow(node)
         if node.unended:
             node.unended.clear()
 
     def let_follow(self, node: Node) -> None:
-        """What comes after a task need not wait for it any more, even if it is done again."""
+        """A task will not be done again: what it read may go, and what comes after it need not wait any more."""
+        for output in node.reads.values():
+            output.readers.pop(node.id, None)
+            if not output.claimed:
+                self.tidy(output)
         followers, node.followers = node.followers, None
         for one in followers or ():
             if one.unended.pop(node.id, None) is not None:

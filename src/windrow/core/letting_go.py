@@ -2,7 +2,7 @@
 
 A task is needed while it has not ended or an attempt of it runs, while somebody may ask for one of its outputs, and while
 one that reads from it is here, as that may have to be done again. What reads, directly or not, from a task that
-cannot be restarted is never let go: it is done again when that one is, even if nobody asks for its outputs.
+cannot be restarted is not let go before the user knows that it is done: it is done again when that one is.
 """
 
 from __future__ import annotations
@@ -40,6 +40,6 @@ def _is_done_with(graph: Graph, node: Node) -> bool:
     return (
         node.state in ENDS
         and not node.attempts
-        and not node.fragile
+        and (node.told or not node.fragile)
         and graph.nodes.get(node.id) is node
     )

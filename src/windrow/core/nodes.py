@@ -55,7 +55,8 @@ class Output:
         self.asked = False  #: the user waits for it
         self.claimed = True  #: the user may still ask for it
         self.consumers: dict[int, Node] = NOTHING  #: all tasks that read it
-        self.readers: dict[int, Node] = NOTHING  #: those of them that have not ended
+        #: those of them that have not ended, or might yet be done again
+        self.readers: dict[int, Node] = NOTHING
 
     @property
     def needed(self) -> bool:
@@ -122,6 +123,11 @@ class Node:
         self.handle: Handle | None = None  #: of what its end will tell
         self.failure: Failure | None = None
         self.root: Node | None = None  #: the task that failed first, if that was not this one
+
+    @property
+    def needed(self) -> bool:
+        """Whether anything that it makes would be made again if it were lost."""
+        return any(output.needed for output in self.outputs.values())
 
     def move(self, state: TaskState) -> None:
         """Go to another state, if that is legal."""

@@ -366,7 +366,6 @@ class Tasks:
         """Tell the end of a task, or hold it back; that it was made again is nobody's business."""
         state = node.state
         self.dispatch.fetching.pop(node.id, None)
-        self._ended.append(node)
         held = node.fragile and self.provisional.hold(node)
         if not held:
             self._tell(node)
@@ -393,6 +392,7 @@ class Tasks:
         if node.state is not TaskState.DONE or not node.told:
             self.out.append(TaskEnded(node.id, _ENDS[node.state], node.failure, node.handle))
         node.told, node.handle = True, None
+        self._ended.append(node)
 
     def sure(self, task: int) -> bool:
         """Whether what a task has released will not be taken back."""

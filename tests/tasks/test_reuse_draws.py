@@ -174,3 +174,16 @@ def test_they_are_not_reused_and_it_is_said_why(tmp_path: Path) -> None:
             task = wr.task(made(body))
             assert task().result() != task().result()
             assert why in opened.reuse_stats.reasons[task.declared.name]
+
+
+def test_the_current_directory_counts_for_a_command(tmp_path: Path) -> None:
+    """It is in the key of each call, so that a body may name it; anything else from the environment is not."""
+    names: dict[str, Any] = {"__name__": "program", "wr": wr}
+    exec(OUTSIDE, names)
+    exec("def f(to: wr.OutFile): return 'echo %s > {to}' % os.getcwd()", names)
+    exec("def g(to: wr.OutFile): return 'echo %s > {to}' % [os.getcwd(), sys.argv]", names)
+    with wr.Session(engine="inline", store=tmp_path / "store") as opened:
+        for name in "fg":
+            wr.command(names[name])(str(tmp_path / name)).result()
+        assert [*opened.reuse_stats.reasons] == ["g"]
+        assert "(sys.argv)" in opened.reuse_stats.reasons["g"]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
 __all__ = [
+    "CURRENT",
     "ENVIRONMENT",
     "LOOKS_UP",
     "cannot_be_followed",
@@ -44,6 +45,8 @@ _ENVIRONMENT = {
     *(f"{module}.expandvars" for module in ("os.path", "posixpath", "ntpath")),
     "pathlib.Path.cwd",
 }
+#: How it ends what is said of code that reads no more than the current directory.
+CURRENT = ("(os.getcwd)", "(os.getcwdb)", "(pathlib.Path.cwd)")
 _LOOKS_UP = {"eval", "exec", "globals", "locals", "__import__", "importlib.import_module"}
 #: With an argument they are about that one alone.
 _LOOKS_UP_IF_BARE = {"vars", "dir"}

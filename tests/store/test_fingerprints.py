@@ -767,6 +767,17 @@ UNSEEN: dict[str, tuple[str, str]] = {
     "import os\ndef f(p): return os.path.expandvars(p)": ("f", "os.path.expandvars"),
     "import os\ndef g(): return os.environ['A']\ndef f(): return g()": ("g", "os.environ"),
     "import os\ndef f(): return [os.environ[a] for a in 'AB']": ("f", "os.environ"),
+    "import os\ndef f(): return os.getcwd()": ("f", "os.getcwd"),
+    "from os import getcwd as here\ndef f(): return here()": ("f", "os.getcwd"),
+    "from pathlib import Path\ndef f(): return Path.cwd()": ("f", "pathlib.Path.cwd"),
+    "import pathlib\ndef f(): return pathlib.Path.cwd()": ("f", "pathlib.Path.cwd"),
+    "def f():\n  from pathlib import Path\n  return Path.cwd()": ("f", "pathlib.Path.cwd"),
+    "import sys\ndef f(): return sys.argv[-1]": ("f", "sys.argv"),
+    "def f():\n  from sys import argv\n  return argv[1:]": ("f", "sys.argv"),
+    "import importlib\ndef f(): return importlib.import_module('m')": ("f", "importlib.import_module()"),
+    "from importlib import import_module as i\ndef f(): return i('m')": ("f", "importlib.import_module()"),
+    "def f(): return __import__('m').h": ("f", "__import__()"),
+    "class B: pass\ndef f(): return B.__subclasses__()": ("f", "__subclasses__()"),
     "A = 1\ndef f(): return globals()['A']": ("f", "globals()"),
     "A = 1\ndef f(): return eval('A')": ("f", "eval()"),
     "A = 1\ndef f(): return list(map(eval, ['A']))": ("f", "eval()"),
@@ -791,6 +802,8 @@ def test_code_that_reads_what_it_does_not_name_is_opaque(text: str) -> None:
     "text",
     [
         "import os\ndef f(): return os.path.join('a', os.sep)",
+        "import sys, importlib\ndef f(): return sys.maxsize, importlib.invalidate_caches",
+        "from pathlib import Path\ndef f(x): return Path(x).name, x.cwd, x.argv",
         "def f(x): return vars(x), dir(x)",
         "def f(x): return x.eval('a'), x.globals(), x.environ",
         "def eval(x): return x\ndef f(x): return eval(x)",
@@ -812,6 +825,8 @@ def test_a_module_that_is_not_loaded_may_read_them(package: Any) -> None:
     for text, how in (
         ("import os\nA = os.environ['A']", "reads from the environment"),
         ("A = eval('1')", "looks up by itself (eval())"),
+        ("import sys\nA = sys.argv", "reads from the environment"),
+        ("from importlib import import_module as i\nA = i('a')", "looks up by itself"),
     ):
         package(mine_u=text)
         found = fingerprint(module("def f():\n  import mine_u\n  return mine_u.A").f).opaque

@@ -653,6 +653,28 @@ def test_room_is_made_while_a_session_goes_on(tmp_path: Path) -> None:
         assert sum(map(len, names)) <= 100_000
 
 
+def test_a_smaller_budget_frees_what_is_above_it(tmp_path: Path) -> None:
+    """Also where nothing is written; what the session has used is the last to go."""
+
+    @wr.task(reuse=True)
+    def text(number: int) -> str:
+        return f"{number}" * 50_000
+
+    def there() -> int:
+        return sum(one.stat().st_size for one in (tmp_path / "store").rglob("*.result"))
+
+    with session(tmp_path) as opened:
+        opened.gather([text(n) for n in range(5)])
+    age(tmp_path, 100)
+    assert there() > 250_000
+    with session(tmp_path, store_budget="120 kB") as opened:
+        assert text(0).result() == "0" * 50_000
+    assert 100_000 < there() <= 120_000
+    with session(tmp_path) as opened:
+        text(0).result()
+        assert opened.reuse_stats.found_in_store == 1
+
+
 @pytest.mark.parametrize("engine", ["inline", "processes"])
 def test_kept_results_that_tasks_change(tmp_path: Path, engine: str) -> None:
     """A task that changes a kept value has one of its own; what is kept stays as it was."""

@@ -42,9 +42,11 @@ from windrow.store.fingerprint_names import (
 )
 from windrow.store.fingerprint_unseen import (
     ENVIRONMENT,
+    LOOKS_UP,
     cannot_be_followed,
     named_if_unseen,
     unseen,
+    unseen_of,
 )
 from windrow.store.fingerprint_values import (
     Shape,
@@ -160,7 +162,8 @@ def _function(function: FunctionType) -> Shape:
             continue
         word, value = resolve(origin, function)
         value = named_if_unseen(value)
-        if type(value) is InLibrary and (how := unseen(value.name, reading.bare)):
+        how = unseen(value.name, reading.bare) if type(value) is InLibrary else ""
+        if how := how or unseen_of(value, origin.attributes):
             hidden[f"what {called} {how}"] = None
         if word not in parts:
             parts[word] = value
@@ -237,6 +240,8 @@ def _unloaded(source: Source) -> Shape:
     hidden = {f"what module {source.name!r} {words}" for words in looks_up if words}
     if reading.names & ENVIRONMENT:
         hidden.add(f"what module {source.name!r} reads from the environment")
+    if reading.names & LOOKS_UP:
+        hidden.add(f"what module {source.name!r} looks up by itself")
     names: dict[str, Any] = {"__name__": source.name}
     if path.stem == "__init__":
         names["__path__"] = []

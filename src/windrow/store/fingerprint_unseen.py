@@ -1,5 +1,7 @@
 """What code takes from where it cannot be followed: the environment, names it looks up itself, values that are frozen.
 
+To the environment belong the command line and the directory that the program runs in.
+
 A compiled function keeps the globals it read when it was compiled, and a cache keeps the answers that were given with
 earlier ones. What is there now then says nothing about what comes out, and a fresh process would give something else.
 """
@@ -7,7 +9,9 @@ earlier ones. What is there now then says nothing about what comes out, and a fr
 from __future__ import annotations
 
 import functools
+import importlib
 import os
+from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +22,32 @@ from windrow.store.fingerprint_names import InLibrary, Missing, Source, resolve
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-__all__ = ["ENVIRONMENT", "cannot_be_followed", "has_frozen_something", "named_if_unseen", "unseen"]
+__all__ = [
+    "CURRENT",
+    "ENVIRONMENT",
+    "LOOKS_UP",
+    "cannot_be_followed",
+    "has_frozen_something",
+    "named_if_unseen",
+    "unseen",
+    "unseen_of",
+]
 
+_OF_OS = {"environ", "environb", "getenv", "getenvb", "getcwd", "getcwdb"}
+_OF_SYS = {"argv", "orig_argv"}
 #: What a source that is not loaded yet may name.
-ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb", "expandvars"})
+ENVIRONMENT = frozenset({*_OF_OS, *_OF_SYS, "expandvars", "cwd"})
+LOOKS_UP = frozenset({"import_module", "__subclasses__"})
 
 _ENVIRONMENT = {
-    *(f"os.{name}" for name in ENVIRONMENT - {"expandvars"}),
+    *(f"os.{name}" for name in _OF_OS),
+    *(f"sys.{name}" for name in _OF_SYS),
     *(f"{module}.expandvars" for module in ("os.path", "posixpath", "ntpath")),
+    "pathlib.Path.cwd",
 }
-_LOOKS_UP = {"eval", "exec", "globals", "locals"}
+#: How it ends what is said of code that reads no more than the current directory.
+CURRENT = ("(os.getcwd)", "(os.getcwdb)", "(pathlib.Path.cwd)")
+_LOOKS_UP = {"eval", "exec", "globals", "locals", "__import__", "importlib.import_module"}
 #: With an argument they are about that one alone.
 _LOOKS_UP_IF_BARE = {"vars", "dir"}
 
@@ -48,10 +68,23 @@ def unseen(name: str, bare: AbstractSet[str]) -> str:
     return ""
 
 
+def unseen_of(value: Any, attributes: tuple[str, ...]) -> str:
+    """Say what attributes of a class read that code does not show; nothing if they are harmless."""
+    if "cwd" in attributes and type(value) is type and issubclass(value, Path):
+        return "reads from the environment (pathlib.Path.cwd)"
+    if "__subclasses__" in attributes:
+        return "looks up by itself (__subclasses__())"  # which there are is nowhere in the class
+    return ""
+
+
 _OBJECTS = (
     (os.environ, "os.environ"),
     (os.getenv, "os.getenv"),
     (os.path.expandvars, "os.path.expandvars"),
+    (os.getcwd, "os.getcwd"),
+    (os.getcwdb, "os.getcwdb"),
+    (importlib.import_module, "importlib.import_module"),
+    (__import__, "__import__"),
     (eval, "eval"),
     (exec, "exec"),
     (globals, "globals"),

@@ -16,6 +16,7 @@ from windrow.store.fingerprint_libraries import (
     library_of_names,
 )
 from windrow.store.fingerprint_names import InLibrary, absolute, content_of, imported
+from windrow.store.fingerprint_unseen import CURRENT
 from windrow.store.fingerprint_values import static_attribute
 from windrow.store.fingerprints import fingerprint
 from windrow.tasks.lineage_draws import draws_from
@@ -64,6 +65,8 @@ class Codes:
         known = self.look_at(_body(declared), declared.name, content=content)
         if not known.digest:
             raise NotReusable("its code goes in circles")
+        if declared.command is not None and known.opaque.endswith(CURRENT):
+            known = known._replace(opaque="")  # where a command runs is in its key
         if known.opaque and not declared.version:
             raise NotReusable(
                 f"its code depends on what cannot be looked into: {known.opaque}; say version='1', and another one "
@@ -137,7 +140,8 @@ def _looked_at(function: Any, name: str, *, content: bool) -> Known:
         found = fingerprint(function, name=f"task {name}")
     except RecursionError:
         return Known(function, "", "", held)
-    opaque = found.opaque[0] if found.opaque else ""
+    # One that a command may have comes last.
+    opaque = min(found.opaque, key=lambda one: one.endswith(CURRENT), default="")
     return Known(function, found.digest, opaque, held, draws_from(function))
 
 

@@ -318,7 +318,9 @@ class Reuse:
         if self._usage is not None:
             self._usage.end()
             self._usage = None
-        if self._counts["bytes_written"]:
+        # A budget of its own may be smaller than that of the sessions before. With the usual one, nobody who has only
+        # read has to wait until all results are listed.
+        if self._counts["bytes_written"] or self._budget != parse_bytes(BUDGET):
             evict(self._directory, self._budget)
         look_for_room_again()
 

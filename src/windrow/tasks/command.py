@@ -258,6 +258,7 @@ class CommandBody:
         how = self.how
         known = list(dict.fromkeys((*values, *WORDS)))
 
+        @functools.cache  # all {tmp} of a line are one directory
         def value(name: str) -> Any:
             return values[name] if name in values else self._word(name, circumstances, stack)
 

@@ -7,6 +7,7 @@ worker's process the memory limit is the warden's business; elsewhere it is kept
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import shlex
@@ -42,6 +43,8 @@ SHORTEST_S = 0.001
 SCRIPT_BYTES = 100_000
 LINUX = sys.platform == "linux"
 
+#: From which numbers on that descriptor is sought: command lines take low ones, and 200 for locks; some systems have few.
+HIGH = (800, 230, 100, 10)
 #: Tells on a descriptor of its own how each program of the last pipe ended.
 _TELL = "trap 'echo \"${{PIPESTATUS[@]}}\" >&{0}' EXIT; "
 
@@ -95,6 +98,24 @@ def run(order: Order) -> Ran:
         return running.result()
 
 
+def _out_of_reach(descriptor: int, script: str) -> int:
+    """Give a descriptor a number that the script does not know: what it opens under that would be written to."""
+    for lowest in HIGH:
+        taken: list[int] = []
+        try:
+            while not taken or str(taken[-1]) in script:
+                taken.append(fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, lowest))
+        except OSError:  # there are not as many
+            taken.append(-1)
+        number = taken.pop()
+        for one in taken:
+            os.close(one)
+        if number >= 0:
+            os.close(descriptor)
+            return number
+    return descriptor
+
+
 class _Running:
     """A command on its way."""
 
@@ -127,7 +148,7 @@ class _Running:
 
     def _start(self) -> subprocess.Popen[bytes]:
         order = self._order
-        tell = self._channel(self._pipe.extend)
+        tell = _out_of_reach(self._channel(self._pipe.extend), order.script)
         errors = self._channel(self._print)
         output = self._channel(self._output.extend) if order.keeps_output else errors
         try:

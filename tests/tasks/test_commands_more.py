@@ -56,3 +56,21 @@ def test_where_descriptors_are_few_it_is_still_told_who_of_a_pipe_failed(
         CommandError, match=r"of the 3 programs of the last pipe it was number 2 \(3\)"
     ):
         broken()
+
+
+# -- values
+
+
+@pytest.mark.parametrize("engine", [None, "threads"])
+def test_the_value_has_the_files_of_directories_inside(engine: str | None, tmp_path: Path) -> None:
+    @wr.command
+    def split(d: wr.OutFiles("**/*.fa")) -> str:  # type: ignore[valid-type]
+        return "mkdir -p {d}/x/y.fa; for f in {d}/a.fa {d}/x/b.fa {d}/x/y.fa/c.fa; do echo 1 > $f; done"
+
+    if engine is None:
+        made = split(tmp_path / "o")
+    else:
+        with wr.Session(engine=engine, workers=1):
+            made = split(tmp_path / "o").result()
+    names = [str(one.relative_to(tmp_path / "o")) for one in made]
+    assert names == ["a.fa", "x/b.fa", "x/y.fa/c.fa"]

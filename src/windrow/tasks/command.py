@@ -334,7 +334,8 @@ class CommandBody:
         text = re.sub(r"\{(\w+)\}", lambda word: glob.escape(str(names[word[1]])), pattern)
         if f"{{{parameter}}}" not in pattern:
             text = str(Path(glob.escape(private), text))
-        found = sorted(glob.glob(text))  # noqa: PTH207 - what matches is text: the beginning is replaced
+        matching = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - text: its beginning is replaced
+        found = [one for one in matching if Path(one).is_file()]
         return [Path(str(final) + one.removeprefix(private)) for one in found]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
@@ -70,6 +70,7 @@ def test_values_arrive_as_they_were_given_wherever_they_stand(
 
 @settings(max_examples=40)  # each starts six programs
 @given(texts)
+@example("a\\\nb")
 def test_values_arrive_in_and_after_here_documents(text: str) -> None:
     script = filled(
         "show {x} $((1 << 2)) \"$(cat <<EOF; cat - << 'RAW'  # isn't {x}\n"
@@ -90,6 +91,69 @@ def test_values_arrive_in_and_after_here_documents(text: str) -> None:
 )
 def test_what_comes_after_here_documents_is_plain(template: str, words: list[str]) -> None:
     assert seen(f"x2=0; {filled(template, x='a b')}") == words
+
+
+@settings(max_examples=40)  # each starts several programs
+@given(texts)
+def test_values_arrive_where_words_are_hard_to_read(text: str) -> None:
+    script = filled(
+        "show \\ #{x} a#{x}\n"
+        'show "${Y:-{x}}" ${Y:-{x}} "${Y:-a {x} b}" "${Y:-"{x}"}" ${Y:-"{x}"}\n'
+        "(true)# {x} is a comment\n: \\\n# and {x} too\nshow {l}#{x}\n"
+        'show "$(case a in a) printf %sE {x};; esac)" "$( (printf %s {x}; printf E) )" $((1<<{n}))\n'
+        "A={x}; show E${A#{x}}E ${A/{x}/E}\n"
+        "show a\\\n#{x}",
+        x=text,
+        l=["a"],
+        n=3,
+    )
+    whole = ["E"] if text else []
+    assert seen(script) == [
+        f" #{text}",
+        f"a#{text}",
+        *(text, text, f"a {text} b", text, text),
+        f"a#{text}",
+        *(f"{text}E", f"{text}E", "8"),
+        *("EE", *whole),
+        f"a#{text}",
+    ]
+
+
+@pytest.mark.parametrize("word", ["END-OF", "EOF.1", "é", "1", "E'O'F", '"E OF"', "\\EOF", "@"])
+@given(text=texts)
+@settings(max_examples=5)
+def test_values_stand_as_they_are_in_documents_with_any_end(word: str, text: str) -> None:
+    text = text.replace("\n", " ")
+    end = word.replace("'", "").replace('"', "").replace("\\", "")
+    script = filled(f'show "$(cat <<{word}\nname={{x}}.\n{end}\n)" {{x}}', x=text)
+    assert seen(script) == [f"name={text}.", text]
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "cat <<EOF\n{x}",
+        "cat <<EOF\n{x}\n EOF",
+        "echo $(cat <<EOF\n{x}\nEOF)",
+        "cat <<{x}\na\n{x}",
+        "cat <<$E\n{x}\n$E",
+        "cat <<''\n{x}\n\n",
+        "cat <<A <<B\n{x}\nB\n{x}\nA",
+    ],
+)
+def test_a_document_whose_end_is_not_found_is_refused(template: str) -> None:
+    with pytest.raises(UsageError, match="here-document"):
+        filled(template, x="a b")
+
+
+@pytest.mark.parametrize(
+    "template", ['"${Y#{x}}"', '"${Y/{x}/b}"', "cat <<EOF\n${Y:-{x}}\nEOF", "\"${Y:-'{x}'}\""]
+)
+def test_what_cannot_be_quoted_in_an_expansion_is_refused(template: str) -> None:
+    assert filled(template, x="a.fa") == template.replace("{x}", "a.fa")
+    for value in ("a b", "a/b", "%a", "-1", "}", "$(ls)"):
+        with pytest.raises(UsageError, match="put it into a variable of the shell before"):
+            filled(template, x=value)
 
 
 @given(texts, st.lists(texts, max_size=3))

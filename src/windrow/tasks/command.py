@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 
 from windrow.errors import TaskFileError, UsageError
 from windrow.tasks.calling import Calling
+from windrow.tasks.command_rest import places_of
 from windrow.tasks.command_template import argument_list, command_line
 from windrow.tasks.command_words import could_not_start, raise_failure, story
 from windrow.tasks.declare import Declared, Task, TaskOptions, _asked, task
@@ -149,7 +150,8 @@ def command(
     The shell is bash with ``-e -u -o pipefail``: a command that fails, a variable that is not set, a program that fails in
     the middle of a pipe end it, and the task has failed. A program that stops because the next one reads no more (``| head``)
     fails too; write ``(program || true) | head`` where that is meant. It reads from /dev/null, in the caller's directory.
-    When the shell has ended, whatever it left running is ended too.
+    When the shell has ended, process substitutions and whoever has an output open for writing are waited for; whatever else
+    it left running is ended.
 
     Options
     -------
@@ -245,7 +247,7 @@ class CommandBody:
                 raise could_not_start(self.name, order, error) from error
             if circumstances.note is not None:
                 circumstances.note(order, ran)
-            if ran.why or ran.status != 0:
+            if ran.why or ran.status != 0 or ran.torn:
                 raise_failure(self.name, order, ran)
         if not self.written:
             return ran.output.decode(errors="replace")
@@ -258,6 +260,7 @@ class CommandBody:
         how = self.how
         known = list(dict.fromkeys((*values, *WORDS)))
 
+        @functools.cache  # all {tmp} of a line are one directory
         def value(name: str) -> Any:
             return values[name] if name in values else self._word(name, circumstances, stack)
 
@@ -277,6 +280,7 @@ class CommandBody:
             shell=how.shell,
             directory=circumstances.directory,
             environment=dict(how.env),
+            places=places_of(circumstances.directory, map(values.get, self.written)),
             keeps_output=not self.written,
             log=self._log(circumstances),
             memory=circumstances.memory,
@@ -330,7 +334,8 @@ class CommandBody:
         text = re.sub(r"\{(\w+)\}", lambda word: glob.escape(str(names[word[1]])), pattern)
         if f"{{{parameter}}}" not in pattern:
             text = str(Path(glob.escape(private), text))
-        found = sorted(glob.glob(text))  # noqa: PTH207 - what matches is text: the beginning is replaced
+        matching = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - text: its beginning is replaced
+        found = [one for one in matching if Path(one).is_file()]
         return [Path(str(final) + one.removeprefix(private)) for one in found]
 
 

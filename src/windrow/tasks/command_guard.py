@@ -23,11 +23,11 @@ from windrow.engines.tree import children, descendants, end_all, look, marked
 from windrow.engines.warden import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from windrow.engines.tree import Process
 
-__all__ = ["COMMAND", "end_members", "in_worker", "main", "new_mark"]
+__all__ = ["COMMAND", "end_members", "in_worker", "main", "members", "new_mark", "take_in"]
 
 #: The environment variable by which all that a command started is known.
 COMMAND = "WINDROW_COMMAND"
@@ -81,23 +81,35 @@ def _guarded(process: int) -> str:
     return mark
 
 
-def end_members(leader: Process, mark: str) -> None:
-    """End a command, or what it has left running; returns when all of that is gone."""
+def members(leader: Process, mark: str) -> set[int]:
+    """Find all who belong to a command and have not ended."""
+    return {*descendants(leader.pid), *_strays(leader, mark)}
+
+
+def end_members(
+    leader: Process, mark: str, look_on: Callable[[Iterable[int]], None] | None = None
+) -> None:
+    """End a command, or what it has left running; returns when all of that is gone.
+
+    ``look_on`` is told who is there, last when all of them are stopped.
+    """
     give_up = time.monotonic() + ENDING_S
     seen: set[int] = set()
 
     def find() -> Iterable[int]:
-        found = {leader.pid, *descendants(leader.pid), *_strays(leader, mark)}
+        found = {leader.pid, *members(leader, mark)}
+        if look_on is not None:
+            look_on(found)
         seen.update(found)
         return found
 
     while end_all(find) and time.monotonic() < give_up:
-        _take_in(leader, seen)
+        take_in(leader, seen)
         time.sleep(0.001)
-    _take_in(leader, seen)
+    take_in(leader, seen)
 
 
-def _take_in(leader: Process, known: set[int]) -> None:
+def take_in(leader: Process, known: set[int]) -> None:
     """Take in the ends of what a worker has adopted, as it does with all that others leave behind: nobody else would."""
     if not in_worker():
         return

@@ -23,8 +23,20 @@ __all__ = ["argument_list", "command_line"]
 
 _LITERAL = re.compile(r"\{\{([A-Za-z_]\w*)\}\}")
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
-#: Where a here-document is announced, with the word that ends it.
-_HERE = re.compile(r"<<(?P<tabs>-?)[ \t]*(?P<quote>['\"\\]?)(?P<word>[A-Za-z_]\w*)['\"]?")
+#: Where a here-document is announced, with the word that ends it, which may be quoted in parts.
+_HERE = re.compile(
+    r"<<(?P<tabs>-?)[ \t]*"
+    r"(?P<word>(?:\\[^\n]|'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s;|&()<>'\"\\])+)"
+)
+_QUOTES = re.compile(r"\\(.)|'([^']*)'|\"([^\"]*)\"")
+#: Where ``${name`` goes on with what is taken if there is nothing: there a value may have any form.
+_DEFAULT = re.compile(r"\$\{[!]?(?:\w+|[@*])(?:\[[^]]*\])?:?[-+=?]")
+#: What means itself in any part of ``${...}``.
+_SIMPLE = re.compile(r"\w[\w.+-]*", re.ASCII)
+#: A parenthesis that closes a pattern of ``case`` has none that opens it.
+_CASE, _ESAC = re.compile(r"(?:^|[\s;|&(])case\s[^\n;]*?\sin(?=\s)"), re.compile(r"\besac\b")
+#: Behind these a word begins: what begins with # there is a comment.
+_BETWEEN = " \t\n;|&()<>"
 #: How alike an unknown word and a known name are when one is taken for the other's misspelling.
 ALIKE = 0.75
 #: What others call our words.
@@ -38,6 +50,10 @@ ELSEWHERE = {
 
 #: Contexts of a shell's text; a parenthesis and a backquote are for commands inside others.
 PLAIN, SINGLE, DOUBLE, ANSI, INNER, BACK, COMMENT = "", "'", '"', "$'", "(", "`", "#"
+#: Arithmetic, in which << is no document.
+ARITHMETIC = "(("
+#: Inside of ${...}: as text by itself, and between quotes or in documents, behind :- and the like or elsewhere.
+EXPANSION, DEFAULT, WITHIN = "${", '"${-', '"${'
 #: Here-documents: with commands inside, or, if the word that ends it is quoted, nothing but text.
 HERE, RAW = "<<", "<<'"
 
@@ -120,6 +136,11 @@ def _text(task: str, name: str, value: Any) -> str:
     return value
 
 
+def _between_quotes(text: str) -> str:
+    """Write a text so that it is itself between double quotes."""
+    return re.sub(r'[\\$`"]', r"\\\g<0>", text)
+
+
 class _Scanner:
     """Goes through a template once, and knows between which quotes it is."""
 
@@ -140,12 +161,20 @@ class _Scanner:
             tuple[str, re.Pattern[str]]
         ] = []  #: documents from the next line on, and their ends
         self._parts: list[str] = []
+        self._opened: dict[int, int] = {}  #: where parentheses were opened, by how deep they are
+        self._fresh = True  #: a word may begin here
 
     def scan(self) -> str:
         """Give the command line."""
-        at, end = 0, len(self._template)
+        at, end, text = 0, len(self._template), self._template
         while at < end:
-            at = self._brace(at) if self._template[at] == "{" else self._step(at)
+            if text[at] == "{":
+                at = self._brace(at)
+                continue
+            before, at = at, self._step(at)
+            if text[before:at] != "\\\n":  # which is nothing at all
+                opens = text[at - 1] in _BETWEEN or (text[at - 1] == "`" == self._inside[-1])
+                self._fresh = opens and (text[before] != "\\" or at - before == 1)
         return "".join(self._parts)
 
     def _brace(self, at: int) -> int:
@@ -153,6 +182,7 @@ class _Scanner:
         literal = _LITERAL.match(self._template, at)
         if literal is not None:
             self._parts.append(f"{{{literal[1]}}}")
+            self._fresh = False
             return literal.end()
         field = _FIELD.match(self._template, at)
         variable = at > 0 and self._template[at - 1] == "$"
@@ -160,14 +190,17 @@ class _Scanner:
             if field is not None and not variable:
                 self._refuse_unknown(field)
             self._parts.append("{")
+            self._fresh = False
             return at + 1
-        self._parts.append(self._quoted(_texts(self._task, field[1], self._value(field[1]))))
+        words = _texts(self._task, field[1], self._value(field[1]))
+        self._parts.append(self._quoted(words))
+        self._fresh = self._fresh and not words
         return field.end()
 
     def _refuse_unknown(self, field: re.Match[str]) -> None:
         """Refuse a name that is no parameter, where no program can be meant: the shell would pass it on with its braces."""
         opens = self._template[field.end() : field.end() + 1] in ("<", ">")  # a descriptor
-        if self._inside[-1] in (PLAIN, INNER) and not opens:
+        if self._inside[-1] in (PLAIN, INNER, ARITHMETIC) and not opens:
             raise UsageError(
                 f"command {self._task!r}: its template has {field[0]}, which is no parameter; it may use "
                 f"{', '.join(f'{{{one}}}' for one in self._known)}; write {{{field[0]}}} if the shell is to see {field[0]}"
@@ -175,8 +208,6 @@ class _Scanner:
 
     def _quoted(self, words: list[str]) -> str:
         inside = self._inside[-1]
-        if inside == COMMENT:
-            return " ".join(words).replace("\n", " ")  # a new line would be a command
         if inside == RAW:
             return " ".join(words)
         if BACK in self._inside and any(shlex.quote(word) != word for word in words):
@@ -184,18 +215,48 @@ class _Scanner:
                 f"command {self._task!r}: {' '.join(words)!r} cannot be written between backquotes, where quoting has rules "
                 "of its own; write $(...) in their place"
             )
-        if inside in (PLAIN, INNER, BACK):
-            return " ".join(map(shlex.quote, words))
+        if inside == COMMENT:  # a new line would be a command
+            return " ".join(shlex.quote(word.replace("\n", " ")) for word in words)
+        if inside in (PLAIN, INNER, BACK, ARITHMETIC):
+            return self._in_document(" ".join(map(shlex.quote, words)))
         together = " ".join(words)
+        above = self._inside[-2] if len(self._inside) > 1 else PLAIN
+        if inside in (EXPANSION, DEFAULT, WITHIN) or (
+            inside in (SINGLE, ANSI) and above in (DEFAULT, WITHIN)
+        ):
+            return self._in_expansion(words)
         if inside == HERE:
             return re.sub(r"[\\$`]", r"\\\g<0>", together)
+        if inside == DOUBLE:
+            return _between_quotes(together)
         if not together or shlex.quote(together) == together:
             return together
-        closing = SINGLE if inside == ANSI else inside
-        return closing + shlex.quote(together) + inside
+        return self._in_document(SINGLE + shlex.quote(together) + inside)
+
+    def _in_document(self, quoted: str) -> str:
+        """Keep new lines behind a backslash, which are taken out of documents before commands in them are read."""
+        return quoted.replace("\\\n", "\\'$'\\n''") if self._inside[0] == HERE else quoted
+
+    def _in_expansion(self, words: list[str]) -> str:
+        """Write values into ${...}, where / and % may have a meaning, and quotes between quotes may have none."""
+        inside, together = self._inside[-1], " ".join(words)
+        if inside == EXPANSION:
+            return " ".join(
+                word if _SIMPLE.fullmatch(word) else "'" + word.replace("'", "'\"'\"'") + "'"
+                for word in words
+            )
+        if not together or all(map(_SIMPLE.fullmatch, words)):
+            return together
+        if inside == DEFAULT:
+            return f'"{_between_quotes(together)}"'
+        raise UsageError(
+            f"command {self._task!r}: {together!r} cannot be written into ${{...}} between quotes or in a here-document, where "
+            "quoting has rules of its own; put it into a variable of the shell before, as in  v={parameter}; echo "
+            '"${Y:-$v}"'
+        )
 
     def _step(self, at: int) -> int:
-        """Copy a character, or two that belong together; keep in mind what it opens or closes."""
+        """Copy a character, or some that belong together; keep in mind what it opens or closes."""
         inside, text = self._inside[-1], self._template
         two = text[at : at + 2]
         if inside == RAW:
@@ -209,11 +270,12 @@ class _Scanner:
         elif inside in (SINGLE, ANSI):
             if two[0] == "'":
                 self._inside.pop()
-        elif two == "$(" or (two == "$'" and inside not in (DOUBLE, HERE)):
-            self._inside.append(INNER if two == "$(" else ANSI)
-            return self._copy(at, 2)
+        elif two[0] == "$" and (opened := self._dollar(at, two)):
+            return self._copy(at, opened)
         elif two[0] == "`":
             self._toggle(BACK)
+        elif inside in (EXPANSION, DEFAULT, WITHIN):
+            self._expand(two[0])
         elif inside == HERE:
             pass
         elif two[0] == '"':
@@ -223,19 +285,57 @@ class _Scanner:
                 return self._documents(at)
             if two == "<<":
                 return self._announce(at)
-            self._open_or_close(at, two[0])
+            return self._copy(at, self._open_or_close(at, two))
         return self._copy(at, 1)
+
+    def _dollar(self, at: int, two: str) -> int:
+        """Keep in mind what a dollar opens; return how many characters do that, 0 if it opens nothing."""
+        inside, text = self._inside[-1], self._template
+        quoted = inside in (DOUBLE, HERE, DEFAULT, WITHIN)
+        if two == "$(":
+            arithmetic = text.startswith("$((", at)
+            self._open(at, ARITHMETIC if arithmetic else INNER)
+            return 3 if arithmetic else 2
+        if two == "$'" and not quoted:
+            self._inside.append(ANSI)
+            return 2
+        if two != "${" or _LITERAL.match(text, at + 1):
+            return 0
+        if not quoted:
+            self._inside.append(EXPANSION)
+        else:
+            plainly = inside == DOUBLE and self._inside[0] != HERE and _DEFAULT.match(text, at)
+            self._inside.append(DEFAULT if plainly else WITHIN)
+        return 2
+
+    def _expand(self, character: str) -> None:
+        """Go on inside of ${...}."""
+        in_document = self._inside[-1] == WITHIN and self._inside[0] == HERE
+        if character == "}":
+            self._inside.pop()
+        elif character in "'\"" and not in_document:  # there they may be text
+            self._inside.append(SINGLE if character == "'" else DOUBLE)
 
     def _announce(self, at: int) -> int:
         """Keep in mind that a here-document follows, if one does: numbers are shifted by the same sign."""
         found = _HERE.match(self._template, at)
         if found is None:
             return self._copy(at, 3 if self._template.startswith("<<<", at) else 2)
+        word = _QUOTES.sub(lambda part: part[1] or part[2] or part[3] or "", found["word"])
         tabs = "\t*" if found["tabs"] else ""
-        end = re.compile(rf"\n{tabs}{found['word']}(?=\n|\Z)")
-        if end.search(self._template, at):
-            self._here.append((RAW if found["quote"] else HERE, end))
-        return self._copy(at, len(found[0]))
+        end = re.compile(rf"\n{tabs}{re.escape(word)}(?=\n|\Z)")
+        there = end.search(self._template, at) is not None
+        arithmetic = self._inside[-1] == ARITHMETIC
+        if word and there and not arithmetic and not re.search(r"[$`{\\]", word):
+            self._here.append((RAW if word != found["word"] else HERE, end))
+            return self._copy(at, len(found[0]))
+        if there or not (arithmetic or word.isdigit()):
+            raise UsageError(
+                f"command {self._task!r}: its template has {found[0]!r}, which announces a here-document, but its end cannot be "
+                "found: that is a line with nothing but the word, which is best a plain one (EOF); numbers are shifted in "
+                "$((...))"
+            )
+        return self._copy(at, 2)
 
     def _documents(self, at: int) -> int:
         """Go through the here-documents that begin with a new line, if any do."""
@@ -245,22 +345,42 @@ class _Scanner:
         for inside, end in here:
             found = end.search(self._template, at)
             if found is None:
-                break  # the shell will say so
+                raise UsageError(
+                    f"command {self._task!r}: its template has here-documents that end in one another; write each with a "
+                    "word of its own, in the order in which they are announced"
+                )
             body = self._template[at : found.start()]
             inner = _Scanner(self._task, body, self._value, self._known, inside)
             self._parts += [inner.scan(), found[0]]
             at = found.end()
         return at
 
-    def _open_or_close(self, at: int, character: str) -> None:
+    def _open_or_close(self, at: int, two: str) -> int:
+        """Keep in mind what a character outside of quotes opens or closes; return how many belong to that."""
+        inside, character = self._inside[-1], two[0]
         if character == "'":
             self._inside.append(SINGLE)
+        elif two == "((" and inside != ARITHMETIC:
+            self._open(at, ARITHMETIC)
+            return 2
         elif character == "(":
-            self._inside.append(INNER)
-        elif character == ")" and self._inside[-1] == INNER:
+            self._open(at, INNER)
+        elif two == "))" and inside == ARITHMETIC:
             self._inside.pop()
-        elif character == "#" and (at == 0 or self._template[at - 1] in " \t\n;|&("):
+            return 2
+        elif character == ")" and inside == ARITHMETIC:
+            self._inside[-1] = INNER  # two that were opened in one place, and are closed apart
+        elif character == ")" and inside == INNER:
+            before = self._template[self._opened[len(self._inside)] : at]
+            if len(_CASE.findall(before)) <= len(_ESAC.findall(before)):
+                self._inside.pop()
+        elif character == "#" and inside != ARITHMETIC and self._fresh:
             self._inside.append(COMMENT)
+        return 1
+
+    def _open(self, at: int, what: str) -> None:
+        self._inside.append(what)
+        self._opened[len(self._inside)] = at
 
     def _toggle(self, what: str) -> None:
         if self._inside[-1] == what:

@@ -55,6 +55,8 @@ def raise_failure(name: str, order: Order, ran: Ran) -> NoReturn:
         "peak_bytes": ran.peak,
     }
     words = story(order, ran)
+    if ran.why and ran.torn:
+        words = f"; its shell had ended before, but {ran.torn}{words}"
     if ran.why == "memory":
         raise CommandMemoryError(
             f"command {name!r} was ended: its processes used {format_bytes(ran.peak)} of memory together; the limit is "
@@ -70,6 +72,12 @@ def raise_failure(name: str, order: Order, ran: Ran) -> NoReturn:
     if ran.why == "unwanted":
         raise CommandError(
             f"command {name!r} was ended, since nobody wants it any more{words}", **facts
+        )
+    if ran.status == 0:
+        raise CommandError(
+            f"command {name!r} failed: its shell ended well, but left programs in the background that were ended with it, and "
+            f"{ran.torn}: that is not complete; write `wait` at the end of the command line{words}",
+            **facts,
         )
     raise CommandError(f"command {name!r} failed: {_ending(ran)}{words}", **facts)
 

@@ -35,6 +35,9 @@ _LONG = 16 * 1024 * 1024
 #: Things in a container that is searched for arrays.
 _SEARCHED = 1000
 
+#: What a command line may name of what it is given.
+_AMOUNTS = ("cores", "memory", "gpus")
+
 
 class NotReusable(Exception):
     """A call has no lineage; the message says why, and goes on from the task's name."""
@@ -108,11 +111,43 @@ def digest_of(declared: Declared, known: Known) -> bytes:
     """Say in bytes what a task does."""
     said = f"{declared.name} {declared.version}" if declared.version else ""
     how = declared.command
-    # How many cores and bytes it gets makes no difference to what comes out.
+    # How many cores and bytes it gets makes no difference to what comes out, unless its line says so.
     with_what = repr((how.shell, how.env)) if how is not None else ""
+    if how is not None and (named := amounts_named(known.function)):
+        with_what += repr([(one, getattr(how, one)) for one in named])
     if known.opaque:
         return f"version {_home(declared.function)} {said}\0{with_what}".encode()
     return f"{said}\0{known.digest}\0{with_what}".encode()
+
+
+def amounts_named(function: Any) -> list[str]:
+    """Say which amounts the command line of a function may name: those in its texts and in those that it takes from outside.
+
+    All of them if it uses something that may have any texts: an object, a module of the user's.
+    """
+    code = getattr(function, "__code__", None)
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code is not None else ()
+    sought = [one for one in _AMOUNTS if one not in own]  # a parameter of that name is meant
+    found: set[str] = set()
+    waiting: list[Any] = [function]
+    seen: set[int] = set()
+    while waiting and len(found) < len(sought):
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        kind = type(one)
+        if kind is str:
+            found.update(name for name in sought if f"{{{name}}}" in one)
+        elif kind is CodeType:
+            waiting += one.co_consts
+        elif kind in _CHANGING:
+            waiting += _inside(one)
+        elif kind is tuple or kind is frozenset:
+            waiting += one
+        elif plain(one) is None and not _belongs_to_a_library(one):
+            return sought
+    return [one for one in sought if one in found]
 
 
 def _home(function: Any) -> str:

@@ -7,6 +7,7 @@ worker's process the memory limit is the warden's business; elsewhere it is kept
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import shlex
@@ -19,11 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from windrow.engines.tree import Tree, look
-from windrow.tasks.command_guard import COMMAND, end_members, in_worker, new_mark
+from windrow.engines.tree import Tree, descendants, look
+from windrow.tasks.command_guard import COMMAND, end_members, in_worker, members, new_mark, take_in
+from windrow.tasks.command_rest import at_work, writers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import IO
 
 __all__ = ["Order", "Ran", "run"]
@@ -41,6 +43,8 @@ SHORTEST_S = 0.001
 SCRIPT_BYTES = 100_000
 LINUX = sys.platform == "linux"
 
+#: From which numbers on that descriptor is sought: command lines take low ones, and 200 for locks; some systems have few.
+HIGH = (800, 230, 100, 10)
 #: Tells on a descriptor of its own how each program of the last pipe ended.
 _TELL = "trap 'echo \"${{PIPESTATUS[@]}}\" >&{0}' EXIT; "
 
@@ -54,6 +58,7 @@ class Order:
     shell: str = "bash"
     directory: str = "."
     environment: Mapping[str, str]
+    places: tuple[str, ...] = ()  #: how the paths of its outputs begin
     keeps_output: bool = True  #: what is printed is the value; else it goes where errors go
     log: Path | None = None
     memory: float = 0.0  #: bytes of all processes together; 0: no limit
@@ -73,6 +78,7 @@ class Ran(NamedTuple):
     wall_s: float
     cpu_s: float
     peak: int  #: bytes of all processes together, as far as they were seen
+    torn: str = ""  #: who was ended after the shell, with an output open for writing
 
     @property
     def used(self) -> str:
@@ -90,6 +96,24 @@ def run(order: Order) -> Ran:
             running.end()
             raise
         return running.result()
+
+
+def _out_of_reach(descriptor: int, script: str) -> int:
+    """Give a descriptor a number that the script does not know: what it opens under that would be written to."""
+    for lowest in HIGH:
+        taken: list[int] = []
+        try:
+            while not taken or str(taken[-1]) in script:
+                taken.append(fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, lowest))
+        except OSError:  # there are not as many
+            taken.append(-1)
+        number = taken.pop()
+        for one in taken:
+            os.close(one)
+        if number >= 0:
+            os.close(descriptor)
+            return number
+    return descriptor
 
 
 class _Running:
@@ -110,16 +134,21 @@ class _Running:
         self._sinks: dict[int, Callable[[bytes], None]] = {}
         self._process = self._start()
         self._leader = look(self._process.pid) if LINUX else None
-        self._tree = Tree(self._process.pid) if LINUX else None
-        if self._tree is not None:
-            stack.callback(self._tree.close)
+        self._trees: dict[int, Tree] = {}  #: by the process at their root
+        stack.callback(self._measure, ())
+        self._measure([self._process.pid] if LINUX else [])
+        self._rest: set[int] | None = None  #: those who are left when the shell has ended well
+        self._left: set[int] = set()  #: all who were among them
+        self._rest_due = 0.0
+        self._settled = 0.0  #: when those who were just started have opened what they write
+        self._torn: dict[int, str] = {}
         self._usage = 0.0
 
     # -- the beginning
 
     def _start(self) -> subprocess.Popen[bytes]:
         order = self._order
-        tell = self._channel(self._pipe.extend)
+        tell = _out_of_reach(self._channel(self._pipe.extend), order.script)
         errors = self._channel(self._print)
         output = self._channel(self._output.extend) if order.keeps_output else errors
         try:
@@ -181,14 +210,55 @@ class _Running:
     # -- while it runs
 
     def watch(self) -> None:
-        """Wait for its end, or bring it about."""
+        """Wait for its end, or bring it about, and for those it has left at work on what it is to give."""
+        if self._until(self._has_ended_well) and self._leader is not None:
+            self._until(self._rest_is_done)
+
+    def _until(self, done: Callable[[], bool | None]) -> bool:
+        """Wait until something is so; False if it is known never to be, or there is a reason to end it before."""
         wait = SHORTEST_S
-        while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            self._why = self._reason_to_end()
-            if self._why:
-                return
+        while not (so := done()):
+            self._why = "" if so is None else self._reason_to_end()
+            if so is None or self._why:
+                return False
             said = self._read(wait)
             wait = SHORTEST_S if said else min(2 * wait, LIMITED_S if self._limit else LOOK_S)
+        return True
+
+    def _has_ended_well(self) -> bool | None:
+        """Whether the shell has ended well; None if it has failed, and nobody needs what it left."""
+        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return False
+        return True if (ended.si_code, ended.si_status) == (os.CLD_EXITED, 0) else None
+
+    def _rest_is_done(self) -> bool:
+        """Whether nobody is left at work; the others are ended."""
+        assert self._leader is not None
+        begin = time.monotonic()
+        if begin < self._rest_due:
+            return False
+        self._settled = self._settled or begin + LOOK_S
+        self._rest = members(self._leader, self._mark)
+        self._left |= self._rest
+        working = at_work(self._rest, self._order.places)
+        if not self._rest or (not working and begin >= self._settled):
+            return True
+        self._measure(self._rest)
+        now = time.monotonic()
+        self._rest_due = now + 4 * (now - begin)  # it looks at all processes of the machine
+        return False
+
+    def _measure(self, roots: Iterable[int]) -> None:
+        """Measure the memory of these and of what they start."""
+        wanted = set(roots)
+        for gone in self._trees.keys() - wanted:
+            self._trees.pop(gone).close()
+        inside = {one for pid in wanted for one in descendants(pid)}
+        for gone in self._trees.keys() & inside:
+            self._trees.pop(gone).close()
+        for new in wanted - inside - self._trees.keys():
+            self._trees[new] = Tree(new)
 
     def _reason_to_end(self) -> Literal["", "memory", "deadline", "unwanted"]:
         order = self._order
@@ -202,16 +272,19 @@ class _Running:
     def _memory(self) -> int:
         """Look at the memory if it is time for that; often in the beginning, as many commands are short."""
         now = time.monotonic()
-        if self._tree is None or now < self._memory_due:
+        if not self._trees or now < self._memory_due:
             return 0
         soon = (now - self._begin) / 4
         self._memory_due = now + min(soon, LIMITED_S if self._limit else MEASURED_S)
+        trees = self._trees.values()
         if now - self._discovered >= min(soon, LOOK_S):
             self._discovered = now
-            self._tree.discover()
-        memory = self._tree.memory()
-        if 0 < self._limit < memory and len(self._tree) > 1:
-            memory = self._tree.memory(exactly=True)  # the cheap answer errs on the side of more
+            for tree in trees:
+                tree.discover()
+        memory = sum(tree.memory() for tree in trees)
+        if 0 < self._limit < memory and sum(map(len, trees)) > 1:
+            # The cheap answer errs on the side of more.
+            memory = sum(tree.memory(exactly=True) for tree in trees)
         self._peak = max(self._peak, memory)
         return memory
 
@@ -243,14 +316,21 @@ class _Running:
         process = self._process
         if process.returncode is not None:
             return
-        if self._leader is not None:
-            end_members(self._leader, self._mark)
+        if self._leader is not None and self._rest == set():
+            take_in(self._leader, self._left)
+        elif self._leader is not None:
+            end_members(self._leader, self._mark, self._look_on)
         else:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         self._usage = usage.ru_utime + usage.ru_stime
+
+    def _look_on(self, found: Iterable[int]) -> None:
+        """Note who is ended in the middle of an output; before the end of the shell all may be."""
+        if self._rest is not None:
+            self._torn.update(writers(found, self._order.places))
 
     def result(self) -> Ran:
         """Say how it went."""
@@ -268,6 +348,7 @@ class _Running:
             wall,
             self._usage,
             self._peak,
+            ", ".join(self._torn.values()),
         )
         if self._log is not None:
             ended = f"ended for its {self._why}" if self._why else f"exit status {ran.status}"

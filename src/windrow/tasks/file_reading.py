@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from windrow.errors import MissingFileError, TaskFileError
 from windrow.tasks.file_paths import as_given, is_remote, like, text_of
 from windrow.tasks.file_places import kept, make_private, remove_private
-from windrow.tasks.file_stamps import OURS, Stamp, files_in, matches, stamp, stamps_of
+from windrow.tasks.file_stamps import OURS, Stamp, files_in, matches, stamp, stamps_of, there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,7 +34,6 @@ class Maker(NamedTuple):
     name: str
     written: int  #: how many outputs it has that are files
     only: str = ""  #: the path, if it writes just one
-    noted: bool = False  #: nothing but its value says which files it means, so what is read is noted with the result
     may_fail: bool = False  #: then its value is None
     slot: int | None = None  #: where it says what it wrote, if it may fail
 
@@ -139,6 +138,10 @@ def _meant_by_none(going: Going, read: Read) -> list[Read]:
     )
 
 
+def _several(read: Read) -> bool:
+    return read.kind.directory or bool(read.kind.pattern)
+
+
 class Reading:
     """All that one attempt of a call reads."""
 
@@ -153,13 +156,13 @@ class Reading:
     def source(self, read: Read) -> str:
         """Find the version of what is read that was promised."""
         path = given_path(self._going, read, self._base)
-        self._note(read, path)
+        said = [one for slot in read.slots for one in stamps_of(self._going.values[slot])]
+        made = {one.path: one for one in said}
+        self._note(read, path, made)
         if is_remote(path):
             return path
-        promised = {one.path: one for one in read.stamps}
-        for slot in read.slots:
-            promised.update((one.path, one) for one in stamps_of(self._going.values[slot]))
-        several = read.kind.directory or read.kind.pattern
+        promised = {one.path: one for one in read.stamps} | made
+        several = _several(read)
         if not several and path in promised:
             promised = {path: promised[path]}
         elif not several:
@@ -175,13 +178,23 @@ class Reading:
         self.names[former] = path
         return former
 
-    def _note(self, read: Read, path: str) -> None:
-        """Note what files are like of which the lineage of the call does not say that, as only a future knew the path."""
-        if self._going.keeps and read.maker is not None and read.maker.noted:
-            there = not is_remote(path) and os.path.exists(path)
-            self._going.seen.append(stamp(path) if there else Stamp(path, 0, 0))
-        if self._going.keeps:
-            self._going.seen += [one for one in read.left if matches(one)]  # they did not
+    def _note(self, read: Read, path: str, made: Mapping[str, Stamp]) -> None:
+        """Note what files are like of which the lineage of the call says no more than who made them.
+
+        Their maker may run again, in another session, and make others: under the same key, as its inputs are the same.
+        """
+        if not self._going.keeps:
+            return
+        seen = self._going.seen
+        if read.maker is not None and read.kind.pattern:
+            seen += [stamp(one) for one in there(read.claims)]
+        elif read.maker is not None or (read.slots and not _several(read) and path not in made):
+            exists = not is_remote(path) and os.path.exists(path)
+            seen.append(stamp(path) if exists else Stamp(path, 0, 0))
+        seen += [
+            one for one in made.values() if any(claim.covers(one.path) for claim in read.claims)
+        ]
+        seen += [one for one in read.left if matches(one)]  # they did not
 
     def _see(self, read: Read, path: str, known: bool) -> None:
         """Check that there is something where nobody said what it is like."""

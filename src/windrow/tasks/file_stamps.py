@@ -1,19 +1,22 @@
 """What a file is like: size and time say whether it is still the same, its content on demand."""
 
-# ruff: noqa: PTH100, PTH110, PTH112, PTH116, PTH118, PTH123
+# ruff: noqa: PTH100, PTH110, PTH112, PTH116, PTH118, PTH123, PTH207
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["OURS", "Stamp", "content_digest", "files_in", "matches", "stamp", "stamps_of"]
+    from windrow.tasks.file_claims import Claim
+
+__all__ = ["OURS", "Stamp", "content_digest", "files_in", "matches", "stamp", "stamps_of", "there"]
 
 #: How names of private directories begin; they are no part of what a directory holds.
 OURS = ".windrow-"
@@ -63,6 +66,24 @@ def files_in(directory: str) -> Iterator[str]:
             path = os.path.join(place, name)
             if os.path.exists(path):  # a link to nowhere is no file
                 yield path
+
+
+def there(claims: Iterable[Claim]) -> Iterator[str]:
+    """List the files that are there of what is read or written, each once."""
+    known: set[str] = set()
+    for claim in claims:
+        if claim.shape == "file":
+            # Where names begin there may be a directory: what else is in that does not matter.
+            exists = os.path.exists(claim.path) and not os.path.isdir(claim.path)
+            found: Iterable[str] = [claim.path] if exists else []
+        elif claim.shape == "glob":
+            found = filter(os.path.isfile, glob.glob(claim.path))
+        else:
+            found = files_in(claim.path)
+        for one in found:
+            if one not in known:
+                known.add(one)
+                yield one
 
 
 def content_digest(path: str | os.PathLike[str]) -> str:

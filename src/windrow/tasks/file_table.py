@@ -1,12 +1,11 @@
 """The files of a session: which task writes a path, who reads it, and what that means for the next call."""
 
-# ruff: noqa: PTH109, PTH110, PTH112, PTH113, PTH119, PTH120, PTH207, PTH208
+# ruff: noqa: PTH109, PTH110, PTH112, PTH113, PTH119, PTH120, PTH208
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
 
 import atexit
-import glob
 import os
 import tempfile
 import threading
@@ -22,7 +21,7 @@ from windrow.tasks.file_leftovers import Leftovers
 from windrow.tasks.file_paths import given_paths, is_remote, one_name, pattern_of
 from windrow.tasks.file_places import new_token, remove_dead, remove_session, session_directory
 from windrow.tasks.file_reading import Maker, Read
-from windrow.tasks.file_stamps import OURS, Stamp, files_in, matches, stamp, stamps_of
+from windrow.tasks.file_stamps import OURS, Stamp, matches, stamp, stamps_of, there
 from windrow.tasks.file_work import FileWork, Write, moved_by
 from windrow.tasks.future import Future
 
@@ -134,7 +133,7 @@ class FileTable:
             assert isinstance(slot, Slot)  # what is said of files is never taken from a store
             slots.append(slot.number)
             calling.files.append(FileArgument(given.parameter, given.kind, path, maker.future))
-        stamps = self._there(claims) if claims[0].shape != "file" or not makers else ()
+        stamps = _there(claims) if claims[0].shape != "file" or not makers else ()
         left: tuple[Stamp, ...] = ()
         if makers:
             stamps, left = self._made_by_nobody(calling.session, stamps, written)
@@ -165,8 +164,7 @@ class FileTable:
                 said = calling.read(one.future)
                 slot = said.number if isinstance(said, Slot) else None
         only = writes[0].path if len(writes) == 1 and not writes[0].kind.pattern else ""
-        by_task = record.declared.command is None
-        maker = Maker(record.name, len(writes), only, by_task, record.rule == "ignore", slot)
+        maker = Maker(record.name, len(writes), only, record.rule == "ignore", slot)
         return Read(given.parameter, given.kind, given.place, given.item, "", claims, maker=maker)
 
     def _claims_of(self, calling: Calling, given: GivenPath, path: str) -> list[Claim]:
@@ -177,27 +175,6 @@ class FileTable:
         if given.kind.name == "InDir":
             self._prepare(os.path.dirname(os.path.realpath(path)))  # where it may be shown
         return [Claim("tree" if tree else "file", path)]
-
-    def _there(self, claims: list[Claim]) -> tuple[Stamp, ...]:
-        """Look at what is there now of what is read."""
-        found: list[str] = []
-        for claim in claims:
-            if claim.shape == "file":
-                # Where names begin there may be a directory: what else is in that does not matter.
-                there = os.path.exists(claim.path) and not os.path.isdir(claim.path)
-                found += [claim.path] if there else []
-            elif claim.shape == "glob":
-                found += [one for one in glob.glob(claim.path) if os.path.isfile(one)]
-            else:
-                for number, one in enumerate(files_in(claim.path)):
-                    if number == MOST_IN_A_DIRECTORY:
-                        return ()
-                    found.append(one)
-        stamps = []
-        for one in dict.fromkeys(found):
-            with suppress(FileNotFoundError):  # a task that writes there may just be moving it
-                stamps.append(stamp(one))
-        return tuple(stamps)
 
     def _made_by_nobody(
         self, session: Session, stamps: tuple[Stamp, ...], written: list[Entry]
@@ -351,6 +328,17 @@ def _remove_all(process: int, places: dict[str, str]) -> None:
 def _close_all() -> None:
     for one in list(_living):
         one.close()
+
+
+def _there(claims: list[Claim]) -> tuple[Stamp, ...]:
+    """Look at what is there now of what is read."""
+    stamps = []
+    for number, one in enumerate(there(claims)):
+        if number == MOST_IN_A_DIRECTORY and any(claim.shape == "tree" for claim in claims):
+            return ()
+        with suppress(FileNotFoundError):  # a task that writes there may just be moving it
+            stamps.append(stamp(one))
+    return tuple(stamps)
 
 
 def _are_overtaken(makers: list[Entry], path: str) -> bool:

@@ -1,0 +1,169 @@
+"""Changes of files are seen: whatever reads them is done again, and what has not changed is not."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import windrow as wr
+
+pytestmark = pytest.mark.usefixtures("place")
+
+
+def ran() -> list[str]:
+    """Give what ran since it was asked last, sorted."""
+    log = Path("../log")
+    found = log.read_text().split() if log.exists() else []
+    log.unlink(missing_ok=True)
+    return sorted(found)
+
+
+def note(name: str) -> None:
+    with Path("../log").open("a") as log:
+        log.write(name + "\n")
+
+
+def session(**options: Any) -> wr.Session:
+    return wr.Session(**{"engine": "threads", "workers": 2, **options})
+
+
+# -- files that are made again
+
+
+@wr.command
+def make(out: wr.OutFile) -> str:
+    return "echo make >> ../log; date +%N > {out}"  # other bytes each time
+
+
+@wr.command
+def index(data: wr.InFile, out: wr.OutFile) -> str:
+    return "echo index >> ../log; cat {data} > {out}"
+
+
+@wr.task(version="1")
+def made(out: wr.OutFile) -> Any:
+    note("make")
+    Path(out).write_text(f"{time.time_ns()}\n")
+    return out
+
+
+@wr.task(version="1")
+def indexed(data: wr.InFile, out: wr.OutFile) -> Any:
+    note("index")
+    Path(out).write_text(Path(data).read_text())
+    return out
+
+
+@wr.task(version="1", reuse=True)
+def text(data: wr.InFile) -> str:
+    note("text")
+    return Path(data).read_text()
+
+
+@wr.task(version="1", reuse=True)
+def doubled(value: str) -> str:
+    note("doubled")
+    return 2 * value
+
+
+def pipeline(kind: str, by: str, *, waits: bool = False, **options: Any) -> str:
+    first, second = (make, index) if kind == "command" else (made, indexed)
+    with session(**options):
+        data = first("data")
+        if waits:
+            data.result(30)
+        copy = second(data if by == "future" else "data", "data.idx")
+        value = text(copy if by == "future" else "data.idx")
+        result: str = doubled(value).result(30)
+    return result
+
+
+@pytest.mark.parametrize("files", ["stamp", "content"])
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("by", ["path", "future"])
+@pytest.mark.parametrize("kind", ["command", "task"])
+def test_what_is_made_again_is_read_again(kind: str, by: str, waits: bool, files: str) -> None:
+    options: dict[str, Any] = {"waits": waits, "files": files}
+    everything = ["doubled", "index", "make", "text"]
+    for _ in range(2):
+        assert pipeline(kind, by, **options) == 2 * Path("data").read_text()
+        assert ran() == everything
+        pipeline(kind, by, **options)
+        assert ran() == []
+        Path("data").unlink()
+    pipeline(kind, by, **options)
+    assert ran() == everything
+    Path("data.idx").unlink()
+    assert pipeline(kind, by, **options) == 2 * Path("data").read_text()
+    assert ran()[-2:] == ["index", "text"]
+    pipeline(kind, by, **options)
+    assert ran() == []
+
+
+@pytest.mark.parametrize("by", ["path", "future"])
+@pytest.mark.parametrize("kind", ["command", "task"])
+def test_what_another_program_has_made_again_is_read_again(kind: str, by: str) -> None:
+    pipeline(kind, by)
+    Path("data.idx").unlink()
+    pipeline(kind, by)  # which reads what the first run made
+    ran()
+    Path("data").unlink()
+    with session():
+        (make if kind == "command" else made)("data")
+    assert ran() == ["make"]
+    assert pipeline(kind, by) == 2 * Path("data").read_text()
+    assert ran() == ["doubled", "index", "text"]
+    pipeline(kind, by)
+    assert ran() == []
+
+
+def test_what_was_made_again_is_read_once_in_a_session() -> None:
+    pipeline("task", "path")
+    Path("data").unlink()
+    ran()
+    with session():
+        made("data")
+        for _ in range(3):
+            indexed("data", "data.idx").result(30)
+            doubled(text("data.idx")).result(30)
+    assert ran() == ["doubled", "index", "make", "text"]
+
+
+@wr.command
+def split(out: wr.OutFiles("part-*")) -> str:  # type: ignore[valid-type]
+    return "echo split >> ../log; date +%N > {out}/part-1; date +%N > {out}/part-2"
+
+
+@wr.task(version="1", reuse=True)
+def joined(parts: wr.InFiles("part-*")) -> str:  # type: ignore[valid-type]
+    note("joined")
+    return "".join(one.read_text() for one in sorted(Path(parts).glob("part-*")))
+
+
+@wr.task(version="1", reuse=True)
+def listed(directory: wr.InDir) -> str:
+    note("listed")
+    return "".join(one.read_text() for one in sorted(Path(directory).glob("part-*")))
+
+
+def test_several_files_that_are_made_again() -> None:
+    def run() -> None:
+        with session():
+            split("d")
+            both = [joined("d"), listed("d")]
+            assert [one.result(30) for one in both] == [joined("d").result(30)] * 2
+        whole = "".join(one.read_text() for one in sorted(Path("d").glob("part-*")))
+        assert both[0].result() == both[1].result() == whole
+
+    run()
+    assert ran() == ["joined", "listed", "split"]
+    run()
+    assert ran() == []
+    Path("d/part-2").unlink()
+    run()
+    assert ran() == ["joined", "listed", "split"]
+    run()
+    assert ran() == []

@@ -167,3 +167,45 @@ def test_several_files_that_are_made_again() -> None:
     assert ran() == ["joined", "listed", "split"]
     run()
     assert ran() == []
+
+
+# -- files in directories of directories
+
+
+@wr.task(version="1")
+def grow(out: wr.OutFiles("**/*.fa"), number: int) -> None:  # type: ignore[valid-type]
+    note("grow")
+    time.sleep(0.1)
+    for one in ("a.fa", "x/b.fa", "x/y/c.fa"):
+        Path(out, one).parent.mkdir(exist_ok=True)
+        Path(out, one).write_text(f"{number}\n")
+
+
+@wr.task(version="1", reuse=True)
+def deep(where: wr.InFiles("**/*.fa")) -> str:  # type: ignore[valid-type]
+    note("deep")
+    return "".join(one.read_text() for one in sorted(Path(where).rglob("*.fa")))
+
+
+def test_files_in_directories_of_directories() -> None:
+    def run() -> Any:
+        with session():
+            grow("d", 1)
+            return deep("d").result(30)
+
+    assert run() == "1\n1\n1\n"
+    assert ran() == ["deep", "grow"]
+    run()
+    assert ran() == []
+    for name in ("x/y/c.fa", "x/y/d.fa"):
+        Path("d", name).write_text("2\n")
+        with session():
+            assert deep("d").result(30).count("2") == (1 if name == "x/y/c.fa" else 2)
+        assert ran() == ["deep"]
+
+
+@pytest.mark.parametrize("name", ["a.fa", "x/b.fa", "x/y/c.fa"])
+def test_two_stars_may_stand_for_no_directory(name: str) -> None:
+    with session():
+        grow("d", 3)
+        assert text(f"d/{name}").result(30) == "3\n"

@@ -40,7 +40,9 @@ class Claim(NamedTuple):
             return path == self.path
         if self.shape == "tree":
             return _below(path, self.path)
-        return path.startswith(literal(self.path)) and fnmatchcase(path, self.path)
+        # Here stars match separators too; those of "**/" may also stand for no directory at all.
+        pattern = self.path.replace(f"**{os.sep}", "*")
+        return path.startswith(literal(self.path)) and fnmatchcase(path, pattern)
 
 
 def literal(pattern: str) -> str:

@@ -199,7 +199,7 @@ class Reading:
     def _see(self, read: Read, path: str, known: bool) -> None:
         """Check that there is something where nobody said what it is like."""
         patterns = [one.path for one in read.claims if one.shape == "glob"]
-        if known or os.path.exists(path) or any(glob.glob(one) for one in patterns):
+        if known or os.path.exists(path) or any(glob.glob(one, recursive=True) for one in patterns):
             return
         raise MissingFileError(
             f"task {self._going.name!r} reads {path} (parameter {read.parameter!r}, {read.kind.name}), but there is no such "

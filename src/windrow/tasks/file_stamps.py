@@ -77,7 +77,7 @@ def there(claims: Iterable[Claim]) -> Iterator[str]:
             exists = os.path.exists(claim.path) and not os.path.isdir(claim.path)
             found: Iterable[str] = [claim.path] if exists else []
         elif claim.shape == "glob":
-            found = filter(os.path.isfile, glob.glob(claim.path))
+            found = filter(os.path.isfile, glob.glob(claim.path, recursive=True))
         else:
             found = files_in(claim.path)
         for one in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -209,3 +210,87 @@ def test_two_stars_may_stand_for_no_directory(name: str) -> None:
     with session():
         grow("d", 3)
         assert text(f"d/{name}").result(30) == "3\n"
+
+
+# -- directories with links
+
+
+@wr.task(version="1", reuse=True)
+def names(directory: wr.InDir) -> list[str]:
+    note("names")
+    return below(directory)
+
+
+def below(directory: Any) -> list[str]:
+    """List all that a body finds."""
+    return sorted(
+        os.path.relpath(Path(place, name), directory)
+        for place, directories, files in os.walk(directory, followlinks=True)
+        for name in (*directories, *files)
+        if not name.startswith(".windrow")
+    )
+
+
+@wr.task(version="1", reuse=True)
+def behind(directory: wr.InDir) -> str:
+    note("behind")
+    return Path(directory, "sub", "a.txt").read_text()
+
+
+@wr.task(version="1", reuse=False)
+def put(out: wr.OutFile) -> None:
+    Path(out).write_text("new\n")
+
+
+@pytest.fixture
+def linked() -> Path:
+    """A directory with another one behind a link, and an empty one."""
+    for one in ("real", "d", "d/empty", "d/own"):
+        Path(one).mkdir()
+    Path("real/a.txt").write_text("a\n")
+    Path("d/own/b.txt").write_text("b\n")
+    Path("d/sub").symlink_to(Path("real").absolute())
+    Path("d/nowhere").symlink_to("no such file")
+    return Path("d")
+
+
+@pytest.mark.parametrize("files", ["stamp", "content"])
+def test_changes_behind_links_are_seen(linked: Path, files: str) -> None:
+    for expected in (["behind"], []):
+        with session(files=files):
+            assert behind(linked).result(30) == "a\n"
+        assert ran() == expected
+    Path("real/a.txt").write_text("changed\n")
+    with session(files=files):
+        assert behind(linked).result(30) == "changed\n"
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_directory_that_is_written_to_is_shown_whole(linked: Path, again: bool) -> None:
+    with session():
+        put("d/new.txt")
+        first = names(linked)
+        if again:
+            put("d/new.txt")  # the body may be shown the version before
+        shown = first.result(30)
+    assert shown == below(linked)
+    assert {"empty", "sub/a.txt", "nowhere", "new.txt"} <= set(below(linked))
+
+
+def test_links_that_go_in_circles(linked: Path) -> None:
+    Path("d/own/up").symlink_to(linked.absolute())
+    Path("real/back").symlink_to(linked.absolute())
+
+    @wr.task(version="1", reuse=True)
+    def both(directory: wr.InDir) -> list[str]:
+        note("both")
+        found = [Path(directory, one) for one in ("sub/a.txt", "own/up/own/b.txt", "new.txt")]
+        return [one.read_text() for one in found if one.exists()]
+
+    for expected in (["both"], []):
+        with session():
+            assert both(linked).result(30) == ["a\n", "b\n"]
+        assert ran() == expected
+    with session():
+        put("d/new.txt")
+        assert both(linked).result(30) == ["a\n", "b\n", "new\n"]

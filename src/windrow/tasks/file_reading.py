@@ -4,19 +4,29 @@ A task may have to run again, when a worker was lost and what it made with it. T
 that were called later. Their writers keep the versions that others read.
 """
 
-# ruff: noqa: PTH103, PTH110, PTH118, PTH119, PTH120, PTH207, PTH211
+# ruff: noqa: PTH103, PTH110, PTH112, PTH113, PTH114, PTH118, PTH119, PTH120, PTH207, PTH211
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
 
 import glob
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windrow.errors import MissingFileError, TaskFileError
 from windrow.tasks.file_paths import as_given, is_remote, like, text_of
 from windrow.tasks.file_places import kept, make_private, remove_private
-from windrow.tasks.file_stamps import OURS, Stamp, files_in, matches, stamp, stamps_of, there
+from windrow.tasks.file_stamps import (
+    OURS,
+    Stamp,
+    files_in,
+    matches,
+    places_in,
+    stamp,
+    stamps_of,
+    there,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -233,14 +243,9 @@ class Reading:
 
     def _without_ours(self, path: str) -> str:
         """Show a directory as its writers made it, if it has something of a session in it: bodies take all there is."""
-        places = [
-            os.path.join(place, name)
-            for place, directories, _ in os.walk(path)
-            for name in directories
-        ]
-        if not any(os.path.basename(one).startswith(OURS) for one in places):
+        if not any(_has_ours(place) for place, _, _ in places_in(path, follow=True)):
             return path
-        sources = {one: one for one in files_in(path)}
+        sources = {one: one for one in files_in(path, follow=True)}
         try:
             return self._shown(path, os.path.dirname(os.path.realpath(path)), sources)
         except PermissionError:
@@ -252,6 +257,9 @@ class Reading:
         view, _ = make_private(place, self._token, self._going.task)
         self._views.append(view)
         self.names[view] = above
+        shown = os.path.join(view, os.path.basename(path))
+        if os.path.isdir(path):
+            _show_places(path, shown)
         for name, source in sources.items():
             if not name.startswith(above.rstrip(os.sep) + os.sep):
                 continue  # which the body does not find by its path
@@ -261,7 +269,7 @@ class Reading:
                 os.link(os.path.realpath(source), link)
             except OSError:  # of another owner, or file system
                 os.symlink(source, link)
-        return os.path.join(view, os.path.basename(path))
+        return shown
 
     def check(self) -> None:
         """See that nothing was changed while the body read it; if so, it is worth another attempt."""
@@ -277,3 +285,25 @@ class Reading:
         """Remove what was made to be read."""
         for view in self._views:
             remove_private(view, [])
+
+
+def _has_ours(place: str) -> bool:
+    with suppress(OSError), os.scandir(place) as found:
+        return any(one.name.startswith(OURS) for one in found)
+    return False
+
+
+def _show_places(path: str, shown: str) -> None:
+    """Make the directories that are below one, also those that are empty, and the links that lead nowhere or in circles."""
+    links: list[tuple[str, str]] = []
+    for place, directories, names in places_in(path, follow=True):
+        there_too = os.path.normpath(os.path.join(shown, os.path.relpath(place, path)))
+        os.makedirs(there_too, exist_ok=True)
+        both = [
+            (os.path.join(place, one), os.path.join(there_too, one))
+            for one in (*directories, *names)
+        ]
+        links += [one for one in both if os.path.islink(one[0]) and not os.path.isfile(one[0])]
+    for source, link in links:
+        if not os.path.lexists(link):  # else it was followed
+            os.symlink(os.path.realpath(source), link)

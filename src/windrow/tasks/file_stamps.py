@@ -1,6 +1,6 @@
 """What a file is like: size and time say whether it is still the same, its content on demand."""
 
-# ruff: noqa: PTH100, PTH110, PTH112, PTH116, PTH118, PTH123, PTH207
+# ruff: noqa: PTH100, PTH110, PTH112, PTH114, PTH116, PTH118, PTH123, PTH207
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
     from windrow.tasks.file_claims import Claim
 
-__all__ = ["OURS", "Stamp", "content_digest", "files_in", "matches", "stamp", "stamps_of", "there"]
+__all__ = [
+    "OURS",
+    "Stamp",
+    "content_digest",
+    "files_in",
+    "matches",
+    "places_in",
+    "stamp",
+    "stamps_of",
+    "there",
+]
 
 #: How names of private directories begin; they are no part of what a directory holds.
 OURS = ".windrow-"
@@ -34,7 +44,7 @@ def stamp(path: str | os.PathLike[str]) -> Stamp:
     """Look at a file, or at all files of a directory; FileNotFoundError if there is none."""
     text = os.path.abspath(path)
     if os.path.isdir(text):
-        found = [os.stat(one) for one in files_in(text)]
+        found = [os.stat(one) for one in files_in(text, follow=True)]
         latest = max((one.st_mtime_ns for one in found), default=0)
         return Stamp(text, sum(one.st_size for one in found), latest)
     status = os.stat(text)
@@ -58,14 +68,38 @@ def stamps_of(value: Any) -> list[Stamp]:
     return [Stamp(*one) for one in value]
 
 
-def files_in(directory: str) -> Iterator[str]:
-    """List the files below a directory, without those that are private to a session."""
-    for place, directories, names in os.walk(directory):
-        directories[:] = sorted(one for one in directories if not one.startswith(OURS))
+def files_in(directory: str, *, follow: bool = False) -> Iterator[str]:
+    """List the files below a directory, without those that are private to a session; behind links too, if that is asked for."""
+    for place, _, names in places_in(directory, follow=follow):
         for name in sorted(names):
             path = os.path.join(place, name)
             if os.path.exists(path):  # a link to nowhere is no file
                 yield path
+
+
+def places_in(
+    directory: str, *, follow: bool = False
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk through a directory, without what is private to a session.
+
+    A directory behind a link comes after all that are there by themselves, and each one once: links may go in circles.
+    """
+    waiting, known = [directory], set()
+    while waiting:
+        for place, directories, names in os.walk(waiting.pop(0)):
+            directories[:] = sorted(one for one in directories if not one.startswith(OURS))
+            if follow:
+                try:
+                    status = os.stat(place)
+                except OSError:
+                    continue  # it has just gone
+                if (status.st_dev, status.st_ino) in known:
+                    directories.clear()
+                    continue
+                known.add((status.st_dev, status.st_ino))
+                below = [os.path.join(place, one) for one in directories]
+                waiting += [one for one in below if os.path.islink(one)]
+            yield place, directories, names
 
 
 def there(claims: Iterable[Claim]) -> Iterator[str]:
@@ -79,7 +113,7 @@ def there(claims: Iterable[Claim]) -> Iterator[str]:
         elif claim.shape == "glob":
             found = filter(os.path.isfile, glob.glob(claim.path, recursive=True))
         else:
-            found = files_in(claim.path)
+            found = files_in(claim.path, follow=True)
         for one in found:
             if one not in known:
                 known.add(one)
@@ -97,7 +131,7 @@ def _digest(known: Stamp) -> str:
         with open(known.path, "rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     whole = hashlib.sha256()
-    for one in files_in(known.path):
+    for one in files_in(known.path, follow=True):
         whole.update(os.fsencode(os.path.relpath(one, known.path)) + b"\0")
         whole.update(content_digest(one).encode())
     return whole.hexdigest()

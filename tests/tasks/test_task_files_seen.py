@@ -294,3 +294,33 @@ def test_links_that_go_in_circles(linked: Path) -> None:
     with session():
         put("d/new.txt")
         assert both(linked).result(30) == ["a\n", "b\n", "new\n"]
+
+
+# -- large directories, and the store in them
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_large_directory_is_not_reused(writes: bool) -> None:
+    Path("d").mkdir()
+    for number in range(1001):
+        Path(f"d/{number:04}").write_text("1")
+
+    @wr.task(version="1")
+    def one(out: wr.OutFile) -> None:
+        Path(out).write_text("1")
+
+    @wr.task(version="1", reuse=True)
+    def total(directory: wr.InDir) -> int:
+        return sum(int(one.read_text()) for one in Path(directory).glob("[0-9]*"))
+
+    def run() -> Any:
+        with session() as opened:
+            if writes:
+                one("d/2000")
+            result = total("d").result(30)
+            assert "so many files" in opened.reuse_stats.reasons[total.declared.name]
+        return result
+
+    assert run() == 1001 + writes
+    Path("d/0005").write_text("1000")
+    assert run() == 2000 + writes

@@ -133,7 +133,10 @@ class FileTable:
             assert isinstance(slot, Slot)  # what is said of files is never taken from a store
             slots.append(slot.number)
             calling.files.append(FileArgument(given.parameter, given.kind, path, maker.future))
-        stamps = _there(claims) if claims[0].shape != "file" or not makers else ()
+        found = _there(claims) if claims[0].shape != "file" or not makers else ()
+        if found is None:  # it is a dependency of which nothing is said
+            calling.files.append(FileArgument(given.parameter, given.kind, path))
+        stamps = found or ()
         left: tuple[Stamp, ...] = ()
         if makers:
             stamps, left = self._made_by_nobody(calling.session, stamps, written)
@@ -330,12 +333,12 @@ def _close_all() -> None:
         one.close()
 
 
-def _there(claims: list[Claim]) -> tuple[Stamp, ...]:
-    """Look at what is there now of what is read."""
+def _there(claims: list[Claim]) -> tuple[Stamp, ...] | None:
+    """Look at what is there now of what is read; None if that is too much."""
     stamps = []
     for number, one in enumerate(there(claims)):
         if number == MOST_IN_A_DIRECTORY and any(claim.shape == "tree" for claim in claims):
-            return ()
+            return None
         with suppress(FileNotFoundError):  # a task that writes there may just be moving it
             stamps.append(stamp(one))
     return tuple(stamps)

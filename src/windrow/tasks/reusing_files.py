@@ -64,6 +64,10 @@ class ReusedFiles:
                 # Which of the maker's files it is, is said by the arguments; what it was like, by what was noted.
                 found.add(f"{where} as it was read, made by {maker}")
                 continue
+            if one.stamp is None:
+                raise NotReusable(
+                    f"it reads all of {one.path}, which has so many files that they are not looked at one by one"
+                )
             try:
                 if not _is_settled(one.stamp):
                     raise NotReusable(f"it reads {one.path}, which is being written")

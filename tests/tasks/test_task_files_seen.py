@@ -324,3 +324,31 @@ def test_a_large_directory_is_not_reused(writes: bool) -> None:
     assert run() == 1001 + writes
     Path("d/0005").write_text("1000")
     assert run() == 2000 + writes
+
+
+@pytest.mark.parametrize("store", [None, "kept", "../home/deep/kept"])
+def test_the_store_is_no_part_of_a_directory(
+    store: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WINDROW_STORE")
+    Path("results").mkdir()  # a name that others use too
+    Path("results/a.txt").write_text("a")
+
+    @wr.task(version="1", reuse=True)
+    def count(directory: wr.InDir) -> int:
+        note("count")
+        time.sleep(0.2)
+        return len(list(Path(directory).rglob("*.txt")))
+
+    @wr.task(version="1", reuse=True)
+    def other(number: int) -> int:
+        return number
+
+    for number, expected in enumerate((["count"], [], ["count"])):
+        if number == 2:
+            Path("results/b.txt").write_text("b")
+        with session(store=store):
+            counted = count(".")
+            other(number).result(30)
+            assert counted.result(30) == (2 if number == 2 else 1)
+        assert ran() == expected

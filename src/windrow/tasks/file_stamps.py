@@ -30,6 +30,8 @@ __all__ = [
 
 #: How names of private directories begin; they are no part of what a directory holds.
 OURS = ".windrow-"
+#: Where results are kept unless another directory is named, and how the part of any store is called that tasks use.
+STORE, RESULTS = ".windrow", "results"
 
 
 class Stamp(NamedTuple):
@@ -80,14 +82,14 @@ def files_in(directory: str, *, follow: bool = False) -> Iterator[str]:
 def places_in(
     directory: str, *, follow: bool = False
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Walk through a directory, without what is private to a session.
+    """Walk through a directory, without what is private to a session, and without the store.
 
     A directory behind a link comes after all that are there by themselves, and each one once: links may go in circles.
     """
     waiting, known = [directory], set()
     while waiting:
         for place, directories, names in os.walk(waiting.pop(0)):
-            directories[:] = sorted(one for one in directories if not one.startswith(OURS))
+            directories[:] = sorted(one for one in directories if not _is_ours(place, one))
             if follow:
                 try:
                     status = os.stat(place)
@@ -100,6 +102,19 @@ def places_in(
                 below = [os.path.join(place, one) for one in directories]
                 waiting += [one for one in below if os.path.islink(one)]
             yield place, directories, names
+
+
+def _is_ours(place: str, name: str) -> bool:
+    """Whether a directory is private to a session, or where results are kept: those change all the time."""
+    if name.startswith(OURS) or name == STORE:
+        return True
+    if name != RESULTS:
+        return False
+    try:
+        with open(os.path.join(place, name, ".gitignore")) as ignored:
+            return ignored.read(3) == "*\n" and os.path.isdir(os.path.join(place, name, "sessions"))
+    except (OSError, ValueError):
+        return False
 
 
 def there(claims: Iterable[Claim]) -> Iterator[str]:

@@ -352,3 +352,20 @@ def test_the_store_is_no_part_of_a_directory(
             other(number).result(30)
             assert counted.result(30) == (2 if number == 2 else 1)
         assert ran() == expected
+
+
+# -- contents
+
+
+@pytest.mark.parametrize("pause", [0, 0.15])
+def test_content_that_changes_behind_size_and_time(pause: float) -> None:
+    def content(said: str) -> None:
+        Path("x").write_text(said)
+        os.utime("x", times=(1, 1))
+        time.sleep(pause)
+
+    for said in ("one", "two", "two", "one"):
+        content(said)
+        with session(files="content"):
+            assert text("x").result(30) == said
+    assert ran() == ["text", "text"]

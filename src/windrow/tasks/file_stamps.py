@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +33,8 @@ __all__ = [
 OURS = ".windrow-"
 #: Where results are kept unless another directory is named, and how the part of any store is called that tasks use.
 STORE, RESULTS = ".windrow", "results"
+#: A file that was touched so many seconds ago may be changed again without another time, on any disk.
+YOUNG_S = 0.1
 
 
 class Stamp(NamedTuple):
@@ -136,17 +139,24 @@ def there(claims: Iterable[Claim]) -> Iterator[str]:
 
 
 def content_digest(path: str | os.PathLike[str]) -> str:
-    """Give the SHA-256 of a file's content, or of all files of a directory; read once as long as size and time stay."""
-    return _digest(stamp(path))
+    """Give the SHA-256 of a file's content, or of all files of a directory; read once as long as the file is not touched."""
+    text = os.path.abspath(path)
+    if os.path.isdir(text):
+        whole = hashlib.sha256()
+        for one in files_in(text, follow=True):
+            whole.update(os.fsencode(os.path.relpath(one, text)) + b"\0")
+            whole.update(content_digest(one).encode())
+        return whole.hexdigest()
+    status = os.stat(text)
+    # The program can set the time of a file, but not when that was done. Within a step of the clock both may be the same.
+    settled = time.time() - status.st_ctime > YOUNG_S
+    digest = _digest if settled else _digest.__wrapped__
+    return digest(
+        text, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    )
 
 
 @lru_cache(maxsize=100_000)
-def _digest(known: Stamp) -> str:
-    if not os.path.isdir(known.path):
-        with open(known.path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    whole = hashlib.sha256()
-    for one in files_in(known.path, follow=True):
-        whole.update(os.fsencode(os.path.relpath(one, known.path)) + b"\0")
-        whole.update(content_digest(one).encode())
-    return whole.hexdigest()
+def _digest(path: str, *_: int) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -369,3 +369,57 @@ def test_content_that_changes_behind_size_and_time(pause: float) -> None:
         with session(files="content"):
             assert text("x").result(30) == said
     assert ran() == ["text", "text"]
+
+
+# -- paths that only futures know
+
+
+@wr.task(reuse=False)
+def late_name(path: str) -> str:
+    time.sleep(0.2)
+    return path
+
+
+@wr.task(version="1")
+def store(out: wr.OutFile, said: str) -> None:
+    Path(out).write_text(said)
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_what_is_written_where_only_a_future_knows_is_waited_for(engine: str, there: bool) -> None:
+    if there:
+        Path("out.txt").write_text("before")
+        with session(engine=engine):
+            assert text("out.txt").result(30) == "before"
+    for said in ("one", "two"):
+        with session(engine=engine):
+            store(late_name("out.txt"), said)
+            assert text("out.txt").result(30) == said
+
+
+def test_the_last_of_them_is_read() -> None:
+    with session(workers=4):
+        store("out.txt", "one")
+        store(late_name("out.txt"), "two")
+        second = text("out.txt")
+        store("out.txt", "three")
+        third = text("out.txt")
+        assert [second.result(30), third.result(30)] == ["two", "three"]
+    assert Path("out.txt").read_text() == "three"
+
+
+def test_what_an_earlier_run_wrote_may_be_overwritten_before() -> None:
+    for _ in range(2):
+        with session():
+            store(late_name("out.txt"), "late")
+            store("out.txt", "last")
+        assert Path("out.txt").read_text() == "last"
+
+
+def test_a_file_that_nobody_writes_in_the_end() -> None:
+    with session():
+        store(late_name("other.txt"), "x")
+        missing = text("out.txt")
+        with pytest.raises(wr.errors.MissingFileError, match=r"reads .*out\.txt"):
+            missing.result(30)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from windrow.errors import MissingFileError, UsageError, nearest
 from windrow.tasks.calling import FileArgument
 from windrow.tasks.calls import Slot
-from windrow.tasks.file_claims import Claim, Claims, meet
+from windrow.tasks.file_claims import Claim, Claims
 from windrow.tasks.file_leftovers import Leftovers
+from windrow.tasks.file_overlaps import check_apart, keeping
 from windrow.tasks.file_paths import given_paths, is_remote, one_name, pattern_of
 from windrow.tasks.file_places import new_token, remove_dead, remove_session, session_directory
 from windrow.tasks.file_reading import Maker, Read
@@ -26,8 +27,6 @@ from windrow.tasks.file_work import FileWork, Write, moved_by
 from windrow.tasks.future import Future
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from windrow.tasks.calling import Calling
     from windrow.tasks.file_claims import Entry
     from windrow.tasks.file_paths import GivenPath
@@ -56,6 +55,9 @@ class FileTable:
         self._written: weakref.WeakKeyDictionary[Record, tuple[Write, ...]] = (
             weakref.WeakKeyDictionary()
         )
+        #: Tasks that write where only a future knows: those that may not have ended, and all.
+        self._late: list[int] = []
+        self._all_late: set[int] = set()
         self._lock = threading.Lock()
         # Sessions of executors are ended by nobody, if those are forgotten.
         self._process = os.getpid()
@@ -69,6 +71,7 @@ class FileTable:
         with self._lock:
             self._token = self._token or new_token()
             given = given_paths(calling)
+            calling.after += self._open_late(calling.session)
             reads = [
                 self._read(calling, one) for one in given if one.kind.reads and not one.kind.writes
             ]
@@ -78,12 +81,12 @@ class FileTable:
             ]
             if not given:
                 return
-            _check_apart(calling, writes)
+            check_apart(calling, writes)
             work = FileWork(
                 self._token,
                 os.getcwd() if any(isinstance(one.path, Future) for one in given) else "",
                 tuple(reads),
-                tuple(_keeping(writes, reads)),
+                tuple(keeping(writes, reads)),
             )
             calling.made += [one.output for one in writes]
             calling.around.append(work)
@@ -103,12 +106,25 @@ class FileTable:
                 future = calling.session.promise(record, f"f{number}")
                 if write.claim is not None:
                     self._claims.write(write.claim, record.id, future)
+                elif record.id not in self._late:
+                    self._late.append(record.id)
+                    self._all_late.add(record.id)
 
     def note_written(self, calling: Calling, record: Record) -> None:
         """Remember what a call writes, or has written in an earlier run: its futures may be given as paths."""
         work = next((one for one in calling.around if isinstance(one, FileWork)), None)
         if work is not None and work.writes:
             self._written[record] = work.writes
+
+    def are_known(self, calling: Calling) -> bool:
+        """Whether it was known, when the files of a call were looked at, where all tasks write that it comes after."""
+        return self._all_late.isdisjoint(calling.after)
+
+    def _open_late(self, session: Session) -> list[int]:
+        """List the tasks that may yet write any file: whoever is called after them comes after them."""
+        if self._late:
+            self._late = [one for one in self._late if one in session.open]
+        return self._late
 
     # -- what is read
 
@@ -140,13 +156,15 @@ class FileTable:
         left: tuple[Stamp, ...] = ()
         if makers:
             stamps, left = self._made_by_nobody(calling.session, stamps, written)
-        if not makers and not stamps and not os.path.isdir(path):
+        if not makers and not stamps and not os.path.isdir(path) and not self._late:
             raise self._missing(calling, given, path, claims)
         calling.files += [
             FileArgument(given.parameter, given.kind, one.path, None, one) for one in stamps
         ]
         # What a task makes beside its declared outputs may replace what is there now.
-        promised = () if makers else stamps
+        promised = () if makers or self._late else stamps
+        if self._late and self._late[-1] > max(makers, default=0):
+            slots = []  # nor is anything promised that may be overwritten before
         return Read(*where, path, tuple(claims), promised, tuple(slots), left=left)
 
     def _read_of(self, calling: Calling, given: GivenPath, record: Record) -> Read:
@@ -350,41 +368,3 @@ def _are_overtaken(makers: list[Entry], path: str) -> bool:
         return False
     said = makers[0].future._result
     return isinstance(said, tuple) and os.path.exists(path) and not matches(said)
-
-
-def _keeping(writes: list[Write], reads: list[Read]) -> Iterator[Write]:
-    """A call that reads what it overwrites may have to read it again."""
-    read = {claim for one in reads for claim in one.claims}
-    several = [claim for claim in read if claim.shape != "file"]
-    for write in writes:
-        claim = write.claim
-        if claim is None or write.keeping:
-            yield write
-            continue
-        others = several if claim.shape == "file" else read
-        keeping = claim in read or any(meet(claim, other) for other in others)
-        yield write._replace(keeping=keeping)
-
-
-def _check_apart(calling: Calling, writes: list[Write]) -> None:
-    """Refuse a call that writes something twice; in the order of paths only neighbours can be that."""
-    last: Write | None = None
-    tree: Write | None = None
-    for one in sorted(writes, key=lambda one: one.claim.path + os.sep if one.claim else ""):
-        claim = one.claim
-        if claim is None:
-            continue
-        for other in (last, tree):
-            if other and other.claim and _clash(claim, other.claim):
-                raise UsageError(
-                    f"task {calling.declared.name!r} is given {other.path} and {one.path} to write (parameters "
-                    f"{other.parameter!r} and {one.parameter!r}): give each output a path of its own"
-                )
-        last = one
-        tree = one if claim.shape == "tree" else tree
-
-
-def _clash(one: Claim, other: Claim) -> bool:
-    if one.shape == "glob" or other.shape == "glob":
-        return one == other
-    return meet(one, other)

@@ -41,6 +41,10 @@ class ReusedFiles:
         from windrow.tasks.file_stamps import content_digest
         from windrow.tasks.lineage import NotReusable, makers_of_paths
 
+        if calling.declared.files and not self._session.files.are_known(calling):
+            raise NotReusable(
+                "it comes after a task that writes a file whose path only a future knows, which may be one of its own files"
+            )
         found: set[str] = set()
         for future in makers_of_paths(calling):
             made = future.record

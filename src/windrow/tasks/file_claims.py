@@ -23,7 +23,11 @@ __all__ = ["Claim", "Claims", "Entry", "literal", "meet"]
 
 Shape = Literal["file", "tree", "glob"]
 
-_WILD = re.compile(r"[*?[]")
+#: How a pattern begins before anything in it may stand for another text; characters of names may be escaped there.
+_BEGINNING = re.compile(r"(?:[^*?[]|\[[*?[]\])*")
+_ESCAPED = re.compile(r"\[([*?[])\]")
+#: How it ends: nothing in that has a meaning.
+_END = re.compile(r"[^]*?[]*\Z")
 #: So many new texts are put into their places one by one; more, all at once.
 FEW = 100
 
@@ -40,13 +44,23 @@ class Claim(NamedTuple):
             return path == self.path
         if self.shape == "tree":
             return _below(path, self.path)
-        return path.startswith(literal(self.path)) and fnmatchcase(path, self.path)
+        # Here stars match separators too; those of "**/" may also stand for no directory at all.
+        pattern = self.path.replace(f"**{os.sep}", "*")
+        return path.startswith(literal(self.path)) and fnmatchcase(path, pattern)
 
 
 def literal(pattern: str) -> str:
     """Give what all matches of a pattern begin with."""
-    wild = _WILD.search(pattern)
-    return pattern[: wild.start()] if wild else pattern
+    beginning = _BEGINNING.match(pattern)
+    assert beginning is not None
+    return _ESCAPED.sub(r"\1", beginning[0])
+
+
+def _ending(pattern: str) -> str:
+    """Give what all matches of a pattern end with, or a part of that."""
+    end = _END.search(pattern)
+    assert end is not None
+    return end[0]
 
 
 def meet(one: Claim, other: Claim) -> bool:
@@ -59,7 +73,10 @@ def meet(one: Claim, other: Claim) -> bool:
         return _below(one.path, other.path) or _below(other.path, one.path)
     if one.shape == "glob" and other.shape == "glob":
         first, second = literal(one.path), literal(other.path)
-        return first.startswith(second) or second.startswith(first)
+        ends, other_ends = _ending(one.path), _ending(other.path)
+        return (first.startswith(second) or second.startswith(first)) and (
+            ends.endswith(other_ends) or other_ends.endswith(ends)
+        )
     tree, glob = (one, other) if one.shape == "tree" else (other, one)
     start = literal(glob.path)
     return _below(start, tree.path) or tree.path.startswith(start)

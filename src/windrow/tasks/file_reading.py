@@ -4,19 +4,29 @@ A task may have to run again, when a worker was lost and what it made with it. T
 that were called later. Their writers keep the versions that others read.
 """
 
-# ruff: noqa: PTH103, PTH110, PTH118, PTH119, PTH120, PTH207, PTH211
+# ruff: noqa: PTH103, PTH110, PTH112, PTH113, PTH114, PTH118, PTH119, PTH120, PTH207, PTH211
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
 
 import glob
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windrow.errors import MissingFileError, TaskFileError
 from windrow.tasks.file_paths import as_given, is_remote, like, text_of
 from windrow.tasks.file_places import kept, make_private, remove_private
-from windrow.tasks.file_stamps import OURS, Stamp, files_in, matches, stamp, stamps_of
+from windrow.tasks.file_stamps import (
+    OURS,
+    Stamp,
+    files_in,
+    matches,
+    places_in,
+    stamp,
+    stamps_of,
+    there,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,7 +44,6 @@ class Maker(NamedTuple):
     name: str
     written: int  #: how many outputs it has that are files
     only: str = ""  #: the path, if it writes just one
-    noted: bool = False  #: nothing but its value says which files it means, so what is read is noted with the result
     may_fail: bool = False  #: then its value is None
     slot: int | None = None  #: where it says what it wrote, if it may fail
 
@@ -139,6 +148,10 @@ def _meant_by_none(going: Going, read: Read) -> list[Read]:
     )
 
 
+def _several(read: Read) -> bool:
+    return read.kind.directory or bool(read.kind.pattern)
+
+
 class Reading:
     """All that one attempt of a call reads."""
 
@@ -153,13 +166,13 @@ class Reading:
     def source(self, read: Read) -> str:
         """Find the version of what is read that was promised."""
         path = given_path(self._going, read, self._base)
-        self._note(read, path)
+        said = [one for slot in read.slots for one in stamps_of(self._going.values[slot])]
+        made = {one.path: one for one in said}
+        self._note(read, path, made)
         if is_remote(path):
             return path
-        promised = {one.path: one for one in read.stamps}
-        for slot in read.slots:
-            promised.update((one.path, one) for one in stamps_of(self._going.values[slot]))
-        several = read.kind.directory or read.kind.pattern
+        promised = {one.path: one for one in read.stamps} | made
+        several = _several(read)
         if not several and path in promised:
             promised = {path: promised[path]}
         elif not several:
@@ -175,18 +188,28 @@ class Reading:
         self.names[former] = path
         return former
 
-    def _note(self, read: Read, path: str) -> None:
-        """Note what files are like of which the lineage of the call does not say that, as only a future knew the path."""
-        if self._going.keeps and read.maker is not None and read.maker.noted:
-            there = not is_remote(path) and os.path.exists(path)
-            self._going.seen.append(stamp(path) if there else Stamp(path, 0, 0))
-        if self._going.keeps:
-            self._going.seen += [one for one in read.left if matches(one)]  # they did not
+    def _note(self, read: Read, path: str, made: Mapping[str, Stamp]) -> None:
+        """Note what files are like of which the lineage of the call says no more than who made them.
+
+        Their maker may run again, in another session, and make others: under the same key, as its inputs are the same.
+        """
+        if not self._going.keeps:
+            return
+        seen = self._going.seen
+        if read.maker is not None and read.kind.pattern:
+            seen += [stamp(one) for one in there(read.claims)]
+        elif read.maker is not None or (read.slots and not _several(read) and path not in made):
+            exists = not is_remote(path) and os.path.exists(path)
+            seen.append(stamp(path) if exists else Stamp(path, 0, 0))
+        seen += [
+            one for one in made.values() if any(claim.covers(one.path) for claim in read.claims)
+        ]
+        seen += [one for one in read.left if matches(one)]  # they did not
 
     def _see(self, read: Read, path: str, known: bool) -> None:
         """Check that there is something where nobody said what it is like."""
         patterns = [one.path for one in read.claims if one.shape == "glob"]
-        if known or os.path.exists(path) or any(glob.glob(one) for one in patterns):
+        if known or os.path.exists(path) or any(glob.glob(one, recursive=True) for one in patterns):
             return
         raise MissingFileError(
             f"task {self._going.name!r} reads {path} (parameter {read.parameter!r}, {read.kind.name}), but there is no such "
@@ -220,14 +243,9 @@ class Reading:
 
     def _without_ours(self, path: str) -> str:
         """Show a directory as its writers made it, if it has something of a session in it: bodies take all there is."""
-        places = [
-            os.path.join(place, name)
-            for place, directories, _ in os.walk(path)
-            for name in directories
-        ]
-        if not any(os.path.basename(one).startswith(OURS) for one in places):
+        if not any(_has_ours(place) for place, _, _ in places_in(path, follow=True)):
             return path
-        sources = {one: one for one in files_in(path)}
+        sources = {one: one for one in files_in(path, follow=True)}
         try:
             return self._shown(path, os.path.dirname(os.path.realpath(path)), sources)
         except PermissionError:
@@ -239,6 +257,9 @@ class Reading:
         view, _ = make_private(place, self._token, self._going.task)
         self._views.append(view)
         self.names[view] = above
+        shown = os.path.join(view, os.path.basename(path))
+        if os.path.isdir(path):
+            _show_places(path, shown)
         for name, source in sources.items():
             if not name.startswith(above.rstrip(os.sep) + os.sep):
                 continue  # which the body does not find by its path
@@ -248,7 +269,7 @@ class Reading:
                 os.link(os.path.realpath(source), link)
             except OSError:  # of another owner, or file system
                 os.symlink(source, link)
-        return os.path.join(view, os.path.basename(path))
+        return shown
 
     def check(self) -> None:
         """See that nothing was changed while the body read it; if so, it is worth another attempt."""
@@ -264,3 +285,25 @@ class Reading:
         """Remove what was made to be read."""
         for view in self._views:
             remove_private(view, [])
+
+
+def _has_ours(place: str) -> bool:
+    with suppress(OSError), os.scandir(place) as found:
+        return any(one.name.startswith(OURS) for one in found)
+    return False
+
+
+def _show_places(path: str, shown: str) -> None:
+    """Make the directories that are below one, also those that are empty, and the links that lead nowhere or in circles."""
+    links: list[tuple[str, str]] = []
+    for place, directories, names in places_in(path, follow=True):
+        there_too = os.path.normpath(os.path.join(shown, os.path.relpath(place, path)))
+        os.makedirs(there_too, exist_ok=True)
+        both = [
+            (os.path.join(place, one), os.path.join(there_too, one))
+            for one in (*directories, *names)
+        ]
+        links += [one for one in both if os.path.islink(one[0]) and not os.path.isfile(one[0])]
+    for source, link in links:
+        if not os.path.lexists(link):  # else it was followed
+            os.symlink(os.path.realpath(source), link)

@@ -1,12 +1,11 @@
 """The files of a session: which task writes a path, who reads it, and what that means for the next call."""
 
-# ruff: noqa: PTH109, PTH110, PTH112, PTH113, PTH119, PTH120, PTH207, PTH208
+# ruff: noqa: PTH109, PTH110, PTH112, PTH113, PTH119, PTH120, PTH208
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
 
 import atexit
-import glob
 import os
 import tempfile
 import threading
@@ -17,18 +16,17 @@ from typing import TYPE_CHECKING
 from windrow.errors import MissingFileError, UsageError, nearest
 from windrow.tasks.calling import FileArgument
 from windrow.tasks.calls import Slot
-from windrow.tasks.file_claims import Claim, Claims, meet
+from windrow.tasks.file_claims import Claim, Claims
 from windrow.tasks.file_leftovers import Leftovers
+from windrow.tasks.file_overlaps import check_apart, keeping
 from windrow.tasks.file_paths import given_paths, is_remote, one_name, pattern_of
 from windrow.tasks.file_places import new_token, remove_dead, remove_session, session_directory
 from windrow.tasks.file_reading import Maker, Read
-from windrow.tasks.file_stamps import OURS, Stamp, files_in, matches, stamp, stamps_of
+from windrow.tasks.file_stamps import OURS, Stamp, matches, stamp, stamps_of, there
 from windrow.tasks.file_work import FileWork, Write, moved_by
 from windrow.tasks.future import Future
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from windrow.tasks.calling import Calling
     from windrow.tasks.file_claims import Entry
     from windrow.tasks.file_paths import GivenPath
@@ -57,6 +55,9 @@ class FileTable:
         self._written: weakref.WeakKeyDictionary[Record, tuple[Write, ...]] = (
             weakref.WeakKeyDictionary()
         )
+        #: Tasks that write where only a future knows: those that may not have ended, and all.
+        self._late: list[int] = []
+        self._all_late: set[int] = set()
         self._lock = threading.Lock()
         # Sessions of executors are ended by nobody, if those are forgotten.
         self._process = os.getpid()
@@ -70,6 +71,7 @@ class FileTable:
         with self._lock:
             self._token = self._token or new_token()
             given = given_paths(calling)
+            calling.after += self._open_late(calling.session)
             reads = [
                 self._read(calling, one) for one in given if one.kind.reads and not one.kind.writes
             ]
@@ -79,12 +81,12 @@ class FileTable:
             ]
             if not given:
                 return
-            _check_apart(calling, writes)
+            check_apart(calling, writes)
             work = FileWork(
                 self._token,
                 os.getcwd() if any(isinstance(one.path, Future) for one in given) else "",
                 tuple(reads),
-                tuple(_keeping(writes, reads)),
+                tuple(keeping(writes, reads)),
             )
             calling.made += [one.output for one in writes]
             calling.around.append(work)
@@ -104,12 +106,25 @@ class FileTable:
                 future = calling.session.promise(record, f"f{number}")
                 if write.claim is not None:
                     self._claims.write(write.claim, record.id, future)
+                elif record.id not in self._late:
+                    self._late.append(record.id)
+                    self._all_late.add(record.id)
 
     def note_written(self, calling: Calling, record: Record) -> None:
         """Remember what a call writes, or has written in an earlier run: its futures may be given as paths."""
         work = next((one for one in calling.around if isinstance(one, FileWork)), None)
         if work is not None and work.writes:
             self._written[record] = work.writes
+
+    def are_known(self, calling: Calling) -> bool:
+        """Whether it was known, when the files of a call were looked at, where all tasks write that it comes after."""
+        return self._all_late.isdisjoint(calling.after)
+
+    def _open_late(self, session: Session) -> list[int]:
+        """List the tasks that may yet write any file: whoever is called after them comes after them."""
+        if self._late:
+            self._late = [one for one in self._late if one in session.open]
+        return self._late
 
     # -- what is read
 
@@ -134,17 +149,22 @@ class FileTable:
             assert isinstance(slot, Slot)  # what is said of files is never taken from a store
             slots.append(slot.number)
             calling.files.append(FileArgument(given.parameter, given.kind, path, maker.future))
-        stamps = self._there(claims) if claims[0].shape != "file" or not makers else ()
+        found = _there(claims) if claims[0].shape != "file" or not makers else ()
+        if found is None:  # it is a dependency of which nothing is said
+            calling.files.append(FileArgument(given.parameter, given.kind, path))
+        stamps = found or ()
         left: tuple[Stamp, ...] = ()
         if makers:
             stamps, left = self._made_by_nobody(calling.session, stamps, written)
-        if not makers and not stamps and not os.path.isdir(path):
+        if not makers and not stamps and not os.path.isdir(path) and not self._late:
             raise self._missing(calling, given, path, claims)
         calling.files += [
             FileArgument(given.parameter, given.kind, one.path, None, one) for one in stamps
         ]
         # What a task makes beside its declared outputs may replace what is there now.
-        promised = () if makers else stamps
+        promised = () if makers or self._late else stamps
+        if self._late and self._late[-1] > max(makers, default=0):
+            slots = []  # nor is anything promised that may be overwritten before
         return Read(*where, path, tuple(claims), promised, tuple(slots), left=left)
 
     def _read_of(self, calling: Calling, given: GivenPath, record: Record) -> Read:
@@ -165,8 +185,7 @@ class FileTable:
                 said = calling.read(one.future)
                 slot = said.number if isinstance(said, Slot) else None
         only = writes[0].path if len(writes) == 1 and not writes[0].kind.pattern else ""
-        by_task = record.declared.command is None
-        maker = Maker(record.name, len(writes), only, by_task, record.rule == "ignore", slot)
+        maker = Maker(record.name, len(writes), only, record.rule == "ignore", slot)
         return Read(given.parameter, given.kind, given.place, given.item, "", claims, maker=maker)
 
     def _claims_of(self, calling: Calling, given: GivenPath, path: str) -> list[Claim]:
@@ -177,27 +196,6 @@ class FileTable:
         if given.kind.name == "InDir":
             self._prepare(os.path.dirname(os.path.realpath(path)))  # where it may be shown
         return [Claim("tree" if tree else "file", path)]
-
-    def _there(self, claims: list[Claim]) -> tuple[Stamp, ...]:
-        """Look at what is there now of what is read."""
-        found: list[str] = []
-        for claim in claims:
-            if claim.shape == "file":
-                # Where names begin there may be a directory: what else is in that does not matter.
-                there = os.path.exists(claim.path) and not os.path.isdir(claim.path)
-                found += [claim.path] if there else []
-            elif claim.shape == "glob":
-                found += [one for one in glob.glob(claim.path) if os.path.isfile(one)]
-            else:
-                for number, one in enumerate(files_in(claim.path)):
-                    if number == MOST_IN_A_DIRECTORY:
-                        return ()
-                    found.append(one)
-        stamps = []
-        for one in dict.fromkeys(found):
-            with suppress(FileNotFoundError):  # a task that writes there may just be moving it
-                stamps.append(stamp(one))
-        return tuple(stamps)
 
     def _made_by_nobody(
         self, session: Session, stamps: tuple[Stamp, ...], written: list[Entry]
@@ -353,47 +351,20 @@ def _close_all() -> None:
         one.close()
 
 
+def _there(claims: list[Claim]) -> tuple[Stamp, ...] | None:
+    """Look at what is there now of what is read; None if that is too much."""
+    stamps = []
+    for number, one in enumerate(there(claims)):
+        if number == MOST_IN_A_DIRECTORY and any(claim.shape == "tree" for claim in claims):
+            return None
+        with suppress(FileNotFoundError):  # a task that writes there may just be moving it
+            stamps.append(stamp(one))
+    return tuple(stamps)
+
+
 def _are_overtaken(makers: list[Entry], path: str) -> bool:
     """Whether a file has changed since the task that wrote it ended: the program itself did that, before this call."""
     if len(makers) != 1 or makers[0].future is None or makers[0].claim.shape != "file":
         return False
     said = makers[0].future._result
     return isinstance(said, tuple) and os.path.exists(path) and not matches(said)
-
-
-def _keeping(writes: list[Write], reads: list[Read]) -> Iterator[Write]:
-    """A call that reads what it overwrites may have to read it again."""
-    read = {claim for one in reads for claim in one.claims}
-    several = [claim for claim in read if claim.shape != "file"]
-    for write in writes:
-        claim = write.claim
-        if claim is None or write.keeping:
-            yield write
-            continue
-        others = several if claim.shape == "file" else read
-        keeping = claim in read or any(meet(claim, other) for other in others)
-        yield write._replace(keeping=keeping)
-
-
-def _check_apart(calling: Calling, writes: list[Write]) -> None:
-    """Refuse a call that writes something twice; in the order of paths only neighbours can be that."""
-    last: Write | None = None
-    tree: Write | None = None
-    for one in sorted(writes, key=lambda one: one.claim.path + os.sep if one.claim else ""):
-        claim = one.claim
-        if claim is None:
-            continue
-        for other in (last, tree):
-            if other and other.claim and _clash(claim, other.claim):
-                raise UsageError(
-                    f"task {calling.declared.name!r} is given {other.path} and {one.path} to write (parameters "
-                    f"{other.parameter!r} and {one.parameter!r}): give each output a path of its own"
-                )
-        last = one
-        tree = one if claim.shape == "tree" else tree
-
-
-def _clash(one: Claim, other: Claim) -> bool:
-    if one.shape == "glob" or other.shape == "glob":
-        return one == other
-    return meet(one, other)

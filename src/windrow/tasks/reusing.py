@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from windrow.errors import UsageError
+from windrow.tasks.calling import has_none
+from windrow.tasks.calls import looked_into
+from windrow.tasks.future import Future
 from windrow.tasks.kept_future import KeptFuture
 from windrow.tasks.record import Record
-from windrow.tasks.reusing_files import ReusedFiles
+from windrow.tasks.reusing_files import NotedReads, ReusedFiles
 from windrow.tasks.reusing_reasons import Reasons
 from windrow.units import parse_bytes
 
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from windrow.store.results import Results
     from windrow.store.results_budget import Usage
     from windrow.tasks.calling import Calling
-    from windrow.tasks.future import Future
     from windrow.tasks.lineage import Lineage
     from windrow.tasks.session import Session
 
@@ -102,6 +104,8 @@ class Reuse:
         self._held: set[Future] = set()
         #: By key: tasks whose results may have been written meanwhile, and the numbers of the calls.
         self._missed: dict[str, tuple[str, int]] = {}
+        #: By key: calls that run as they read files that are, or may be, others than before; the latest of each.
+        self._remade: dict[str, int] = {}
         self._look_at = _LOOK_AFTER
         self._files = ReusedFiles(
             session, partial(self._opened, to_write=False), by_content=self._by_content
@@ -166,6 +170,14 @@ class Reuse:
     def _in_store(self, calling: Calling, key: str) -> Any:
         """Give futures of what an earlier run has kept."""
         results = self._opened(to_write=False)
+        if self._is_given_remade(calling, key):
+            self._remade[key] = calling.id
+            if results is not None:
+                results.remove(key)  # the next run could not tell that it was made from others
+            return None
+        if self._files.are_being_made(calling):
+            self._remade[key] = calling.id
+            return None
         entry = results.find(key) if results is not None else None
         if entry is None or results is None:
             return None
@@ -176,6 +188,7 @@ class Reuse:
             results.remove(key)  # what comes next is to be told from it
             return None
         if not self._files.are_as_read(calling, entry):
+            self._remade[key] = calling.id
             return None
         if calling.files and not self._files.are_there(calling, entry, key):
             return None
@@ -197,6 +210,28 @@ class Reuse:
         self._known[key] = record
         return _given(record, futures)
 
+    def _is_given_remade(self, calling: Calling, key: str) -> bool:
+        """Whether a call is given values that are made anew in this session, from other files than before perhaps."""
+        given = (*calling.arguments, *calling.keywords.values())
+        if not self._remade or has_none(given):
+            return False
+        from windrow.tasks.lineage import makers_of_paths
+
+        # What is read is compared with the files themselves.
+        read = {one.output for one in makers_of_paths(calling)} if calling.declared.files else ()
+        latest, own = self._session.latest, self._remade.get(key, 0)
+        newer = False
+
+        def look(thing: Any) -> Any:
+            nonlocal newer
+            found = latest(thing)
+            if isinstance(found, Future) and found.record.key and found.output not in read:
+                newer = newer or self._remade.get(found.record.key, 0) > own
+            return thing
+
+        looked_into(given, look)
+        return newer
+
     def _miss(self, calling: Calling, key: str, code: str) -> None:
         """Have the result kept, as it has to be made."""
         self._counts["missed"] += 1
@@ -212,6 +247,9 @@ class Reuse:
             str(results.directory), key, name, code, made_by, self._by_content, self._budget
         )
         calling.around.insert(0, keep)
+        noted = self._files.noted(calling)
+        if noted:
+            calling.around.insert(0, NotedReads(noted))
         self._missed[key] = (name, calling.id)
         if len(self._missed) >= self._look_at:
             self._look()

@@ -5,18 +5,20 @@ from __future__ import annotations
 import sys
 import time
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from windrow.store.results import Entry, Results
     from windrow.tasks.calling import Calling, FileArgument
     from windrow.tasks.file_stamps import Stamp
+    from windrow.tasks.going import Going
     from windrow.tasks.record import Record
     from windrow.tasks.session import Session
 
-__all__ = ["ReusedFiles"]
+__all__ = ["NotedReads", "ReusedFiles"]
 
 #: Times of files go by steps of so many seconds, on a local disk: what is written twice within one has the same.
 STEP_S = time.clock_getres(5) if sys.platform == "linux" else 0.01  # 5: CLOCK_REALTIME_COARSE
@@ -39,13 +41,18 @@ class ReusedFiles:
         from windrow.tasks.file_stamps import content_digest
         from windrow.tasks.lineage import NotReusable, makers_of_paths
 
+        if calling.declared.files and not self._session.files.are_known(calling):
+            raise NotReusable(
+                "it comes after a task that writes a file whose path only a future knows, which may be one of its own files"
+            )
+        found: set[str] = set()
         for future in makers_of_paths(calling):
             made = future.record
             if made.key and made.state == "done" and not self._is_as_it_was_made(made.key):
                 raise NotReusable(
                     f"it reads what {made.name!r} wrote, which has been changed since, or was not kept"
                 )
-        found: set[str] = set()
+            found.add("by future, as it was read")
         for one in calling.files:
             if not one.kind.reads:
                 continue
@@ -58,9 +65,13 @@ class ReusedFiles:
                     f"it reads {one.path}, which task {name!r} writes, and that is not reused itself"
                 )
             if maker:
-                # Which of the maker's files it is, is said by the arguments.
-                found.add(f"{where} made by {maker}")
+                # Which of the maker's files it is, is said by the arguments; what it was like, by what was noted.
+                found.add(f"{where} as it was read, made by {maker}")
                 continue
+            if one.stamp is None:
+                raise NotReusable(
+                    f"it reads all of {one.path}, which has so many files that they are not looked at one by one"
+                )
             try:
                 if not _is_settled(one.stamp):
                     raise NotReusable(f"it reads {one.path}, which is being written")
@@ -90,21 +101,34 @@ class ReusedFiles:
         return all(one is None or one.record is record for one in writers)
 
     def makers(self, calling: Calling) -> list[Record]:
-        """List the calls of tasks, not of commands, whose futures say which files a call reads."""
-        from windrow.tasks.lineage import is_of_command, makers_of_paths
+        """List the calls of this session that make files which a call reads."""
+        from windrow.tasks.lineage import makers_of_paths
 
-        return [one.record for one in makers_of_paths(calling) if not is_of_command(one)]
+        by_path = [one.maker for one in calling.files if one.maker is not None]
+        return [one.record for one in (*makers_of_paths(calling), *by_path)]
+
+    def are_being_made(self, calling: Calling) -> bool:
+        """Whether a task of the session is about to make a file that a call reads: nobody knows what that will be like."""
+        return bool(calling.declared.files) and any(
+            one.state != "done" for one in self.makers(calling)
+        )
 
     def are_as_read(self, calling: Calling, entry: Entry) -> bool:
-        """Whether files that a call read, and of which only futures knew the paths, are as they were then, and will be."""
+        """Whether files that tasks made, and a call read, are as they were then, and will be."""
         if not calling.declared.files:
             return True
         from windrow.tasks.keeping import still_as_read
 
-        if any(one.state != "done" for one in self.makers(calling)):
-            return False  # what it is about to say, and to write, is not known
         stamps = still_as_read(entry)
         return stamps is not None and not self._are_being_written(one.path for one in stamps)
+
+    def noted(self, calling: Calling) -> tuple[Stamp, ...]:
+        """List the files that a call reads of which its lineage says no more than who made them in an earlier run."""
+        return tuple(
+            one.stamp
+            for one in calling.files
+            if one.kind.reads and one.stamp is not None and self._maker(one)
+        )
 
     def _are_being_written(self, paths: Iterable[str]) -> bool:
         """Whether a task of the session is about to write one of some files."""
@@ -132,6 +156,18 @@ class ReusedFiles:
                 return False
         self._known.update({said.path: (said, key) for said in stamps})
         return True
+
+
+class NotedReads(NamedTuple):
+    """Has it noted with a result what files were like that it was made from."""
+
+    stamps: tuple[Stamp, ...]
+
+    @contextmanager
+    def around(self, going: Going) -> Iterator[None]:
+        """Note it."""
+        going.seen += self.stamps
+        yield
 
 
 def _is_settled(known: Stamp) -> bool:

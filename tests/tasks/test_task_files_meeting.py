@@ -1,0 +1,156 @@
+"""Which calls have to do with each other: by patterns that no file can match both, and by paths that are not known yet."""
+
+from __future__ import annotations
+
+import glob
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import windrow as wr
+from windrow.tasks.file_claims import Claim, Claims, literal, meet
+
+pytestmark = pytest.mark.usefixtures("place")
+
+
+def ran() -> list[str]:
+    """Give what ran since it was asked last, sorted."""
+    log = Path("../log")
+    found = log.read_text().split() if log.exists() else []
+    log.unlink(missing_ok=True)
+    return sorted(found)
+
+
+def note(name: str) -> None:
+    with Path("../log").open("a") as log:
+        log.write(name + "\n")
+
+
+def session(**options: Any) -> wr.Session:
+    return wr.Session(**{"engine": "threads", "workers": 2, **options})
+
+
+# -- patterns
+
+
+@wr.task(version="1")
+def fasta(out: wr.OutFiles("part-*.fa")) -> None:  # type: ignore[valid-type]
+    note("fasta")
+    Path(out, "part-1.fa").write_text("1\n")
+
+
+@wr.task(version="1")
+def texts(where: wr.InFiles("*.txt"), out: wr.OutFile) -> None:  # type: ignore[valid-type]
+    note("texts")
+    Path(out).write_text("".join(one.read_text() for one in sorted(Path(where).glob("*.txt"))))
+
+
+def test_patterns_with_other_endings_do_not_meet() -> None:
+    Path("d").mkdir()
+    Path("d/a.txt").write_text("a\n")
+    for expected in (["fasta", "texts"], [], []):
+        with session():
+            fasta("d")
+            texts("d", "out")
+        assert ran() == expected
+    Path("d/part-1.fa").unlink()
+    with session():
+        fasta("d")
+        texts("d", "out")
+    assert ran() == ["fasta"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("/d/part-*.fa", "/d/*.txt", False),
+        ("/d/*.fa", "/d/*.fa.gz", False),
+        ("/d/*.gz", "/d/*.fa.gz", True),
+        ("/d/*", "/d/*.fa", True),
+        ("/d/**/*.fa", "/d/x/y.*", True),
+        ("/d/a.[ft]*", "/d/*.txt", True),
+        ("/d/a.[ft]a", "/d/*.fa", True),
+        ("/d/[*]x.*", "/d/y.*", False),
+        ("/d/[*]x.*", "/d/*.fa", True),
+        ("/d/[[]x.*", "/d/[[]x.fa*", True),
+        ("/d/[*x].*", "/d/x.*", True),
+        ("/d/[!a].*", "/d/b.*", True),
+    ],
+)
+def test_patterns_that_meet(one: str, other: str, expected: bool) -> None:
+    first, second = Claim("glob", one), Claim("glob", other)
+    assert meet(first, second) is meet(second, first) is expected
+    known = Claims()
+    known.read(first, 1, ())
+    assert [entry.claim for entry in known.meeting(second)] == [first] * expected
+
+
+@pytest.mark.parametrize("name", ["*star*", "[br]", "a?b", "[", "]", "[]", "[!a]"])
+def test_characters_of_names_have_no_meaning(name: str) -> None:
+    pattern = Claim("glob", f"/d/{glob.escape(name)}.*")
+    assert literal(pattern.path) == f"/d/{name}."
+    assert meet(pattern, Claim("file", f"/d/{name}.fa"))
+    assert not meet(pattern, Claim("glob", "/d/other.*"))
+    assert not meet(pattern, Claim("file", "/d/other.fa"))
+
+
+# -- paths that only futures know
+
+
+@wr.task(version="1", reuse=True)
+def text(data: wr.InFile) -> str:
+    note("text")
+    return Path(data).read_text()
+
+
+@wr.task(reuse=False)
+def late_name(path: str) -> str:
+    time.sleep(0.2)
+    return path
+
+
+@wr.task(version="1")
+def store(out: wr.OutFile, said: str) -> None:
+    Path(out).write_text(said)
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_what_is_written_where_only_a_future_knows_is_waited_for(engine: str, there: bool) -> None:
+    if there:
+        Path("out.txt").write_text("before")
+        with session(engine=engine):
+            assert text("out.txt").result(30) == "before"
+    for said in ("one", "two"):
+        with session(engine=engine):
+            store(late_name("out.txt"), said)
+            assert text("out.txt").result(30) == said
+
+
+def test_the_last_of_them_is_read() -> None:
+    with session(workers=4):
+        store("out.txt", "one")
+        store(late_name("out.txt"), "two")
+        second = text("out.txt")
+        store("out.txt", "three")
+        third = text("out.txt")
+        assert [second.result(30), third.result(30)] == ["two", "three"]
+    assert Path("out.txt").read_text() == "three"
+
+
+def test_what_an_earlier_run_wrote_may_be_overwritten_before() -> None:
+    for _ in range(2):
+        with session():
+            store(late_name("out.txt"), "late")
+            store("out.txt", "last")
+        assert Path("out.txt").read_text() == "last"
+
+
+def test_a_file_that_nobody_writes_in_the_end() -> None:
+    with session():
+        store(late_name("other.txt"), "x")
+        missing = text("out.txt")
+        with pytest.raises(wr.errors.MissingFileError, match=r"reads .*out\.txt"):
+            missing.result(30)

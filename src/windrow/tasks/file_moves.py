@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 
+from windrow.tasks.file_marks import MARK, mark_directory, mark_file, others_in
 from windrow.tasks.file_places import MOST_TRIES, has_kept, keep
 from windrow.tasks.file_stamps import OURS, files_in
 
@@ -31,6 +32,7 @@ def replace(source: str, target: str, top: str, *, keeping: bool) -> None:
     if not os.path.isdir(source) or os.path.islink(source):
         _replace_file(source, target, top)
         return
+    mark_directory(source, without=set(others_in(target)))
     if os.path.isdir(target):
         for one in files_in(source):
             _tell_apart(one, os.path.join(target, os.path.relpath(one, source)), top)
@@ -38,7 +40,7 @@ def replace(source: str, target: str, top: str, *, keeping: bool) -> None:
             shutil.copymode(target, source)
             # What sessions know of single files in it stays with the name.
             for name in os.listdir(target):
-                if name.startswith(OURS):
+                if name.startswith(OURS) and name != MARK:
                     os.rename(os.path.join(target, name), os.path.join(source, name))
     _replace_directory(source, target)
 
@@ -94,6 +96,7 @@ def merge(source: str, target: str, top: str, *, keeping: bool) -> None:
         replace(source, target, top, keeping=keeping)
         return
     if not os.path.lexists(target):
+        mark_directory(source)
         try:
             os.rename(source, target)
         except OSError as error:
@@ -110,6 +113,7 @@ def _replace_file(source: str, target: str, top: str) -> None:
         shutil.copymode(target, source)  # who may read it does not change
     if not os.path.islink(source):
         _tell_apart(source, target, top)
+        mark_file(source, target)
     os.replace(source, target)
 
 

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.errors import TaskFileError
 from windrow.tasks.calls import looked_into
+from windrow.tasks.file_marks import check_replaceable
 from windrow.tasks.file_moves import copy_file, keep_links, merge, replace
 from windrow.tasks.file_paths import as_given
 from windrow.tasks.file_places import (
+    all_moved,
     completed,
     kept,
     locked,
@@ -116,6 +118,7 @@ class _Attempt:
             return
         target = path if write.begins else os.path.realpath(path)
         place = os.path.dirname(target)
+        self._check_replaceable(write, target)
         if place not in self._privates:
             try:
                 self._privates[place] = make_private(place, self._work.token, self._going.task)
@@ -139,6 +142,15 @@ class _Attempt:
         self._making.append(_Making(write, path, target, own, top))
         self._paths.append((write, own))
 
+    def _check_replaceable(self, write: Write, target: str) -> None:
+        if write.kind.name != "OutDir":
+            return
+        own = self._work.token
+        tops = [session_directory(one, own) for one in (os.path.dirname(target), target)]
+        tops += glob.glob(os.path.join(glob.escape(target), "**", OURS + own), recursive=True)
+        made = {one for top in tops for one in all_moved(top)}
+        check_replaceable(self._going.name, write.parameter, target, self._work.base, made)
+
     # -- after the body
 
     def end(self) -> None:
@@ -146,6 +158,8 @@ class _Attempt:
         for private, _ in self._privates.values():
             keep_links(private)
         made = {one.own: self._files(one) for one in self._making}
+        for one in self._making:
+            self._check_replaceable(one.write, one.target)  # somebody may have put something there
         if self._going.cancelled():
             return
         together: dict[str, list[_Making]] = {}

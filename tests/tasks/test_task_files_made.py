@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,77 @@ def test_an_empty_directory_is_replaced(place: Path) -> None:
     with session():
         fill("tree", ["x"])
     assert files(place / "tree") == {"x": "x of 1"}
+
+
+# -- what is told of files
+
+
+@wr.task(outputs=2)
+def yields(a: wr.OutFile, b: wr.OutFile) -> Any:
+    Path(a).write_text("A")
+    yield a
+    Path(b).write_text("B")
+    yield b
+
+
+@wr.task(outputs=2)
+def releases(a: wr.OutFile, b: wr.OutFile) -> Any:
+    Path(a).write_text("A")
+    Path(b).write_text("B")
+    wr.ready([b], 1)
+    return a
+
+
+@wr.task(outputs="stream")
+def streams(a: wr.OutFile, b: wr.OutFile) -> Any:
+    yield 1
+    for path in (a, b):
+        Path(path).write_text(Path(path).name.upper())
+        yield path
+
+
+@wr.task
+def told(thing: Any) -> Any:
+    paths = thing if isinstance(thing, list) else [thing]
+    return [(str(one), Path(one).read_text()) for one in paths]
+
+
+@wr.task
+def read_as_file(path: wr.InFile) -> Any:
+    return [(str(path), Path(path).read_text())]
+
+
+@pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
+@pytest.mark.parametrize("reuse", [True, False])
+def test_released_paths_are_final_and_the_files_are_there(
+    engine: str, reuse: bool, place: Path
+) -> None:
+    both = [(str(place / "a"), "A")], [(str(place / "b"), "B")]
+    for _ in range(2):
+        with session(engine, reuse=reuse) as opened:
+            one, two = yields("a", "b")
+            found = opened.gather([told(one), told(two), read_as_file(one), read_as_file(two)])
+            assert found == [*both, *both]
+            assert Path(one.result(30)) == place / "a"
+        with session(engine, reuse=reuse) as opened:
+            assert opened.gather([told(one) for one in releases("a", "b")]) == list(both)
+        with session(engine, reuse=reuse) as opened:
+            first, *paths = (one.result(30) for one in streams("a", "b"))
+            assert (first, paths) == (1, [str(place / "a"), str(place / "b")])
+
+
+def test_what_names_no_files_is_released_at_once() -> None:
+    go_on = threading.Event()
+
+    @wr.task(outputs=2)
+    def waits(out: wr.OutFile) -> Any:
+        yield "now"
+        assert go_on.wait(30)
+        Path(out).write_text("x")
+        yield "then"
+
+    with session("threads"):
+        now, then = waits("out")
+        assert now.result(30) == "now"
+        go_on.set()
+        assert then.result(30) == "then"

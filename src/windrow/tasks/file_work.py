@@ -10,13 +10,12 @@ import os
 import stat as modes
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from windrow.errors import TaskFileError
-from windrow.tasks.calls import looked_into
 from windrow.tasks.file_marks import check_replaceable
 from windrow.tasks.file_moves import copy_file, keep_links, merge, replace
-from windrow.tasks.file_paths import as_given
+from windrow.tasks.file_names import FinalNames
 from windrow.tasks.file_places import (
     all_moved,
     completed,
@@ -109,6 +108,10 @@ class _Attempt:
         for write in self._work.writes:
             self._open(write)
         put_paths(self._going, self._paths)
+        names = {os.path.dirname(one.own): os.path.dirname(one.path) for one in self._making}
+        self._names = FinalNames(names | self._reading.names, self._going)
+        if self._making:
+            self._names.hold_back()
 
     def _open(self, write: Write) -> None:
         """Give the body a private path to write to."""
@@ -180,7 +183,7 @@ class _Attempt:
                         f"task {self._going.name!r} has made {', '.join(one.path for one in making)}, but that cannot be put "
                         f"into place: {error}"
                     ) from error
-        self._tell_names()
+        self._names.tell()
 
     def _files(self, making: _Making) -> list[str]:
         """List the files of a declared output, relative to what the body was given; raises if there are none."""
@@ -309,26 +312,6 @@ class _Attempt:
         plain = [tuple(one) for one in found]
         one = not (making.write.kind.directory or making.write.kind.pattern) and len(plain) == 1
         self._going.made[making.write.output] = plain[0] if one else tuple(plain)
-
-    def _tell_names(self) -> None:
-        """Bodies like to return the paths they were given, or found: those are known by their final names."""
-        names = {os.path.dirname(one.own): os.path.dirname(one.path) for one in self._making}
-        names |= self._reading.names
-        if not names:
-            return
-
-        def final(thing: Any) -> Any:
-            if isinstance(thing, (str, os.PathLike)):
-                text = os.fspath(thing)
-                private = text if isinstance(text, str) and OURS in text else ""
-                while OURS in private:
-                    if private in names:
-                        return as_given(thing, names[private] + text[len(private) :])
-                    private = os.path.dirname(private)
-            return thing
-
-        for name, value in self._going.made.items():
-            self._going.made[name] = looked_into(value, final)
 
     def clean(self) -> None:
         for place, (private, new) in self._privates.items():

@@ -1,0 +1,67 @@
+"""Paths in what a body returns or releases: it knows private ones, others know the files by their final names."""
+
+# ruff: noqa: PTH120
+# Paths are text here: they stay as they were given, links and all.
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from windrow.tasks.body import releasing_through
+from windrow.tasks.calls import looked_into
+from windrow.tasks.file_paths import as_given
+from windrow.tasks.file_stamps import OURS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from windrow.tasks.going import Going
+
+__all__ = ["FinalNames"]
+
+
+class FinalNames:
+    """The final names of private directories and files, for one attempt of a call."""
+
+    def __init__(self, names: Mapping[str, str], going: Going) -> None:
+        self._names = names
+        self._going = going
+        self._held: list[tuple[Callable[[int, Any], None], int, Any]] = []
+
+    def hold_back(self) -> None:
+        """Hold back what the body releases and what names its files, as those are not in place before it has ended.
+
+        What is released after that waits too: outputs come in their order.
+        """
+        if self._names:
+            self._going.function = releasing_through(self._going.function, self._release)
+
+    def _release(self, release: Callable[[int, Any], None], number: int, value: Any) -> None:
+        told = self._told(value)
+        if self._held or told is not value:
+            self._held.append((release, number, told))
+        else:
+            release(number, value)
+
+    def tell(self) -> None:
+        """All files are in place: say what was made by final names, and release what was held back."""
+        if self._names:
+            made = self._going.made
+            made.update({name: self._told(value) for name, value in made.items()})
+        for release, number, value in self._held:
+            release(number, value)
+
+    def _told(self, value: Any) -> Any:
+        return looked_into(value, self._final)
+
+    def _final(self, thing: Any) -> Any:
+        """Bodies like to return the paths they were given, or found."""
+        if isinstance(thing, (str, os.PathLike)):
+            text = os.fspath(thing)
+            private = text if isinstance(text, str) and OURS in text else ""
+            while OURS in private:
+                if private in self._names:
+                    return as_given(thing, self._names[private] + text[len(private) :])
+                private = os.path.dirname(private)
+        return thing

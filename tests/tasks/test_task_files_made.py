@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -194,3 +195,41 @@ def test_what_names_no_files_is_released_at_once() -> None:
         assert now.result(30) == "now"
         go_on.set()
         assert then.result(30) == "then"
+
+
+# -- links
+
+
+@wr.task
+def link_hard(path: wr.InFile, out: wr.OutFile) -> None:
+    os.link(path, out)
+
+
+@wr.task
+def link_hard_in(path: wr.InFile, tree: wr.OutDir) -> None:
+    os.link(path, Path(tree, "x"))
+
+
+@wr.task
+def link_softly(path: wr.InFile, out: wr.OutFile) -> None:
+    Path(out).symlink_to(path)
+
+
+def test_inputs_that_outputs_are_links_to_stay_as_they_are(place: Path) -> None:
+    (place / "in").write_text("x")
+    (place / "in").chmod(0o640)
+    before = (place / "in").stat()
+    for _ in range(3):
+        with session():
+            link_hard("in", "hard")
+            link_hard_in("in", "tree")
+            link_softly("in", "soft")
+        # What the links take the place of next has other rights.
+        for name in ("hard", "soft"):
+            (place / name).unlink()
+            (place / name).write_text("x")
+            os.utime(place / name, ns=(before.st_atime_ns, before.st_mtime_ns))
+            (place / name).chmod(0o600)
+    after = (place / "in").stat()
+    assert (after.st_mtime_ns, after.st_mode) == (before.st_mtime_ns, before.st_mode)
+    assert not os.listxattr(place / "in")

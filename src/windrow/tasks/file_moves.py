@@ -11,6 +11,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat as modes
 
 from windrow.tasks.file_marks import MARK, mark_directory, mark_file, others_in
 from windrow.tasks.file_places import MOST_TRIES, has_kept, keep
@@ -109,9 +110,9 @@ def merge(source: str, target: str, top: str, *, keeping: bool) -> None:
 
 
 def _replace_file(source: str, target: str, top: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        shutil.copymode(target, source)  # who may read it does not change
-    if not os.path.islink(source):
+    if not os.path.islink(source) and os.lstat(source).st_nlink == 1:  # else it is somebody's file
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copymode(target, source)  # who may read it does not change
         _tell_apart(source, target, top)
         mark_file(source, target)
     os.replace(source, target)
@@ -120,7 +121,9 @@ def _replace_file(source: str, target: str, top: str) -> None:
 def _tell_apart(source: str, target: str, top: str) -> None:
     """See that size and time tell a file from the one it replaces, however fast one follows the other."""
     for step in _STEPS_NS:
-        new = os.stat(source)
+        new = os.lstat(source)
+        if new.st_nlink > 1 or not modes.S_ISREG(new.st_mode):
+            return  # by another name it is somebody's input, perhaps, which stays as it is
         try:
             former = os.stat(target)
         except OSError:

@@ -233,3 +233,71 @@ def test_inputs_that_outputs_are_links_to_stay_as_they_are(place: Path) -> None:
     after = (place / "in").stat()
     assert (after.st_mtime_ns, after.st_mode) == (before.st_mtime_ns, before.st_mode)
     assert not os.listxattr(place / "in")
+
+
+@wr.task
+def link_from_here(path: wr.InFile, out: wr.OutFile) -> None:
+    Path(out).symlink_to(os.path.relpath(path, Path(out).parent))
+
+
+@wr.task
+def link_in_tree(path: wr.InFile, tree: wr.OutDir) -> None:
+    inner = Path(tree, "in")
+    inner.mkdir()
+    (inner / "one").symlink_to(os.path.relpath(path, inner))
+    (inner / "two").symlink_to("one")
+    (inner / "above").symlink_to(os.path.relpath(Path(path).parent, inner))
+
+
+@wr.task
+def link_to_other(one: wr.OutFile, other: wr.OutFile) -> None:
+    Path(one).write_text("x")
+    Path(other).symlink_to(one)
+
+
+@wr.task
+def link_nowhere(out: wr.OutFile) -> None:
+    Path(out).symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("engine", ["inline", "processes"])
+def test_links_lead_to_the_same_from_where_they_are_put(engine: str, place: Path) -> None:
+    (place / "data").mkdir()
+    (place / "data" / "x").write_text("x")
+    for _ in range(2):
+        with session(engine):
+            link_from_here("data/x", "res/y")
+            link_in_tree("data/x", "tree")
+            link_to_other("a/one", "b/other")
+        assert (place / "res" / "y").readlink() == Path("../data/x")
+        assert (place / "res" / "y").read_text() == "x"
+        assert (place / "tree" / "in" / "one").readlink() == Path("../../data/x")
+        assert (place / "tree" / "in" / "two").read_text() == "x"
+        assert (place / "tree" / "in" / "above" / "x").read_text() == "x"
+        assert (place / "b" / "other").read_text() == "x"
+        (place / "b" / "other").unlink()  # else both are names of one file from now on
+
+
+def test_a_link_to_nothing_is_a_failure(place: Path) -> None:
+    with session(), pytest.raises(TaskFileError, match="is a link to nowhere, where nothing is"):
+        link_nowhere("out").result(30)
+    assert not list(place.iterdir())
+
+
+def test_a_link_to_an_input_is_replaced_and_not_the_input(place: Path) -> None:
+    @wr.task
+    def upper(path: wr.InFile, out: wr.OutFile) -> None:
+        Path(out).write_text(Path(path).read_text().upper())
+
+    (place / "data").mkdir()
+    for name in ("x", "y"):
+        (place / "data" / name).write_text(name)
+    with session():
+        link_from_here("data/x", "res/z")
+    with session():
+        link_from_here("data/y", "res/z")
+    assert (place / "res" / "z").read_text() == "y"
+    with session():
+        upper("data/y", "res/z")
+    assert files(place) == {"data/x": "x", "data/y": "y", "res/z": "Y"}
+    assert not list(place.rglob(".windrow-*"))

@@ -23,7 +23,7 @@ from windrow.tasks.file_stamps import OURS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ["MARK", "check_replaceable", "mark_directory", "mark_file", "others_in"]
+__all__ = ["MARK", "check_replaceable", "mark_directory", "mark_file", "names_in", "others_in"]
 
 #: The hidden directory, where there are no extended attributes.
 MARK = f"{OURS}made"
@@ -55,7 +55,7 @@ def _note_in_directory(target: str) -> None:
 
 def mark_directory(directory: str, without: Collection[str] = ()) -> None:
     """Note in a directory that a task made which files it has; not those ``without``, which it has from somebody else."""
-    names = [one for one in _names(directory) if one not in without]
+    names = [one for one in names_in(directory) if one not in without]
     content = zlib.compress(json.dumps(names).encode())
     try:
         os.setxattr(directory, _ATTRIBUTE, content)
@@ -70,7 +70,7 @@ def others_in(directory: str) -> list[str]:
     """List the files in a directory that no task has put there; links are files here."""
     for _ in range(MOST_TRIES):
         before = _identity(directory)
-        names = list(_names(directory))
+        names = list(names_in(directory))
         places = dict.fromkeys(["", *map(os.path.dirname, names)]) if names else ()
         known = {
             os.path.join(one, name)
@@ -93,7 +93,8 @@ def _identity(directory: str) -> tuple[int, int] | None:
     return status.st_ino, status.st_ctime_ns
 
 
-def _names(directory: str) -> Iterator[str]:
+def names_in(directory: str) -> Iterator[str]:
+    """List the files below a directory, and links, relative to it; without what is private to a session."""
     for place, directories, names in os.walk(directory):
         directories[:] = sorted(one for one in directories if not one.startswith(OURS))
         links = [one for one in directories if os.path.islink(os.path.join(place, one))]

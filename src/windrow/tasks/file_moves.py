@@ -1,6 +1,6 @@
 """Moving what a task has made into place: each file in one step, a directory as a whole or file by file."""
 
-# ruff: noqa: PTH104, PTH105, PTH107, PTH112, PTH114, PTH115, PTH116, PTH118, PTH120, PTH123, PTH208, PTH211
+# ruff: noqa: PTH104, PTH105, PTH107, PTH110, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH120, PTH123, PTH208, PTH211
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
@@ -12,12 +12,24 @@ import os
 import secrets
 import shutil
 import stat as modes
+from typing import TYPE_CHECKING
 
 from windrow.tasks.file_marks import MARK, mark_directory, mark_file, others_in
 from windrow.tasks.file_places import MOST_TRIES, has_kept, keep
 from windrow.tasks.file_stamps import OURS, files_in
 
-__all__ = ["copy_file", "keep_links", "merge", "replace"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "copy_file",
+    "final_name",
+    "keep_links",
+    "merge",
+    "replace",
+    "replace_link",
+    "settle_links",
+]
 
 #: Nanoseconds by which a file is made younger, until its time differs: some file systems keep seconds only.
 _STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
@@ -146,6 +158,46 @@ def keep_links(private: str, place: str = "") -> None:
                     os.symlink(os.path.relpath(to, place or private), one.path)
             elif one.is_dir():
                 keep_links(private, one.path)
+
+
+def replace_link(source: str, path: str) -> None:
+    """Put a file or link in the place of a link; what that leads to stays as it is."""
+    part = os.path.join(os.path.dirname(path), f"{OURS}part-{secrets.token_hex(4)}")
+    try:
+        os.rename(source, part)
+    except OSError:  # another file system
+        shutil.copy2(source, part, follow_symlinks=False)
+    os.replace(part, path)
+
+
+def settle_links(private: str, names: Mapping[str, str]) -> None:
+    """Make links out of a private directory such that they lead to the same from where they will be.
+
+    ``names`` has the final names of private directories and files. What leads nowhere from here is meant from there.
+    """
+    for place, directories, files in os.walk(private):
+        for name in (*directories, *files):
+            link = os.path.join(place, name)
+            if not os.path.islink(link) or not os.path.exists(link):
+                continue
+            to = os.readlink(link)
+            above, last = os.path.split(os.path.join(os.path.realpath(place), to))
+            full = os.path.join(os.path.realpath(above), last)
+            final = final_name(full, names)
+            if full.startswith(private + os.sep) or (final == full and os.path.isabs(to)):
+                continue
+            os.remove(link)
+            os.symlink(os.path.relpath(final, final_name(place, names)), link)
+
+
+def final_name(path: str, names: Mapping[str, str]) -> str:
+    """Give the name that a private path will have; others stay as they are."""
+    private = path
+    while OURS in private:
+        if private in names:
+            return names[private] + path[len(private) :]
+        private = os.path.dirname(private)
+    return path
 
 
 def copy_file(source: str, target: str) -> None:

@@ -1,8 +1,5 @@
 """Paths in what a body returns or releases: it knows private ones, others know the files by their final names."""
 
-# ruff: noqa: PTH120
-# Paths are text here: they stay as they were given, links and all.
-
 from __future__ import annotations
 
 import os
@@ -10,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.tasks.body import releasing_through
 from windrow.tasks.calls import looked_into
+from windrow.tasks.file_moves import final_name
 from windrow.tasks.file_paths import as_given
 from windrow.tasks.file_stamps import OURS
 
@@ -25,7 +23,7 @@ class FinalNames:
     """The final names of private directories and files, for one attempt of a call."""
 
     def __init__(self, names: Mapping[str, str], going: Going) -> None:
-        self._names = names
+        self.names = names
         self._going = going
         self._held: list[tuple[Callable[[int, Any], None], int, Any]] = []
 
@@ -34,7 +32,7 @@ class FinalNames:
 
         What is released after that waits too: outputs come in their order.
         """
-        if self._names:
+        if self.names:
             self._going.function = releasing_through(self._going.function, self._release)
 
     def _release(self, release: Callable[[int, Any], None], number: int, value: Any) -> None:
@@ -46,7 +44,7 @@ class FinalNames:
 
     def tell(self) -> None:
         """All files are in place: say what was made by final names, and release what was held back."""
-        if self._names:
+        if self.names:
             made = self._going.made
             made.update({name: self._told(value) for name, value in made.items()})
         for release, number, value in self._held:
@@ -59,9 +57,7 @@ class FinalNames:
         """Bodies like to return the paths they were given, or found."""
         if isinstance(thing, (str, os.PathLike)):
             text = os.fspath(thing)
-            private = text if isinstance(text, str) and OURS in text else ""
-            while OURS in private:
-                if private in self._names:
-                    return as_given(thing, self._names[private] + text[len(private) :])
-                private = os.path.dirname(private)
+            if isinstance(text, str) and OURS in text:
+                final = final_name(text, self.names)
+                return thing if final == text else as_given(thing, final)
         return thing

@@ -1,6 +1,6 @@
 """Files of one call in its worker: what it reads is what it was promised, what it writes is private until it is complete."""
 
-# ruff: noqa: PTH102, PTH103, PTH105, PTH107, PTH110, PTH112, PTH113, PTH116, PTH118, PTH119, PTH120, PTH202, PTH206, PTH207, PTH208
+# ruff: noqa: PTH102, PTH103, PTH105, PTH107, PTH110, PTH112, PTH113, PTH114, PTH115, PTH116, PTH118, PTH119, PTH120, PTH202, PTH206, PTH207, PTH208
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from windrow.errors import TaskFileError
-from windrow.tasks.file_marks import check_replaceable
-from windrow.tasks.file_moves import copy_file, keep_links, merge, replace
+from windrow.tasks.file_marks import check_replaceable, names_in
+from windrow.tasks.file_moves import (
+    copy_file,
+    keep_links,
+    merge,
+    replace,
+    replace_link,
+    settle_links,
+)
 from windrow.tasks.file_names import FinalNames
 from windrow.tasks.file_places import (
     all_moved,
@@ -96,6 +103,7 @@ class _Attempt:
         self._reading = Reading(going, work.token, work.base)
         self._privates: dict[str, tuple[str, list[str]]] = {}  #: by directory of targets
         self._making: list[_Making] = []
+        self._stamps: dict[tuple[str, str], Stamp] = {}  #: of what was made, before it was moved
         self._paths: list[tuple[Read | Write, str]] = []  #: what the body is given
         self._taken: set[str] = set()  #: paths that are written, private and final
 
@@ -165,6 +173,7 @@ class _Attempt:
             self._check_replaceable(one.write, one.target)  # somebody may have put something there
         if self._going.cancelled():
             return
+        self._settle_links(made)
         together: dict[str, list[_Making]] = {}
         for one in self._making:
             together.setdefault(os.path.dirname(one.target), []).append(one)
@@ -183,7 +192,26 @@ class _Attempt:
                         f"task {self._going.name!r} has made {', '.join(one.path for one in making)}, but that cannot be put "
                         f"into place: {error}"
                     ) from error
+        self._check_links(made)
         self._names.tell()
+
+    def _settle_links(self, made: dict[str, list[str]]) -> None:
+        """Make links lead to where things will be; where they are now, they may lead nowhere from then on."""
+        for own, names in made.items():
+            above = os.path.dirname(own)
+            self._stamps.update({(own, one): stamp(os.path.join(above, one)) for one in names})
+        for private, _ in self._privates.values():
+            settle_links(private, self._names.names)
+
+    def _check_links(self, made: dict[str, list[str]]) -> None:
+        """All is in place: a link that leads nowhere is no output."""
+        for making in self._making:
+            for name in made[making.own]:
+                path = os.path.join(os.path.dirname(making.path), name)
+                if os.path.islink(path) and not os.path.exists(path):
+                    what = f"is a link to {os.readlink(path)}, where nothing is"
+                    os.remove(path)
+                    raise self._unwritten(making, what)
 
     def _files(self, making: _Making) -> list[str]:
         """List the files of a declared output, relative to what the body was given; raises if there are none."""
@@ -198,6 +226,8 @@ class _Attempt:
         elif os.path.exists(own):
             empty = not (os.path.getsize(own) or write.kind.may_be_empty)
             found, what = [] if empty else [own], "is an empty file"
+        elif os.path.islink(own):
+            found, what = [], f"is a link to {os.readlink(own)}, where nothing is"
         else:
             found, what = [], "was not written"
         if not found and not (write.kind.may_be_empty and os.path.isdir(own)):
@@ -240,7 +270,7 @@ class _Attempt:
         """Note what will be new; remove what an attempt that was lost on its way has made, and this one has not."""
         private, _ = self._privates[place]
         whole = {os.path.basename(one.own) for one in making if not one.write.kind.pattern}
-        found = [one[len(private) + 1 :] for one in files_in(private)]
+        found = list(names_in(private))
         names = [one for one in found if os.sep not in one or one.split(os.sep)[0] not in whole]
         for name in former.difference(names):
             with suppress(FileNotFoundError):
@@ -266,16 +296,19 @@ class _Attempt:
                 merge(source, target, making[0].top, keeping=False)
         stamped = []
         for one in making:
-            before = [stamp(os.path.join(private, name)) for name in made[one.own]]
             self._move(one, private, place, made[one.own])
-            above = os.path.dirname(one.path)
-            found = [
-                _seen(os.path.join(above, name), was)
-                for name, was in zip(made[one.own], before, strict=True)
-            ]
+            found = [self._seen(one, name) for name in made[one.own]]
             self._say(one, found)
             stamped.append((one, found))
         return stamped
+
+    def _seen(self, making: _Making, name: str) -> Stamp:
+        """Look at a file that was moved into place; another session may have replaced the directory it was in since."""
+        path = os.path.join(os.path.dirname(making.path), name)
+        try:
+            return stamp(path)
+        except FileNotFoundError:  # or it is a link to what is moved next
+            return self._stamps[making.own, name]._replace(path=path)
 
     def _move(self, making: _Making, private: str, place: str, names: list[str]) -> None:
         write, top = making.write, making.top
@@ -285,8 +318,17 @@ class _Attempt:
                 merge(source, os.path.join(place, name), top, keeping=write.keeping)
         elif write.kind.pattern:
             merge(making.own, making.target, top, keeping=write.keeping)
+        elif self._replaces_link(making):
+            replace_link(making.own, making.path)
         else:
             replace(making.own, making.target, top, keeping=write.keeping)
+
+    def _replaces_link(self, making: _Making) -> bool:
+        """Whether a link is replaced, and not what it leads to: by another link, or if it leads to what the body reads."""
+        if not os.path.islink(making.path) or making.write.kind.reads:
+            return False
+        reads = [os.path.realpath(text) for one, text in self._paths if isinstance(one, Read)]
+        return os.path.islink(making.own) or making.target in reads
 
     def _restore(self, making: _Making, note: list[Stamp], names: list[str]) -> None:
         """Put files back that are nowhere any more."""
@@ -334,14 +376,6 @@ def moved_by(task: int, write: Write, token: str) -> list[str]:
     target = write.path if write.begins else os.path.realpath(write.path)
     top = session_directory(os.path.dirname(target), token)
     return moved(top, _noted_as(write.path, write.claim), task)
-
-
-def _seen(path: str, before: Stamp) -> Stamp:
-    """Look at a file that was moved into place; another session may have replaced the directory it was in since."""
-    try:
-        return stamp(path)
-    except FileNotFoundError:
-        return before._replace(path=path)
 
 
 def _is_special(path: str) -> bool:

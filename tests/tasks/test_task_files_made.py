@@ -301,3 +301,18 @@ def test_a_link_to_an_input_is_replaced_and_not_the_input(place: Path) -> None:
         upper("data/y", "res/z")
     assert files(place) == {"data/x": "x", "data/y": "y", "res/z": "Y"}
     assert not list(place.rglob(".windrow-*"))
+
+
+# -- what was declared, and what was made
+
+
+def test_a_directory_is_no_file(place: Path) -> None:
+    @wr.task
+    def makes_directory(out: wr.OutFile) -> None:
+        Path(out).mkdir()
+        Path(out, "x").write_text("x")
+
+    for _ in range(2):
+        with session(), pytest.raises(TaskFileError, match=r"made as a directory.*wr\.OutDir"):
+            makes_directory("out").result(30)
+    assert not list(place.iterdir())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import windrow as wr
-from tasks.file_bodies import fill, listed, split, write
+from tasks.file_bodies import fill, listed, parts_of, split, write
 from windrow.errors import TaskFileError
 from windrow.tasks import file_marks
 
@@ -301,6 +301,47 @@ def test_a_link_to_an_input_is_replaced_and_not_the_input(place: Path) -> None:
         upper("data/y", "res/z")
     assert files(place) == {"data/x": "x", "data/y": "y", "res/z": "Y"}
     assert not list(place.rglob(".windrow-*"))
+
+
+# -- places from which nothing can be moved
+
+
+def on_two_file_systems(monkeypatch: pytest.MonkeyPatch, mount: Path) -> None:
+    """Let a directory be one in which another file system is mounted."""
+
+    def inside(path: Any) -> bool:
+        return mount in Path(path).parents
+
+    def checked(move: Any) -> Any:
+        def moving(source: Any, target: Any, **options: Any) -> Any:
+            if inside(source) != inside(target):
+                raise OSError(18, "Invalid cross-device link")
+            return move(source, target, **options)
+
+        return moving
+
+    monkeypatch.setattr(os, "rename", checked(os.rename))
+    monkeypatch.setattr(os, "replace", checked(os.replace))
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == mount)
+
+
+def test_files_come_into_a_directory_on_a_file_system_of_its_own(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "mount").mkdir()
+    (place / "mount" / "mine").write_text("mine")
+    on_two_file_systems(monkeypatch, place / "mount")
+    for count in (1, 2):
+        with session() as opened:
+            split("mount", count)
+            assert opened.gather([parts_of("mount")]) == [["0", "1"][:count]]
+            split("mount", count, "again")
+        assert (place / "mount" / "part-0.txt").read_text() == "again0"
+        (place / "mount" / "log").unlink()
+    assert sorted(files(place)) == ["mount/mine", "mount/part-0.txt", "mount/part-1.txt"]
+    assert not list(place.rglob(".windrow-*"))
+    with session(), pytest.raises(TaskFileError, match="file system is mounted"):
+        fill("mount", ["x"]).result(30)
 
 
 # -- what was declared, and what was made

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from windrow.tasks.file_kinds import FileKind
     from windrow.tasks.file_reading import Read
 
-__all__ = ["Making", "Write", "files_made", "is_special", "unwritten"]
+__all__ = ["Making", "Write", "files_made", "is_special", "place_of", "unwritten"]
 
 
 class Write(NamedTuple):
@@ -45,7 +45,17 @@ class Making(NamedTuple):
     path: str  #: as the user knows it
     target: str  #: the same, without links
     own: str  #: where the body writes it
-    top: str  #: the session's directory
+    place: str  #: in which its private directory is
+    top: str  #: the session's directory there
+
+
+def place_of(write: Write, target: str) -> str:
+    """Say where a private directory is for an output: beside it, or in it, if nothing can be moved into it from there."""
+    above = os.path.dirname(target)
+    merges = write.kind.pattern and not write.begins and os.path.isdir(target)
+    if merges and (os.path.ismount(target) or not os.access(above, os.W_OK)):
+        return target
+    return above
 
 
 def files_made(making: Making) -> tuple[list[str], str]:

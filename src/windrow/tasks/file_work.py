@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from windrow.errors import TaskFileError
-from windrow.tasks.file_making import Making, Write, files_made, is_special, unwritten
+from windrow.tasks.file_making import Making, Write, files_made, is_special, place_of, unwritten
 from windrow.tasks.file_marks import check_replaceable, names_in
 from windrow.tasks.file_moves import (
     copy_file,
@@ -102,7 +102,9 @@ class _Attempt:
             self._going.made[write.output] = None
             return
         target = path if write.begins else os.path.realpath(path)
-        place = os.path.dirname(target)
+        place = place_of(write, target)
+        if place == target:  # of which nobody knows: nothing may be left there
+            write = write._replace(keeping=False)
         self._check_replaceable(write, target)
         if place not in self._privates:
             try:
@@ -124,7 +126,7 @@ class _Attempt:
         if write.read is not None:
             copy_file(self._reading.source(write.read), own)
         top = session_directory(place, self._work.token)
-        self._making.append(Making(write, path, target, own, top))
+        self._making.append(Making(write, path, target, own, place, top))
         self._paths.append((write, own))
 
     def _check_replaceable(self, write: Write, target: str) -> None:
@@ -154,9 +156,9 @@ class _Attempt:
         self._settle_links(made)
         together: dict[str, list[Making]] = {}
         for one in self._making:
-            together.setdefault(os.path.dirname(one.target), []).append(one)
+            together.setdefault(one.place, []).append(one)
         for place, making in together.items():
-            if all(one.write.claim is None for one in making):
+            if all(one.write.claim is None or one.place == one.target for one in making):
                 # Nobody knows these paths before: nothing is kept beside them, as nobody would remove it.
                 self._move_all(place, making, made)
                 continue

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import windrow as wr
-from tasks.file_bodies import fill, listed, parts_of, split, write
+from tasks.file_bodies import fill, listed, parts_of, split, with_sidecar, write
 from windrow.errors import TaskFileError
 from windrow.tasks import file_marks
 
@@ -357,3 +357,22 @@ def test_a_directory_is_no_file(place: Path) -> None:
         with session(), pytest.raises(TaskFileError, match=r"made as a directory.*wr\.OutDir"):
             makes_directory("out").result(30)
     assert not list(place.iterdir())
+
+
+def test_what_was_made_beside_outputs_is_missed(place: Path) -> None:
+    def runs() -> int:
+        with session(reuse=True) as opened:
+            with_sidecar("out", "x")
+            split("parts", 2)
+            opened.barrier(30)
+            return 2 - opened.reusing.stats().found_in_store
+
+    assert runs() == 2
+    assert runs() == 0
+    for name in ("out.bai", "parts/log"):
+        before = (place / name).read_text()
+        (place / name).unlink()
+        assert runs() == 1
+        assert (place / name).read_text() == before
+    (place / "out.bai").write_text("of another")
+    assert runs() == 0

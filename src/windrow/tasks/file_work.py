@@ -1,6 +1,6 @@
 """Files of one call in its worker: what it reads is what it was promised, what it writes is private until it is complete."""
 
-# ruff: noqa: PTH102, PTH103, PTH105, PTH107, PTH110, PTH114, PTH115, PTH118, PTH119, PTH120, PTH206, PTH207, PTH208
+# ruff: noqa: PTH102, PTH103, PTH105, PTH107, PTH110, PTH112, PTH114, PTH115, PTH118, PTH119, PTH120, PTH206, PTH207, PTH208
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from windrow.tasks.file_reading import Read, Reading, each_path, given_path, put
 from windrow.tasks.file_stamps import OURS, Stamp, stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from windrow.tasks.file_claims import Claim
     from windrow.tasks.going import Going
@@ -240,6 +240,7 @@ class _Attempt:
         for name in sorted(os.listdir(private)):
             if name not in declared:
                 source, target = os.path.join(private, name), os.path.join(place, name)
+                self._note_beside(source, target)
                 merge(source, target, making[0].top, keeping=False)
         stamped = []
         for one in making:
@@ -264,11 +265,21 @@ class _Attempt:
                 source = os.path.join(private, name)
                 merge(source, os.path.join(place, name), top, keeping=write.keeping)
         elif write.kind.pattern:
+            self._note_beside(
+                making.own, making.path, {os.path.join(private, one) for one in names}
+            )
             merge(making.own, making.target, top, keeping=write.keeping)
         elif self._replaces_link(making):
             replace_link(making.own, making.path)
         else:
             replace(making.own, making.target, top, keeping=write.keeping)
+
+    def _note_beside(self, source: str, target: str, declared: Collection[str] = ()) -> None:
+        """Note what goes into place and is no declared output: it is missed too, if somebody removes it."""
+        whole = os.path.islink(source) or not os.path.isdir(source)
+        names = [""] if whole else names_in(source)
+        found = [one for one in names if os.path.join(source, one) not in declared]
+        self._going.beside += [os.path.join(target, one) if one else target for one in found]
 
     def _replaces_link(self, making: Making) -> bool:
         """Whether a link is replaced, and not what it leads to: by another link, or if it leads to what the body reads."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -14,6 +15,7 @@ import windrow as wr
 from tasks.file_bodies import fill, listed, parts_of, split, with_sidecar, write
 from windrow.errors import TaskFileError
 from windrow.tasks import file_marks
+from windrow.tasks.file_kinds import FileKind
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -376,3 +378,20 @@ def test_what_was_made_beside_outputs_is_missed(place: Path) -> None:
         assert (place / name).read_text() == before
     (place / "out.bai").write_text("of another")
     assert runs() == 0
+
+
+def test_an_empty_file_among_several_is_a_failure(place: Path) -> None:
+    def writes_all(directory: Any) -> None:
+        Path(directory, "part-1").write_text("x")
+        Path(directory, "part-2").touch()
+
+    several = FileKind("OutFiles", writes=True, directory=True, pattern="part-*")
+    for kind, fails in ((several, True), (replace(several, may_be_empty=True), False)):
+        writes_all.__annotations__["directory"] = Annotated[Any, kind]
+        with session():
+            future = wr.task(writes_all)("parts")
+            if fails:
+                with pytest.raises(TaskFileError, match=r"has empty files .*parts/part-2'\]"):
+                    future.result(30)
+                assert not list(place.iterdir())
+    assert files(place) == {"parts/part-1": "x", "parts/part-2": ""}

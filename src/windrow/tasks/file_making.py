@@ -69,6 +69,10 @@ def files_made(making: Making) -> tuple[list[str], str]:
         found = [one for one in glob.glob(pattern, recursive=True) if os.path.isfile(one)]
         if not found and not (may_be_empty and os.path.isdir(own)):
             wrong = f"has no file that matches {os.path.basename(write.claim.path)!r}"
+        empty = [one for one in sorted(found) if not os.path.getsize(one)]
+        if empty and not may_be_empty:
+            names = [os.path.relpath(one, os.path.dirname(own)) for one in empty[:10]]
+            wrong = f"has empty files that match {os.path.basename(write.claim.path)!r}: {names}"
     elif os.path.isdir(own):
         found = list(files_in(own))
         if not write.kind.directory:

@@ -54,10 +54,24 @@ class FinalNames:
         return looked_into(value, self._final)
 
     def _final(self, thing: Any) -> Any:
-        """Bodies like to return the paths they were given, or found."""
-        if isinstance(thing, (str, os.PathLike)):
-            text = os.fspath(thing)
-            if isinstance(text, str) and OURS in text:
-                final = final_name(text, self.names)
-                return thing if final == text else as_given(thing, final)
-        return thing
+        """Bodies like to return the paths they were given, or found, or a text that has them."""
+        if isinstance(thing, bytes):
+            return self._in_bytes(thing) if OURS.encode() in thing else thing
+        if not isinstance(thing, (str, os.PathLike)):
+            return thing
+        text = os.fspath(thing)
+        if not isinstance(text, str) or OURS not in text:
+            return thing
+        final = self._in_text(text) if isinstance(thing, str) else final_name(text, self.names)
+        return thing if final == text else as_given(thing, final)
+
+    def _in_text(self, text: str) -> str:
+        for private in sorted(self.names, key=len, reverse=True):
+            text = text.replace(private, self.names[private])
+        return text
+
+    def _in_bytes(self, content: bytes) -> bytes:
+        final = content
+        for private in sorted(self.names, key=len, reverse=True):
+            final = final.replace(os.fsencode(private), os.fsencode(self.names[private]))
+        return content if final == content else final

@@ -5,6 +5,7 @@ The same code runs it in a worker and, outside a session, where it is called: th
 
 from __future__ import annotations
 
+import functools
 import inspect
 from contextvars import ContextVar
 from types import GeneratorType
@@ -15,7 +16,7 @@ from windrow.errors import TaskOutputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["STREAM", "is_generator", "ready", "run_body"]
+__all__ = ["STREAM", "is_generator", "ready", "releasing_through", "run_body"]
 
 #: As ``outputs=``: how many there are is known when the body has ended.
 STREAM = "stream"
@@ -39,6 +40,22 @@ def ready(value: Any, index: int = 0) -> None:
             "wr.ready(value, index) was called outside the body of a task; it releases an output of the task that runs"
         )
     releasing.release(index, value)
+
+
+def releasing_through(
+    function: Callable[..., Any],
+    through: Callable[[Callable[[int, Any], None], int, Any], None],
+) -> Callable[..., Any]:
+    """Make a body of another whose outputs, when they are released, go to ``through``, with what else had been done."""
+
+    @functools.wraps(function)
+    def body(*arguments: Any, **keywords: Any) -> Any:
+        releasing = _releasing.get()
+        if releasing is not None and releasing._release is not None:
+            releasing._release = functools.partial(through, releasing._release)
+        return function(*arguments, **keywords)
+
+    return body
 
 
 class _Releasing:

@@ -1,6 +1,6 @@
 """Moving what a task has made into place: each file in one step, a directory as a whole or file by file."""
 
-# ruff: noqa: PTH104, PTH105, PTH107, PTH112, PTH114, PTH115, PTH116, PTH118, PTH120, PTH123, PTH208, PTH211
+# ruff: noqa: PTH104, PTH105, PTH107, PTH110, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH120, PTH123, PTH208, PTH211
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
@@ -11,11 +11,25 @@ import errno
 import os
 import secrets
 import shutil
+import stat as modes
+from typing import TYPE_CHECKING
 
+from windrow.tasks.file_marks import MARK, mark_directory, mark_file, others_in
 from windrow.tasks.file_places import MOST_TRIES, has_kept, keep
 from windrow.tasks.file_stamps import OURS, files_in
 
-__all__ = ["copy_file", "keep_links", "merge", "replace"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "copy_file",
+    "final_name",
+    "keep_links",
+    "merge",
+    "replace",
+    "replace_link",
+    "settle_links",
+]
 
 #: Nanoseconds by which a file is made younger, until its time differs: some file systems keep seconds only.
 _STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
@@ -31,6 +45,7 @@ def replace(source: str, target: str, top: str, *, keeping: bool) -> None:
     if not os.path.isdir(source) or os.path.islink(source):
         _replace_file(source, target, top)
         return
+    mark_directory(source, without=set(others_in(target)))
     if os.path.isdir(target):
         for one in files_in(source):
             _tell_apart(one, os.path.join(target, os.path.relpath(one, source)), top)
@@ -38,7 +53,7 @@ def replace(source: str, target: str, top: str, *, keeping: bool) -> None:
             shutil.copymode(target, source)
             # What sessions know of single files in it stays with the name.
             for name in os.listdir(target):
-                if name.startswith(OURS):
+                if name.startswith(OURS) and name != MARK:
                     os.rename(os.path.join(target, name), os.path.join(source, name))
     _replace_directory(source, target)
 
@@ -94,6 +109,7 @@ def merge(source: str, target: str, top: str, *, keeping: bool) -> None:
         replace(source, target, top, keeping=keeping)
         return
     if not os.path.lexists(target):
+        mark_directory(source)
         try:
             os.rename(source, target)
         except OSError as error:
@@ -106,17 +122,20 @@ def merge(source: str, target: str, top: str, *, keeping: bool) -> None:
 
 
 def _replace_file(source: str, target: str, top: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        shutil.copymode(target, source)  # who may read it does not change
-    if not os.path.islink(source):
+    if not os.path.islink(source) and os.lstat(source).st_nlink == 1:  # else it is somebody's file
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copymode(target, source)  # who may read it does not change
         _tell_apart(source, target, top)
+        mark_file(source, target)
     os.replace(source, target)
 
 
 def _tell_apart(source: str, target: str, top: str) -> None:
     """See that size and time tell a file from the one it replaces, however fast one follows the other."""
     for step in _STEPS_NS:
-        new = os.stat(source)
+        new = os.lstat(source)
+        if new.st_nlink > 1 or not modes.S_ISREG(new.st_mode):
+            return  # by another name it is somebody's input, perhaps, which stays as it is
         try:
             former = os.stat(target)
         except OSError:
@@ -139,6 +158,46 @@ def keep_links(private: str, place: str = "") -> None:
                     os.symlink(os.path.relpath(to, place or private), one.path)
             elif one.is_dir():
                 keep_links(private, one.path)
+
+
+def replace_link(source: str, path: str) -> None:
+    """Put a file or link in the place of a link; what that leads to stays as it is."""
+    part = os.path.join(os.path.dirname(path), f"{OURS}part-{secrets.token_hex(4)}")
+    try:
+        os.rename(source, part)
+    except OSError:  # another file system
+        shutil.copy2(source, part, follow_symlinks=False)
+    os.replace(part, path)
+
+
+def settle_links(private: str, names: Mapping[str, str]) -> None:
+    """Make links out of a private directory such that they lead to the same from where they will be.
+
+    ``names`` has the final names of private directories and files. What leads nowhere from here is meant from there.
+    """
+    for place, directories, files in os.walk(private):
+        for name in (*directories, *files):
+            link = os.path.join(place, name)
+            if not os.path.islink(link) or not os.path.exists(link):
+                continue
+            to = os.readlink(link)
+            above, last = os.path.split(os.path.join(os.path.realpath(place), to))
+            full = os.path.join(os.path.realpath(above), last)
+            final = final_name(full, names)
+            if full.startswith(private + os.sep) or (final == full and os.path.isabs(to)):
+                continue
+            os.remove(link)
+            os.symlink(os.path.relpath(final, final_name(place, names)), link)
+
+
+def final_name(path: str, names: Mapping[str, str]) -> str:
+    """Give the name that a private path will have; others stay as they are."""
+    private = path
+    while OURS in private:
+        if private in names:
+            return names[private] + path[len(private) :]
+        private = os.path.dirname(private)
+    return path
 
 
 def copy_file(source: str, target: str) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "all_moved",
     "completed",
     "has_kept",
     "keep",
@@ -254,6 +255,18 @@ def moved(top: str, name: str, task: int) -> list[str]:
     return found["paths"] if isinstance(found, dict) else [one[0] for one in found or ()]
 
 
+def all_moved(top: str) -> set[str]:
+    """List the files that tasks of a session have put into place, or are about to, as all notes in a directory say."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        for note in os.listdir(os.path.join(top, "done")):
+            said = _read_note(os.path.join(top, "done", note))
+            found.update(
+                said["paths"] if isinstance(said, dict) else [one[0] for one in said or ()]
+            )
+    return found
+
+
 def note_completed(top: str, name: str, task: int, stamps: list[Stamp]) -> None:
     """Note that a task has completed files: it may have to run again, and must not replace what others wrote since."""
     # In the place of the other one, without taking room that may not be there.
@@ -270,8 +283,12 @@ def completed(top: str, name: str, task: int) -> tuple[list[Stamp] | None, list[
 
 
 def _noted(top: str, name: str, task: int) -> Any:
+    return _read_note(_note(top, name, task))
+
+
+def _read_note(path: str) -> Any:
     try:
-        with open(_note(top, name, task), encoding="utf-8") as stream:
+        with open(path, encoding="utf-8") as stream:
             return json.load(stream)
     except (FileNotFoundError, ValueError):
         return None  # or it was just being written

@@ -1,22 +1,30 @@
 """Files of one call in its worker: what it reads is what it was promised, what it writes is private until it is complete."""
 
-# ruff: noqa: PTH102, PTH103, PTH105, PTH107, PTH110, PTH112, PTH113, PTH116, PTH118, PTH119, PTH120, PTH202, PTH206, PTH207, PTH208
+# ruff: noqa: PTH102, PTH103, PTH105, PTH107, PTH110, PTH112, PTH114, PTH115, PTH118, PTH119, PTH120, PTH206, PTH207, PTH208
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
 
 import glob
 import os
-import stat as modes
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from windrow.errors import TaskFileError
-from windrow.tasks.calls import looked_into
-from windrow.tasks.file_moves import copy_file, keep_links, merge, replace
-from windrow.tasks.file_paths import as_given
+from windrow.tasks.file_making import Making, Write, files_made, is_special, place_of, unwritten
+from windrow.tasks.file_marks import check_replaceable, names_in
+from windrow.tasks.file_moves import (
+    copy_file,
+    keep_links,
+    merge,
+    replace,
+    replace_link,
+    settle_links,
+)
+from windrow.tasks.file_names import FinalNames
 from windrow.tasks.file_places import (
+    all_moved,
     completed,
     kept,
     locked,
@@ -28,31 +36,15 @@ from windrow.tasks.file_places import (
     session_directory,
 )
 from windrow.tasks.file_reading import Read, Reading, each_path, given_path, put_paths
-from windrow.tasks.file_stamps import OURS, Stamp, files_in, stamp
+from windrow.tasks.file_stamps import OURS, Stamp, stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from windrow.tasks.file_claims import Claim
-    from windrow.tasks.file_kinds import FileKind
     from windrow.tasks.going import Going
 
 __all__ = ["FileWork", "Write", "moved_by"]
-
-
-class Write(NamedTuple):
-    """A path that the body writes."""
-
-    parameter: str
-    kind: FileKind
-    place: int | str
-    item: int | None
-    path: str  #: "" where a future says it
-    output: str  #: by which the graph knows what is said of the files
-    claim: Claim | None = None
-    begins: bool = False  #: names of several files begin with the path
-    keeping: bool = False  #: the version before may be read again
-    read: Read | None = None  #: of a file that is changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +68,6 @@ class FileWork:
             attempt.clean()
 
 
-class _Making(NamedTuple):
-    """A path that is being written."""
-
-    write: Write
-    path: str  #: as the user knows it
-    target: str  #: the same, without links
-    own: str  #: where the body writes it
-    top: str  #: the session's directory
-
-
 class _Attempt:
     """One attempt of a call."""
 
@@ -94,7 +76,8 @@ class _Attempt:
         self._going = going
         self._reading = Reading(going, work.token, work.base)
         self._privates: dict[str, tuple[str, list[str]]] = {}  #: by directory of targets
-        self._making: list[_Making] = []
+        self._making: list[Making] = []
+        self._stamps: dict[tuple[str, str], Stamp] = {}  #: of what was made, before it was moved
         self._paths: list[tuple[Read | Write, str]] = []  #: what the body is given
         self._taken: set[str] = set()  #: paths that are written, private and final
 
@@ -107,15 +90,22 @@ class _Attempt:
         for write in self._work.writes:
             self._open(write)
         put_paths(self._going, self._paths)
+        names = {os.path.dirname(one.own): os.path.dirname(one.path) for one in self._making}
+        self._names = FinalNames(names | self._reading.names, self._going)
+        if self._making:
+            self._names.hold_back()
 
     def _open(self, write: Write) -> None:
         """Give the body a private path to write to."""
         path = given_path(self._going, write, self._work.base)
-        if _is_special(path):
+        if is_special(path):
             self._going.made[write.output] = None
             return
         target = path if write.begins else os.path.realpath(path)
-        place = os.path.dirname(target)
+        place = place_of(write, target)
+        if place == target:  # of which nobody knows: nothing may be left there
+            write = write._replace(keeping=False)
+        self._check_replaceable(write, target)
         if place not in self._privates:
             try:
                 self._privates[place] = make_private(place, self._work.token, self._going.task)
@@ -136,8 +126,17 @@ class _Attempt:
         if write.read is not None:
             copy_file(self._reading.source(write.read), own)
         top = session_directory(place, self._work.token)
-        self._making.append(_Making(write, path, target, own, top))
+        self._making.append(Making(write, path, target, own, place, top))
         self._paths.append((write, own))
+
+    def _check_replaceable(self, write: Write, target: str) -> None:
+        if write.kind.name != "OutDir":
+            return
+        own = self._work.token
+        tops = [session_directory(one, own) for one in (os.path.dirname(target), target)]
+        tops += glob.glob(os.path.join(glob.escape(target), "**", OURS + own), recursive=True)
+        made = {one for top in tops for one in all_moved(top)}
+        check_replaceable(self._going.name, write.parameter, target, self._work.base, made)
 
     # -- after the body
 
@@ -145,14 +144,21 @@ class _Attempt:
         self._reading.check()
         for private, _ in self._privates.values():
             keep_links(private)
-        made = {one.own: self._files(one) for one in self._making}
+        made: dict[str, list[str]] = {}
+        for one in self._making:
+            made[one.own], wrong = files_made(one)
+            if wrong:
+                raise self._unwritten(one, wrong)
+        for one in self._making:
+            self._check_replaceable(one.write, one.target)  # somebody may have put something there
         if self._going.cancelled():
             return
-        together: dict[str, list[_Making]] = {}
+        self._settle_links(made)
+        together: dict[str, list[Making]] = {}
         for one in self._making:
-            together.setdefault(os.path.dirname(one.target), []).append(one)
+            together.setdefault(one.place, []).append(one)
         for place, making in together.items():
-            if all(one.write.claim is None for one in making):
+            if all(one.write.claim is None or one.place == one.target for one in making):
                 # Nobody knows these paths before: nothing is kept beside them, as nobody would remove it.
                 self._move_all(place, making, made)
                 continue
@@ -166,43 +172,31 @@ class _Attempt:
                         f"task {self._going.name!r} has made {', '.join(one.path for one in making)}, but that cannot be put "
                         f"into place: {error}"
                     ) from error
-        self._tell_names()
+        self._check_links(made)
+        self._names.tell()
 
-    def _files(self, making: _Making) -> list[str]:
-        """List the files of a declared output, relative to what the body was given; raises if there are none."""
-        own, write = making.own, making.write
-        if write.kind.pattern:
-            assert write.claim is not None
-            pattern = glob.escape(own) + write.claim.path[len(glob.escape(making.path)) :]
-            found = [one for one in glob.glob(pattern, recursive=True) if os.path.isfile(one)]
-            what = f"has no file that matches {os.path.basename(write.claim.path)!r}"
-        elif os.path.isdir(own):
-            found, what = list(files_in(own)), "is an empty directory"
-        elif os.path.exists(own):
-            empty = not (os.path.getsize(own) or write.kind.may_be_empty)
-            found, what = [] if empty else [own], "is an empty file"
-        else:
-            found, what = [], "was not written"
-        if not found and not (write.kind.may_be_empty and os.path.isdir(own)):
-            raise self._unwritten(making, what)
-        return sorted(os.path.relpath(one, os.path.dirname(own)) for one in found)
+    def _settle_links(self, made: dict[str, list[str]]) -> None:
+        """Make links lead to where things will be; where they are now, they may lead nowhere from then on."""
+        for own, names in made.items():
+            above = os.path.dirname(own)
+            self._stamps.update({(own, one): stamp(os.path.join(above, one)) for one in names})
+        for private, _ in self._privates.values():
+            settle_links(private, self._names.names)
 
-    def _unwritten(self, making: _Making, what: str) -> TaskFileError:
-        private = os.path.dirname(making.own)
-        declared = {os.path.basename(one.own) for one in self._making}
-        others = [
-            name
-            for name in (os.path.relpath(one, private) for one in files_in(private))
-            if name.split(os.sep)[0] not in declared
-        ]
-        beside = f"; it made {others[:10]} beside it" if others else ""
-        write = making.write
-        return TaskFileError(
-            f"task {self._going.name!r} has ended, and {making.path} (parameter {write.parameter!r}, {write.kind.name}) "
-            f"{what}{beside}; it has to be written to the path that the body is given, which is a private one until then"
-        )
+    def _check_links(self, made: dict[str, list[str]]) -> None:
+        """All is in place: a link that leads nowhere is no output."""
+        for making in self._making:
+            for name in made[making.own]:
+                path = os.path.join(os.path.dirname(making.path), name)
+                if os.path.islink(path) and not os.path.exists(path):
+                    what = f"is a link to {os.readlink(path)}, where nothing is"
+                    os.remove(path)
+                    raise self._unwritten(making, what)
 
-    def _complete(self, place: str, making: list[_Making], made: dict[str, list[str]]) -> None:
+    def _unwritten(self, making: Making, what: str) -> TaskFileError:
+        return unwritten(self._going.name, making, self._making, what)
+
+    def _complete(self, place: str, making: list[Making], made: dict[str, list[str]]) -> None:
         """Move what was made beside some targets into place, unless that was done before."""
         task = self._going.task
         notes, begun = zip(*[completed(one.top, _name(one), task) for one in making], strict=True)
@@ -218,12 +212,12 @@ class _Attempt:
             self._say(one, note)
 
     def _begin_to_move(
-        self, place: str, making: list[_Making], made: dict[str, list[str]], former: set[str]
+        self, place: str, making: list[Making], made: dict[str, list[str]], former: set[str]
     ) -> None:
         """Note what will be new; remove what an attempt that was lost on its way has made, and this one has not."""
         private, _ = self._privates[place]
         whole = {os.path.basename(one.own) for one in making if not one.write.kind.pattern}
-        found = [one[len(private) + 1 :] for one in files_in(private)]
+        found = list(names_in(private))
         names = [one for one in found if os.sep not in one or one.split(os.sep)[0] not in whole]
         for name in former.difference(names):
             with suppress(FileNotFoundError):
@@ -237,8 +231,8 @@ class _Attempt:
             note_begun(one.top, _name(one), self._going.task, known, paths)
 
     def _move_all(
-        self, place: str, making: list[_Making], made: dict[str, list[str]]
-    ) -> list[tuple[_Making, list[Stamp]]]:
+        self, place: str, making: list[Making], made: dict[str, list[str]]
+    ) -> list[tuple[Making, list[Stamp]]]:
         """Move what was made into place, declared files last; say what they are like."""
         private, _ = self._privates[place]
         declared = {name.split(os.sep)[0] for one in making for name in made[one.own]}
@@ -246,32 +240,55 @@ class _Attempt:
         for name in sorted(os.listdir(private)):
             if name not in declared:
                 source, target = os.path.join(private, name), os.path.join(place, name)
+                self._note_beside(source, target)
                 merge(source, target, making[0].top, keeping=False)
         stamped = []
         for one in making:
-            before = [stamp(os.path.join(private, name)) for name in made[one.own]]
             self._move(one, private, place, made[one.own])
-            above = os.path.dirname(one.path)
-            found = [
-                _seen(os.path.join(above, name), was)
-                for name, was in zip(made[one.own], before, strict=True)
-            ]
+            found = [self._seen(one, name) for name in made[one.own]]
             self._say(one, found)
             stamped.append((one, found))
         return stamped
 
-    def _move(self, making: _Making, private: str, place: str, names: list[str]) -> None:
+    def _seen(self, making: Making, name: str) -> Stamp:
+        """Look at a file that was moved into place; another session may have replaced the directory it was in since."""
+        path = os.path.join(os.path.dirname(making.path), name)
+        try:
+            return stamp(path)
+        except FileNotFoundError:  # or it is a link to what is moved next
+            return self._stamps[making.own, name]._replace(path=path)
+
+    def _move(self, making: Making, private: str, place: str, names: list[str]) -> None:
         write, top = making.write, making.top
         if write.begins:
             for name in names:
                 source = os.path.join(private, name)
                 merge(source, os.path.join(place, name), top, keeping=write.keeping)
         elif write.kind.pattern:
+            self._note_beside(
+                making.own, making.path, {os.path.join(private, one) for one in names}
+            )
             merge(making.own, making.target, top, keeping=write.keeping)
+        elif self._replaces_link(making):
+            replace_link(making.own, making.path)
         else:
             replace(making.own, making.target, top, keeping=write.keeping)
 
-    def _restore(self, making: _Making, note: list[Stamp], names: list[str]) -> None:
+    def _note_beside(self, source: str, target: str, declared: Collection[str] = ()) -> None:
+        """Note what goes into place and is no declared output: it is missed too, if somebody removes it."""
+        whole = os.path.islink(source) or not os.path.isdir(source)
+        names = [""] if whole else names_in(source)
+        found = [one for one in names if os.path.join(source, one) not in declared]
+        self._going.beside += [os.path.join(target, one) if one else target for one in found]
+
+    def _replaces_link(self, making: Making) -> bool:
+        """Whether a link is replaced, and not what it leads to: by another link, or if it leads to what the body reads."""
+        if not os.path.islink(making.path) or making.write.kind.reads:
+            return False
+        reads = [os.path.realpath(text) for one, text in self._paths if isinstance(one, Read)]
+        return os.path.islink(making.own) or making.target in reads
+
+    def _restore(self, making: Making, note: list[Stamp], names: list[str]) -> None:
         """Put files back that are nowhere any more."""
         if making.write.kind.name == "OutDir" and os.path.lexists(making.target):
             return  # it is replaced as a whole
@@ -290,31 +307,11 @@ class _Attempt:
             if one.path in lost and os.path.lexists(one.path):
                 note[number] = stamp(one.path)
 
-    def _say(self, making: _Making, found: list[Stamp]) -> None:
+    def _say(self, making: Making, found: list[Stamp]) -> None:
         # Plain tuples are small to the engines: they travel with the report.
         plain = [tuple(one) for one in found]
         one = not (making.write.kind.directory or making.write.kind.pattern) and len(plain) == 1
         self._going.made[making.write.output] = plain[0] if one else tuple(plain)
-
-    def _tell_names(self) -> None:
-        """Bodies like to return the paths they were given, or found: those are known by their final names."""
-        names = {os.path.dirname(one.own): os.path.dirname(one.path) for one in self._making}
-        names |= self._reading.names
-        if not names:
-            return
-
-        def final(thing: Any) -> Any:
-            if isinstance(thing, (str, os.PathLike)):
-                text = os.fspath(thing)
-                private = text if isinstance(text, str) and OURS in text else ""
-                while OURS in private:
-                    if private in names:
-                        return as_given(thing, names[private] + text[len(private) :])
-                    private = os.path.dirname(private)
-            return thing
-
-        for name, value in self._going.made.items():
-            self._going.made[name] = looked_into(value, final)
 
     def clean(self) -> None:
         for place, (private, new) in self._privates.items():
@@ -323,7 +320,7 @@ class _Attempt:
         self._reading.clean()
 
 
-def _name(making: _Making) -> str:
+def _name(making: Making) -> str:
     """Give the name by which completed files of a session are known beside each other."""
     return _noted_as(making.path, making.write.claim)
 
@@ -337,20 +334,3 @@ def moved_by(task: int, write: Write, token: str) -> list[str]:
     target = write.path if write.begins else os.path.realpath(write.path)
     top = session_directory(os.path.dirname(target), token)
     return moved(top, _noted_as(write.path, write.claim), task)
-
-
-def _seen(path: str, before: Stamp) -> Stamp:
-    """Look at a file that was moved into place; another session may have replaced the directory it was in since."""
-    try:
-        return stamp(path)
-    except FileNotFoundError:
-        return before._replace(path=path)
-
-
-def _is_special(path: str) -> bool:
-    """Whether a path is a device or pipe, such as the one that swallows everything."""
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    return not (modes.S_ISREG(mode) or modes.S_ISDIR(mode))

@@ -18,6 +18,7 @@ class Going:
 
     __slots__ = (
         "arguments",
+        "beside",
         "cancelled",
         "function",
         "keeps",
@@ -57,6 +58,9 @@ class Going:
         self.seen: list[
             Any
         ] = []  #: stamps of files that it read and of which only futures knew the paths
+        self.beside: list[
+            str
+        ] = []  #: files that were put into place though they are no declared outputs
         self.values: tuple[Any, ...] = ()  #: of all that the task reads, by slot
 
     def get(self, place: int | str) -> Any:

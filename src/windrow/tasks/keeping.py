@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import pickle
 from contextlib import contextmanager
 from functools import cache, partial
@@ -42,8 +43,10 @@ __all__ = [
 ]
 
 #: What is noted with a result: the stamps of the files that the task wrote, and of those that it read and of which only
-#: futures knew the paths, digests of their content if that was asked for, and why there are no values.
+#: futures knew the paths, digests of their content if that was asked for, and why there are no values. Of files that it
+#: made beside those it declares only the paths are: other tasks may leave some by the same names.
 FILES = "files"
+BESIDE = "beside"
 DIGESTS = "digests"
 READ = "read"
 READ_DIGESTS = "read digests"
@@ -141,6 +144,8 @@ class Keep(NamedTuple):
             facts[FILES], seen = _written(going), _seen(going)
             if seen:
                 facts[READ] = seen
+            if going.beside:
+                facts[BESIDE] = going.beside
             if self.by_content:
                 facts[DIGESTS] = [content_digest(one.path) for one in facts[FILES]]
                 facts[READ_DIGESTS] = [content_digest(one.path) for one in seen]
@@ -290,7 +295,9 @@ def is_as_it_was_made(results: Results, key: str) -> bool:
 
 
 def still_there(entry: Entry) -> list[Stamp] | None:
-    """Give the stamps that files have now, if they are what the task wrote; None if one is not."""
+    """Give the stamps that files have now, if they are what the task wrote; None if one is not, or was removed."""
+    if not all(os.path.lexists(one) for one in entry.facts.get(BESIDE, ())):
+        return None
     return _unchanged(stamps_in(entry), entry.facts.get(DIGESTS) or [])
 
 

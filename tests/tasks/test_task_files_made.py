@@ -1,0 +1,397 @@
+"""What tasks make: nothing of others is lost or altered by it, and what is told of it is true."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+
+import windrow as wr
+from tasks.file_bodies import fill, listed, parts_of, split, with_sidecar, write
+from windrow.errors import TaskFileError
+from windrow.tasks import file_marks
+from windrow.tasks.file_kinds import FileKind
+
+pytestmark = pytest.mark.usefixtures("place")
+
+
+def session(engine: str = "inline", **options: Any) -> wr.Session:
+    return wr.Session(engine=engine, workers=2, **{"reuse": False, **options})
+
+
+def no_attributes(*_: Any, **__: Any) -> Any:
+    raise OSError(95, "Operation not supported")
+
+
+@pytest.fixture(params=["attributes", "hidden directory"])
+def marks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param != "attributes":
+        monkeypatch.setattr(file_marks.os, "setxattr", no_attributes, raising=False)
+        monkeypatch.setattr(file_marks.os, "getxattr", no_attributes, raising=False)
+    return str(request.param)
+
+
+def files(place: Path) -> dict[str, str]:
+    """All files below a directory, without what marks it."""
+    names = [one.relative_to(place) for one in sorted(place.rglob("*")) if one.is_file()]
+    ours = [one for one in names if not any(part.startswith(".windrow-") for part in one.parts)]
+    return {str(one): (place / one).read_text() for one in ours}
+
+
+# -- directories that are replaced as a whole
+
+
+@pytest.mark.parametrize("path", [".", "..", "../..", "inner/.."])
+def test_the_working_directory_is_not_replaced(path: str, place: Path) -> None:
+    (place / "precious.txt").write_text("mine")
+    (place / "inner").mkdir()
+    with session(), pytest.raises(TaskFileError, match=r"working directory .*wr\.OutFiles"):
+        fill(path, ["x"]).result(30)
+    assert (place / "precious.txt").read_text() == "mine"
+    assert Path.cwd() == place
+
+
+@pytest.mark.parametrize("name", ["mine.txt", "in/mine.txt"])
+@pytest.mark.usefixtures("marks")
+def test_a_directory_with_files_of_others_is_not_replaced(name: str, place: Path) -> None:
+    mine = place / "tree" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with session(), pytest.raises(TaskFileError, match=rf"no task has put there: {name}; move"):
+        fill("tree", ["x"]).result(30)
+    assert files(place / "tree") == {name: "mine"}
+    mine.unlink()
+    for names in (["a", "in/b"], ["c"]):
+        with session():
+            fill("tree", names)
+            assert sorted(listed("tree").result(30)) == names
+        assert sorted(files(place / "tree")) == names
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("mine")
+    with session(), pytest.raises(TaskFileError, match="no task has put there"):
+        fill("tree", ["x"]).result(30)
+    assert files(place / "tree")[name] == "mine"
+
+
+def test_a_file_that_comes_while_the_task_runs_is_not_lost(place: Path) -> None:
+    @wr.task
+    def meanwhile(tree: wr.OutDir) -> None:
+        Path(tree, "x").write_text("x")
+        (place / "tree").mkdir()
+        (place / "tree" / "mine").write_text("mine")
+
+    with session(), pytest.raises(TaskFileError, match="no task has put there: mine"):
+        meanwhile("tree").result(30)
+    assert files(place / "tree") == {"mine": "mine"}
+
+
+@pytest.mark.usefixtures("marks")
+def test_a_directory_of_tasks_is_replaced_in_any_session(place: Path, tmp_path: Path) -> None:
+    def program(count: int, **options: Any) -> None:
+        with session(**options):
+            fill("tree", [f"{count}", "in/x"])
+            write("tree/one", f"{count}")
+            split("tree", count)
+            split("tree/in", count)
+
+    program(1)
+    (place / "tree" / "1").unlink()
+    (place / "tree" / "in" / "x").write_text("changed")
+    program(2, reuse=True, store=tmp_path / "other")
+    with session():
+        write("tree/two", "2")
+        fill("tree", ["last"])
+    assert files(place / "tree") == {"last": "last of 1"}
+
+
+def test_copies_of_what_tasks_made_are_nobodys(place: Path) -> None:
+    with session():
+        write("one", "1")
+    (place / "tree").mkdir()
+    shutil.copy2("one", "tree/copy")
+    with session(), pytest.raises(TaskFileError, match="no task has put there: copy"):
+        fill("tree", ["x"]).result(30)
+
+
+def test_an_empty_directory_is_replaced(place: Path) -> None:
+    (place / "tree" / "in").mkdir(parents=True)
+    with session():
+        fill("tree", ["x"])
+    assert files(place / "tree") == {"x": "x of 1"}
+
+
+# -- what is told of files
+
+
+@wr.task(outputs=2)
+def yields(a: wr.OutFile, b: wr.OutFile) -> Any:
+    Path(a).write_text("A")
+    yield a
+    Path(b).write_text("B")
+    yield b
+
+
+@wr.task(outputs=2)
+def releases(a: wr.OutFile, b: wr.OutFile) -> Any:
+    Path(a).write_text("A")
+    Path(b).write_text("B")
+    wr.ready([b], 1)
+    return a
+
+
+@wr.task(outputs="stream")
+def streams(a: wr.OutFile, b: wr.OutFile) -> Any:
+    yield 1
+    for path in (a, b):
+        Path(path).write_text(Path(path).name.upper())
+        yield path
+
+
+@wr.task
+def told(thing: Any) -> Any:
+    paths = thing if isinstance(thing, list) else [thing]
+    return [(str(one), Path(one).read_text()) for one in paths]
+
+
+@wr.task
+def read_as_file(path: wr.InFile) -> Any:
+    return [(str(path), Path(path).read_text())]
+
+
+@pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
+@pytest.mark.parametrize("reuse", [True, False])
+def test_released_paths_are_final_and_the_files_are_there(
+    engine: str, reuse: bool, place: Path
+) -> None:
+    both = [(str(place / "a"), "A")], [(str(place / "b"), "B")]
+    for _ in range(2):
+        with session(engine, reuse=reuse) as opened:
+            one, two = yields("a", "b")
+            found = opened.gather([told(one), told(two), read_as_file(one), read_as_file(two)])
+            assert found == [*both, *both]
+            assert Path(one.result(30)) == place / "a"
+        with session(engine, reuse=reuse) as opened:
+            assert opened.gather([told(one) for one in releases("a", "b")]) == list(both)
+        with session(engine, reuse=reuse) as opened:
+            first, *paths = (one.result(30) for one in streams("a", "b"))
+            assert (first, paths) == (1, [str(place / "a"), str(place / "b")])
+
+
+def test_what_names_no_files_is_released_at_once() -> None:
+    go_on = threading.Event()
+
+    @wr.task(outputs=2)
+    def waits(out: wr.OutFile) -> Any:
+        yield "now"
+        assert go_on.wait(30)
+        Path(out).write_text("x")
+        yield "then"
+
+    with session("threads"):
+        now, then = waits("out")
+        assert now.result(30) == "now"
+        go_on.set()
+        assert then.result(30) == "then"
+
+
+# -- links
+
+
+@wr.task
+def link_hard(path: wr.InFile, out: wr.OutFile) -> None:
+    os.link(path, out)
+
+
+@wr.task
+def link_hard_in(path: wr.InFile, tree: wr.OutDir) -> None:
+    os.link(path, Path(tree, "x"))
+
+
+@wr.task
+def link_softly(path: wr.InFile, out: wr.OutFile) -> None:
+    Path(out).symlink_to(path)
+
+
+def test_inputs_that_outputs_are_links_to_stay_as_they_are(place: Path) -> None:
+    (place / "in").write_text("x")
+    (place / "in").chmod(0o640)
+    before = (place / "in").stat()
+    for _ in range(3):
+        with session():
+            link_hard("in", "hard")
+            link_hard_in("in", "tree")
+            link_softly("in", "soft")
+        # What the links take the place of next has other rights.
+        for name in ("hard", "soft"):
+            (place / name).unlink()
+            (place / name).write_text("x")
+            os.utime(place / name, ns=(before.st_atime_ns, before.st_mtime_ns))
+            (place / name).chmod(0o600)
+    after = (place / "in").stat()
+    assert (after.st_mtime_ns, after.st_mode) == (before.st_mtime_ns, before.st_mode)
+    assert not os.listxattr(place / "in")
+
+
+@wr.task
+def link_from_here(path: wr.InFile, out: wr.OutFile) -> None:
+    Path(out).symlink_to(os.path.relpath(path, Path(out).parent))
+
+
+@wr.task
+def link_in_tree(path: wr.InFile, tree: wr.OutDir) -> None:
+    inner = Path(tree, "in")
+    inner.mkdir()
+    (inner / "one").symlink_to(os.path.relpath(path, inner))
+    (inner / "two").symlink_to("one")
+    (inner / "above").symlink_to(os.path.relpath(Path(path).parent, inner))
+
+
+@wr.task
+def link_to_other(one: wr.OutFile, other: wr.OutFile) -> None:
+    Path(one).write_text("x")
+    Path(other).symlink_to(one)
+
+
+@wr.task
+def link_nowhere(out: wr.OutFile) -> None:
+    Path(out).symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("engine", ["inline", "processes"])
+def test_links_lead_to_the_same_from_where_they_are_put(engine: str, place: Path) -> None:
+    (place / "data").mkdir()
+    (place / "data" / "x").write_text("x")
+    for _ in range(2):
+        with session(engine):
+            link_from_here("data/x", "res/y")
+            link_in_tree("data/x", "tree")
+            link_to_other("a/one", "b/other")
+        assert (place / "res" / "y").readlink() == Path("../data/x")
+        assert (place / "res" / "y").read_text() == "x"
+        assert (place / "tree" / "in" / "one").readlink() == Path("../../data/x")
+        assert (place / "tree" / "in" / "two").read_text() == "x"
+        assert (place / "tree" / "in" / "above" / "x").read_text() == "x"
+        assert (place / "b" / "other").read_text() == "x"
+        (place / "b" / "other").unlink()  # else both are names of one file from now on
+
+
+def test_a_link_to_nothing_is_a_failure(place: Path) -> None:
+    with session(), pytest.raises(TaskFileError, match="is a link to nowhere, where nothing is"):
+        link_nowhere("out").result(30)
+    assert not list(place.iterdir())
+
+
+def test_a_link_to_an_input_is_replaced_and_not_the_input(place: Path) -> None:
+    @wr.task
+    def upper(path: wr.InFile, out: wr.OutFile) -> None:
+        Path(out).write_text(Path(path).read_text().upper())
+
+    (place / "data").mkdir()
+    for name in ("x", "y"):
+        (place / "data" / name).write_text(name)
+    with session():
+        link_from_here("data/x", "res/z")
+    with session():
+        link_from_here("data/y", "res/z")
+    assert (place / "res" / "z").read_text() == "y"
+    with session():
+        upper("data/y", "res/z")
+    assert files(place) == {"data/x": "x", "data/y": "y", "res/z": "Y"}
+    assert not list(place.rglob(".windrow-*"))
+
+
+# -- places from which nothing can be moved
+
+
+def on_two_file_systems(monkeypatch: pytest.MonkeyPatch, mount: Path) -> None:
+    """Let a directory be one in which another file system is mounted."""
+
+    def inside(path: Any) -> bool:
+        return mount in Path(path).parents
+
+    def checked(move: Any) -> Any:
+        def moving(source: Any, target: Any, **options: Any) -> Any:
+            if inside(source) != inside(target):
+                raise OSError(18, "Invalid cross-device link")
+            return move(source, target, **options)
+
+        return moving
+
+    monkeypatch.setattr(os, "rename", checked(os.rename))
+    monkeypatch.setattr(os, "replace", checked(os.replace))
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == mount)
+
+
+def test_files_come_into_a_directory_on_a_file_system_of_its_own(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "mount").mkdir()
+    (place / "mount" / "mine").write_text("mine")
+    on_two_file_systems(monkeypatch, place / "mount")
+    for count in (1, 2):
+        with session() as opened:
+            split("mount", count)
+            assert opened.gather([parts_of("mount")]) == [["0", "1"][:count]]
+            split("mount", count, "again")
+        assert (place / "mount" / "part-0.txt").read_text() == "again0"
+        (place / "mount" / "log").unlink()
+    assert sorted(files(place)) == ["mount/mine", "mount/part-0.txt", "mount/part-1.txt"]
+    assert not list(place.rglob(".windrow-*"))
+    with session(), pytest.raises(TaskFileError, match="file system is mounted"):
+        fill("mount", ["x"]).result(30)
+
+
+# -- what was declared, and what was made
+
+
+def test_a_directory_is_no_file(place: Path) -> None:
+    @wr.task
+    def makes_directory(out: wr.OutFile) -> None:
+        Path(out).mkdir()
+        Path(out, "x").write_text("x")
+
+    for _ in range(2):
+        with session(), pytest.raises(TaskFileError, match=r"made as a directory.*wr\.OutDir"):
+            makes_directory("out").result(30)
+    assert not list(place.iterdir())
+
+
+def test_what_was_made_beside_outputs_is_missed(place: Path) -> None:
+    def runs() -> int:
+        with session(reuse=True) as opened:
+            with_sidecar("out", "x")
+            split("parts", 2)
+            opened.barrier(30)
+            return 2 - opened.reusing.stats().found_in_store
+
+    assert runs() == 2
+    assert runs() == 0
+    for name in ("out.bai", "parts/log"):
+        before = (place / name).read_text()
+        (place / name).unlink()
+        assert runs() == 1
+        assert (place / name).read_text() == before
+    (place / "out.bai").write_text("of another")
+    assert runs() == 0
+
+
+def test_an_empty_file_among_several_is_a_failure(place: Path) -> None:
+    def writes_all(directory: Any) -> None:
+        Path(directory, "part-1").write_text("x")
+        Path(directory, "part-2").touch()
+
+    several = FileKind("OutFiles", writes=True, directory=True, pattern="part-*")
+    for kind, fails in ((several, True), (replace(several, may_be_empty=True), False)):
+        writes_all.__annotations__["directory"] = Annotated[Any, kind]
+        with session():
+            future = wr.task(writes_all)("parts")
+            if fails:
+                with pytest.raises(TaskFileError, match=r"has empty files .*parts/part-2'\]"):
+                    future.result(30)
+                assert not list(place.iterdir())
+    assert files(place) == {"parts/part-1": "x", "parts/part-2": ""}

@@ -14,7 +14,6 @@ import pytest
 import windrow as wr
 from tasks.file_bodies import fill, listed, parts_of, split, with_sidecar, write
 from windrow.errors import TaskFileError
-from windrow.tasks import file_marks
 from windrow.tasks.file_kinds import FileKind
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -31,8 +30,8 @@ def no_attributes(*_: Any, **__: Any) -> Any:
 @pytest.fixture(params=["attributes", "hidden directory"])
 def marks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param != "attributes":
-        monkeypatch.setattr(file_marks.os, "setxattr", no_attributes, raising=False)
-        monkeypatch.setattr(file_marks.os, "getxattr", no_attributes, raising=False)
+        monkeypatch.setattr(os, "setxattr", no_attributes, raising=False)
+        monkeypatch.setattr(os, "getxattr", no_attributes, raising=False)
     return str(request.param)
 
 

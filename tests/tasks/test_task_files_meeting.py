@@ -154,3 +154,30 @@ def test_a_file_that_nobody_writes_in_the_end() -> None:
         missing = text("out.txt")
         with pytest.raises(wr.errors.MissingFileError, match=r"reads .*out\.txt"):
             missing.result(30)
+
+
+def test_who_names_a_file_comes_after_all_that_write_where_only_futures_know(
+    tmp_path: Path,
+) -> None:
+    """Also where those are many: each of them comes after one of long before, so that the latest stand for all."""
+    (tmp_path / "made").mkdir()
+
+    @wr.task
+    def name(number: int) -> str:
+        return str(tmp_path / "made" / f"{number}.txt")
+
+    @wr.task
+    def write(out: wr.OutFile, number: int) -> None:
+        Path(out).write_text(f"{number}")
+
+    @wr.task
+    def total(directory: wr.InDir) -> int:
+        return sum(int(one.read_text()) for one in Path(directory).glob("*.txt"))
+
+    with wr.Session(engine="threads", workers=4, reuse=False) as session:
+        for number in range(200):
+            write(name(number), number)
+        found = total(tmp_path / "made")
+        after = [len(node.task.after) for node in session._driver._scheduler.tasks.graph.nodes.values()]  # fmt: skip
+        assert found.result(60) == sum(range(200))
+        assert max(after, default=0) <= 64

@@ -37,6 +37,8 @@ __all__ = ["FileTable"]
 
 #: Files of a directory that are looked at one by one when it is read; of larger ones nothing is promised.
 MOST_IN_A_DIRECTORY = 1000
+#: Tasks at a time that write where only a future knows.
+MOST_LATE = 64
 
 
 class FileTable:
@@ -71,7 +73,7 @@ class FileTable:
         with self._lock:
             self._token = self._token or new_token()
             given = given_paths(calling)
-            calling.after += self._open_late(calling.session)
+            calling.after += self._open_late(calling.session, given)
             reads = [
                 self._read(calling, one) for one in given if one.kind.reads and not one.kind.writes
             ]
@@ -120,11 +122,18 @@ class FileTable:
         """Whether it was known, when the files of a call were looked at, where all tasks write that it comes after."""
         return self._all_late.isdisjoint(calling.after)
 
-    def _open_late(self, session: Session) -> list[int]:
-        """List the tasks that may yet write any file: whoever is called after them comes after them."""
-        if self._late:
-            self._late = [one for one in self._late if one in session.open]
-        return self._late
+    def _open_late(self, session: Session, given: list[GivenPath]) -> list[int]:
+        """List the tasks that may yet write any file: who reads or writes a path that is known comes after them.
+
+        Those that write where only futures know are not kept apart from each other, but for those of long before: so the
+        latest stand for all.
+        """
+        if not self._late:
+            return []
+        self._late = [one for one in self._late if one in session.open]
+        if all(isinstance(one.path, Future) and not one.kind.reads for one in given):
+            return self._late[-MOST_LATE:][:1] if len(self._late) >= MOST_LATE else []
+        return self._late[-MOST_LATE:]
 
     # -- what is read
 

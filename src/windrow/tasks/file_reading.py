@@ -229,7 +229,8 @@ class Reading:
         raise TaskFileError(
             f"task {self._going.name!r} reads {wanted.path} (parameter {read.parameter!r}, {read.kind.name}), which has "
             f"changed: it had {wanted.size} bytes and has {stamp(wanted.path).size}, or is younger. If a task writes it, "
-            "annotate the path there with wr.OutFile or wr.InOutFile; leave it alone otherwise while the session is open"
+            "annotate the path there with wr.OutFile or wr.InOutFile; if another program does, as a second run of this one would, "
+            "let that end first"
         )
 
     def _view(self, read: Read, path: str, promised: list[Stamp]) -> str:

@@ -5,31 +5,14 @@ from __future__ import annotations
 import glob
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import windrow as wr
+from tasks.file_diary import note, ran, session
 from windrow.tasks.file_claims import Claim, Claims, literal, meet
 
 pytestmark = pytest.mark.usefixtures("place")
-
-
-def ran() -> list[str]:
-    """Give what ran since it was asked last, sorted."""
-    log = Path("../log")
-    found = log.read_text().split() if log.exists() else []
-    log.unlink(missing_ok=True)
-    return sorted(found)
-
-
-def note(name: str) -> None:
-    with Path("../log").open("a") as log:
-        log.write(name + "\n")
-
-
-def session(**options: Any) -> wr.Session:
-    return wr.Session(**{"engine": "threads", "workers": 2, **options})
 
 
 # -- patterns

@@ -363,8 +363,12 @@ def test_memory_and_time_of_all_processes_are_measured() -> None:
     assert used["wall_s"] >= 1
 
 
+@pytest.mark.parametrize("shorts", [0, 3])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_is_measured_counts_for_the_task(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_measured_counts_for_the_task(
+    engine: str, shorts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after short tasks, after which a worker does not look itself what the next one uses."""
     found: list[Any] = []
     observe = Driver._observe
 
@@ -377,9 +381,12 @@ def test_what_is_measured_counts_for_the_task(engine: str, monkeypatch: pytest.M
     task = wr.command(
         lambda: f"{sys.executable} -S -c \"import time; x = b'x' * 80_000_000; {work}\""
     )
-    with wr.Session(engine=engine, workers=1):
+    with wr.Session(engine=engine, workers=1) as session:
+        for number in range(shorts):
+            assert session.submit(abs, -number).result() == number
         task().result()
-    (used,) = found
+    assert len(found) == shorts + 1
+    used = found[-1]
     assert used.wall > 0.3
     assert used.cpu > 0.03
     assert used.peak_memory > 80e6

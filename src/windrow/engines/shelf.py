@@ -191,9 +191,11 @@ class Shelf:
             raise
         except BaseException as error:  # noqa: BLE001 - translated: the worker must outlive its jobs
             return failure_event(command, self.classify(error)), {}
-        if meter is None and (elsewhere := getattr(side, "used", None)) is not None:
-            # By programs that it waited for; a meter sees that itself.
-            cpu, peak, lock_wait, side.used = cpu + elsewhere[0], elsewhere[1], 0.0, None
+        elsewhere = getattr(side, "used", None)
+        if elsewhere is not None:
+            side.used = None
+            if not peak:  # by programs that it waited for; a meter that looked has seen that itself
+                cpu, peak, lock_wait = cpu + elsewhere[0], elsewhere[1], 0.0
         worker, incarnation = self._worker, self._incarnation
         used = Measurement(wall, cpu, lock_wait, peak, 0, 0, 0.0, baseline)
         only = next(iter(outputs)) if here and len(outputs) == 1 else ""

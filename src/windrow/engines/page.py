@@ -117,20 +117,17 @@ class Page:
                 os.eventfd_write(self._bell, 1)
 
     def end(self, *, metered: bool = True) -> int:
-        """Say that it ended; return the most memory the process tree had, in bytes."""
+        """Say that it ended; return the most memory the process tree had, in bytes, if it was metered."""
         words = self._words
-        if not metered:
-            words[_SEQUENCE] += 1
-            words[_BUSY] = 0
-            words[_SEQUENCE] += 1
-            return 0
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 if self._resets else 0
-        if words[_PEAK_OF] == words[_SEQUENCE]:
-            peak = max(peak, words[_PEAK])
+        peak = 0
+        if metered:
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 if self._resets else 0
+            if words[_PEAK_OF] == words[_SEQUENCE]:
+                peak = max(peak, words[_PEAK])
         words[_SEQUENCE] += 1
         words[_BUSY] = 0
         words[_SEQUENCE] += 1
-        return peak if self._resets else max(peak, self.resident())
+        return max(peak, self.resident()) if metered and not self._resets else peak
 
     def resident(self) -> int:
         """Give the worker's own memory; its file stays open, as it is asked for with every attempt."""

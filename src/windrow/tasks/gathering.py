@@ -1,17 +1,19 @@
-"""Waiting for many futures at once: all are asked for before the first is waited for."""
+"""Waiting: of many futures all are asked for before the first is waited for, and nobody waits for himself."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import ItemsView, Iterator, ValuesView
 from typing import TYPE_CHECKING, Any
 
+from windrow.errors import UsageError
 from windrow.tasks.calls import looked_into
 from windrow.tasks.future import Future, StreamFuture
 
 if TYPE_CHECKING:
     from windrow.tasks.session import Session
 
-__all__ = ["gathered"]
+__all__ = ["gathered", "refuse_to_wait"]
 
 
 def gathered(session: Session, things: Any) -> Any:
@@ -45,3 +47,12 @@ def _are_futures(things: list[Any]) -> bool:
         if not isinstance(one, Future):
             return False
     return True
+
+
+def refuse_to_wait(thread: threading.Thread, what: str) -> None:
+    """Raise where a wait would never end: in the thread that runs a session."""
+    if threading.get_ident() == thread.ident:
+        raise UsageError(
+            f"{what} cannot be waited for in the session's own thread, which would wait for itself: done-callbacks run there, and "
+            'bodies with engine="inline"; give the future to a task, or wait for it where the task was called'
+        )

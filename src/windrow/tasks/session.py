@@ -18,14 +18,13 @@ from windrow.tasks.devices import Devices
 from windrow.tasks.driving import Driver
 from windrow.tasks.file_table import FileTable
 from windrow.tasks.future import ELSEWHERE, Future, StreamFuture
-from windrow.tasks.gathering import gathered
+from windrow.tasks.gathering import gathered, refuse_to_wait
 from windrow.tasks.groups import Group, current_group
 from windrow.tasks.option_checks import NamedOptions, check_on_failure, checked_session
 from windrow.tasks.plain import Known, Plain, call_plainly, look_at, remember
 from windrow.tasks.record import Record
 from windrow.tasks.resident import Residents
 from windrow.tasks.reusing import BUDGET, Reuse
-from windrow.tasks.unseen import refuse_to_wait
 from windrow.tasks.versions import Versions
 from windrow.tasks.watched import Watchable, Watched
 from windrow.tasks.weak_table import WeakTable

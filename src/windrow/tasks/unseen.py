@@ -1,18 +1,16 @@
-"""Failures that nobody has looked at: they would be lost in the end, and waits that would never end."""
+"""Failures that nobody has looked at: they would be lost in the end."""
 
 from __future__ import annotations
 
 import sys
-import threading
 from typing import TYPE_CHECKING
 
-from windrow.errors import UsageError
 from windrow.tasks.blame import last_word
 
 if TYPE_CHECKING:
     from windrow.tasks.record import Record
 
-__all__ = ["Unseen", "refuse_to_wait"]
+__all__ = ["Unseen"]
 
 
 class Unseen:
@@ -47,12 +45,3 @@ class Unseen:
             sys.stderr.write(
                 f"windrow: nobody has looked at {type(error).__name__}: {error}{notes}\n"
             )
-
-
-def refuse_to_wait(thread: threading.Thread, what: str) -> None:
-    """Raise where a wait would never end: in the thread that runs a session."""
-    if threading.get_ident() == thread.ident:
-        raise UsageError(
-            f"{what} cannot be waited for in the session's own thread, which would wait for itself: done-callbacks run there, and "
-            'bodies with engine="inline"; give the future to a task, or wait for it where the task was called'
-        )

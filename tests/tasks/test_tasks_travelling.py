@@ -60,6 +60,21 @@ def count(diary: Path) -> int:
     return len(diary.read_text())
 
 
+def takes_back(diary: Path, seen: Path) -> Any:
+    """Make a task that takes its first output back once, after somebody has seen it."""
+
+    @wr.task(outputs=2, on_failure="retry", retries=1, restartable=False)
+    def two() -> Any:
+        attempt = count(diary)
+        yield attempt
+        if attempt == 1:
+            until(seen.exists)
+            raise OSError("not yet")
+        yield 0
+
+    return two
+
+
 # -- values in other processes
 
 
@@ -301,14 +316,7 @@ def test_items_made_from_what_may_be_taken_back_are_shown_late_and_right(
 ) -> None:
     diary, seen = tmp_path / "diary", tmp_path / "seen"
 
-    @wr.task(outputs=2, on_failure="retry", retries=1, restartable=False)
-    def two() -> Any:
-        attempt = count(diary)
-        yield attempt
-        if attempt == 1:
-            until(seen.exists)
-            raise OSError("not yet")
-        yield 0
+    two = takes_back(diary, seen)
 
     @wr.task(outputs="stream")
     def items(value: int) -> Any:
@@ -325,14 +333,7 @@ def test_items_made_from_what_may_be_taken_back_are_shown_late_and_right(
 def test_a_failure_on_what_is_taken_back_is_not_told(engine: str, tmp_path: Path) -> None:
     diary, seen = tmp_path / "diary", tmp_path / "seen"
 
-    @wr.task(outputs=2, on_failure="retry", retries=1, restartable=False)
-    def two() -> Any:
-        attempt = count(diary)
-        yield attempt
-        if attempt == 1:
-            until(seen.exists)
-            raise OSError("not yet")
-        yield 0
+    two = takes_back(diary, seen)
 
     @wr.task(outputs=2)
     def even(value: int) -> Any:

@@ -498,6 +498,23 @@ def test_a_workload_that_cannot_be_unpickled_is_refused_by_the_workers(
     assert isinstance(caught.value.__cause__, ValueError)
 
 
+def test_workers_that_are_ended_from_outside_before_they_are_ready_may_begin_again() -> None:
+    engine = ProcessesEngine(2, preload=())
+    try:
+        engine.start(Work())
+        (server,) = psutil.Process().children()
+        server.kill()
+        lost: list[Event] = []
+        while len(lost) < 2:
+            events = engine.wait(PATIENCE_S)
+            assert events, f"no worker was lost: {lost}"
+            lost += [event for event in events if isinstance(event, WorkerLost)]
+        engine.do([StartWorker(0, 1)])
+        assert engine.wait(PATIENCE_S) == [WorkerJoined(Worker(0, 1))]
+    finally:
+        engine.stop()
+
+
 def test_stopping_while_busy_ends_everybody(bench: Callable[..., Bench]) -> None:
     here = bench(2)
     here.launch("hang with children", worker=0)

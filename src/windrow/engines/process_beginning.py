@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from windrow.core.events import Event, WorkerLost
+from windrow.core.records import FailureKind
 from windrow.engines.parcels import Parcel, pack
 from windrow.engines.pickles import culprit
 from windrow.engines.process_worker import WORKLOAD
@@ -57,8 +58,10 @@ def preload_for_tasks(workers: int) -> list[str]:
 
 
 def why_nobody(events: list[Event]) -> str:
-    """Say why no worker is there."""
+    """Say why no worker is there; nothing if the last one was ended from outside, as the next one may well begin."""
     for event in reversed(events):
         if isinstance(event, WorkerLost) and event.failure is not None:
+            if event.failure.kind is FailureKind.LOST:
+                return ""
             return f"no worker process could begin: {event.failure.message}"
     return "no worker process could begin"

@@ -350,10 +350,8 @@ class ProcessesEngine:
         self._forget(life)
         self._outputs.lost(life.worker)
         self._events += life.end(ended)
-        if not self._anybody and not self._lives:
-            raise EngineError(why_nobody(self._events)) from (
-                life.refused.exception if life.refused else None
-            )
+        if not self._anybody and not self._lives and (why := why_nobody(self._events)):
+            raise EngineError(why) from (life.refused.exception if life.refused else None)
 
     def _forget(self, life: Life) -> None:
         del self._lives[life.worker]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, ove
 
 from windrow.core.records import Needs
 from windrow.errors import UsageError, nearest
+from windrow.tasks.accepting import Accepts, check_call
 from windrow.tasks.body import STREAM, is_generator, run_body
 from windrow.tasks.current import current
 from windrow.tasks.file_kinds import FileKind, file_parameters
@@ -66,12 +67,18 @@ class Task:
 
     def __init__(self, declared: Declared) -> None:
         self.declared = declared
+        self._accepts = Accepts(declared.function)
         functools.update_wrapper(self, declared.function)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Inside a session, promise what the function will return; outside, just call it."""
         session = current.get()
         if session is not None:
+            right, count = self._accepts, len(arguments)
+            if not (
+                right.named(count, keywords) if keywords else right.least <= count <= right.most
+            ):
+                check_call(self.declared.name, self.declared.function, arguments, keywords)
             return session.call(self.declared, arguments, keywords)
         return self.plainly(arguments, keywords)
 

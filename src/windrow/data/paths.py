@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from windrow.errors import MissingFileError, SpecError
+from windrow.globs import matching
 
 __all__ = [
     "expand",
@@ -100,8 +101,7 @@ def file_format(path: str) -> Literal["root", "parquet"]:
 
 def _matches(pattern: str) -> list[str]:
     # Path.glob takes no absolute patterns and would drop a leading "./" the user wrote.
-    found = glob.glob(pattern, recursive=True)  # noqa: PTH207
-    return sorted(path for path in found if Path(path).is_file())
+    return sorted(path for path in matching(pattern) if Path(path).is_file())
 
 
 def expand(path: str) -> list[str]:

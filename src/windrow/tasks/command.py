@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 
 from windrow.errors import TaskFileError, UsageError
+from windrow.globs import matching
 from windrow.tasks.calling import Calling
 from windrow.tasks.command_rest import places_of
 from windrow.tasks.command_template import argument_list, command_line
@@ -334,8 +335,7 @@ class CommandBody:
         text = re.sub(r"\{(\w+)\}", lambda word: glob.escape(str(names[word[1]])), pattern)
         if f"{{{parameter}}}" not in pattern:
             text = str(Path(glob.escape(private), text))
-        matching = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - text: its beginning is replaced
-        found = [one for one in matching if Path(one).is_file()]
+        found = sorted(one for one in matching(text) if Path(one).is_file())
         return [Path(str(final) + one.removeprefix(private)) for one in found]
 
 

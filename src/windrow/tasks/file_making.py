@@ -1,6 +1,6 @@
 """What a body is to write, and whether it has: each output at its private path, before that is moved into place."""
 
-# ruff: noqa: PTH110, PTH112, PTH113, PTH114, PTH115, PTH116, PTH119, PTH120, PTH202, PTH206, PTH207
+# ruff: noqa: PTH110, PTH112, PTH113, PTH114, PTH115, PTH116, PTH119, PTH120, PTH202, PTH206
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import stat as modes
 from typing import TYPE_CHECKING, NamedTuple
 
 from windrow.errors import TaskFileError
+from windrow.globs import matching
 from windrow.tasks.file_stamps import files_in
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def files_made(making: Making) -> tuple[list[str], str]:
     if write.kind.pattern:
         assert write.claim is not None
         pattern = glob.escape(own) + write.claim.path[len(glob.escape(making.path)) :]
-        found = [one for one in glob.glob(pattern, recursive=True) if os.path.isfile(one)]
+        found = [one for one in matching(pattern) if os.path.isfile(one)]
         if not found and not (may_be_empty and os.path.isdir(own)):
             wrong = f"has no file that matches {os.path.basename(write.claim.path)!r}"
         empty = [one for one in sorted(found) if not os.path.getsize(one)]

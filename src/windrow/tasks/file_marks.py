@@ -21,7 +21,7 @@ from windrow.tasks.file_places import MOST_TRIES
 from windrow.tasks.file_stamps import OURS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 __all__ = ["MARK", "check_replaceable", "mark_directory", "mark_file", "names_in", "others_in"]
 
@@ -125,10 +125,12 @@ def _is_marked(path: str) -> bool:
         return False
 
 
-def check_replaceable(task: str, parameter: str, target: str, base: str, made: set[str]) -> None:
+def check_replaceable(
+    task: str, parameter: str, target: str, base: str, made: Callable[[], set[str]]
+) -> None:
     """Refuse a directory that cannot be replaced as a whole, or that has files which no task put there.
 
-    ``made`` are files that the session knows to be its own, also where they have no marks.
+    ``made`` gives files that the session knows to be its own, also where they have no marks.
     """
     what = f"task {task!r} writes the directory {target} (parameter {parameter!r}, OutDir), which is replaced as a whole, but"
     for here in {os.path.realpath(base), os.path.realpath(os.curdir)}:
@@ -143,7 +145,10 @@ def check_replaceable(task: str, parameter: str, target: str, base: str, made: s
         )
     if not os.path.isdir(target):
         return
-    others = [one for one in others_in(target) if os.path.join(target, one) not in made]
+    others = list(others_in(target))
+    if others:
+        known = made()
+        others = [one for one in others if os.path.join(target, one) not in known]
     if others:
         more = f" and {len(others) - FEW} more" if len(others) > FEW else ""
         raise TaskFileError(

@@ -4,17 +4,17 @@ A task may have to run again, when a worker was lost and what it made with it. T
 that were called later. Their writers keep the versions that others read.
 """
 
-# ruff: noqa: PTH103, PTH110, PTH112, PTH113, PTH114, PTH118, PTH119, PTH120, PTH207, PTH211
+# ruff: noqa: PTH103, PTH110, PTH112, PTH113, PTH114, PTH118, PTH119, PTH120, PTH211
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
 
-import glob
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windrow.errors import MissingFileError, TaskFileError
+from windrow.globs import matching
 from windrow.tasks.file_paths import as_given, is_remote, like, text_of
 from windrow.tasks.file_places import kept, make_private, remove_private
 from windrow.tasks.file_stamps import (
@@ -209,7 +209,7 @@ class Reading:
     def _see(self, read: Read, path: str, known: bool) -> None:
         """Check that there is something where nobody said what it is like."""
         patterns = [one.path for one in read.claims if one.shape == "glob"]
-        if known or os.path.exists(path) or any(glob.glob(one, recursive=True) for one in patterns):
+        if known or os.path.exists(path) or any(matching(one) for one in patterns):
             return
         raise MissingFileError(
             f"task {self._going.name!r} reads {path} (parameter {read.parameter!r}, {read.kind.name}), but there is no such "

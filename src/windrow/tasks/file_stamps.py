@@ -1,16 +1,17 @@
 """What a file is like: size and time say whether it is still the same, its content on demand."""
 
-# ruff: noqa: PTH100, PTH110, PTH112, PTH114, PTH116, PTH118, PTH123, PTH207
+# ruff: noqa: PTH100, PTH110, PTH112, PTH114, PTH116, PTH118, PTH123
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
 import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from windrow.globs import matching
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -129,7 +130,7 @@ def there(claims: Iterable[Claim]) -> Iterator[str]:
             exists = os.path.exists(claim.path) and not os.path.isdir(claim.path)
             found: Iterable[str] = [claim.path] if exists else []
         elif claim.shape == "glob":
-            found = filter(os.path.isfile, glob.glob(claim.path, recursive=True))
+            found = filter(os.path.isfile, matching(claim.path))
         else:
             found = files_in(claim.path, follow=True)
         for one in found:

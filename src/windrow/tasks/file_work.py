@@ -1,11 +1,10 @@
 """Files of one call in its worker: what it reads is what it was promised, what it writes is private until it is complete."""
 
-# ruff: noqa: PTH102, PTH103, PTH105, PTH107, PTH110, PTH112, PTH114, PTH115, PTH118, PTH119, PTH120, PTH206, PTH207, PTH208
+# ruff: noqa: PTH102, PTH103, PTH105, PTH107, PTH110, PTH112, PTH114, PTH115, PTH118, PTH119, PTH120, PTH206, PTH208
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
 
-import glob
 import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from windrow.tasks.file_places import (
     session_directory,
 )
 from windrow.tasks.file_reading import Read, Reading, each_path, given_path, put_paths
-from windrow.tasks.file_stamps import OURS, Stamp, stamp
+from windrow.tasks.file_stamps import Stamp, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -132,10 +131,12 @@ class _Attempt:
     def _check_replaceable(self, write: Write, target: str) -> None:
         if write.kind.name != "OutDir":
             return
-        own = self._work.token
-        tops = [session_directory(one, own) for one in (os.path.dirname(target), target)]
-        tops += glob.glob(os.path.join(glob.escape(target), "**", OURS + own), recursive=True)
-        made = {one for top in tops for one in all_moved(top)}
+
+        def made() -> set[str]:
+            places = [os.path.dirname(target), *(place for place, _, _ in os.walk(target))]
+            tops = [session_directory(one, self._work.token) for one in places]
+            return {one for top in tops for one in all_moved(top)}
+
         check_replaceable(self._going.name, write.parameter, target, self._work.base, made)
 
     # -- after the body

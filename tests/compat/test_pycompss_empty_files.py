@@ -70,6 +70,11 @@ def test_files_and_directories_may_be_empty(tmp_path: Path) -> None:
     assert list((tmp_path / "tree").iterdir()) == []
 
 
+@task(path=DIRECTORY_OUT)
+def fill_with_old(path: str) -> None:
+    Path(path, "old").touch()
+
+
 def change_and_fail(path: str, tree: str, text: str) -> None:
     """Change a file and a directory halfway."""
     Path(path).write_text("half")
@@ -96,8 +101,7 @@ def test_an_ignored_failure_leaves_nothing_half_written(
 ) -> None:
     path, tree = tmp_path / "a", tmp_path / "d"
     path.write_text("old")
-    tree.mkdir()
-    (tree / "old").touch()
+    fill_with_old(str(tree))
     task(on_failure="IGNORE", **options)(change_and_fail)(str(path), str(tree), text)
     compss_barrier()
     assert (path.read_text(), sorted(one.name for one in tree.iterdir())) == wanted

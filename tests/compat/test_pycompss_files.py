@@ -29,6 +29,7 @@ from windrow.compat.pycompss import (
     StdIOStream,
     Type,
     binary,
+    compss_barrier,
     compss_delete_file,
     compss_file_exists,
     compss_open,
@@ -37,7 +38,7 @@ from windrow.compat.pycompss import (
     compss_wait_on_file,
     task,
 )
-from windrow.errors import MissingFileError, TaskError, UsageError
+from windrow.errors import MissingFileError, TaskError, TaskFileError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,6 +160,38 @@ def test_collections_of_files(tmp_path: Path) -> None:
     add_all(paths[:2])
     write(paths[2], "w")
     assert compss_wait_on(read_all(paths), join(*paths[1:])) == [["0+", "1+", "w"], "1+w"]
+
+
+def test_directories_do_not_lose_files_of_others(tmp_path: Path) -> None:
+    def make(place: str) -> None:
+        Path(place, "a").write_text("1")
+
+    for name in ("kept", "refused"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text("mine")
+    task(place=DIRECTORY_INOUT)(make)(str(tmp_path / "kept"))
+    task(place=DIRECTORY_OUT, on_failure="CANCEL_SUCCESSORS")(make)(str(tmp_path / "refused"))
+    with pytest.raises(TaskFileError, match=r"no task has put there: mine; .*DIRECTORY_INOUT"):
+        compss_wait_on_directory(str(tmp_path / "refused"))
+    compss_barrier()
+    assert sorted(one.name for one in (tmp_path / "kept").iterdir()) == ["a", "mine"]
+    assert [one.name for one in (tmp_path / "refused").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("kind", [DIRECTORY_OUT, DIRECTORY_INOUT])
+def test_the_working_directory_is_not_replaced(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    @task(place=kind, on_failure="CANCEL_SUCCESSORS")
+    def make(place: str) -> None:
+        Path(place, "a").write_text("1")
+
+    make(".")
+    with pytest.raises(TaskFileError, match=r"the working directory .* is in it; give it a"):
+        compss_wait_on_directory(".")
+    assert Path.cwd() == tmp_path
 
 
 def test_directories(tmp_path: Path) -> None:

@@ -45,6 +45,18 @@ def files(place: Path) -> dict[str, str]:
 # -- directories that are replaced as a whole
 
 
+def test_the_working_directory_is_not_replaced_where_workers_have_another(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with session("processes"):
+        assert sorted(listed(str(place)).result(30)) == []
+        (place / "inner").mkdir()
+        monkeypatch.chdir(place / "inner")
+        with pytest.raises(TaskFileError, match="working directory"):
+            fill(".", ["x"]).result(30)
+        assert Path.cwd() == place / "inner"
+
+
 @pytest.mark.parametrize("path", [".", "..", "../..", "inner/.."])
 def test_the_working_directory_is_not_replaced(path: str, place: Path) -> None:
     (place / "precious.txt").write_text("mine")

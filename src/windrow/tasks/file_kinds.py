@@ -34,6 +34,9 @@ class FileKind:
     pattern: str = ""  #: of several files, with ``{parameter}`` for what was given
     may_be_empty: bool = False  #: an output with nothing in it is no failure
     may_be_none: bool = False  #: as the annotation says: ``wr.InFile | None``
+    keeps_nothing: str = (
+        ""  #: a directory is replaced as a whole; says what else would keep what is there
+    )
 
 
 #: A file that the body reads, or a list of such; it may be one that an earlier task writes.
@@ -44,8 +47,9 @@ OutFile = Annotated[Any, FileKind("OutFile", writes=True)]
 InOutFile = Annotated[Any, FileKind("InOutFile", reads=True, writes=True)]
 #: A directory of which the body reads what is in it.
 InDir = Annotated[Any, FileKind("InDir", reads=True, directory=True)]
+_BESIDE = "annotate the parameter with wr.OutFiles, whose files come beside what is there"
 #: A directory that the body fills.
-OutDir = Annotated[Any, FileKind("OutDir", writes=True, directory=True)]
+OutDir = Annotated[Any, FileKind("OutDir", writes=True, directory=True, keeps_nothing=_BESIDE)]
 
 
 def InFiles(pattern: str) -> Any:  # noqa: N802 - reads as a type where it is used

@@ -23,6 +23,8 @@ from windrow.tasks.file_stamps import OURS
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from windrow.tasks.file_kinds import FileKind
+
 __all__ = ["MARK", "check_replaceable", "mark_directory", "mark_file", "names_in", "others_in"]
 
 #: The hidden directory, where there are no extended attributes.
@@ -126,24 +128,24 @@ def _is_marked(path: str) -> bool:
 
 
 def check_replaceable(
-    task: str, parameter: str, target: str, base: str, made: Callable[[], set[str]]
+    task: str, parameter: str, kind: FileKind, target: str, base: str, made: Callable[[], set[str]]
 ) -> None:
-    """Refuse a directory that cannot be replaced as a whole, or that has files which no task put there.
+    """Refuse a directory that cannot be replaced as a whole, or that would lose files which no task put there.
 
     ``made`` gives files that the session knows to be its own, also where they have no marks.
     """
-    what = f"task {task!r} writes the directory {target} (parameter {parameter!r}, OutDir), which is replaced as a whole, but"
-    for here in {os.path.realpath(base), os.path.realpath(os.curdir)}:
+    what = f"task {task!r} writes the directory {target} (parameter {parameter!r}, {kind.name}), which is replaced as a whole, but"
+    keeping = f", or {kind.keeps_nothing}" if kind.keeps_nothing else ""
+    for here in {os.path.realpath(base), os.path.realpath(os.curdir)}:  # of the program, and here
         if f"{here}{os.sep}".startswith(target.rstrip(os.sep) + os.sep):
             raise TaskFileError(
-                f"{what} the working directory {here} is in it; give it a directory of its own, or annotate the "
-                "parameter with wr.OutFiles, whose files come beside what is there"
+                f"{what} the working directory {here} is in it; give it a directory of its own{keeping if kind.name == 'OutDir' else ''}"
             )
     if os.path.ismount(target):
         raise TaskFileError(
             f"{what} it is where a file system is mounted, which cannot be replaced; name a directory in it"
         )
-    if not os.path.isdir(target):
+    if not kind.keeps_nothing or not os.path.isdir(target):
         return
     others = list(others_in(target))
     if others:
@@ -153,6 +155,5 @@ def check_replaceable(
         more = f" and {len(others) - FEW} more" if len(others) > FEW else ""
         raise TaskFileError(
             f"{what} it has files that no task has put there: {', '.join(others[:FEW])}{more}; move them elsewhere, or "
-            "remove them if nobody needs them; else give it a directory of its own, or annotate the parameter with "
-            "wr.OutFiles, whose files come beside what is there"
+            f"remove them if nobody needs them; else give it a directory of its own{keeping}"
         )

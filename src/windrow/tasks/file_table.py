@@ -84,9 +84,10 @@ class FileTable:
             if not given:
                 return
             check_apart(calling, writes)
+            here = any(isinstance(one.path, Future) or one.kind.directory for one in given)
             work = FileWork(
                 self._token,
-                os.getcwd() if any(isinstance(one.path, Future) for one in given) else "",
+                os.getcwd() if here else "",
                 tuple(reads),
                 tuple(keeping(writes, reads)),
             )

@@ -51,7 +51,7 @@ class FileWork:
     """The files of a call; done around its body."""
 
     token: str  #: of the session
-    base: str  #: the working directory at the call
+    base: str  #: the working directory at the call, where it matters
     reads: tuple[Read, ...]
     writes: tuple[Write, ...]
 
@@ -129,7 +129,7 @@ class _Attempt:
         self._paths.append((write, own))
 
     def _check_replaceable(self, write: Write, target: str) -> None:
-        if write.kind.name != "OutDir":
+        if write.kind.pattern or not write.kind.directory:
             return
 
         def made() -> set[str]:
@@ -137,7 +137,9 @@ class _Attempt:
             tops = [session_directory(one, self._work.token) for one in places]
             return {one for top in tops for one in all_moved(top)}
 
-        check_replaceable(self._going.name, write.parameter, target, self._work.base, made)
+        check_replaceable(
+            self._going.name, write.parameter, write.kind, target, self._work.base, made
+        )
 
     # -- after the body
 
@@ -291,7 +293,7 @@ class _Attempt:
 
     def _restore(self, making: Making, note: list[Stamp], names: list[str]) -> None:
         """Put files back that are nowhere any more."""
-        if making.write.kind.name == "OutDir" and os.path.lexists(making.target):
+        if making.write.kind.keeps_nothing and os.path.lexists(making.target):
             return  # it is replaced as a whole
         private, place = os.path.dirname(making.own), os.path.dirname(making.target)
         lost = {

@@ -40,6 +40,9 @@ __all__ = [
 #: Where something is among the arguments: the position or the name of one, then the way into collections.
 Place = tuple[Any, ...]
 
+#: Where a directory is written that has files of others.
+_KEEPING = "declare the parameter as DIRECTORY_INOUT, which keeps what is there"
+
 #: Depth of collections of paths, which contain nothing else.
 _ALL_THE_WAY = 99
 
@@ -291,7 +294,14 @@ class Outgoing:
         if parameter.writes:
             self.written.append((len(self.paths), directory))
         # Its programs may leave files empty.
-        kind = FileKind(known_as, reads, parameter.writes, directory, may_be_empty=True)
+        kind = FileKind(
+            known_as,
+            reads,
+            parameter.writes,
+            directory,
+            may_be_empty=True,
+            keeps_nothing=_KEEPING if directory and not parameter.reads else "",
+        )
         self.paths.append(PathArgument(name, kind, value))
         self.path_places.append(place)
         return None

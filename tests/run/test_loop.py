@@ -223,6 +223,32 @@ def test_a_host_with_its_own_interrupt_handler_keeps_it() -> None:
     assert seen == [signal.SIGINT]
 
 
+def test_what_a_hosts_handler_raises_does_not_break_into_the_run() -> None:
+    def handler(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    def interrupted(most: int) -> Any:
+        signals: list[int] = []
+
+        def observe(events: Any, commands: Any, now: float) -> None:
+            if len(signals) < most and any(isinstance(one, happened.Finished) for one in events):
+                signals.append(signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)  # while the scheduler and the log are at work
+
+        return run(scheduler(), Scripted({}), Work(lambda rows, plan: 0), observers=[observe])
+
+    former = signal.signal(signal.SIGINT, handler)
+    try:
+        outcome = interrupted(1)
+        assert outcome.status == "cancelled"
+        assert 10 <= outcome.ledger.done_rows < 40
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(2)
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
 def test_a_run_outside_the_main_thread_works() -> None:
     results: list[str] = []
 

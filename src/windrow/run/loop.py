@@ -255,8 +255,9 @@ class _Loop:
 class _Interrupts:
     """Counts Ctrl-C instead of letting it break into the scheduler; the second one raises.
 
-    Only in the main thread, where signals arrive, and only in place of Python's own handlers: a
-    host that installed another one knows what it wants. With ``terminate``, SIGTERM counts too.
+    Only in the main thread, where signals arrive. A host that installed a handler of its own knows
+    what it wants: that one is asked, and counts if it raises. With ``terminate``, SIGTERM counts
+    too, where nobody else handles it.
     """
 
     def __init__(self, engine: Engine, *, terminate: bool = False) -> None:
@@ -270,16 +271,25 @@ class _Interrupts:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number, own in self._wanted.items():
-                if signal.getsignal(number) is own:
+                found = signal.getsignal(number)
+                if found is own or (number == signal.SIGINT and callable(found)):
                     signal.signal(number, self._interrupt)
-                    self._installed[number] = own
+                    self._installed[number] = found
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, own in self._installed.items():
-            signal.signal(number, own)
+        for number, found in self._installed.items():
+            signal.signal(number, found)
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a handler's
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        found = self._installed[number]
+        if found is not self._wanted[number]:
+            try:
+                found(number, frame)
+            except KeyboardInterrupt:
+                pass  # wherever we are: the loop hears of it where it can bear it
+            else:
+                return
         self.count += 1
         if self.count > 1:
             raise KeyboardInterrupt

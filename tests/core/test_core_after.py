@@ -135,6 +135,17 @@ def test_an_orphan_lets_others_follow() -> None:
     assert bench.launched == [2]
 
 
+def test_one_that_follows_an_orphan_and_cannot_run_is_given_up_in_its_turn() -> None:
+    large = Needs((("cores", 9),))
+    bench = Bench(task(1, "z"), task(2, after=(1,), needs=large), on_error="skip")
+    bench.send(happened.Closed())
+    assert bench.end(2) == "READY"  # somebody may come who has it
+    assert any(isinstance(one, orders.WakeAt) for one in bench.said)
+    bench.send(happened.Tick(), after=60.0)
+    assert bench.end(2) == "FAILED"
+    assert bench.scheduler.status == "incomplete"
+
+
 def test_what_has_followed_is_not_held_up_when_the_first_is_made_again() -> None:
     bench = Bench(task(1, "", "a"), task(2, after=(1,)), task(3, "a", after=(2,)), workers=3)
     bench.finish(1)

@@ -87,6 +87,8 @@ def review(tasks: Tasks, patience: Patience, *, idle: bool) -> None:
             given_up += end_orphans(graph)
     if given_up:
         tasks.dispatch.place_rest(tasks.now)  # what came after them can run now
+        if not tasks.attempts and tasks.dispatch.impossible():
+            patience.over(tasks.now)  # or cannot either
 
 
 def orphans(graph: Graph) -> list[Output]:

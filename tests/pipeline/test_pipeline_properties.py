@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 settings.register_profile(
     "oracle",
-    max_examples=100,
+    max_examples=40,
     deadline=None,  # the first call of a compiled step takes seconds
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile("nightly", settings.get_profile("oracle"), max_examples=2000)
 PROFILE = settings.get_profile(os.environ.get("WINDROW_PROFILE", "oracle"))
-FEWER = settings(PROFILE, max_examples=PROFILE.max_examples // 5)
+FEWER = settings(PROFILE, max_examples=PROFILE.max_examples // 3)
 
 WRITTEN = Way(order=None, chunk="auto", block=None, engine="inline", workers=1)
 

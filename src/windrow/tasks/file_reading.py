@@ -60,9 +60,6 @@ class Read(NamedTuple):
     stamps: tuple[Stamp, ...] = ()  #: what was there at the call
     slots: tuple[int, ...] = ()  #: where earlier tasks say what they wrote, in the order of calls
     maker: Maker | None = None  #: where a future says the path
-    left: tuple[
-        Stamp, ...
-    ] = ()  #: what earlier runs of tasks left that write such files anew: no inputs, if they do
 
 
 class Where(Protocol):
@@ -204,7 +201,11 @@ class Reading:
         seen += [
             one for one in made.values() if any(claim.covers(one.path) for claim in read.claims)
         ]
-        seen += [one for one in read.left if matches(one)]  # they did not
+        if read.slots and any(one.shape != "file" for one in read.claims):
+            # What is there beside it: made along with it, or left by earlier runs and not written anew.
+            for name in there(read.claims):
+                with suppress(FileNotFoundError):  # somebody may just be moving it
+                    seen += [] if name in made else [stamp(name)]
 
     def _see(self, read: Read, path: str, known: bool) -> None:
         """Check that there is something where nobody said what it is like."""

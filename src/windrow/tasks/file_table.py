@@ -240,16 +240,24 @@ class FileTable:
 
     def _missing(
         self, calling: Calling, given: GivenPath, path: str, claims: list[Claim]
-    ) -> MissingFileError:
+    ) -> MissingFileError | UsageError:
+        directory = given.kind.name == "InDir"
+        if directory and os.path.exists(path):
+            return UsageError(
+                f"task {calling.declared.name!r} reads the directory {path} (parameter {given.parameter!r}, InDir), where a "
+                "file is; name a directory, or annotate with wr.InFile"
+            )
         what = next((one.path for one in claims if one.shape == "glob"), path)
+        # What is made beside outputs is known to be there afterwards only.
+        kind = "OutDir" if directory else "OutFiles" if given.kind.pattern else "OutFile"
         place = os.path.dirname(path)
         known = [os.path.basename(one) for one in self._claims.written_in(place)]
         if os.path.isdir(place):
             known += [one for one in os.listdir(place) if not one.startswith(OURS)]
         return MissingFileError(
             f"task {calling.declared.name!r} reads {what} (parameter {given.parameter!r}, {given.kind.name}), but there is "
-            "no such file, and no task called before writes it: if one does, call it before, and annotate the path there "
-            f"with wr.OutFile{nearest(os.path.basename(path), known)}"
+            f"no such {'directory' if directory else 'file'}, and no task called before writes it: if one does, call it "
+            f"before, and annotate the path there with wr.{kind}{nearest(os.path.basename(path), known)}"
         )
 
     # -- what is written

@@ -381,6 +381,11 @@ def test_what_may_fail_leaves_what_was_there(engine: str) -> None:
     with session(engine):
         bad.options(on_failure="ignore")("x")
         assert read("x").result(30) == "before"
+        bad.options(on_failure="ignore")("y")
+        with pytest.raises(
+            MissingFileError, match=r"reads .*y .*task that writes it has failed, and"
+        ):
+            read("y").result(30)
 
 
 def test_a_task_is_tried_again_from_nothing(place: Path) -> None:

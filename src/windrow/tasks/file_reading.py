@@ -212,9 +212,12 @@ class Reading:
         patterns = [one.path for one in read.claims if one.shape == "glob"]
         if known or os.path.exists(path) or any(matching(one) for one in patterns):
             return
+        why = "if another task writes it, annotate the path there with wr.OutFile"
+        if read.slots and all(self._going.values[one] is None for one in read.slots):
+            why = "the task that writes it has failed, and may: without on_failure='ignore' this one would not have run"
         raise MissingFileError(
             f"task {self._going.name!r} reads {path} (parameter {read.parameter!r}, {read.kind.name}), but there is no such "
-            "file; if another task writes it, annotate the path there with wr.OutFile"
+            f"file; {why}"
         )
 
     def _former(self, read: Read, wanted: Stamp) -> tuple[str, str]:

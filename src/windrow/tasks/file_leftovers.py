@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from windrow.store.results import Entry
     from windrow.tasks.file_claims import Claim
+    from windrow.tasks.file_stamps import Stamp
     from windrow.tasks.record import Record
     from windrow.tasks.session import Session
 
@@ -27,16 +30,36 @@ class Leftovers:
         self._known: dict[tuple[str, str], tuple[str, ...]] | None = None
         self._ended: set[str] = set()  #: keys of calls of this session that are known too
 
-    def are_of(self, session: Session, claim: Claim, record: Record, path: str) -> bool:
-        """Whether a file is what an earlier run of a task left where it writes now, or what that has made meanwhile."""
+    def among(
+        self, session: Session, writers: Sequence[tuple[Claim, Record]], stamps: Sequence[Stamp]
+    ) -> set[Stamp]:
+        """Find those of some files that earlier runs of tasks left where these write now, or that they have made meanwhile."""
+        if not writers or not stamps:
+            return set()
+        known = self._look(session, {record for _, record in writers})
+        # Of a thousand tasks, each with a file of its own, not all are looked at for each file.
+        single = {(record.name, claim.path) for claim, record in writers if claim.shape == "file"}
+        others = [(record.name, claim) for claim, record in writers if claim.shape != "file"]
+        tasks = {record.name for _, record in writers}
+
+        def is_one(path: str, task: str) -> bool:
+            files = known.get((task, path), ())
+            return any((task, one) in single for one in files) or any(
+                claim.covers(one) for one in files for name, claim in others if name == task
+            )
+
+        return {one for one in stamps if any(is_one(one.path, task) for task in tasks)}
+
+    def _look(self, session: Session, records: set[Record]) -> dict[tuple[str, str], tuple[str, ...]]:  # fmt: skip
         if self._known is None:
             self._known = {}
             self._look_through(session)
-        if record.key and record.state == "done" and record.key not in self._ended:
-            self._ended.add(record.key)
-            results = session.reusing._opened(to_write=False)
-            self._take(results.find(record.key) if results is not None else None)
-        return any(claim.covers(one) for one in self._known.get((record.name, path), ()))
+        for one in records:
+            if one.key and one.state == "done" and one.key not in self._ended:
+                self._ended.add(one.key)
+                results = session.reusing._opened(to_write=False)
+                self._take(results.find(one.key) if results is not None else None)
+        return self._known
 
     def _look_through(self, session: Session) -> None:
         from windrow.store.results_budget import kept_results

@@ -232,11 +232,8 @@ class FileTable:
             for one in stamps
             if not (one.path in files or one in said or any(two.covers(one.path) for two in trees))
         ]
-        return tuple(
-            one
-            for one in own
-            if not any(self._left.are_of(session, *two, one.path) for two in writers)
-        )
+        left = self._left.among(session, writers, own)
+        return tuple(one for one in own if one not in left)
 
     def _missing(
         self, calling: Calling, given: GivenPath, path: str, claims: list[Claim]

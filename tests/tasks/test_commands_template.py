@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -236,6 +237,15 @@ def test_a_name_that_is_no_parameter_is_refused_outside_of_quotes(template: str)
     assert (
         seen(filled("exec {out}> /dev/null; show {{sample}} '{sample}'", x=1)) == ["{sample}"] * 2
     )
+
+
+@pytest.mark.parametrize("part", ["{x.stem}", "{x[0]}", "{x:.3f}", "{x!r}"])
+def test_parts_and_forms_of_parameters_are_refused_outside_of_quotes(part: str) -> None:
+    for template in (f"sort {part}", f"sort $(echo {part})"):
+        with pytest.raises(UsageError, match=rf"has {re.escape(part)}, but .*name of a parameter"):
+            filled(template, x="value")
+    assert seen(filled(f"show '{part}' {{y}}", x=1, y=2)) == [part, "2"]
+    assert seen(filled("show {x..z} {x.a,x.b} ${x:-1}", x=1)) == ["x", "y", "z", "x.a", "x.b", "1"]
 
 
 # -- what cannot be written

@@ -240,6 +240,21 @@ def test_a_path_that_a_task_says_may_be_of_several_files(engine: str) -> None:
             missing.result(30)
 
 
+def test_what_is_missing_is_told_by_what_was_to_be_there() -> None:
+    Path("table.txt").write_text("x")
+    with session("inline"):
+        with pytest.raises(
+            UsageError, match=r"directory .*table\.txt .*where a file is; .*wr\.InFile"
+        ):
+            listed("table.txt")
+        with pytest.raises(MissingFileError, match=r"no such directory, .*with wr\.OutDir$"):
+            listed("none")
+        with pytest.raises(
+            MissingFileError, match=r"none\.\* .*no such file, .*with wr\.OutFiles$"
+        ):
+            align("none")
+
+
 @wr.task
 def absent() -> str:
     return "absent"
@@ -366,6 +381,11 @@ def test_what_may_fail_leaves_what_was_there(engine: str) -> None:
     with session(engine):
         bad.options(on_failure="ignore")("x")
         assert read("x").result(30) == "before"
+        bad.options(on_failure="ignore")("y")
+        with pytest.raises(
+            MissingFileError, match=r"reads .*y .*task that writes it has failed, and"
+        ):
+            read("y").result(30)
 
 
 def test_a_task_is_tried_again_from_nothing(place: Path) -> None:

@@ -146,3 +146,50 @@ def test_other_files_of_a_directory_count_while_one_is_written() -> None:
     assert run() == ["pack"]
     assert Path("packed").read_text() == "made\n2\n"
     assert run() == []
+
+
+@wr.command
+def sort(reads: wr.InFile, bam: wr.OutFile) -> str:
+    return "echo sort >> log; sort {reads} > {bam}; echo index of {reads} > {bam}.bai"
+
+
+@wr.command
+def count(bam: wr.InFiles("{bam}.bai"), out: wr.OutFile) -> str:  # type: ignore[valid-type]
+    return "echo count >> log; cat {bam} {bam}.bai > {out}"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_a_task_makes_beside_its_outputs_is_read_once(waits: bool) -> None:
+    def run() -> list[str]:
+        with wr.Session(engine="threads", workers=2):
+            Path("out").mkdir(exist_ok=True)
+            sorted_: Any = sort("reads", "out/bam")
+            if waits:
+                sorted_.result(30)
+            count("out/bam", "counted")
+            pack("out", "packed")
+        return sorted(ran())
+
+    change("reads", "b\na\n")
+    assert run() == ["count", "pack", "sort"]
+    assert run() == []
+    change("reads", "d\nc\n")
+    assert run() == ["count", "pack", "sort"]
+    assert run() == []
+    change("out/bam.bai", "mine\n")
+    assert run() == ["count", "pack"]
+    assert Path("counted").read_text() == "c\nd\nmine\n"
+    assert run() == []
+    Path("out/bam.bai").unlink()
+    assert run() == ["count", "pack", "sort"]
+    assert "mine" not in Path("packed").read_text()
+    assert run() == []
+
+
+def test_what_was_changed_and_is_written_anew_is_read_once() -> None:
+    change("genome.fasta", "one\n")
+    assert run() == ["index", "align"]
+    change("out/genome.bwt", "damaged\n")
+    assert run() == ["index", "align"]
+    assert Path("aligned").read_text() == "one\none\n"
+    assert run() == []

@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import windrow as wr
 from tasks.file_diary import note, ran, session
-from windrow.tasks.file_claims import Claim, Claims, literal, meet
+from windrow.tasks.file_claims import FEW, Claim, Claims, literal, meet
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -164,3 +165,29 @@ def test_who_names_a_file_comes_after_all_that_write_where_only_futures_know(
         after = [len(node.task.after) for node in session._driver._scheduler.tasks.graph.nodes.values()]  # fmt: skip
         assert found.result(60) == sum(range(200))
         assert max(after, default=0) <= 64
+
+
+@wr.task
+def write_one(out: wr.OutFile) -> None:
+    time.sleep(0.001)
+    Path(out).write_text("one")
+
+
+@wr.task
+def count_all(directory: wr.InDir) -> int:
+    return len(list(Path(directory).glob("*.txt")))
+
+
+@wr.task
+def count_matching(directory: wr.InFiles("*.txt")) -> int:  # type: ignore[valid-type]
+    return len(list(Path(directory).glob("*.txt")))
+
+
+@pytest.mark.parametrize("count", [count_all, count_matching])
+@pytest.mark.parametrize("number", [FEW, FEW + 1, 3 * FEW])
+def test_all_of_many_writers_are_waited_for(count: Any, number: int) -> None:
+    Path("d").mkdir()
+    with wr.Session(engine="threads", workers=2, reuse=False):
+        for one in range(number):
+            write_one.options(priority=-1)(f"d/{one}.txt")
+        assert count("d").result(60) == number

@@ -23,6 +23,8 @@ __all__ = ["argument_list", "command_line"]
 
 _LITERAL = re.compile(r"\{\{([A-Za-z_]\w*)\}\}")
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
+#: What other templates have in braces; not what a shell expands, as in ``{a..z}`` and ``{a.fa,b.fa}``.
+_PART = re.compile(r"\{([A-Za-z_]\w*)(?:\.(?!\.)|[\[:!])[^{},\s]*\}")
 #: Where a here-document is announced, with the word that ends it, which may be quoted in parts.
 _HERE = re.compile(
     r"<<(?P<tabs>-?)[ \t]*"
@@ -187,6 +189,7 @@ class _Scanner:
         field = _FIELD.match(self._template, at)
         variable = at > 0 and self._template[at - 1] == "$"
         if field is None or variable or not _is_known(self._task, field[1], self._known):
+            field = field or _PART.match(self._template, at)
             if field is not None and not variable:
                 self._refuse_unknown(field)
             self._parts.append("{")
@@ -200,11 +203,15 @@ class _Scanner:
     def _refuse_unknown(self, field: re.Match[str]) -> None:
         """Refuse a name that is no parameter, where no program can be meant: the shell would pass it on with its braces."""
         opens = self._template[field.end() : field.end() + 1] in ("<", ">")  # a descriptor
-        if self._inside[-1] in (PLAIN, INNER, ARITHMETIC) and not opens:
-            raise UsageError(
-                f"command {self._task!r}: its template has {field[0]}, which is no parameter; it may use "
-                f"{', '.join(f'{{{one}}}' for one in self._known)}; write {{{field[0]}}} if the shell is to see {field[0]}"
-            )
+        if self._inside[-1] not in (PLAIN, INNER, ARITHMETIC) or opens:
+            return
+        what = f"command {self._task!r}: its template has {field[0]}"
+        if field[1] in self._known:
+            raise UsageError(f"{what}, but in braces is the name of a parameter alone; have the function work out the rest")  # fmt: skip
+        if field[0] == f"{{{field[1]}}}":
+            known = ", ".join(f"{{{one}}}" for one in self._known)
+            why = f"which is no parameter; it may use {known}; write {{{field[0]}}} if the shell"
+            raise UsageError(f"{what}, {why} is to see {field[0]}")
 
     def _quoted(self, words: list[str]) -> str:
         inside = self._inside[-1]

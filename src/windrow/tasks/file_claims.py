@@ -124,7 +124,8 @@ class _Ordered:
 
     def beginning_with(self, start: str) -> list[str]:
         """Find all texts that begin so."""
-        return self._texts[self._range(start)]
+        where = self._range(start)  # which may put another list in the place of this one
+        return self._texts[where]
 
     def take_out(self, start: str) -> list[str]:
         """Find all texts that begin so, and forget them."""

@@ -60,9 +60,6 @@ class Read(NamedTuple):
     stamps: tuple[Stamp, ...] = ()  #: what was there at the call
     slots: tuple[int, ...] = ()  #: where earlier tasks say what they wrote, in the order of calls
     maker: Maker | None = None  #: where a future says the path
-    left: tuple[
-        Stamp, ...
-    ] = ()  #: what earlier runs of tasks left that write such files anew: no inputs, if they do
 
 
 class Where(Protocol):
@@ -204,16 +201,23 @@ class Reading:
         seen += [
             one for one in made.values() if any(claim.covers(one.path) for claim in read.claims)
         ]
-        seen += [one for one in read.left if matches(one)]  # they did not
+        if read.slots and any(one.shape != "file" for one in read.claims):
+            # What is there beside it: made along with it, or left by earlier runs and not written anew.
+            for name in there(read.claims):
+                with suppress(FileNotFoundError):  # somebody may just be moving it
+                    seen += [] if name in made else [stamp(name)]
 
     def _see(self, read: Read, path: str, known: bool) -> None:
         """Check that there is something where nobody said what it is like."""
         patterns = [one.path for one in read.claims if one.shape == "glob"]
         if known or os.path.exists(path) or any(matching(one) for one in patterns):
             return
+        why = "if another task writes it, annotate the path there with wr.OutFile"
+        if read.slots and all(self._going.values[one] is None for one in read.slots):
+            why = "the task that writes it has failed, and may: without on_failure='ignore' this one would not have run"
         raise MissingFileError(
             f"task {self._going.name!r} reads {path} (parameter {read.parameter!r}, {read.kind.name}), but there is no such "
-            "file; if another task writes it, annotate the path there with wr.OutFile"
+            f"file; {why}"
         )
 
     def _former(self, read: Read, wanted: Stamp) -> tuple[str, str]:

@@ -163,9 +163,8 @@ class FileTable:
         if found is None:  # it is a dependency of which nothing is said
             calling.files.append(FileArgument(given.parameter, given.kind, path))
         stamps = found or ()
-        left: tuple[Stamp, ...] = ()
         if makers:
-            stamps, left = self._made_by_nobody(calling.session, stamps, written)
+            stamps = self._made_by_nobody(calling.session, stamps, written)
         if not makers and not stamps and not os.path.isdir(path) and not self._late:
             raise self._missing(calling, given, path, claims)
         calling.files += [
@@ -175,7 +174,7 @@ class FileTable:
         promised = () if makers or self._late else stamps
         if self._late and self._late[-1] > max(makers, default=0):
             slots = []  # nor is anything promised that may be overwritten before
-        return Read(*where, path, tuple(claims), promised, tuple(slots), left=left)
+        return Read(*where, path, tuple(claims), promised, tuple(slots))
 
     def _read_of(self, calling: Calling, given: GivenPath, record: Record) -> Read:
         """A future says which file is read: perhaps any of those that its task writes."""
@@ -209,20 +208,22 @@ class FileTable:
 
     def _made_by_nobody(
         self, session: Session, stamps: tuple[Stamp, ...], written: list[Entry]
-    ) -> tuple[tuple[Stamp, ...], tuple[Stamp, ...]]:
-        """Find the files that are none of what earlier tasks write, and of those what they left in earlier runs."""
+    ) -> tuple[Stamp, ...]:
+        """Find the files that are none of what earlier tasks write, or have left in earlier runs."""
         files = {one.claim.path for one in written if one.claim.shape == "file"}
         trees = [one.claim for one in written if one.claim.shape == "tree"]
         # Which files match a pattern is known when their writer puts them into place.
         said: set[Stamp] = set()
-        unsaid: list[tuple[Claim, Record]] = []
+        writers: list[tuple[Claim, Record]] = []
         for claim, future in [(one.claim, one.future) for one in written]:
-            if claim.shape != "glob" or future is None:
+            if future is None:
+                continue
+            writers.append((claim, future.record))
+            if claim.shape != "glob":
                 continue
             if type(future._result) is tuple:
                 said.update(stamps_of(future._result))
                 continue
-            unsaid.append((claim, future.record))
             for write in self._written.get(future.record, ()):
                 if write.claim == claim:
                     files.update(moved_by(future.record.id, write, self._token))
@@ -231,26 +232,29 @@ class FileTable:
             for one in stamps
             if not (one.path in files or one in said or any(two.covers(one.path) for two in trees))
         ]
-        left = {
-            one
-            for one in own
-            for claim, record in unsaid
-            if claim.covers(one.path) and self._left.are_of(session, record.name, one)
-        }
-        return tuple(one for one in own if one not in left), tuple(left)
+        left = self._left.among(session, writers, own)
+        return tuple(one for one in own if one not in left)
 
     def _missing(
         self, calling: Calling, given: GivenPath, path: str, claims: list[Claim]
-    ) -> MissingFileError:
+    ) -> MissingFileError | UsageError:
+        directory = given.kind.name == "InDir"
+        if directory and os.path.exists(path):
+            return UsageError(
+                f"task {calling.declared.name!r} reads the directory {path} (parameter {given.parameter!r}, InDir), where a "
+                "file is; name a directory, or annotate with wr.InFile"
+            )
         what = next((one.path for one in claims if one.shape == "glob"), path)
+        # What is made beside outputs is known to be there afterwards only.
+        kind = "OutDir" if directory else "OutFiles" if given.kind.pattern else "OutFile"
         place = os.path.dirname(path)
         known = [os.path.basename(one) for one in self._claims.written_in(place)]
         if os.path.isdir(place):
             known += [one for one in os.listdir(place) if not one.startswith(OURS)]
         return MissingFileError(
             f"task {calling.declared.name!r} reads {what} (parameter {given.parameter!r}, {given.kind.name}), but there is "
-            "no such file, and no task called before writes it: if one does, call it before, and annotate the path there "
-            f"with wr.OutFile{nearest(os.path.basename(path), known)}"
+            f"no such {'directory' if directory else 'file'}, and no task called before writes it: if one does, call it "
+            f"before, and annotate the path there with wr.{kind}{nearest(os.path.basename(path), known)}"
         )
 
     # -- what is written

@@ -36,6 +36,7 @@ __all__ = [
     "Fetch",
     "Keep",
     "KeptValue",
+    "beside_in",
     "is_as_it_was_made",
     "look_for_room_again",
     "still_as_read",
@@ -286,6 +287,15 @@ def _seen(going: Going) -> list[Stamp]:
 def stamps_in(entry: Entry) -> list[Stamp]:
     """Give the stamps of the files that a task wrote."""
     return [Stamp(*one) for one in entry.facts.get(FILES, ())]
+
+
+def beside_in(entry: Entry) -> list[Stamp]:
+    """Give the stamps that files have now which a task made beside those it declares."""
+    found = []
+    for path in entry.facts.get(BESIDE, ()):
+        with contextlib.suppress(OSError):  # a link that leads nowhere, or it was just removed
+            found.append(stamp(path))
+    return found
 
 
 def is_as_it_was_made(results: Results, key: str) -> bool:

@@ -140,7 +140,7 @@ class ReusedFiles:
 
     def are_there(self, calling: Calling, entry: Entry, key: str) -> bool:
         """Whether all that a call writes is there as it left it, and nobody is about to write it."""
-        from windrow.tasks.keeping import still_there
+        from windrow.tasks.keeping import beside_in, still_there
 
         stamps = still_there(entry)
         if stamps is None:
@@ -154,7 +154,9 @@ class ReusedFiles:
             number = bisect_left(there, path)
             if number == len(there) or not there[number].startswith(path):
                 return False
-        self._known.update({said.path: (said, key) for said in stamps})
+        # What it made beside them is its work too, as it was while it ran: who reads that notes what it was like.
+        beside = beside_in(entry)
+        self._known.update({said.path: (said, key) for said in (*stamps, *beside)})
         return True
 
 

@@ -11,9 +11,10 @@ from windrow.tasks.calls import looked_into
 from windrow.tasks.future import Future, StreamFuture
 
 if TYPE_CHECKING:
+    from windrow.tasks.driving import Driver
     from windrow.tasks.session import Session
 
-__all__ = ["gathered", "refuse_to_wait"]
+__all__ = ["gathered", "refuse_in_fork", "refuse_to_wait"]
 
 
 def gathered(session: Session, things: Any) -> Any:
@@ -49,9 +50,19 @@ def _are_futures(things: list[Any]) -> bool:
     return True
 
 
-def refuse_to_wait(thread: threading.Thread, what: str) -> None:
-    """Raise where a wait would never end: in the thread that runs a session."""
-    if threading.get_ident() == thread.ident:
+def refuse_in_fork(driver: Driver, what: str) -> None:
+    """Raise in a fork of the process that has the run: nothing would ever be done there, or answered."""
+    if driver.forked:
+        raise UsageError(
+            f"{what} in a process that was forked (os.fork, multiprocessing) from the one that opened the session: the "
+            "session runs in that one alone; open another one here"
+        )
+
+
+def refuse_to_wait(driver: Driver, what: str) -> None:
+    """Raise where a wait would never end: in the thread that runs a session, or where no thread does."""
+    refuse_in_fork(driver, f"{what} cannot be waited for")
+    if threading.get_ident() == driver.thread.ident:
         raise UsageError(
             f"{what} cannot be waited for in the session's own thread, which would wait for itself: done-callbacks run there, and "
             'bodies with engine="inline"; give the future to a task, or wait for it where the task was called'

@@ -142,7 +142,9 @@ class Session(Watchable, NamedOptions):
             self._driver.unseen.tell(self._driver.stopped)
 
     def close(self, *, cancel: bool = False) -> None:
-        """Wait for all tasks, or cancel them, and end the workers."""
+        """Wait for all tasks, or cancel them, and end the workers; in a fork of its process nothing is to be done."""
+        if self._driver.forked:
+            return
         if cancel:
             why = (
                 "its session was left by an exception"
@@ -346,7 +348,7 @@ class Session(Watchable, NamedOptions):
 
     def refuse_to_wait(self, what: str) -> None:
         """Raise where waiting would never end."""
-        refuse_to_wait(self._driver.thread, what)
+        refuse_to_wait(self._driver, what)
 
     def prepare(self, future: Future) -> None:
         """Somebody will wait for the value: have it brought if it does not come by itself."""

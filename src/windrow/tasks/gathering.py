@@ -6,15 +6,15 @@ import threading
 from collections.abc import ItemsView, Iterator, ValuesView
 from typing import TYPE_CHECKING, Any
 
-from windrow.errors import UsageError
+from windrow.errors import TaskError, UsageError
 from windrow.tasks.calls import looked_into
-from windrow.tasks.future import Future, StreamFuture
+from windrow.tasks.future import ELSEWHERE, Future, StreamFuture
 
 if TYPE_CHECKING:
     from windrow.tasks.driving import Driver
     from windrow.tasks.session import Session
 
-__all__ = ["gathered", "refuse_in_fork", "refuse_to_wait"]
+__all__ = ["brought", "gathered", "refuse_in_fork", "refuse_to_wait"]
 
 
 def gathered(session: Session, things: Any) -> Any:
@@ -48,6 +48,24 @@ def _are_futures(things: list[Any]) -> bool:
         if not isinstance(one, Future):
             return False
     return True
+
+
+def brought(session: Session, future: Future, timeout: float | None) -> Any:
+    """Wait for a value that exists elsewhere, and give it."""
+    session.expect(future)
+    with future._condition:
+        if future._result is ELSEWHERE and not session._driver.over:
+            session.refuse_to_wait(f"{future!r}, whose value has to be brought,")
+        found = future._condition.wait_for(
+            lambda: future._result is not ELSEWHERE or session._driver.over, timeout
+        )
+    if future._exception is not None:
+        raise future._exception
+    if future._result is ELSEWHERE:
+        if not found:
+            raise TimeoutError
+        raise TaskError(f"the session ended before the value of {future!r} was brought")
+    return future._result
 
 
 def refuse_in_fork(driver: Driver, what: str) -> None:

@@ -6,6 +6,9 @@ import gc
 import weakref
 from typing import Any
 
+import numpy as np
+import pytest
+
 import windrow as wr
 
 
@@ -32,3 +35,37 @@ def test_versions_before_are_let_go() -> None:
         assert session.gather(thing).count == 50
         gc.collect()
         assert sum(one() is not None for one in versions) <= 2
+
+
+@pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
+def test_what_the_program_has_lost_is_let_go_with_its_versions(engine: str) -> None:
+    """A program with a loop that makes and changes arrays would grow with every round."""
+
+    @wr.task(inout="values")
+    def add(values: Any, more: float) -> None:
+        values += more
+
+    with wr.Session(engine=engine, workers=2) as session:
+        lost = []
+        for number in range(6):
+            values = np.zeros(100_000)
+            lost.append(weakref.ref(values))
+            add(values, number)
+            add(values, 1)
+            assert session.gather(values)[0] == number + 1
+        gc.collect()
+        assert [one() is None for one in lost] == [True] * 5 + [False]
+        assert len(session.versions._latest) == 1
+        assert session.gather(values)[0] == 6
+
+
+def test_what_cannot_be_looked_at_weakly_is_not_taken_for_another() -> None:
+    @wr.task(inout="things")
+    def push(things: list[int], value: int) -> None:
+        things.append(value)
+
+    with wr.Session(engine="inline") as session:
+        for number in range(50):
+            things: list[int] = []  # would have the identity of the one before
+            push(things, number)
+            assert session.gather(things) == [number]

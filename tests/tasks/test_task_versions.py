@@ -11,6 +11,8 @@ import pytest
 
 import windrow as wr
 
+engines = pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
+
 
 class Counted:
     """Something of which each version is known."""
@@ -37,7 +39,7 @@ def test_versions_before_are_let_go() -> None:
         assert sum(one() is not None for one in versions) <= 2
 
 
-@pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
+@engines
 def test_what_the_program_has_lost_is_let_go_with_its_versions(engine: str) -> None:
     """A program with a loop that makes and changes arrays would grow with every round."""
 
@@ -69,3 +71,19 @@ def test_what_cannot_be_looked_at_weakly_is_not_taken_for_another() -> None:
             things: list[int] = []  # would have the identity of the one before
             push(things, number)
             assert session.gather(things) == [number]
+
+
+@engines
+def test_all_of_several_arguments_are_changed(engine: str) -> None:
+    @wr.task
+    def push(value: int, *lists: wr.InOut, **more: wr.InOut) -> int:
+        for one in (*lists, *more.values()):
+            one.append(value)
+        return len(lists) + len(more)
+
+    with wr.Session(engine=engine, workers=2) as session:
+        first, second, third = [1], [2], [3]
+        assert push(4, first, second, third=third).result() == 3
+        assert push(5, second, also=first).result() == 2
+        assert push(6).result() == 0
+        assert session.gather([first, second, third]) == [[1, 4, 5], [2, 4, 5], [3, 4]]

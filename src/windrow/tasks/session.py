@@ -15,6 +15,7 @@ from windrow.tasks.calling import Calling
 from windrow.tasks.current import current
 from windrow.tasks.devices import Devices
 from windrow.tasks.driving import Driver
+from windrow.tasks.file_paths import places_of
 from windrow.tasks.file_table import FileTable
 from windrow.tasks.future import Future, StreamFuture
 from windrow.tasks.gathering import brought, gathered, refuse_to_wait
@@ -295,8 +296,8 @@ class Session(Watchable, NamedOptions):
 
     def _places(self, calling: Calling) -> tuple[int | str, ...]:
         """Say where in the call the arguments are that the body changes."""
-        found = [calling.place(name) for name in calling.declared.inout]
-        return tuple(place for place in found if place is not None)
+        names = calling.declared.inout
+        return tuple(place for name in names for place in places_of(calling, name))
 
     def _rename(self, things: list[Any], record: Record) -> None:
         """From now on what was changed is known by its next version."""

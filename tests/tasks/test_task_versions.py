@@ -87,3 +87,23 @@ def test_all_of_several_arguments_are_changed(engine: str) -> None:
         assert push(5, second, also=first).result() == 2
         assert push(6).result() == 0
         assert session.gather([first, second, third]) == [[1, 4, 5], [2, 4, 5], [3, 4]]
+
+
+@engines
+def test_what_nobody_can_change_has_no_versions(engine: str) -> None:
+    """Else all that is given the one ``None`` there is would need the task."""
+
+    @wr.task(inout="thing")
+    def fail(thing: Any) -> None:
+        raise ValueError(repr(thing))
+
+    @wr.task
+    def give(*things: Any) -> Any:
+        return things
+
+    same = (None, True, 1, "text", b"", (), frozenset(), len, int)
+    with wr.Session(engine=engine, workers=2) as session:
+        failed = [fail(one) for one in same]
+        assert give(*same).result() == same
+        assert session.gather(list(same)) == list(same)
+        assert all(isinstance(one.exception(), ValueError) for one in failed)

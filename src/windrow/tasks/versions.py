@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import types
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,13 @@ if TYPE_CHECKING:
 
     from windrow.tasks.future import Future
 
-__all__ = ["Versions"]
+__all__ = ["UNCHANGING", "Versions"]
+
+#: Nobody can change these, and equal ones may be one object, which others use for something else.
+UNCHANGING = (
+    int, float, complex, str, bytes, bool, frozenset, range, type(None), type, enum.Enum,
+    types.FunctionType, types.BuiltinFunctionType, types.ModuleType,
+)  # fmt: skip
 
 #: By the identity of a thing: what keeps that from being another thing's, and the future.
 _Latest = dict[int, "tuple[Callable[[], Any], Future]"]
@@ -35,7 +43,12 @@ class Versions:
         return thing if found is None else found[1]
 
     def follow(self, thing: Any, future: Future) -> None:
-        """A task makes a new version of a thing; nobody else knows the one before, so it may go."""
+        """A task makes a new version of a thing; nobody else knows the one before, so it may go.
+
+        What nobody can change has none: the task may be given ``None`` for something that it need not have.
+        """
+        if isinstance(thing, UNCHANGING) or (type(thing) is tuple and not thing):
+            return
         key = id(thing)
         found = self._latest.get(key)
         holds = _holding(thing, partial(_lost, self._latest, key)) if found is None else found[0]

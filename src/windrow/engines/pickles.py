@@ -113,7 +113,8 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
                 self._look_at(name)
         elif isinstance(obj, ModuleType):
             self._look_at(obj.__name__)
-        return super().reducer_override(obj)
+        reduced = super().reducer_override(obj)
+        return _with_slots(obj, reduced) if isinstance(obj, type) else reduced
 
     def _goes_along(self, name: str) -> bool:
         """Whether functions of a module are sent, as it cannot be imported where they go."""
@@ -131,6 +132,21 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
         if not _importable(name) or (self._own is not None and self._own(module)):
             cloudpickle.register_pickle_by_value(module)
             self.registered.append(module)
+
+
+def _with_slots(kind: type, reduced: Any) -> Any:
+    """See to it that a class which is sent is made with its slots.
+
+    Cloudpickle makes it without: what is an object of it there has a ``__dict__``, and cannot be made again here.
+    """
+    slots = vars(kind).get("__slots__")
+    if not isinstance(slots, (str, tuple, list, dict)) or not isinstance(reduced, tuple):
+        return reduced
+    make, given, *rest = reduced
+    if given[:2] != (type(kind), kind.__name__) or issubclass(kind, tuple):
+        return reduced  # made in another way, as an enumeration; or it can have none, and NamedTuple refuses them
+    meta, name, bases, names, *more = given
+    return (make, (meta, name, bases, {**names, "__slots__": slots}, *more), *rest)
 
 
 def _cached(function: Any, parameters: dict[str, Any]) -> Any:

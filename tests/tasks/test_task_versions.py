@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ def test_what_cannot_be_looked_at_weakly_is_not_taken_for_another() -> None:
 @engines
 def test_all_of_several_arguments_are_changed(engine: str) -> None:
     @wr.task
-    def push(value: int, *lists: wr.InOut, **more: wr.InOut) -> int:
+    def push(value: int, *lists: Annotated[Any, wr.InOut], **more: Annotated[Any, wr.InOut]) -> int:
         for one in (*lists, *more.values()):
             one.append(value)
         return len(lists) + len(more)
@@ -101,7 +101,7 @@ def test_what_nobody_can_change_has_no_versions(engine: str) -> None:
     def give(*things: Any) -> Any:
         return things
 
-    same = (None, True, 1, "text", b"", (), frozenset(), len, int)
+    same: tuple[Any, ...] = (None, True, 1, "text", b"", (), frozenset(), len, int)
     with wr.Session(engine=engine, workers=2) as session:
         failed = [fail(one) for one in same]
         assert give(*same).result() == same

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import time
@@ -468,3 +469,25 @@ def test_objects_with_slots_of_classes_that_are_sent_come_back(processes: wr.Ses
     assert type(named) is Named
     assert (named.x, named.name, named.hidden(), len(named.path)) == (3, "it", 7, 2)
     assert submit(pair, submit(move, Point(1))).result() == Pair(1, Point(2, [Point(0)]))
+
+
+def test_classes_with_cached_properties_are_sent(processes: wr.Session) -> None:
+    class Circle:
+        def __init__(self, radius: int) -> None:
+            self.radius = radius
+
+        @functools.cached_property
+        def square(self) -> list[int]:
+            """Tell the area."""
+            return [self.radius**2]
+
+    def grown(circle: Circle) -> Any:
+        assert circle.square is circle.square
+        assert type(circle).square.__doc__ == "Tell the area."
+        return Circle(circle.square[0])
+
+    given = Circle(3)
+    assert given.square == [9]
+    given.square.append(1)
+    made = processes.submit(grown, processes.submit(grown, given)).result()
+    assert (type(made), made.square) == (Circle, [81**2])

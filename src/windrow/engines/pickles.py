@@ -107,6 +107,8 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
         """See to the module of a function or class, then go on as cloudpickle does."""
         if type(obj) is functools._lru_cache_wrapper and self._goes_along(obj.__module__):
             return _cached, (obj.__wrapped__, obj.cache_parameters())
+        if type(obj) is functools.cached_property:  # has a lock before Python 3.12
+            return _cached_property, (obj.func, obj.attrname)
         if isinstance(obj, (FunctionType, type)):
             name = getattr(obj, "__module__", None)
             if isinstance(name, str):
@@ -152,6 +154,13 @@ def _with_slots(kind: type, reduced: Any) -> Any:
 def _cached(function: Any, parameters: dict[str, Any]) -> Any:
     """Make a function with a cache again, which is empty then."""
     return functools.lru_cache(**parameters)(function)
+
+
+def _cached_property(function: Any, name: str | None) -> Any:
+    """Make the property of a class again; the class is filled when it exists, so nobody else tells it its name."""
+    made = functools.cached_property(function)
+    made.attrname = name
+    return made
 
 
 def _importable(name: str) -> bool:

@@ -216,6 +216,32 @@ def test_released_outputs_are_final_and_the_rest_is_tried_again(
     assert len(diary.read_text()) == 6
 
 
+@engines
+@pytest.mark.parametrize("outputs", [2, "stream"])
+def test_released_outputs_are_final_although_a_second_attempt_makes_others(
+    engine: str, outputs: Any, tmp_path: Path
+) -> None:
+    diary = tmp_path / "diary"
+
+    @wr.task(outputs=outputs, retries=1)
+    def two() -> Any:
+        with diary.open("a") as file:
+            file.write("x")
+        yield len(diary.read_text())
+        if len(diary.read_text()) % 2:
+            raise OSError("not yet")
+        yield 10
+
+    with wr.Session(engine=engine, workers=1) as session:
+        for number in range(5):  # who sees the second attempt first is a matter of luck
+            first, second = two()
+            assert session.gather([first, second, add(first)]) == [
+                2 * number + 1,
+                10,
+                2 * number + 2,
+            ]
+
+
 @parallel
 def test_what_was_begun_with_outputs_that_do_not_stay_is_done_again(
     engine: str, tmp_path: Path

@@ -9,6 +9,7 @@ from collections import OrderedDict, defaultdict, deque
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import windrow as wr
@@ -34,6 +35,17 @@ def plus(value: int, more: int = 1) -> int:
 def wait_for(gate: Path) -> int:
     until(gate.exists)
     return 1
+
+
+@wr.task(outputs="stream")
+def stream_after(gate: Path) -> Any:
+    until(gate.exists)
+    yield 1
+
+
+@wr.task
+def large() -> Any:
+    return np.ones(1_000_000)
 
 
 # -- callbacks
@@ -76,6 +88,41 @@ def test_whoever_would_wait_for_himself_is_told(engine: str, how: str, tmp_path:
         until(lambda: found)
         gates[1].touch()
         assert session.gather([first, second]) == [1, 1]
+    assert "would wait for itself" in str(found[0])
+
+
+@parallel
+@pytest.mark.parametrize("how", ["stream", "group", "brought"])
+def test_whoever_would_wait_for_himself_in_other_ways_is_told(
+    engine: str, how: str, tmp_path: Path
+) -> None:
+    if how == "brought" and engine == "threads":
+        pytest.skip("all values are here")
+    found: list[Any] = []
+    gates = tmp_path / "first", tmp_path / "second"
+    with wr.Session(engine=engine, workers=3) as session:
+        first, stream, elsewhere = wait_for(gates[0]), stream_after(gates[1]), large()
+        with session.group() as group:
+            second = wait_for(gates[1])
+        until(elsewhere.done)
+
+        def ask(_: Any) -> None:
+            ways = {
+                "stream": lambda: next(stream),
+                "group": group.barrier,
+                "brought": elsewhere.result,
+            }
+            try:
+                found.append(ways[how]())
+            except UsageError as error:
+                found.append(error)
+
+        first.add_done_callback(ask)
+        gates[0].touch()
+        until(lambda: found)
+        gates[1].touch()
+        assert session.gather([first, second, stream]) == [1, 1, [1]]
+        assert elsewhere.result().sum() == 1_000_000
     assert "would wait for itself" in str(found[0])
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -428,3 +430,64 @@ def test_an_item_that_cannot_be_sent_fails(processes: wr.Session) -> None:
     assert got[0].result(60) == 1
     with pytest.raises(EngineError, match="cannot be pickled"):
         got[1].result(60)
+
+
+def test_objects_with_slots_of_classes_that_are_sent_come_back(processes: wr.Session) -> None:
+    """As those of a script or notebook: they have to be the same there, without a dictionary."""
+
+    @dataclass(slots=True)
+    class Point:
+        x: int
+        path: list[Any] = field(default_factory=list)
+
+    class Named(Point):
+        __slots__ = ("__hidden", "name")
+
+        def __init__(self, x: int) -> None:
+            super().__init__(x)
+            self.name, self.__hidden = "it", 7
+
+        def hidden(self) -> int:
+            return self.__hidden
+
+    class Pair(NamedTuple):
+        first: int
+        second: Point
+
+    def move(point: Point) -> Point:
+        assert not hasattr(point, "__dict__")
+        point.x += 1
+        point.path.append(type(point)(0))
+        return point
+
+    def pair(point: Point) -> Pair:
+        return Pair(1, point)
+
+    submit = processes.submit
+    assert submit(move, Point(1)).result() == Point(2, [Point(0)])
+    named = submit(move, submit(move, Named(1))).result()
+    assert type(named) is Named
+    assert (named.x, named.name, named.hidden(), len(named.path)) == (3, "it", 7, 2)
+    assert submit(pair, submit(move, Point(1))).result() == Pair(1, Point(2, [Point(0)]))
+
+
+def test_classes_with_cached_properties_are_sent(processes: wr.Session) -> None:
+    class Circle:
+        def __init__(self, radius: int) -> None:
+            self.radius = radius
+
+        @functools.cached_property
+        def square(self) -> list[int]:
+            """Tell the area."""
+            return [self.radius**2]
+
+    def grown(circle: Circle) -> Any:
+        assert circle.square is circle.square
+        assert type(circle).square.__doc__ == "Tell the area."
+        return Circle(circle.square[0])
+
+    given = Circle(3)
+    assert given.square == [9]
+    given.square.append(1)
+    made = processes.submit(grown, processes.submit(grown, given)).result()
+    assert (type(made), made.square) == (Circle, [81**2])

@@ -107,13 +107,16 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
         """See to the module of a function or class, then go on as cloudpickle does."""
         if type(obj) is functools._lru_cache_wrapper and self._goes_along(obj.__module__):
             return _cached, (obj.__wrapped__, obj.cache_parameters())
+        if type(obj) is functools.cached_property:  # has a lock before Python 3.12
+            return _cached_property, (obj.func, obj.attrname)
         if isinstance(obj, (FunctionType, type)):
             name = getattr(obj, "__module__", None)
             if isinstance(name, str):
                 self._look_at(name)
         elif isinstance(obj, ModuleType):
             self._look_at(obj.__name__)
-        return super().reducer_override(obj)
+        reduced = super().reducer_override(obj)
+        return _with_slots(obj, reduced) if isinstance(obj, type) else reduced
 
     def _goes_along(self, name: str) -> bool:
         """Whether functions of a module are sent, as it cannot be imported where they go."""
@@ -133,9 +136,31 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
             self.registered.append(module)
 
 
+def _with_slots(kind: type, reduced: Any) -> Any:
+    """See to it that a class which is sent is made with its slots.
+
+    Cloudpickle makes it without: what is an object of it there has a ``__dict__``, and cannot be made again here.
+    """
+    slots = vars(kind).get("__slots__")
+    if not isinstance(slots, (str, tuple, list, dict)) or not isinstance(reduced, tuple):
+        return reduced
+    make, given, *rest = reduced
+    if given[:2] != (type(kind), kind.__name__) or issubclass(kind, tuple):
+        return reduced  # made in another way, as an enumeration; or it can have none, and NamedTuple refuses them
+    meta, name, bases, names, *more = given
+    return (make, (meta, name, bases, {**names, "__slots__": slots}, *more), *rest)
+
+
 def _cached(function: Any, parameters: dict[str, Any]) -> Any:
     """Make a function with a cache again, which is empty then."""
     return functools.lru_cache(**parameters)(function)
+
+
+def _cached_property(function: Any, name: str | None) -> Any:
+    """Make the property of a class again; the class is filled when it exists, so nobody else tells it its name."""
+    made = functools.cached_property(function)
+    made.attrname = name
+    return made
 
 
 def _importable(name: str) -> bool:

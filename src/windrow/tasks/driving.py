@@ -26,6 +26,7 @@ from windrow.shape.guided import Guided
 from windrow.tasks.blame import error_of
 from windrow.tasks.collecting import collecting_less
 from windrow.tasks.future import ELSEWHERE, Future, without_value
+from windrow.tasks.gathering import refuse_in_fork
 from windrow.tasks.inbox import Inbox
 from windrow.tasks.record import BEGINNING
 from windrow.tasks.staffed import Staffed, Unreadable
@@ -67,6 +68,7 @@ class Driver:
         self.unwanted = (
             False  #: all is cancelled; known at once, also while a task holds up the run
         )
+        self._process = os.getpid()
         self._session = session
         self._workers = workers or granted_cores(os.environ)
         self.offers = self._offers(resources)  #: what tasks can need
@@ -115,8 +117,14 @@ class Driver:
 
     # -- the user's side
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is a fork of the process that has the run: threads do not come along."""
+        return os.getpid() != self._process
+
     def check(self) -> None:
         """Raise if nothing can be called any more."""
+        refuse_in_fork(self, "a task cannot be called")
         if self.stopped is not None:
             raise TaskError(
                 "the session was stopped, since a task failed that may not (on_failure='stop')"
@@ -298,7 +306,8 @@ class Driver:
                     record.streamed.append(future)
                     session.changed.notify_all()
         if future is not None and sure:
-            self._there(future, handle)
+            if not future.is_here:  # else an attempt before has released it, which is final
+                self._there(future, handle)
         elif handle.output in record.outputs:
             self._doubtful.setdefault(record.id, {})[handle.output] = handle
 

@@ -30,6 +30,7 @@ __all__ = [
     "like",
     "one_name",
     "pattern_of",
+    "places_of",
     "text_of",
 ]
 
@@ -51,7 +52,7 @@ def given_paths(calling: Calling) -> list[GivenPath]:
     found: list[GivenPath] = []
     signature = _signature(calling.declared.function)
     for parameter, kind in calling.declared.files.items():
-        for place in _places(calling, parameter, signature):
+        for place in _places(calling, parameter, signature.get(parameter)):
             value = calling.get(place)
             if value is None and _may_be_none(kind, signature.get(parameter)):
                 continue
@@ -74,22 +75,26 @@ def _signature(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
         return {}
 
 
-def _places(
-    calling: Calling, parameter: str, signature: Mapping[str, inspect.Parameter]
-) -> list[int | str]:
-    """Say where the arguments of a parameter are; a default is put among them."""
+def places_of(calling: Calling, parameter: str) -> list[int | str]:
+    """Say where the arguments of a parameter are: of ``*args`` and ``**keywords`` several; nowhere if its default is used."""
     place = calling.place(parameter)
     if place is not None:
         return [place]
+    signature = _signature(calling.declared.function)
     known = signature.get(parameter)
-    if known is None:
-        return []
-    if known.kind is inspect.Parameter.VAR_POSITIONAL:
+    if known is not None and known.kind is inspect.Parameter.VAR_POSITIONAL:
         return list(range(list(signature).index(parameter), len(calling.arguments)))
-    if known.kind is inspect.Parameter.VAR_KEYWORD:
+    if known is not None and known.kind is inspect.Parameter.VAR_KEYWORD:
         return [one for one in calling.keywords if one not in signature]
-    by_name = known.kind is not inspect.Parameter.POSITIONAL_ONLY
-    if known.default is inspect.Parameter.empty or not by_name:
+    return []
+
+
+def _places(calling: Calling, parameter: str, known: inspect.Parameter | None) -> list[int | str]:
+    """Say where the arguments of a parameter are; a default is put among them."""
+    places = places_of(calling, parameter)
+    if places or known is None or known.kind is inspect.Parameter.POSITIONAL_ONLY:
+        return places
+    if known.default is inspect.Parameter.empty:
         return []
     calling.keywords[parameter] = known.default
     return [parameter]

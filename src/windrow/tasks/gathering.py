@@ -6,14 +6,15 @@ import threading
 from collections.abc import ItemsView, Iterator, ValuesView
 from typing import TYPE_CHECKING, Any
 
-from windrow.errors import UsageError
+from windrow.errors import TaskError, UsageError
 from windrow.tasks.calls import looked_into
-from windrow.tasks.future import Future, StreamFuture
+from windrow.tasks.future import ELSEWHERE, Future, StreamFuture
 
 if TYPE_CHECKING:
+    from windrow.tasks.driving import Driver
     from windrow.tasks.session import Session
 
-__all__ = ["gathered", "refuse_to_wait"]
+__all__ = ["brought", "gathered", "refuse_in_fork", "refuse_to_wait"]
 
 
 def gathered(session: Session, things: Any) -> Any:
@@ -49,9 +50,37 @@ def _are_futures(things: list[Any]) -> bool:
     return True
 
 
-def refuse_to_wait(thread: threading.Thread, what: str) -> None:
-    """Raise where a wait would never end: in the thread that runs a session."""
-    if threading.get_ident() == thread.ident:
+def brought(session: Session, future: Future, timeout: float | None) -> Any:
+    """Wait for a value that exists elsewhere, and give it."""
+    session.expect(future)
+    with future._condition:
+        if future._result is ELSEWHERE and not session._driver.over:
+            session.refuse_to_wait(f"{future!r}, whose value has to be brought,")
+        found = future._condition.wait_for(
+            lambda: future._result is not ELSEWHERE or session._driver.over, timeout
+        )
+    if future._exception is not None:
+        raise future._exception
+    if future._result is ELSEWHERE:
+        if not found:
+            raise TimeoutError
+        raise TaskError(f"the session ended before the value of {future!r} was brought")
+    return future._result
+
+
+def refuse_in_fork(driver: Driver, what: str) -> None:
+    """Raise in a fork of the process that has the run: nothing would ever be done there, or answered."""
+    if driver.forked:
+        raise UsageError(
+            f"{what} in a process that was forked (os.fork, multiprocessing) from the one that opened the session: the "
+            "session runs in that one alone; open another one here"
+        )
+
+
+def refuse_to_wait(driver: Driver, what: str) -> None:
+    """Raise where a wait would never end: in the thread that runs a session, or where no thread does."""
+    refuse_in_fork(driver, f"{what} cannot be waited for")
+    if threading.get_ident() == driver.thread.ident:
         raise UsageError(
             f"{what} cannot be waited for in the session's own thread, which would wait for itself: done-callbacks run there, and "
             'bodies with engine="inline"; give the future to a task, or wait for it where the task was called'

@@ -79,6 +79,8 @@ class Group:
             return all(one.group not in mine for one in list(session.open.values()))
 
         with session.changed:
+            if not over():
+                session.refuse_to_wait(f"tasks of {self.name!r}")
             done = session.changed.wait_for(over, timeout)
         if not done:
             raise TimeoutError(f"tasks of {self.name!r} had not ended after {timeout} s")

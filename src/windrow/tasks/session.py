@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from windrow.core.events import CancelRequested, Closed, Released, Wanted
 from windrow.core.records import Needs, Task
-from windrow.errors import TaskError
 from windrow.tasks.blame import root_of
 from windrow.tasks.body import STREAM
 from windrow.tasks.calling import Calling
 from windrow.tasks.current import current
 from windrow.tasks.devices import Devices
 from windrow.tasks.driving import Driver
+from windrow.tasks.file_paths import places_of
 from windrow.tasks.file_table import FileTable
-from windrow.tasks.future import ELSEWHERE, Future, StreamFuture
-from windrow.tasks.gathering import gathered, refuse_to_wait
+from windrow.tasks.future import Future, StreamFuture
+from windrow.tasks.gathering import brought, gathered, refuse_to_wait
 from windrow.tasks.groups import Group, current_group
 from windrow.tasks.option_checks import NamedOptions, check_on_failure, checked_session
 from windrow.tasks.plain import Known, Plain, call_plainly, look_at, remember
@@ -142,7 +142,9 @@ class Session(Watchable, NamedOptions):
             self._driver.unseen.tell(self._driver.stopped)
 
     def close(self, *, cancel: bool = False) -> None:
-        """Wait for all tasks, or cancel them, and end the workers."""
+        """Wait for all tasks, or cancel them, and end the workers; in a fork of its process nothing is to be done."""
+        if self._driver.forked:
+            return
         if cancel:
             why = (
                 "its session was left by an exception"
@@ -294,8 +296,8 @@ class Session(Watchable, NamedOptions):
 
     def _places(self, calling: Calling) -> tuple[int | str, ...]:
         """Say where in the call the arguments are that the body changes."""
-        found = [calling.place(name) for name in calling.declared.inout]
-        return tuple(place for place in found if place is not None)
+        names = calling.declared.inout
+        return tuple(place for name in names for place in places_of(calling, name))
 
     def _rename(self, things: list[Any], record: Record) -> None:
         """From now on what was changed is known by its next version."""
@@ -346,7 +348,7 @@ class Session(Watchable, NamedOptions):
 
     def refuse_to_wait(self, what: str) -> None:
         """Raise where waiting would never end."""
-        refuse_to_wait(self._driver.thread, what)
+        refuse_to_wait(self._driver, what)
 
     def prepare(self, future: Future) -> None:
         """Somebody will wait for the value: have it brought if it does not come by itself."""
@@ -355,18 +357,7 @@ class Session(Watchable, NamedOptions):
 
     def bring(self, future: Future, timeout: float | None) -> Any:
         """Wait for a value that exists elsewhere."""
-        self.expect(future)
-        with future._condition:
-            found = future._condition.wait_for(
-                lambda: future._result is not ELSEWHERE or self._driver.over, timeout
-            )
-        if future._exception is not None:
-            raise future._exception
-        if future._result is ELSEWHERE:
-            if not found:
-                raise TimeoutError
-            raise TaskError(f"the session ended before the value of {future!r} was brought")
-        return future._result
+        return brought(self, future, timeout)
 
     def seen(self, future: Future) -> None:
         """Somebody has looked at the end of a task, and so of all that led to it."""
@@ -393,5 +384,7 @@ class Session(Watchable, NamedOptions):
     def next_of_stream(self, record: Record, end: Future) -> Future | None:
         """Wait for the next output of a stream that nobody has taken; None if there are no more."""
         with self.changed:
+            if not (record.streamed or end.done()):
+                self.refuse_to_wait(f"the next output of task {record.name!r}")
             self.changed.wait_for(lambda: record.streamed or end.done() or self._driver.over)
             return record.streamed.popleft() if record.streamed else None

@@ -6,9 +6,7 @@ count as those that it changes in place.
 
 from __future__ import annotations
 
-import enum
 import shutil
-import types
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,6 +17,7 @@ from windrow.compat.pycompss.parameters import COLLECTION_KINDS, PATH_KINDS, Par
 from windrow.engines.owning import own_copy
 from windrow.tasks.file_kinds import FileKind
 from windrow.tasks.future import Future
+from windrow.tasks.versions import UNCHANGING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,11 +45,8 @@ _KEEPING = "declare the parameter as DIRECTORY_INOUT, which keeps what is there"
 #: Depth of collections of paths, which contain nothing else.
 _ALL_THE_WAY = 99
 
-#: Nobody can change these, and equal ones may be one object: they have no versions.
-_UNCHANGING = (
-    int, float, complex, str, bytes, bool, tuple, frozenset, range, type(None), type, enum.Enum,
-    types.FunctionType, types.BuiltinFunctionType, types.ModuleType,
-)  # fmt: skip
+#: Here tuples have no versions either, but their elements may.
+_UNCHANGING = (*UNCHANGING, tuple)
 
 _PLAIN = frozenset({int, float, complex, str, bytes, bool, type(None)})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -107,3 +108,89 @@ def test_what_nobody_can_change_has_no_versions(engine: str) -> None:
         assert give(*same).result() == same
         assert session.gather(list(same)) == list(same)
         assert all(isinstance(one.exception(), ValueError) for one in failed)
+
+
+# -- parts of what tasks change
+
+
+@wr.task(inout="things")
+def push(things: Any, value: Any) -> None:
+    things.append(value)
+
+
+@wr.task(inout="values")
+def scale(values: Any, factor: float) -> None:
+    for one in values if isinstance(values, list) else [values]:
+        one *= factor
+
+
+@wr.task
+def total(values: Any) -> float:
+    return float(np.sum(values))
+
+
+PART = r"inside of something which task '.*' changes: .* Give the whole"
+VIEW = r"a view of an array which a task changes: .* Give the whole array"
+
+
+@engines
+def test_parts_of_what_a_task_changes_are_refused(engine: str) -> None:
+    """They would be what they were before: another answer than the sequential program's."""
+    with wr.Session(engine=engine, workers=1) as session:
+        nested: Any = [[], ([],), {"a": []}]
+        push(nested, 5)
+        for part in (nested[0], nested[1], nested[1][0], nested[2], nested[2]["a"], [nested[0]]):
+            uses: list[Any] = [partial(push, value=4), total, session.gather]
+            for use in uses:
+                with pytest.raises(wr.errors.UsageError, match=PART):
+                    use(part)
+        assert session.gather(nested) == [[], ([],), {"a": []}, 5]
+        arrays = [np.ones(3), np.ones(3)]
+        scale(arrays, 2.0)
+        with pytest.raises(wr.errors.UsageError, match=PART):
+            total(arrays[0])
+        array = np.ones((3, 4))
+        scale(array, 2.0)
+        with pytest.raises(wr.errors.UsageError, match=VIEW):
+            total(array[0])
+        with pytest.raises(wr.errors.UsageError, match=VIEW):
+            session.gather({"first": array[0]})
+        assert total(array).result(60) == 24
+
+
+@engines
+def test_parts_are_changed_before_the_whole(engine: str) -> None:
+    with wr.Session(engine=engine, workers=1) as session:
+        nested: Any = [[], []]
+        push(nested[0], 4)
+        push(nested, 5)
+        push(nested, 6)
+        assert session.gather(nested) == [[4], [], 5, 6]
+        arrays = [np.ones(3), np.ones(3)]
+        for number, one in enumerate(arrays):
+            scale(one, number + 2.0)
+        assert total(arrays).result(60) == 15
+        gone = [1.0, "text", None, (1, 2), frozenset()]
+        push(gone, 1)  # what cannot be changed is used elsewhere, too
+        assert total([1.0, (1, 2)[0]]).result(60) == 2
+
+
+@engines
+def test_views_that_others_would_see_changed_are_refused(engine: str) -> None:
+    with wr.Session(engine=engine, workers=1) as session:
+        array = np.ones((3, 4))
+        with pytest.raises(wr.errors.UsageError, match=r"'scale' changes a view .* held elsewhere"):
+            scale(array[0], 2.0)
+        alone = np.arange(6.0).reshape(2, 3)  # a view as well, but of what nobody else has
+        scale(alone, 2.0)
+        part = array[0].copy()
+        scale(part, 2.0)
+        assert session.gather([total(alone), total(part), total(array)]) == [30, 8, 12]
+        made = session.gather(double(alone))  # from another process
+        scale(made, 2.0)
+        assert total(made).result(60) == 120
+
+
+@wr.task
+def double(values: Any) -> Any:
+    return 2 * values

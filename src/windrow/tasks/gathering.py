@@ -27,6 +27,8 @@ def gathered(session: Session, things: Any) -> Any:
             session.prepare(one)
         return [one.result() for one in things]
 
+    session.parts.refuse("session.gather", things)
+
     def ask(thing: Any) -> Any:
         latest = versions.latest(thing)
         if isinstance(latest, Future):

@@ -21,6 +21,7 @@ from windrow.tasks.future import Future, StreamFuture
 from windrow.tasks.gathering import brought, gathered, refuse_to_wait
 from windrow.tasks.groups import Group, current_group
 from windrow.tasks.option_checks import NamedOptions, check_on_failure, checked_session
+from windrow.tasks.parts import Parts
 from windrow.tasks.plain import Known, Plain, call_plainly, look_at, remember
 from windrow.tasks.record import Record
 from windrow.tasks.resident import Residents
@@ -108,6 +109,7 @@ class Session(Watchable, NamedOptions):
             self, store=store, budget=store_budget, files=files, isolated=engine == "processes"
         )
         self.versions = Versions()
+        self.parts = Parts(self.versions)
         self._numbers = count(1)
         self._groups = count(1)
         self._token: Token[Session | None] | None = None
@@ -199,6 +201,7 @@ class Session(Watchable, NamedOptions):
             if future is not None:
                 return future
         calling = Calling(self, number, declared, arguments, keywords)
+        self.parts.refuse(f"task {declared.name!r}", (arguments, keywords))
         if declared.files:
             self.files.enter(calling)
         if declared.reuse or (declared.reuse is None and (self.reuse or declared.files)):
@@ -297,12 +300,15 @@ class Session(Watchable, NamedOptions):
     def _places(self, calling: Calling) -> tuple[int | str, ...]:
         """Say where in the call the arguments are that the body changes."""
         names = calling.declared.inout
-        return tuple(place for name in names for place in places_of(calling, name))
+        places = tuple(place for name in names for place in places_of(calling, name))
+        self.parts.refuse_views(calling.declared.name, [calling.get(one) for one in places])
+        return places
 
     def _rename(self, things: list[Any], record: Record) -> None:
         """From now on what was changed is known by its next version."""
         for number, thing in enumerate(things):
             self.versions.follow(thing, self.promise(record, f"v{number}"))
+        self.parts.of(things, record.name)
 
     def promise(self, record: Record, name: str) -> Future:
         """Make the future of an output of a task that its caller is not given."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from windrow.tasks.future import Future
 
-__all__ = ["UNCHANGING", "Versions"]
+__all__ = ["UNCHANGING", "Versions", "hold"]
 
 #: Nobody can change these, and equal ones may be one object, which others use for something else.
 UNCHANGING = (
@@ -51,7 +51,7 @@ class Versions:
             return
         key = id(thing)
         found = self._latest.get(key)
-        holds = _holding(thing, partial(_lost, self._latest, key)) if found is None else found[0]
+        holds = hold(thing, self._latest) if found is None else found[0]
         self._latest[key] = (holds, future)
         self.any = True
 
@@ -60,12 +60,13 @@ class Versions:
         self._latest.pop(id(thing), None)
 
 
-def _holding(thing: Any, lost: Callable[[Any], None]) -> Callable[[], Any]:
+def hold(thing: Any, table: dict[int, Any]) -> Callable[[], Any]:
+    """See to it that no other thing gets the identity of one that is in a table: it is kept, or taken out when it is lost."""
     try:
-        return weakref.ref(thing, lost)
+        return weakref.ref(thing, partial(_lost, table, id(thing)))
     except TypeError:
         return lambda: thing
 
 
-def _lost(latest: _Latest, key: int, _: Any) -> None:
-    latest.pop(key, None)
+def _lost(table: dict[int, Any], key: int, _: Any) -> None:
+    table.pop(key, None)

@@ -12,7 +12,7 @@ import pytest
 
 import windrow as wr
 from tasks.file_diary import note, ran, session
-from windrow.tasks.file_claims import FEW, Claim, Claims, literal, meet
+from windrow.tasks.file_claims import FEW, MANY, Claim, Claims, literal, meet
 from windrow.tasks.file_table import MOST_LATE
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -226,3 +226,13 @@ def test_all_of_many_writers_are_waited_for(count: Any, number: int) -> None:
         for one in range(number):
             write_one.options(priority=-1)(f"d/{one}.txt")
         assert count("d").result(60) == number
+
+
+@pytest.mark.parametrize("number", [MANY - 1, MANY, MANY + 1])
+def test_a_writer_waits_for_the_last_of_very_many_readers(number: int) -> None:
+    claims, claim = Claims(), Claim("file", "/d/a.txt")
+    for task in range(1, number + 1):
+        claims.read(claim, task, range(1, task))  # it is open when all is known of its files
+    assert claims.meeting(claim)[0].readers == list(range(1, number + 1))
+    claims.read(claim, number + 1, {number})
+    assert set(claims.meeting(claim)[0].readers) >= {number, number + 1}

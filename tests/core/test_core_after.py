@@ -114,7 +114,7 @@ def test_a_lost_worker_is_no_end() -> None:
 
 def test_a_cancelled_task_has_ended() -> None:
     bench = Bench(task(1, group=1), task(2, "", "b", after=(1,)), task(3, "b"))
-    bench.send(happened.CancelRequested("enough", group=1))
+    bench.send(happened.CancelRequested("enough", frozenset({1})))
     assert bench.end(1) == "CANCELLED"
     assert bench.launched == [2]
     assert bench.end(3) == "WAITING"

@@ -438,7 +438,7 @@ class World:
 
     def cancel_group(self, group: int) -> None:
         self.cancelled_groups.add(group)
-        self.feed([happened.CancelRequested("enough of it", group)])
+        self.feed([happened.CancelRequested("enough of it", frozenset({group}))])
 
     def cancel(self) -> None:
         self.was_cancelled = True

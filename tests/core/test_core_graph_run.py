@@ -350,7 +350,7 @@ def test_a_group_is_cancelled_with_its_dependents() -> None:
         task(1, "", "a", group=1), task(2, "a", group=2), task(3, group=2), workers=1, open=True
     )
     first = bench.launch(1)
-    bench.send(happened.CancelRequested("not needed", group=1))
+    bench.send(happened.CancelRequested("not needed", frozenset({1})))
     assert bench.ends == [(1, "cancelled"), (2, "cancelled")]
     assert bench.only(orders.Cancel) == [orders.Cancel(first.attempt, 0, 0)]
     assert bench.launched == []  # its worker is held until it returns
@@ -539,8 +539,8 @@ def test_what_a_task_released_before_it_was_cancelled_is_taken_back_too() -> Non
     bench.send(happened.Wanted("c"), early(first, "a"))
     bench.send(happened.Fetched(bench.only(orders.Fetch)[0].handle))
     bench.send(early(bench.launch(2), "c"))
-    bench.send(happened.CancelRequested("enough", 2))
+    bench.send(happened.CancelRequested("enough", frozenset({2})))
     assert bench.ends == [(2, "cancelled")]
     assert not bench.only(orders.Take)
-    bench.send(happened.CancelRequested("enough", 1))
+    bench.send(happened.CancelRequested("enough", frozenset({1})))
     assert bench.ends == [(1, "cancelled"), (3, "cancelled")]

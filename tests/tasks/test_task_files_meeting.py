@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 
 import windrow as wr
 from tasks.file_diary import note, ran, session
-from windrow.tasks.file_claims import FEW, Claim, Claims, literal, meet
+from windrow.tasks.file_claims import FEW, MANY, Claim, Claims, literal, meet
+from windrow.tasks.file_table import MOST_LATE
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -167,6 +169,39 @@ def test_who_names_a_file_comes_after_all_that_write_where_only_futures_know(
         assert max(after, default=0) <= 64
 
 
+def test_one_of_very_many_that_has_failed_stands_for_no_other(tmp_path: Path) -> None:
+    going = threading.Event()
+
+    @wr.task
+    def name(number: int) -> Path:
+        if number == MOST_LATE:  # its writer comes after the first one, and ends before that
+            raise ValueError("no name")
+        return tmp_path / f"{number}.txt"
+
+    @wr.task
+    def write(out: wr.OutFile, number: int) -> None:
+        assert going.wait(60)
+        Path(out).write_text(f"{number}")
+
+    @wr.task
+    def read(path: wr.InFile) -> str:
+        return Path(path).read_text()
+
+    (tmp_path / "0.txt").write_text("old")
+    with wr.Session(engine="threads", workers=4, reuse=False) as session:
+        names = [name(number) for number in range(MOST_LATE + 3)]
+        written = [write(one, number) for number, one in enumerate(names)]
+        assert written[MOST_LATE].exception(60) is not None
+        found = read.options(priority=1)(tmp_path / "0.txt")
+        nodes = session._driver._scheduler.tasks.graph.nodes
+        while found.record.id not in nodes:
+            time.sleep(0.001)
+        before = nodes[found.record.id].task.after
+        going.set()
+        assert written[0].record.id in before
+        assert found.result(60) == "0"
+
+
 @wr.task
 def write_one(out: wr.OutFile) -> None:
     time.sleep(0.001)
@@ -191,3 +226,13 @@ def test_all_of_many_writers_are_waited_for(count: Any, number: int) -> None:
         for one in range(number):
             write_one.options(priority=-1)(f"d/{one}.txt")
         assert count("d").result(60) == number
+
+
+@pytest.mark.parametrize("number", [MANY - 1, MANY, MANY + 1])
+def test_a_writer_waits_for_the_last_of_very_many_readers(number: int) -> None:
+    claims, claim = Claims(), Claim("file", "/d/a.txt")
+    for task in range(1, number + 1):
+        claims.read(claim, task, range(1, task))  # it is open when all is known of its files
+    assert claims.meeting(claim)[0].readers == list(range(1, number + 1))
+    claims.read(claim, number + 1, {number})
+    assert set(claims.meeting(claim)[0].readers) >= {number, number + 1}

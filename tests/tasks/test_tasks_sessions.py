@@ -276,6 +276,30 @@ def test_higher_priorities_run_first() -> None:
     assert order == [3, 2, 1]
 
 
+def test_groups_inside_one_are_cancelled_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With very many of them, the open tasks are not looked through for each."""
+    asked: list[Any] = []
+    going = threading.Event()
+    with wr.Session(engine="threads", workers=1) as session:
+        first = session.submit(going.wait, 60)
+        with session.group() as outer:
+            inner = [session.group() for _ in range(5)]
+            futures = []
+            for one in inner:
+                with one:
+                    futures.append(session.submit(abs, -1))
+        tell = session._driver.tell
+        with monkeypatch.context() as patch:
+            patch.setattr(session._driver, "tell", asked.append)
+            outer.cancel()
+        assert [one.groups for one in asked] == [{outer.number, *(one.number for one in inner)}]
+        tell(asked[0])
+        going.set()
+        assert first.result(60)
+        session.barrier(60)
+        assert all(one.cancelled() for one in futures)
+
+
 def test_groups_are_cancelled_together() -> None:
     go = threading.Event()
 

@@ -58,7 +58,8 @@ class Ahead:
         if node.state is not TaskState.WAITING or node.fragile or node.unended:
             return None
         chain: Chain | None = None
-        for output in node.reads.values():
+        # The last first: what is read is mostly made in that order, and one that nobody makes yet is enough to know.
+        for output in reversed(node.reads.values()):
             if output.handle is not None:
                 continue
             maker = output.maker

@@ -255,10 +255,10 @@ class OutputLost(NamedTuple):
 
 
 class CancelRequested(NamedTuple):
-    """Somebody wishes the whole run (Ctrl-C), one group of tasks, or one task, to end."""
+    """Somebody wishes the whole run (Ctrl-C), some groups of tasks, or one task, to end."""
 
     reason: str
-    group: int | None = None
+    groups: frozenset[int] | None = None
     task: int | None = None
 
 

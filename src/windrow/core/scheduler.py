@@ -336,7 +336,7 @@ class Scheduler:
 
     def _cancel_requested(self, event: happened.CancelRequested) -> None:
         """Launch no more; what runs may finish, and what is held is fetched."""
-        if event.group is not None or event.task is not None:
+        if event.groups is not None or event.task is not None:
             self.tasks.cancel_group(event)
         elif not self.stopping:
             self._stop(event.reason)

@@ -122,12 +122,12 @@ class Tasks:
         self.closed = True
 
     def cancel_group(self, event: happened.CancelRequested) -> None:
-        """Somebody wishes a task, or a group of them, to end."""
-        nodes: Iterable[Node] = self.graph.open.values()
-        if event.task is not None:
-            nodes = [self.graph.open[event.task]] if event.task in self.graph.open else []
-        group = [node for node in nodes if event.group in (None, node.task.group)]
-        self._cancel(group, event.reason)
+        """Somebody wishes a task, or groups of them, to end."""
+        found, groups = self.graph.open, event.groups or ()
+        if event.task is None:
+            self._cancel([one for one in found.values() if one.task.group in groups], event.reason)
+        elif event.task in found:
+            self._cancel([found[event.task]], event.reason)
 
     def stop(self, reason: str, *, forget: bool) -> None:
         """The run ends; what the user waits for is still brought, unless all is forgotten."""

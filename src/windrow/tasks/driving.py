@@ -155,7 +155,7 @@ class Driver:
 
     def tell(self, event: Event) -> None:
         """Tell the run something."""
-        if type(event) is CancelRequested and event.task is None and event.group is None:
+        if type(event) is CancelRequested and event.task is None and event.groups is None:
             self.unwanted = True
         if not self.over:
             self._inbox.put(event)

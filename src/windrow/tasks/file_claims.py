@@ -30,6 +30,8 @@ _ESCAPED = re.compile(r"\[([*?[])\]")
 _END = re.compile(r"[^]*?[]*\Z")
 #: So many new texts are put into their places one by one; more, all at once.
 FEW = 100
+#: So many readers are never worth looking through.
+MANY = 1000
 
 
 class Claim(NamedTuple):
@@ -97,15 +99,15 @@ class Entry:
         self.future: Future | None = None  #: of what it says of the files
         self.readers: list[int] = []  #: those that may not have ended
         self.was_read = False
-        self._enough = 1000
+        self._enough = MANY
 
     def add_reader(self, task: int, open_tasks: Container[int]) -> None:
         """A task reads it; of very many, those that have ended are forgotten."""
         self.was_read = True
-        self.readers.append(task)
-        if len(self.readers) > self._enough:
+        if len(self.readers) >= self._enough:
             self.readers = [one for one in self.readers if one in open_tasks]
-            self._enough = max(1000, 2 * len(self.readers))
+            self._enough = max(MANY, 2 * len(self.readers))
+        self.readers.append(task)  # now: it is not among the open ones yet
 
 
 class _Ordered:

@@ -60,6 +60,7 @@ class FileTable:
         #: Tasks that write where only a future knows: those that may not have ended, and all.
         self._late: list[int] = []
         self._all_late: set[int] = set()
+        self._followers: dict[int, int] = {}  #: of such tasks: one that comes after it
         self._lock = threading.Lock()
         # Sessions of executors are ended by nobody, if those are forgotten.
         self._process = os.getpid()
@@ -73,7 +74,7 @@ class FileTable:
         with self._lock:
             self._token = self._token or new_token()
             given = given_paths(calling)
-            calling.after += self._open_late(calling.session, given)
+            calling.after += self._open_late(calling, given)
             reads = [
                 self._read(calling, one) for one in given if one.kind.reads and not one.kind.writes
             ]
@@ -123,18 +124,23 @@ class FileTable:
         """Whether it was known, when the files of a call were looked at, where all tasks write that it comes after."""
         return self._all_late.isdisjoint(calling.after)
 
-    def _open_late(self, session: Session, given: list[GivenPath]) -> list[int]:
+    def _open_late(self, calling: Calling, given: list[GivenPath]) -> list[int]:
         """List the tasks that may yet write any file: who reads or writes a path that is known comes after them.
 
-        Those that write where only futures know are not kept apart from each other, but for those of long before: so the
-        latest stand for all.
+        Those that write where only futures know are not kept apart from each other, but for those of long before: so a
+        few stand for all. One that has failed or was cancelled does not stand for the one before it any more.
         """
-        if not self._late:
+        if not (self._late and given):
             return []
-        self._late = [one for one in self._late if one in session.open]
-        if all(isinstance(one.path, Future) and not one.kind.reads for one in given):
-            return self._late[-MOST_LATE:][:1] if len(self._late) >= MOST_LATE else []
-        return self._late[-MOST_LATE:]
+        known = calling.session.open
+        self._late = [one for one in self._late if one in known]
+        last = [one for one in self._late if self._followers.get(one) not in known]
+        if not all(isinstance(one.path, Future) and not one.kind.reads for one in given):
+            return last
+        if len(last) < MOST_LATE:
+            return []
+        self._followers[last[0]] = calling.id
+        return last[:1]
 
     # -- what is read
 

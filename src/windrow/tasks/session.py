@@ -32,7 +32,7 @@ from windrow.tasks.weak_table import WeakTable
 from windrow.tasks.workload import Content
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from contextvars import Token
     from os import PathLike
     from types import TracebackType
@@ -383,9 +383,9 @@ class Session(Watchable, NamedOptions):
         """A task is not wanted any more."""
         self._driver.tell(CancelRequested("cancel() was called", task=record.id))
 
-    def cancel_group(self, group: Group) -> None:
-        """A group of tasks is not wanted any more."""
-        self._driver.tell(CancelRequested("its group was cancelled", group=group.number))
+    def cancel_groups(self, numbers: Iterable[int]) -> None:
+        """Groups of tasks are not wanted any more."""
+        self._driver.tell(CancelRequested("its group was cancelled", frozenset(numbers)))
 
     def next_of_stream(self, record: Record, end: Future) -> Future | None:
         """Wait for the next output of a stream that nobody has taken; None if there are no more."""

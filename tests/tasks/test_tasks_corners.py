@@ -329,3 +329,35 @@ def test_dependents_of_what_raised_an_interrupt_are_told() -> None:
             plus(odd()).result(60)
         with pytest.raises((TaskError, SystemExit)):
             odd().result(60)
+
+
+# -- outputs of tasks that fail or are called off
+
+
+@wr.task(outputs=2)
+def first_alone(how: str = "first_alone failed") -> Any:
+    yield 1
+    raise ValueError(how)
+
+
+@wr.task
+def refuse(*values: int) -> int:
+    raise KeyError("its own fault")
+
+
+@engines
+def test_who_fails_with_what_a_failed_task_had_released_is_to_blame_himself(engine: str) -> None:
+    session = wr.Session(engine=engine, workers=2)
+    first, second = session.submit(first_alone)
+    assert isinstance(second.exception(60), ValueError)
+    assert isinstance(session.submit(refuse, first).exception(60), KeyError)
+    # Of two that failed, that one is named whose output was missing.
+    _, missing = session.submit(first_alone, "another")
+    error = session.submit(plus, first, missing).exception(60)
+    assert isinstance(error, DependencyError)
+    assert "another" in str(error)
+    session.close()
+    with pytest.raises(KeyError, match="its own fault"), wr.Session(engine=engine, workers=2):  # noqa: PT012
+        first, second = first_alone()
+        second.exception(60)
+        refuse(first)

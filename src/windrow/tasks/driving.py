@@ -23,7 +23,7 @@ from windrow.engines.granted import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.loop import run
 from windrow.shape.guided import Guided
-from windrow.tasks.blame import error_of
+from windrow.tasks.blame import blamed, error_of
 from windrow.tasks.collecting import collecting_less
 from windrow.tasks.future import ELSEWHERE, Future, without_value
 from windrow.tasks.inbox import Inbox
@@ -366,7 +366,7 @@ class Driver:
             for future in without_value(self._session, record, self._outputs):
                 future.give_up()
             return
-        if not any(one.state in ("failed", "cancelled") for one in record.parents):
+        if blamed(record) is None:
             self.unseen.add(record)
             if record.rule == "stop" and self.stopped is None:
                 self.stopped = error

@@ -361,3 +361,25 @@ def test_who_fails_with_what_a_failed_task_had_released_is_to_blame_himself(engi
         first, second = first_alone()
         second.exception(60)
         refuse(first)
+
+
+@engines
+def test_a_value_that_was_released_is_that_of_the_first_attempt(
+    engine: str, tmp_path: Path
+) -> None:
+    """Whoever asks sees what other tasks are given, also where the next attempt makes another one."""
+
+    @wr.task(outputs=2, retries=2)
+    def tried(diary: Path) -> Any:
+        with diary.open("a") as file:
+            file.write("x")
+        count = len(diary.read_text())
+        yield count
+        if count < 3:
+            raise OSError("not yet")
+        yield count
+
+    with wr.Session(engine=engine, workers=2) as session:
+        for number in range(5):
+            first, second = tried(tmp_path / str(number))
+            assert session.gather([plus(first, 0), second, first]) == [1, 3, 1]

@@ -298,7 +298,8 @@ class Driver:
                     record.streamed.append(future)
                     session.changed.notify_all()
         if future is not None and sure:
-            self._there(future, handle)
+            if not future.is_here:  # else an attempt before has released it, which is final
+                self._there(future, handle)
         elif handle.output in record.outputs:
             self._doubtful.setdefault(record.id, {})[handle.output] = handle
 

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict, defaultdict, deque
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -383,3 +384,24 @@ def test_a_value_that_was_released_is_that_of_the_first_attempt(
         for number in range(5):
             first, second = tried(tmp_path / str(number))
             assert session.gather([plus(first, 0), second, first]) == [1, 3, 1]
+
+
+@pytest.mark.parametrize("engine", ["inline", "threads"])
+def test_items_of_a_stream_that_is_called_off_meanwhile_end(engine: str) -> None:
+    """The wish arrives together with what was made after it: nobody is given an item that the run does not know of."""
+    with wr.Session(engine=engine, workers=2) as session:
+        group = session.group("off")
+
+        @wr.task(outputs="stream")
+        def items() -> Any:
+            yield 0
+            group.cancel()
+            yield 1
+
+        with group:
+            stream = items()
+        read = []
+        with pytest.raises(CancelledError):  # noqa: PT012 - when it ends
+            for item in stream:
+                read += [item, plus(item, 0)]
+        assert [one.result(20) for one in read] == [0, 0, 1, 1][: len(read)]

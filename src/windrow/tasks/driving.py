@@ -285,6 +285,8 @@ class Driver:
         record = session.open.get(int(handle.output.partition(".")[0]))
         if record is None or record.attempt != handle.attempt:
             return
+        if handle.output not in self._outputs:
+            return  # of a stream that was given up just now: nobody would ever make that
         future = session.futures.get(handle.output)
         sure = self._scheduler.tasks.sure(record.id)
         if handle.output not in record.outputs:

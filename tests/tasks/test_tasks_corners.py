@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 import time
@@ -405,3 +407,34 @@ def test_items_of_a_stream_that_is_called_off_meanwhile_end(engine: str) -> None
             for item in stream:
                 read += [item, plus(item, 0)]
         assert [one.result(20) for one in read] == [0, 0, 1, 1][: len(read)]
+
+
+@wr.task(outputs="stream")
+def countdown(count: int) -> Any:
+    while count:
+        count -= 1
+        yield count
+
+
+@wr.task(inout="book")
+def note(book: list[int], value: int) -> None:
+    book += [value] * 100_000  # too much to be sent home with the news
+
+
+@wr.task
+def where() -> int:
+    return os.getpid()
+
+
+def test_a_stream_is_made_again_for_what_was_lost_with_a_worker() -> None:
+    """Its end is known, and that is not all that it made."""
+    with wr.Session(engine="processes", workers=1) as session:
+        book: list[int] = []
+        stream = countdown(3)
+        for item in stream:
+            note(book, item)
+        del item  # nobody has the items any more, nor what was made with them but the worker
+        session.barrier(60)
+        os.kill(where().result(60), signal.SIGKILL)
+        assert session.latest(book).result(20)[::100_000] == [2, 1, 0]
+        assert next(stream, None) is None

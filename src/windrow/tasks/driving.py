@@ -340,7 +340,8 @@ class Driver:
             if self._streams:
                 for future in self._late(record):
                     future.arrived(ELSEWHERE)
-            if self._isolated and not record.parents and len(record.outputs) == 1:
+            if self._isolated and not record.parents and record.outputs == (f"{record.id}.0",):
+                # Not a stream, whose end is not all that it made.
                 future = session.futures.get(record.outputs[0])
                 if future is not None and not future.waits and future._result is not ELSEWHERE:
                     record.content = None  # the value is here, where it cannot be lost

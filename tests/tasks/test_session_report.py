@@ -172,8 +172,13 @@ def test_a_killed_session_has_a_report(tmp_path: Path) -> None:
     assert "are not in the log" in (run / "report.html").read_text()
 
 
-def test_reused_calls_are_counted(tmp_path: Path) -> None:
-    with wr.Session(engine="threads", reuse=True, store=tmp_path / "store") as session:
+@pytest.mark.parametrize("kept", [True, False])
+def test_reused_calls_are_counted(kept: bool, tmp_path: Path) -> None:
+    """Also while the session goes on."""
+    rundir = tmp_path / "run" if kept else None
+    with wr.Session(
+        engine="threads", reuse=True, store=tmp_path / "store", rundir=rundir
+    ) as session:
         assert {one(1).result(), one(1).result()} == {2}
         session.barrier()
         assert session.watched.run().reused == {"one": 1}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 import time
 from collections import OrderedDict, defaultdict, deque
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -376,3 +379,109 @@ def test_dependents_of_what_raised_an_interrupt_are_told() -> None:
             plus(odd()).result(60)
         with pytest.raises((TaskError, SystemExit)):
             odd().result(60)
+
+
+# -- outputs of tasks that fail or are called off
+
+
+@wr.task(outputs=2)
+def first_alone(how: str = "first_alone failed") -> Any:
+    yield 1
+    raise ValueError(how)
+
+
+@wr.task
+def refuse(*values: int) -> int:
+    raise KeyError("its own fault")
+
+
+@engines
+def test_who_fails_with_what_a_failed_task_had_released_is_to_blame_himself(engine: str) -> None:
+    session = wr.Session(engine=engine, workers=2)
+    first, second = session.submit(first_alone)
+    assert isinstance(second.exception(60), ValueError)
+    assert isinstance(session.submit(refuse, first).exception(60), KeyError)
+    # Of two that failed, that one is named whose output was missing.
+    _, missing = session.submit(first_alone, "another")
+    error = session.submit(plus, first, missing).exception(60)
+    assert isinstance(error, DependencyError)
+    assert "another" in str(error)
+    session.close()
+    with pytest.raises(KeyError, match="its own fault"), wr.Session(engine=engine, workers=2):  # noqa: PT012
+        first, second = first_alone()
+        second.exception(60)
+        refuse(first)
+
+
+@engines
+def test_a_value_that_was_released_is_that_of_the_first_attempt(
+    engine: str, tmp_path: Path
+) -> None:
+    """Whoever asks sees what other tasks are given, also where the next attempt makes another one."""
+
+    @wr.task(outputs=2, retries=2)
+    def tried(diary: Path) -> Any:
+        with diary.open("a") as file:
+            file.write("x")
+        count = len(diary.read_text())
+        yield count
+        if count < 3:
+            raise OSError("not yet")
+        yield count
+
+    with wr.Session(engine=engine, workers=2) as session:
+        for number in range(5):
+            first, second = tried(tmp_path / str(number))
+            assert session.gather([plus(first, 0), second, first]) == [1, 3, 1]
+
+
+@pytest.mark.parametrize("engine", ["inline", "threads"])
+def test_items_of_a_stream_that_is_called_off_meanwhile_end(engine: str) -> None:
+    """The wish arrives together with what was made after it: nobody is given an item that the run does not know of."""
+    with wr.Session(engine=engine, workers=2) as session:
+        group = session.group("off")
+
+        @wr.task(outputs="stream")
+        def items() -> Any:
+            yield 0
+            group.cancel()
+            yield 1
+
+        with group:
+            stream = items()
+        read = []
+        with pytest.raises(CancelledError):  # noqa: PT012 - when it ends
+            for item in stream:
+                read += [item, plus(item, 0)]
+        assert [one.result(20) for one in read] == [0, 0, 1, 1][: len(read)]
+
+
+@wr.task(outputs="stream")
+def countdown(count: int) -> Any:
+    while count:
+        count -= 1
+        yield count
+
+
+@wr.task(inout="book")
+def note(book: list[int], value: int) -> None:
+    book += [value] * 100_000  # too much to be sent home with the news
+
+
+@wr.task
+def where() -> int:
+    return os.getpid()
+
+
+def test_a_stream_is_made_again_for_what_was_lost_with_a_worker() -> None:
+    """Its end is known, and that is not all that it made."""
+    with wr.Session(engine="processes", workers=1) as session:
+        book: list[int] = []
+        stream = countdown(3)
+        for item in stream:
+            note(book, item)
+        del item  # nobody has the items any more, nor what was made with them but the worker
+        session.barrier(60)
+        os.kill(where().result(60), signal.SIGKILL)
+        assert session.latest(book).result(20)[::100_000] == [2, 1, 0]
+        assert next(stream, None) is None

@@ -207,7 +207,7 @@ class Graph:
                 message = (
                     f"task {reader.id} did not run because task {root.id} {verb}: {why.message}"
                 )
-                failure = Failure(FailureKind.USER, why.type, message, why.place, why.exception)
+                failure = Failure(FailureKind.USER, why.type, message, why.place, why.exception, since=maker.id)  # fmt: skip
                 self._give_up(reader, maker.state, failure)
 
     def _lack(self, node: Node, output: Output) -> None:

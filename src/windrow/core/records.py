@@ -319,3 +319,5 @@ class Failure:
     place: str = ""  #: step, file and rows as far as known
     exception: BaseException | None = field(default=None, compare=False, repr=False)
     final: bool = False  #: another try would end the same way
+    #: The task that did not make what this one reads; 0 if it has failed by itself.
+    since: int = field(default=0, compare=False)

@@ -14,15 +14,19 @@ if TYPE_CHECKING:
     from windrow.core.records import Failure
     from windrow.tasks.record import Record
 
-__all__ = ["error_of", "last_word", "root_of"]
+__all__ = ["blamed", "error_of", "last_word", "root_of"]
 
 #: Of tasks that failed too, or that are on the way to the one that is to blame.
 MOST_NAMES = 10
 
 
-def _blamed(record: Record) -> Record | None:
-    """Give the first task that it needed and that did not go well; None if all did."""
-    return next((one for one in record.parents if one.state in ("failed", "cancelled")), None)
+def blamed(record: Record) -> Record | None:
+    """Give the task that did not make what it needed; None if it has failed by itself.
+
+    That another one failed is not enough: it may have released before what was read of it.
+    """
+    since = 0 if record.failure is None else record.failure.since
+    return next((one for one in record.parents if one.id == since), None) if since else None
 
 
 def root_of(record: Record) -> Record:
@@ -31,7 +35,7 @@ def root_of(record: Record) -> Record:
     while True:
         # Each remembers it, so that a long chain is not walked once for every task in it.
         known: Record | None = getattr(one, "root", None)
-        before = known or _blamed(one)
+        before = known or blamed(one)
         if before is None:
             break
         way.append(one)
@@ -44,7 +48,7 @@ def root_of(record: Record) -> Record:
 def _way(record: Record) -> list[Record]:
     """List the tasks from one that did not run to the one that is to blame; of a long way the first ones and that one."""
     way = [record]
-    while (bad := _blamed(way[-1])) is not None:
+    while (bad := blamed(way[-1])) is not None:
         if len(way) > MOST_NAMES:
             return [*way, root_of(record)]
         way.append(bad)
@@ -71,7 +75,7 @@ def error_of(record: Record, failure: Failure) -> BaseException:
             cause.add_note(note)
         return cause
     links = [f"{one.name!r} ({one.id})" for one in way]
-    if len(way) > MOST_NAMES + 1 and _blamed(way[-2]) is not root:
+    if len(way) > MOST_NAMES + 1 and blamed(way[-2]) is not root:
         links.insert(-1, "...")
     verb = "was cancelled" if root.state == "cancelled" else "failed"
     why = root.failure or failure

@@ -23,7 +23,7 @@ from windrow.engines.granted import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.loop import run
 from windrow.shape.guided import Guided
-from windrow.tasks.blame import error_of
+from windrow.tasks.blame import blamed, error_of
 from windrow.tasks.collecting import collecting_less
 from windrow.tasks.future import ELSEWHERE, Future, without_value
 from windrow.tasks.gathering import refuse_in_fork
@@ -293,6 +293,8 @@ class Driver:
         record = session.open.get(int(handle.output.partition(".")[0]))
         if record is None or record.attempt != handle.attempt:
             return
+        if handle.output not in self._outputs:
+            return  # of a stream that was given up just now: nobody would ever make that
         future = session.futures.get(handle.output)
         sure = self._scheduler.tasks.sure(record.id)
         if handle.output not in record.outputs:
@@ -346,7 +348,8 @@ class Driver:
             if self._streams:
                 for future in self._late(record):
                     future.arrived(ELSEWHERE)
-            if self._isolated and not record.parents and len(record.outputs) == 1:
+            if self._isolated and not record.parents and record.outputs == (f"{record.id}.0",):
+                # Not a stream, whose end is not all that it made.
                 future = session.futures.get(record.outputs[0])
                 if future is not None and not future.waits and future._result is not ELSEWHERE:
                     record.content = None  # the value is here, where it cannot be lost
@@ -375,7 +378,7 @@ class Driver:
             for future in without_value(self._session, record, self._outputs):
                 future.give_up()
             return
-        if not any(one.state in ("failed", "cancelled") for one in record.parents):
+        if blamed(record) is None:
             self.unseen.add(record)
             if record.rule == "stop" and self.stopped is None:
                 self.stopped = error

@@ -6,6 +6,7 @@ import atexit
 import gc
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -105,9 +106,10 @@ class Watched:
         # Before the log is brought up to date: what ends meanwhile is in it, and what is there counts.
         unfinished = self.watch.open_tasks()
         with self.log.lines().open(encoding="utf-8", errors="replace") as lines:
-            return read_task_log(
+            run = read_task_log(
                 lines, self.log.manifest(), unfinished=unfinished, now=self.watch.now()
             )
+        return replace(run, reused=dict(self.watch.reused))  # the log has that at the end only
 
     def report(self, path: Any) -> Path:
         """Write the page and, beside it, the trace; return where the page is."""

@@ -236,3 +236,41 @@ def test_a_writer_waits_for_the_last_of_very_many_readers(number: int) -> None:
     assert claims.meeting(claim)[0].readers == list(range(1, number + 1))
     claims.read(claim, number + 1, {number})
     assert set(claims.meeting(claim)[0].readers) >= {number, number + 1}
+
+
+def test_one_that_is_just_being_called_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread calls something with files between two steps of the call."""
+    go = threading.Event()
+
+    @wr.task
+    def name() -> Path:
+        assert go.wait(60)
+        return tmp_path / "a.txt"
+
+    @wr.task
+    def write(out: wr.OutFile) -> None:
+        Path(out).write_text("new")
+
+    @wr.task
+    def read(path: wr.InFile) -> str:
+        return Path(path).read_text()
+
+    for one in ("a", "b"):
+        (tmp_path / f"{one}.txt").write_text("old")
+    with wr.Session(engine="threads", workers=2, reuse=False) as session:
+        where, hand_over = name(), session._driver.submit
+
+        def between(record: Any, task: Any) -> None:
+            monkeypatch.undo()
+            other = threading.Thread(target=session.call, args=(read.declared, (tmp_path / "b.txt",), {}))  # fmt: skip
+            other.start()
+            other.join()
+            hand_over(record, task)
+
+        monkeypatch.setattr(session._driver, "submit", between)
+        write(where)
+        found = read(tmp_path / "a.txt")
+        go.set()
+        assert found.result(60) == "new"

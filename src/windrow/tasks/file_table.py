@@ -58,7 +58,7 @@ class FileTable:
             weakref.WeakKeyDictionary()
         )
         #: Tasks that write where only a future knows: those that may not have ended, and all.
-        self._late: list[int] = []
+        self._late: dict[int, weakref.ref[Record]] = {}
         self._all_late: set[int] = set()
         self._followers: dict[int, int] = {}  #: of such tasks: one that comes after it
         self._lock = threading.Lock()
@@ -111,7 +111,7 @@ class FileTable:
                 if write.claim is not None:
                     self._claims.write(write.claim, record.id, future)
                 elif record.id not in self._late:
-                    self._late.append(record.id)
+                    self._late[record.id] = weakref.ref(record)
                     self._all_late.add(record.id)
 
     def note_written(self, calling: Calling, record: Record) -> None:
@@ -133,8 +133,9 @@ class FileTable:
         if not (self._late and given):
             return []
         known = calling.session.open
-        self._late = [one for one in self._late if one in known]
-        last = [one for one in self._late if self._followers.get(one) not in known]
+        # One that another thread is just handing over is not known yet, and has not ended.
+        self._late = {one: record for one, record in self._late.items() if _is_open(record())}
+        last = [one for one in self._late if one in known and self._followers.get(one) not in known]
         if not all(isinstance(one.path, Future) and not one.kind.reads for one in given):
             return last
         if len(last) < MOST_LATE:
@@ -178,7 +179,7 @@ class FileTable:
         ]
         # What a task makes beside its declared outputs may replace what is there now.
         promised = () if makers or self._late else stamps
-        if self._late and self._late[-1] > max(makers, default=0):
+        if max(self._late, default=0) > max(makers, default=0):
             slots = []  # nor is anything promised that may be overwritten before
         return Read(*where, path, tuple(claims), promised, tuple(slots))
 
@@ -355,6 +356,10 @@ class FileTable:
 
 #: Tables of sessions that nobody has closed; see ``_close_all``.
 _living: weakref.WeakSet[FileTable] = weakref.WeakSet()
+
+
+def _is_open(record: Record | None) -> bool:
+    return record is not None and record.state in ("waiting", "running")
 
 
 def _remove_all(process: int, places: dict[str, str]) -> None:

@@ -204,6 +204,15 @@ def _pickles(thing: Any) -> bool:
     return True
 
 
+def _refuses(thing: Any) -> bool:
+    """Whether a thing itself says that it cannot be pickled, whatever it is made of."""
+    try:
+        thing.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    except Exception:  # noqa: BLE001 - a user's method
+        return True
+    return False
+
+
 def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
     """What a thing is made of, each with the way to it."""
     if isinstance(thing, dict):
@@ -221,7 +230,7 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
             if variable in thing.__globals__:
                 yield f" -> the global {variable!r} it uses", thing.__globals__[variable]
         yield from ((" -> a default value", value) for value in thing.__defaults__ or ())
-    elif not isinstance(thing, (type, ModuleType)):
+    elif not isinstance(thing, (type, ModuleType)) and not _refuses(thing):
         yield from ((f".{key}", value) for key, value in getattr(thing, "__dict__", {}).items())
         for key in getattr(type(thing), "__slots__", ()):
             if hasattr(thing, key):

@@ -56,8 +56,8 @@ def ends() -> Iterator[tuple[Link, Link]]:
     yield left, right
     left.close()
     right.close()
-    assert open_files() == before, "files were left open"
-    assert memory_files() == mapped, "memory was left mapped"
+    assert open_files() <= before, "files were left open"
+    assert memory_files() <= mapped, "memory was left mapped"
 
 
 def open_files() -> int:

@@ -199,7 +199,7 @@ def culprit(thing: Any, name: str) -> str:
 def _pickles(thing: Any) -> bool:
     try:
         dumps(thing, apart=0, by_value=True)
-    except Exception:  # noqa: BLE001 - whatever it is, it is why we are here
+    except (Exception, SystemExit):  # noqa: BLE001 - whatever it is, it is why we are here
         return False
     return True
 
@@ -208,7 +208,7 @@ def _refuses(thing: Any) -> bool:
     """Whether a thing itself says that it cannot be pickled, whatever it is made of."""
     try:
         thing.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-    except Exception:  # noqa: BLE001 - a user's method
+    except (Exception, SystemExit):  # noqa: BLE001 - a user's method, whatever it likes to raise
         return True
     return False
 

@@ -68,37 +68,10 @@ def test_callbacks_of_what_is_cancelled_may_wait_for_others(engine: str, tmp_pat
 
 
 @parallel
-@pytest.mark.parametrize("how", ["result", "exception", "gather", "barrier"])
+@pytest.mark.parametrize(
+    "how", ["result", "exception", "gather", "barrier", "stream", "group", "brought"]
+)
 def test_whoever_would_wait_for_himself_is_told(engine: str, how: str, tmp_path: Path) -> None:
-    found: list[BaseException] = []
-    gates = tmp_path / "first", tmp_path / "second"
-    with wr.Session(engine=engine, workers=2) as session:
-        first, second = wait_for(gates[0]), wait_for(gates[1])
-
-        def ask(_: Any) -> None:
-            try:
-                {
-                    "result": second.result,
-                    "exception": second.exception,
-                    "gather": lambda: session.gather([second]),
-                    "barrier": session.barrier,
-                }[how]()
-            except UsageError as error:
-                found.append(error)
-
-        first.add_done_callback(ask)
-        gates[0].touch()
-        until(lambda: found)
-        gates[1].touch()
-        assert session.gather([first, second]) == [1, 1]
-    assert "would wait for itself" in str(found[0])
-
-
-@parallel
-@pytest.mark.parametrize("how", ["stream", "group", "brought"])
-def test_whoever_would_wait_for_himself_in_other_ways_is_told(
-    engine: str, how: str, tmp_path: Path
-) -> None:
     if how == "brought" and engine == "threads":
         pytest.skip("all values are here")
     found: list[Any] = []
@@ -111,6 +84,10 @@ def test_whoever_would_wait_for_himself_in_other_ways_is_told(
 
         def ask(_: Any) -> None:
             ways = {
+                "result": second.result,
+                "exception": second.exception,
+                "gather": lambda: session.gather([second]),
+                "barrier": session.barrier,
                 "stream": lambda: next(stream),
                 "group": group.barrier,
                 "brought": elsewhere.result,

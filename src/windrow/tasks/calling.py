@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.errors import UsageError
-from windrow.tasks.calls import Slot, looked_into
+from windrow.tasks.calls import CONTAINERS, Slot, looked_into
 from windrow.tasks.future import Future, StreamFuture
 from windrow.tasks.keeping import Fetch
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Calling", "FileArgument"]
 
 #: What may be a future, or have one in it.
-_HOLDERS = (Future, StreamFuture, tuple, list, dict, set, frozenset, deque)
+_HOLDERS = (Future, StreamFuture, *CONTAINERS)
 
 
 def has_none(things: Iterable[Any]) -> bool:

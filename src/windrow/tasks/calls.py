@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Slot", "filled", "looked_into"]
+__all__ = ["CONTAINERS", "Slot", "filled", "looked_into"]
 
 
 class Slot(NamedTuple):
@@ -21,7 +21,8 @@ class Slot(NamedTuple):
     number: int  #: among what the task reads
 
 
-_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+#: What is looked into.
+CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
 
 def looked_into(
@@ -32,7 +33,7 @@ def looked_into(
     A container is looked into once, wherever it is found; one that is inside itself stays as it is there.
     """
     new = replace(thing)
-    if new is not thing or not isinstance(thing, _CONTAINERS):
+    if new is not thing or not isinstance(thing, CONTAINERS):
         return new
     known = {} if known is None else known
     if id(thing) not in known:

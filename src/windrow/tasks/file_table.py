@@ -37,7 +37,7 @@ __all__ = ["FileTable"]
 
 #: Files of a directory that are looked at one by one when it is read; of larger ones nothing is promised.
 MOST_IN_A_DIRECTORY = 1000
-#: Tasks at a time that write where only a future knows.
+#: Tasks at a time that write where only a future knows: who names a file comes after each of them, one by one.
 MOST_LATE = 64
 
 

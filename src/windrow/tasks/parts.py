@@ -8,10 +8,10 @@ has long changed.
 from __future__ import annotations
 
 import sys
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
+from windrow.tasks.calls import CONTAINERS
 from windrow.tasks.future import Future, StreamFuture
 from windrow.tasks.versions import UNCHANGING, hold
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Parts"]
 
 _NO_PARTS = (*UNCHANGING, Future, StreamFuture)
-_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
-#: References to the array behind a view while we look at it, if the view alone has one.
+#: References to the array behind a view while we look at it, if the view alone has one: that, our variable and the question.
 _OWN_REFERENCES = 3
 
 
@@ -92,7 +91,7 @@ def _walk(whole: Any, passes: Callable[[Any], bool]) -> Iterator[Any]:
         thing = waiting.pop()
         if not isinstance(thing, tuple):
             yield thing
-        if not isinstance(thing, _CONTAINERS) or passes(thing):
+        if not isinstance(thing, CONTAINERS) or passes(thing):
             continue
         for one in thing.values() if isinstance(thing, dict) else thing:
             if id(one) not in known and not isinstance(one, _NO_PARTS):

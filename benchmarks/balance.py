@@ -88,27 +88,15 @@ def pipeline(kind: str) -> wr.Pipeline:
     return analysis
 
 
-def competitor(
-    place: str, kind: str, workers: int, split: tuple[int, int] | None
-) -> Callable[[], Any]:
+def competitor(place: str, kind: str, workers: int, split: tuple[int, int] | None) -> Callable[[], Any]:
     """One run; what it found, and what it said about reading."""
 
     def run() -> dict[str, Any]:
         source = wr.data.open(place, grid=UNIT)
         result = pipeline(kind).run(
-            source,
-            engine="threads",
-            workers=workers,
-            chunk=UNIT,
-            order="written",
-            progress=False,
-            _split=split,
+            source, engine="threads", workers=workers, chunk=UNIT, order="written", progress=False, _split=split
         )
-        said = [
-            line
-            for line in result.decisions
-            if line.startswith("reading: ") and "remote" not in line
-        ]
+        said = [line for line in result.decisions if line.startswith("reading: ") and "remote" not in line]
         return {"found": result["counts"].tolist(), "said": said}
 
     return run
@@ -140,9 +128,7 @@ def fixed_splits(workers: int, *, link: bool) -> dict[str, tuple[int, int]]:
     splits = [(n, workers - n) for n in range(1, workers)]
     if link:
         splits += [(n, workers) for n in range(1, MOST_AHEAD * workers + 1)]
-    return {
-        f"{setting_up}+{processing}": (setting_up, processing) for setting_up, processing in splits
-    }
+    return {f"{setting_up}+{processing}": (setting_up, processing) for setting_up, processing in splits}
 
 
 def threads(split: tuple[int, int] | None, workers: int, said: list[str]) -> int:
@@ -153,17 +139,13 @@ def threads(split: tuple[int, int] | None, workers: int, said: list[str]) -> int
     return workers if words is None else int(words[1]) + int(words[2])
 
 
-def case(
-    report: harness.Report, title: str, place: str, kind: str, workers: int, rounds: int
-) -> None:
+def case(report: harness.Report, title: str, place: str, kind: str, workers: int, rounds: int) -> None:
     """Measure one case; a row for every split, and claims."""
     fixed = fixed_splits(workers, link=place.startswith("http"))
     splits: dict[str, tuple[int, int] | None] = {MEASURED: None, INLINE: (0, workers), **fixed}
     runs = {name: competitor(place, kind, workers, split) for name, split in splits.items()}
     expected = runs[INLINE]()["found"]
-    measured = harness.interleave(
-        {n: harness.calling(run) for n, run in runs.items()}, rounds, extra=1
-    )
+    measured = harness.interleave({n: harness.calling(run) for n, run in runs.items()}, rounds, extra=1)
     rows = []
     for name, samples in measured.samples.items():
         if any(sample.result["found"] != expected for sample in samples):
@@ -188,9 +170,7 @@ def case(
         f"balance: {title}: measured / best fixed ({best})", ratio, 1.05, better="lower", interval=interval
     )  # fmt: skip
     ratio, interval = measured.ratio(MEASURED, INLINE)
-    report.claim(
-        f"balance: {title}: measured / inline", ratio, 1.05, better="lower", interval=interval
-    )
+    report.claim(f"balance: {title}: measured / inline", ratio, 1.05, better="lower", interval=interval)
 
 
 if __name__ == "__main__":

@@ -52,9 +52,7 @@ def main() -> None:
     rounds = 5 if options.quick else 15
     command = [sys.executable, str(harness.PEERS / "slow_server.py"), str(RATE)]
     with (
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as server,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server,
         harness.Worker("eager_tasks.py") as worker,
     ):
         assert server.stdout is not None

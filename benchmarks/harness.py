@@ -64,9 +64,7 @@ def machine(*packages: str) -> dict[str, Any]:
                 model = line.split(":", 1)[1].strip()
                 break
     return {
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "cpu": model,
         "memory_gb": round(psutil.virtual_memory().total / 2**30),
         "system": platform.system(),
@@ -95,10 +93,7 @@ class Report:
         """Add a table, in Markdown, which reads well on a terminal too."""
         cells = [list(headers), *([str(cell) for cell in row] for row in rows)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(headers))]
-        lines = [
-            "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
-            for row in cells
-        ]
+        lines = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in cells]
         lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
         self._add("\n".join(lines))
 
@@ -147,12 +142,7 @@ class Report:
             rows.append((claim["name"], value, f"{sign} {claim['target']:g}", verdict))
         self.table(("claim", "value", "target", ""), rows)
         if file is not None:
-            content = {
-                "title": self.title,
-                "claims": self.claims,
-                "machine": self.machine,
-                "blocks": self.blocks,
-            }
+            content = {"title": self.title, "claims": self.claims, "machine": self.machine, "blocks": self.blocks}
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(content, indent=2) + "\n")
 
@@ -176,10 +166,7 @@ def environment(name: str, *requirements: str, pre: bool = False) -> Path:
     if directory.exists():
         shutil.rmtree(directory)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    for command in (
-        [sys.executable, "-m", "venv", str(directory)],
-        [*pip, *(["--pre"] if pre else []), *requirements],
-    ):
+    for command in ([sys.executable, "-m", "venv", str(directory)], [*pip, *(["--pre"] if pre else []), *requirements]):
         # Half an hour is for a large wheel over a slow line.
         done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
         if done.returncode:
@@ -341,9 +328,7 @@ class Rounds:
     def quality(self) -> str:
         """How quiet the machine was, in words."""
         if not self.noisy:
-            return (
-                f"all quiet ({self.dropped} noisy ones repeated)" if self.dropped else "all quiet"
-            )
+            return f"all quiet ({self.dropped} noisy ones repeated)" if self.dropped else "all quiet"
         return f"{self.noisy} of them with foreign load above {MAX_FOREIGN:.0%}"
 
     def walls(self, name: str) -> np.ndarray:
@@ -371,18 +356,14 @@ class Rounds:
         it is chosen.
         """
         if len(self.walls(against)) < 2:
-            raise ValueError(
-                "the best of several is chosen on some rounds and scored on others: two at least"
-            )
+            raise ValueError("the best of several is chosen on some rounds and scored on others: two at least")
         best = min(names, key=lambda name: float(np.median(self.walls(name)[::2])))
         scored = Rounds({n: self.samples[n][1::2] for n in (against, best)}, 0, 0)
         ratio, interval = scored.ratio(against, best)
         return best, ratio, interval
 
 
-def interleave(
-    competitors: Mapping[str, Callable[[], Sample]], rounds: int, *, extra: int | None = None
-) -> Rounds:
+def interleave(competitors: Mapping[str, Callable[[], Sample]], rounds: int, *, extra: int | None = None) -> Rounds:
     """Measure every competitor once per round, in a new order each time.
 
     Rounds with too much foreign load are repeated, at most ``extra`` of them (default: as many as

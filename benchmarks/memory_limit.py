@@ -160,13 +160,7 @@ def measure(report: harness.Report, tries: int) -> None:
                     )
                 )
     report.table(
-        (
-            "1 GB/s against 500 MB",
-            "MB too much as told: median, max",
-            "as taken when it was gone",
-            "MB/s",
-        ),
-        rows,
+        ("1 GB/s against 500 MB", "MB too much as told: median, max", "as taken when it was gone", "MB/s"), rows
     )
     load = os.getloadavg()[0]
     report.note(f"{tries} tries each; {load:.1f} processes wanted a core meanwhile (load average).")
@@ -175,9 +169,7 @@ def measure(report: harness.Report, tries: int) -> None:
         f"The neighbour's result was right {right} of {2 * tries} times; it took {ratio:.2f} times as long as alone "
         f"({harness.seconds(float(np.median(alone)))}; medians)."
     )
-    report.claim(
-        "MB beyond a limit of 500 MB at most, at 1 GB/s", max(peaks), STATED, better="lower"
-    )
+    report.claim("MB beyond a limit of 500 MB at most, at 1 GB/s", max(peaks), STATED, better="lower")
     report.claim("neighbours with the right result, share", right / (2 * tries), 1.0)
 
 

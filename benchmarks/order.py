@@ -29,15 +29,7 @@ from typing import TYPE_CHECKING, Any
 import harness
 import numpy as np
 import order_cases
-from order_counting import (
-    WORKERS,
-    Counter,
-    all_windows,
-    extreme_order,
-    situation_of,
-    truth_of,
-    unit_costs,
-)
+from order_counting import WORKERS, Counter, all_windows, extreme_order, situation_of, truth_of, unit_costs
 
 from windrow.core.state import MOSTLY_WAITS
 from windrow.watch.readlog import read_log
@@ -79,17 +71,13 @@ class RealRun:
     orders: tuple[Order, ...]  #: by unit: the one it ran in
     settled: NDArray[np.bool_]  #: by unit: whether a policy had decided before it was given out
     cpu_s: float
-    looked: Mapping[
-        str, Any
-    ]  #: windows, and rows in them, of which all cuts were asked; seconds of it
+    looked: Mapping[str, Any]  #: windows, and rows in them, of which all cuts were asked; seconds of it
     planning_s: float
 
 
 def run(case: Case, data: Any, order: Any) -> Any:
     """Run a fresh pipeline; a chunk is a unit, as a case has few rows and should have many chunks."""
-    return case.build().run(
-        data, order=order, chunk=case.unit, workers=WORKERS, engine="threads", progress=False
-    )
+    return case.build().run(data, order=order, chunk=case.unit, workers=WORKERS, engine="threads", progress=False)
 
 
 def real_run(case: Case, truth: Truth, order: Any) -> RealRun:
@@ -503,9 +491,7 @@ def claims(report: harness.Report, scores: list[Score], stream: Score, swapped: 
         better="lower",
         reason=None if best else "the written order is best in no case",
     )
-    report.claim(
-        "swapping stream: adaptive over the best of all fixed orders", swapped, 1.0, better="lower"
-    )
+    report.claim("swapping stream: adaptive over the best of all fixed orders", swapped, 1.0, better="lower")
     shares = [score.run.planning_s / score.run.cpu_s for score in (*scores, stream)]
     report.claim("planning, share of processor time", max(shares), PLANNING, better="lower")
     shares = [score.looking_share for score in (*scores, stream)]

@@ -60,9 +60,7 @@ class Case:
         """All parts as one input, cut into units of a known size."""
         whole = self.parts[0]
         if len(self.parts) > 1:
-            whole = {
-                name: np.concatenate([part[name] for part in self.parts]) for name in self.parts[0]
-            }
+            whole = {name: np.concatenate([part[name] for part in self.parts]) for name in self.parts[0]}
         return self._opened(whole)
 
     def part(self, number: int) -> Any:
@@ -92,9 +90,7 @@ def sized(make: Callable[[int], Case], seconds: float) -> Case:
         data, times = case.data, []
         for _ in range(3):  # the first time much is set up that later runs have
             begin = time.process_time()
-            case.build().run(
-                data, order="written", chunk=case.unit, engine="inline", progress=False
-            )
+            case.build().run(data, order="written", chunk=case.unit, engine="inline", progress=False)
             times.append(time.process_time() - begin)
         spent.append(min(times))
     per_row = (spent[1] - spent[0]) / (TRIED - TRIED // 8)
@@ -145,10 +141,7 @@ class RandomPipeline:
             decides = self._file_column(f"x{number}")
             if number in chained:
                 decides = self._made_column(rng, made, decides)
-            extra = tuple(
-                self._file_column(f"y{number}_{one}", alone=True)
-                for one in range(int(rng.integers(0, 4)))
-            )
+            extra = tuple(self._file_column(f"y{number}_{one}", alone=True) for one in range(int(rng.integers(0, 4))))
             passed = rng.uniform(LEAST_PASSED, MOST_PASSED)
             self.steps.append(
                 StepPlan(
@@ -184,10 +177,7 @@ class RandomPipeline:
             return
         # A third of the cuts is common to all regions; the others are in a region, or inverted, or left out.
         common = set(rng.choice(names, len(names) // 3, replace=False).tolist())
-        picks = {
-            name: rng.choice(["", "!", "-"], self.lanes, p=[0.5, 0.2, 0.3]).tolist()
-            for name in names
-        }
+        picks = {name: rng.choice(["", "!", "-"], self.lanes, p=[0.5, 0.2, 0.3]).tolist() for name in names}
         for name in common:
             picks[name] = [""] * self.lanes
         for mine in picks.values():
@@ -318,11 +308,7 @@ def swapping(rows: int) -> Case:
     def build() -> wr.Pipeline:
         pipeline = wr.Pipeline("swapping")
         for name in names:
-            pipeline.cut(
-                _depending_on_data(),
-                name=name,
-                reads={"value": f"value_{name}", "work": f"work_{name}"},
-            )
+            pipeline.cut(_depending_on_data(), name=name, reads={"value": f"value_{name}", "work": f"work_{name}"})
 
         @pipeline.output
         def selected(value_a: Numbers) -> int:
@@ -378,10 +364,7 @@ def tth(variant: str, rows: int) -> Case:
     """A variant of the ttH analysis on generated events."""
     analysis, generator = example("tth", "analysis"), example("tth", "events")
     return Case(
-        f"ttH {variant}",
-        lambda: analysis.build(variant, scale=TTH_SCALE),
-        (generator.events(rows),),
-        _unit(rows),
+        f"ttH {variant}", lambda: analysis.build(variant, scale=TTH_SCALE), (generator.events(rows),), _unit(rows)
     )
 
 

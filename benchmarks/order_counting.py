@@ -108,10 +108,7 @@ def truth_of(case: Case) -> Truth:
         written=program.written,
         kinds={name: step.kind for name, step in program.steps.items()},
         lanes_of={name: step.lanes for name, step in program.steps.items()},
-        columns_of={
-            step.name: tuple(name for name, _ in step.columns)
-            for step in terrain(program, infos[0]).steps
-        },
+        columns_of={step.name: tuple(name for name, _ in step.columns) for step in terrain(program, infos[0]).steps},
         needs={n: tuple(x for x in needs[n] if x in program.steps) for n in program.written},
         lanes=tuple(tuple(lane.cuts.items()) for lane in program.lanes),
         sides={name: (mask(f"passes {name}"), mask(f"fails {name}")) for name in cuts},
@@ -151,9 +148,7 @@ def unit_costs(case: Case, truth: Truth, rounds: int) -> UnitCosts:
         times: dict[tuple[str, int], list[tuple[float, float]]] = {}
         for _, rows in itertools.product(range(rounds), sizes):
             _measure(pipeline, data, truth, rows, times)
-        fits = {
-            name: _fit([times.get((name, rows), []) for rows in sizes]) for name in truth.written
-        }
+        fits = {name: _fit([times.get((name, rows), []) for rows in sizes]) for name in truth.written}
         fixed.append({name: fit[0] for name, fit in fits.items()})
         per_row.append({name: fit[1] for name, fit in fits.items()})
     column_s, column_bytes = _column_costs(case, truth, rounds)
@@ -161,20 +156,14 @@ def unit_costs(case: Case, truth: Truth, rounds: int) -> UnitCosts:
 
 
 def _measure(
-    pipeline: Any,
-    data: Any,
-    truth: Truth,
-    rows: int,
-    times: dict[tuple[str, int], list[tuple[float, float]]],
+    pipeline: Any, data: Any, truth: Truth, rows: int, times: dict[tuple[str, int], list[tuple[float, float]]]
 ) -> None:
     """Let every step be the first that runs, apart from those it needs: these see all rows then too."""
     done: set[str] = set()
     for first in reversed(truth.written):
         if first in done:
             continue
-        steps = pipeline.run(
-            data, order=[first], max_rows=rows, engine="inline", progress=False
-        ).steps
+        steps = pipeline.run(data, order=[first], max_rows=rows, engine="inline", progress=False).steps
         for name in truth.written:
             if name == first or steps[name].rows_in == rows:
                 done.add(name)
@@ -185,11 +174,7 @@ def _measure(
 
 def _fit(calls: list[list[tuple[float, float]]]) -> tuple[float, float]:
     """What a call and a row cost: a straight line through the medians of both sizes."""
-    points = [
-        tuple(statistics.median(values) for values in zip(*found, strict=True))
-        for found in calls
-        if found
-    ]
+    points = [tuple(statistics.median(values) for values in zip(*found, strict=True)) for found in calls if found]
     if not points:
         return 0.0, 0.0  # no row gets there
     if len(points) == 1 or points[0][0] >= points[1][0]:
@@ -200,9 +185,7 @@ def _fit(calls: list[list[tuple[float, float]]]) -> tuple[float, float]:
     return max(little - row_s * few, 0.0), row_s
 
 
-def _column_costs(
-    case: Case, truth: Truth, rounds: int
-) -> tuple[dict[str, float], dict[str, float]]:
+def _column_costs(case: Case, truth: Truth, rounds: int) -> tuple[dict[str, float], dict[str, float]]:
     """Seconds and stored bytes per row of every column that is read, in the source's own reader."""
     names = sorted({column for columns in truth.columns_of.values() for column in columns})
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -327,10 +310,7 @@ def situation_of(truth: Truth, costs: UnitCosts, windows: tuple[Window, ...]) ->
         needs=truth.needs,
         lanes=tuple(Lane(cuts) for cuts in truth.lanes),
         windows=windows,
-        columns={
-            name: Column(name, seconds, costs.column_bytes[name])
-            for name, seconds in costs.column_s.items()
-        },
+        columns={name: Column(name, seconds, costs.column_bytes[name]) for name, seconds in costs.column_s.items()},
         chunk_rows=rows,
         unit_rows=rows,
     )
@@ -400,11 +380,7 @@ def extreme_order(truth: Truth, costs: UnitCosts, *, worst: bool = False) -> Ord
     for name in truth.written:
         above[name] = frozenset(truth.needs[name]).union(*(above[x] for x in truth.needs[name]))
     brought = {
-        cut: [
-            *(n for n in truth.written if not worst and n in above[cut] and n not in bit),
-            cut,
-        ]
-        for cut in cuts
+        cut: [*(n for n in truth.written if not worst and n in above[cut] and n not in bit), cut] for cut in cuts
     }
     makers: dict[str, int] = {}
     for cut, names in brought.items():
@@ -425,9 +401,7 @@ def extreme_order(truth: Truth, costs: UnitCosts, *, worst: bool = False) -> Ord
             entries.append((makers[name], lanes, step.fixed_s, step.row_s))
             for column in set(step.columns) - read:
                 read.add(column)
-                entries.append(
-                    (readers[column], lanes, given.columns[column].row_s * unit_rows, 0.0)
-                )
+                entries.append((readers[column], lanes, given.columns[column].row_s * unit_rows, 0.0))
         first.append(len(entries))
     following = _programme(
         len(cuts),

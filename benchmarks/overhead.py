@@ -23,17 +23,7 @@ import numpy as np
 from windrow.core.commands import Fetch, Launch, Merge
 from windrow.core.events import Event, Fetched, Finished, Merged, Started, WorkerJoined
 from windrow.core.policies import Policies
-from windrow.core.records import (
-    Evidence,
-    Failure,
-    FailureKind,
-    Handle,
-    InputSpec,
-    Measurement,
-    Rows,
-    StepCost,
-    Worker,
-)
+from windrow.core.records import Evidence, Failure, FailureKind, Handle, InputSpec, Measurement, Rows, StepCost, Worker
 from windrow.core.scheduler import Scheduler
 from windrow.engines.base import Outcome
 from windrow.engines.threads import ThreadsEngine
@@ -45,9 +35,7 @@ UNIT = 10
 CHUNK_S = 0.005
 
 #: What a pipeline of ten steps reports with every task.
-EVIDENCE = Evidence(
-    tuple((f"step{number}", StepCost.of_call(UNIT, UNIT, 1e-4)) for number in range(10))
-)
+EVIDENCE = Evidence(tuple((f"step{number}", StepCost.of_call(UNIT, UNIT, 1e-4)) for number in range(10)))
 
 FIRST_ROW = """
 import time
@@ -167,21 +155,14 @@ def executor_us_per_task(tasks: int) -> float:
 def seconds_to_first_row() -> float:
     """Time from starting Python to the first call of a pipeline's first step."""
     begin = time.time()
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST_ROW], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", FIRST_ROW], capture_output=True, text=True, check=True)
     return float(done.stdout.split()[-1]) - begin
 
 
 def medians(competitors: dict[str, Any], rounds: int) -> tuple[dict[str, float], str]:
     """Measure all in turn; give the median of each one's answers and how quiet it was."""
-    found = harness.interleave(
-        {name: harness.calling(function) for name, function in competitors.items()}, rounds
-    )
-    values = {
-        name: statistics.median(sample.result for sample in samples)
-        for name, samples in found.samples.items()
-    }
+    found = harness.interleave({name: harness.calling(function) for name, function in competitors.items()}, rounds)
+    values = {name: statistics.median(sample.result for sample in samples) for name, samples in found.samples.items()}
     return values, found.quality
 
 
@@ -192,8 +173,7 @@ def main() -> None:
     sizes = (1_000, 10_000) if options.quick else (1_000, 10_000, 100_000)
     least, most = sizes[0], sizes[-1]
     pure, quality = medians(
-        {f"{tasks:,} tasks": lambda tasks=tasks: pure_us_per_task(tasks) for tasks in sizes},
-        3 if options.quick else 5,
+        {f"{tasks:,} tasks": lambda tasks=tasks: pure_us_per_task(tasks) for tasks in sizes}, 3 if options.quick else 5
     )
     report.table(("scheduler alone", "us per task"), [(n, f"{v:.1f}") for n, v in pure.items()])
     report.note(f"Three events a task and evidence of ten steps; rounds: {quality}.")

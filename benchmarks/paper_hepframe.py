@@ -80,9 +80,7 @@ class Done:
 class Machine:
     """A pool of threads of which some set up and some process, in virtual time."""
 
-    def __init__(
-        self, model: Model, category: str, seed: int, balance: Balance | None, pool: Pool
-    ) -> None:
+    def __init__(self, model: Model, category: str, seed: int, balance: Balance | None, pool: Pool) -> None:
         costs = model.costs[category]
         self.demands = [
             (stop - start, costs.demand(Rows(number, start, stop), 0, seed))
@@ -165,11 +163,7 @@ def simulated(model: Model, case: str, how: str, seeds: Sequence[int]) -> list[D
     """Runs of one case with a fixed split, or with one that a rule tunes from an even one."""
     runs = []
     for seed in seeds:
-        balance = (
-            None
-            if how in SPLITS
-            else Balance.even(THREADS, "paper" if how == "paper's rule" else "exact")
-        )
+        balance = None if how in SPLITS else Balance.even(THREADS, "paper" if how == "paper's rule" else "exact")
         pool = SPLITS[how] if balance is None else balance.pool
         runs.append(Machine(model, case, seed, balance, pool).run())
     return runs
@@ -218,10 +212,7 @@ def splits(report: harness.Report, seeds: Sequence[int]) -> None:
     model = load_model("hepframe_24core")
     rows, rests = [], []
     for case in CASES:
-        found = {
-            how: simulated(model, case, how, seeds)
-            for how in (*SPLITS, "paper's rule", "exact balance")
-        }
+        found = {how: simulated(model, case, how, seeds) for how in (*SPLITS, "paper's rule", "exact balance")}
         walls = {how: statistics.median(run.seconds for run in runs) for how, runs in found.items()}
         dynamic = walls["exact balance"]
         rows.append((
@@ -237,15 +228,9 @@ def splits(report: harness.Report, seeds: Sequence[int]) -> None:
                 f"{run.waiting:.0%}", f"{rest} after {after}",
             ))  # fmt: skip
         best = min(walls[how] for how in SPLITS)
-        report.claim(
-            f"hepframe: ttH_{case}: tuned / best fixed split", dynamic / best, 1.05, better="lower"
-        )
+        report.claim(f"hepframe: ttH_{case}: tuned / best fixed split", dynamic / best, 1.05, better="lower")
         if case == "as":
-            report.claim(
-                "hepframe: ttH_as: tuned, times as fast as 1-23 (paper: 4)",
-                walls["1-23"] / dynamic,
-                3.5,
-            )
+            report.claim("hepframe: ttH_as: tuned, times as fast as 1-23 (paper: 4)", walls["1-23"] / dynamic, 3.5)
             one = found["1-23"][0].waiting
             report.note(
                 f"ttH_as: processing threads wait for data {one:.0%} of the time with one setup thread (paper: 95 %), "
@@ -275,10 +260,7 @@ def situation(case: str) -> Situation:
     verdicts = np.where(patterns, PASSED, FAILED).astype(np.int8)
     window = Window(0, 0, 20_000, 0, 20_000, order, verdicts, rows)
     heavy = HEAVY_S[case]
-    steps = {
-        name: Step(name, "cut", (0,), 0.0, heavy.get(number, LIGHT_S))
-        for number, name in names.items()
-    }
+    steps = {name: Step(name, "cut", (0,), 0.0, heavy.get(number, LIGHT_S)) for number, name in names.items()}
     lane = Lane(tuple((name, False) for name in order))
     return Situation(
         written=order, current=order, steps=steps, needs=needs, lanes=(lane,), windows=(window,), columns={},
@@ -301,9 +283,7 @@ def cost(given: Situation, order: Sequence[str], *, drops: bool = True) -> float
 def schedulers(report: harness.Report) -> None:
     """The paper's figure 15, as far as it is about order."""
     rows = []
-    policies: dict[str, Any] = {
-        name: import_module(f"windrow.order.{name}").order for name in ("heft", "hepframe")
-    }
+    policies: dict[str, Any] = {name: import_module(f"windrow.order.{name}").order for name in ("heft", "hepframe")}
     for case in CASES:
         given = situation(case)
         heft, decision = policies["heft"](given), adaptive(given)
@@ -319,11 +299,7 @@ def schedulers(report: harness.Report) -> None:
             f"ttH_{case}", *(f"{1e3 * value:.3f} ms ({value / base:.2f}x)" for value in costs.values()), PAPER_HEFT[case],
         ))  # fmt: skip
         if case != "as":
-            report.claim(
-                f"hepframe: ttH_{case}: HEFT's list / HEP-Frame's order",
-                costs["HEFT's list"] / base,
-                1.1,
-            )
+            report.claim(f"hepframe: ttH_{case}: HEFT's list / HEP-Frame's order", costs["HEFT's list"] / base, 1.1)
         ratio = costs["adaptive"] / base
         report.claim(
             f"hepframe: ttH_{case}: adaptive / HEP-Frame's order",

@@ -40,9 +40,7 @@ def competitors(peers: dict[str, harness.Worker], what: str, count: int) -> dict
     if LOKY in peers:
         found[LOKY] = asking(peers[LOKY], what=what, count=count)
     if what == "throughput":
-        found["windrow, results kept by the workers"] = asking(
-            peers[WINDROW], what="kept", count=count
-        )
+        found["windrow, results kept by the workers"] = asking(peers[WINDROW], what="kept", count=count)
         found[MAP] = asking(peers[SUBMIT], what="chunked", count=count)
         found["windrow, scheduler and loop"] = asking(peers[WINDROW], what="run", count=count)
     return found
@@ -52,9 +50,7 @@ def beginnings(report: harness.Report, peers: dict[bool, harness.Worker], rounds
     """Two peers: what is imported once is what the driver has loaded."""
     found = harness.interleave(
         {
-            f"{work}, {how}": asking(
-                peers[importing], what="begin", preload=preload, importing=importing
-            )
+            f"{work}, {how}": asking(peers[importing], what="begin", preload=preload, importing=importing)
             for work, importing in (("tiny", False), ("awkward, uproot and hist", True))
             for how, preload in (("imported by each worker", []), ("imported once", None))
         },

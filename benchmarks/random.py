@@ -14,9 +14,7 @@ else:
     import importlib.util
     import sysconfig
 
-    _spec = importlib.util.spec_from_file_location(
-        "random", f"{sysconfig.get_path('stdlib')}/random.py"
-    )
+    _spec = importlib.util.spec_from_file_location("random", f"{sysconfig.get_path('stdlib')}/random.py")
     assert _spec is not None
     assert _spec.loader is not None
     sys.modules[__name__] = _module = importlib.util.module_from_spec(_spec)

@@ -28,11 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
-GENERATORS = {
-    "PCG64": np.random.PCG64,
-    "MT19937": np.random.MT19937,
-    "Philox": np.random.Philox,
-}
+GENERATORS = {"PCG64": np.random.PCG64, "MT19937": np.random.MT19937, "Philox": np.random.Philox}
 #: Rows at a time when numbers are drawn bare: what a block or a unit of a step has.
 ROWS = 131_072
 
@@ -68,10 +64,7 @@ class Spare(ahead._Spare):
 def left_over(cores: int) -> Iterator[None]:
     """Have so many cores left over, whatever runs meanwhile say: each of them says it for itself."""
     spare = Spare(cores)
-    with (
-        mock.patch.object(ahead, "_SPARE", spare),
-        mock.patch.object(ahead, "grant", return_value=None),
-    ):
+    with mock.patch.object(ahead, "_SPARE", spare), mock.patch.object(ahead, "grant", return_value=None):
         yield
     spare.grant(0)
     assert (spare.given > 0) == (cores > 0), f"{cores} cores left over, used {spare.given} times"
@@ -123,9 +116,7 @@ def bare(report: harness.Report, total: int, rounds: int, threads: int) -> None:
                 if threads == 2:
                     draws = {name: on_two(draw, pool) for name, draw in draws.items()}
                 where = f"{method}, {'one' if width is None else width} per row"
-                found = harness.interleave(
-                    {name: harness.calling(draw) for name, draw in draws.items()}, rounds
-                )
+                found = harness.interleave({name: harness.calling(draw) for name, draw in draws.items()}, rounds)
                 rate = {name: threads * total / found.median(name) / 1e6 for name in draws}
                 rows.append((where, *(f"{rate[name]:.0f}" for name in draws)))
                 ratio, interval = found.ratio("Philox", "windrow")
@@ -174,9 +165,7 @@ def in_a_step(report: harness.Report, total: int, rounds: int, workers: int) -> 
             count = total // (width or 1)
             source = wr.data.open({"x": np.arange(float(count))})
 
-            def running(
-                kind: Any, cores: int = 0, source: Any = source, m: str = method, w: Any = width
-            ) -> Any:
+            def running(kind: Any, cores: int = 0, source: Any = source, m: str = method, w: Any = width) -> Any:
                 pipeline = analysis(m, w, kind)
 
                 def work() -> None:
@@ -224,9 +213,7 @@ def buffers(report: harness.Report, count: int, rounds: int) -> None:
 
         def work() -> Any:
             with left_over(cores):
-                result = pipeline.run(
-                    {"x": x}, engine="threads", workers=1, progress=False, _block_rows=16_384
-                )
+                result = pipeline.run({"x": x}, engine="threads", workers=1, progress=False, _block_rows=16_384)
             return result["total"]
 
         return harness.calling(work)

@@ -133,9 +133,7 @@ def main() -> None:
     report.finish(options.json)
 
 
-def present(
-    report: harness.Report, measured: harness.Rounds, rows: int, local: int, missing: str | None
-) -> None:
+def present(report: harness.Report, measured: harness.Rounds, rows: int, local: int, missing: str | None) -> None:
     """The table, the notes and the claims."""
     chunks = measured.samples[WAVES][0].result["chunks"]
     lines = []
@@ -162,18 +160,7 @@ def present(
         f"workers (uproot: 1); medians of {len(measured.walls(WAVES))} interleaved rounds, "
         f"{measured.quality}."
     )
-    report.table(
-        (
-            "program",
-            "median",
-            "time / Windrow's [95 %]",
-            "requests",
-            "per chunk",
-            "opening",
-            "sent",
-        ),
-        lines,
-    )
+    report.table(("program", "median", "time / Windrow's [95 %]", "requests", "per chunk", "opening", "sent"), lines)
     report.note(
         f"Equal in all: every count and every sum of weights (uproot's to 1e-6, as its weights are "
         f"float32) to what Windrow finds in the local file, of which it reads {local / 1e6:.1f} MB."

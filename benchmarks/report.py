@@ -73,11 +73,7 @@ def write_log(path: Path, tasks: int) -> None:
         log = EventLog(stream, lambda: next(memory))
         log([WorkerJoined(Worker(number, 0)) for number in range(WORKERS)], [], 1000.0)
         per_file = -(-tasks // FILES)
-        log(
-            [Discovered(n, per_file * ROWS, (0, per_file * ROWS), 0, 0) for n in range(FILES)],
-            [],
-            1000.0,
-        )
+        log([Discovered(n, per_file * ROWS, (0, per_file * ROWS), 0, 0) for n in range(FILES)], [], 1000.0)
         free = [1000.0] * WORKERS
         plan = Plan(id=0, category="data", order=())
         for number in range(tasks):
@@ -151,9 +147,7 @@ def main() -> None:
         built = [build(directory) for _ in range(rounds)]
         opened = [open_seconds(page, chromium) for _ in range(rounds)] if chromium else []
         sizes = {file: (directory / file).stat().st_size for file in ("events.jsonl", "report.html", "trace.json")}  # fmt: skip
-    build_s, build_cpu = (
-        statistics.median(one[key] for one in built) for key in ("seconds", "cpu")
-    )
+    build_s, build_cpu = (statistics.median(one[key] for one in built) for key in ("seconds", "cpu"))
     open_s = statistics.median(opened) if opened else None
     report.table(
         (f"{tasks:,} tasks, {WORKERS} workers", ""),
@@ -167,15 +161,11 @@ def main() -> None:
         ],
     )
     report.note(f"Medians of {rounds}. Chromium {'is there' if chromium else reason}.")
-    report.claim(
-        f"s to open the page of {tasks:,} tasks", open_s, 5.0, better="lower", reason=reason or None
-    )
+    report.claim(f"s to open the page of {tasks:,} tasks", open_s, 5.0, better="lower", reason=reason or None)
     size = sizes["report.html"] / 1e6
     report.claim(f"MB of the page of {tasks:,} tasks", size, 20.0, better="lower")
     # Processor time, as machines are shared; it is one thread's.
-    report.claim(
-        f"processor s to build page and trace of {tasks:,} tasks", build_cpu, 5.0, better="lower"
-    )
+    report.claim(f"processor s to build page and trace of {tasks:,} tasks", build_cpu, 5.0, better="lower")
     report.finish(options.json)
 
 

@@ -20,10 +20,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
 SHARED = {"harness", "order_cases", "order_counting", "random_numbers", "run_all"}
-HEAD = (
-    "# What the benchmarks measured\n\n"
-    "Written by `make bench`. Ratios are the finding; seconds are the machine's.\n"
-)
+HEAD = "# What the benchmarks measured\n\nWritten by `make bench`. Ratios are the finding; seconds are the machine's.\n"
 QUICK = "A quick run: orientation only."
 #: A section's heading, which ends with the file that made it.
 HEADING = re.compile(r"^## .*?\(?`benchmarks/(\w+)\.py`\)?$", re.MULTILINE)
@@ -48,8 +45,7 @@ def sections(text: str) -> dict[str, str]:
     found = list(HEADING.finditer(text))
     borders = pairwise([*(heading.start() for heading in found), len(text)])
     return {
-        heading[1]: text[start:stop].rstrip("\n") + "\n"
-        for heading, (start, stop) in zip(found, borders, strict=True)
+        heading[1]: text[start:stop].rstrip("\n") + "\n" for heading, (start, stop) in zip(found, borders, strict=True)
     }
 
 

@@ -145,17 +145,7 @@ def present(
         f"{rows:,} events, TTree, zstd, {WORKERS} workers; "
         f"medians of {len(measured.walls('Windrow'))} interleaved rounds, {measured.quality}."
     )
-    report.table(
-        (
-            "program",
-            "median",
-            "rows/s",
-            "processor time",
-            "time / Windrow's [95 %]",
-            "first run",
-        ),
-        lines,
-    )
+    report.table(("program", "median", "rows/s", "processor time", "time / Windrow's [95 %]", "first run"), lines)
     report.note("Equal in all: " + ", ".join(f"{count:,} {name}" for name, count in yields.items()))
 
     samples = measured.samples["limit"]

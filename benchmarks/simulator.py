@@ -84,9 +84,7 @@ def speed(report: harness.Report, *, quick: bool) -> None:
     found = harness.interleave(
         {
             "tasks that compute": harness.calling(lambda: seconds_of(plain, TASKS)),
-            "tasks that read from a shared disk first": harness.calling(
-                lambda: seconds_of(disk, TASKS)
-            ),
+            "tasks that read from a shared disk first": harness.calling(lambda: seconds_of(disk, TASKS)),
         },
         1 if quick else 3,
         extra=0 if quick else None,
@@ -94,24 +92,14 @@ def speed(report: harness.Report, *, quick: bool) -> None:
     report.table(
         (f"{TASKS:,} tasks, {WORKERS} workers", "s", "processor s", "us per task"),
         [
-            (
-                name,
-                f"{found.median(name):.2f}",
-                f"{found.cpu(name):.2f}",
-                f"{found.cpu(name) / TASKS * 1e6:.0f}",
-            )
+            (name, f"{found.median(name):.2f}", f"{found.cpu(name):.2f}", f"{found.cpu(name) / TASKS * 1e6:.0f}")
             for name in found.samples
         ],
     )
     report.note(f"The scheduler is the real one; rounds: {found.quality}.")
     # One thread computes all the time: without other programs both times are the same.
     slowest = max(found.cpu(name) for name in found.samples)
-    report.claim(
-        f"processor s for {TASKS:,} simulated tasks on {WORKERS} workers",
-        slowest,
-        10,
-        better="lower",
-    )
+    report.claim(f"processor s for {TASKS:,} simulated tasks on {WORKERS} workers", slowest, 10, better="lower")
     model = many_tasks(20_000, "disk")
     same = digest(model, 1) == digest(model, 1)
     other = digest(model, 1) != digest(model, 2)
@@ -170,9 +158,7 @@ def run_once(kind: str, engine: str, workers: int, rows: int) -> str:
     if place.exists():
         shutil.rmtree(place)
     data = {"x": np.random.default_rng(3).random(rows)}
-    result = analysis(kind).run(
-        data, engine=engine, workers=workers, rundir=place, chunk=rows // 24, progress=False
-    )
+    result = analysis(kind).run(data, engine=engine, workers=workers, rundir=place, chunk=rows // 24, progress=False)
     assert result.complete
     return str(place)
 
@@ -225,25 +211,14 @@ def forecasts(report: harness.Report, *, quick: bool) -> None:
                     )
                 )
     report.table(
-        (
-            "steps, workers",
-            "foretells",
-            "foretold s",
-            "came true s",
-            "as it was s",
-            "off by",
-            "as it was",
-        ),
-        lines,
+        ("steps, workers", "foretells", "foretold s", "came true s", "as it was s", "off by", "as it was"), lines
     )
     report.note(
         f"Medians of {rounds} rounds, one worker and two in turn; 'came true' is without waiting "
         "for processors that other programs had. 'off by' is the median of the absolute errors."
     )
     for (engine, direction), values in errors.items():
-        report.claim(
-            f"{engine}, {direction} workers: forecast off by", max(values), TARGET, better="lower"
-        )
+        report.claim(f"{engine}, {direction} workers: forecast off by", max(values), TARGET, better="lower")
 
 
 def main() -> None:

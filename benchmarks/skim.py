@@ -50,9 +50,7 @@ def sample() -> Path:
 
 def zipped(columns: Columns) -> Columns:
     """Collections as lists of records, so that a TTree counts each of them once."""
-    prefixes = [
-        name[1:] for name in columns if name.startswith("n") and f"{name[1:]}" not in columns
-    ]
+    prefixes = [name[1:] for name in columns if name.startswith("n") and f"{name[1:]}" not in columns]
     out, used = {}, set()
     for prefix in prefixes:
         members = {
@@ -171,9 +169,7 @@ def check(path: Path, expected: Columns) -> None:
         counts = [np.asarray(ak.num(c)) for c in (column, found[name])] if column.ndim > 1 else []
         flat = [np.asarray(ak.flatten(c, axis=None)) for c in (column, found[name])]
         # A TTree written by uproot has counters of another type, of the same numbers.
-        same = len(flat[0]) == len(flat[1]) and np.array_equal(
-            *flat, equal_nan=flat[0].dtype.kind == "f"
-        )
+        same = len(flat[0]) == len(flat[1]) and np.array_equal(*flat, equal_nan=flat[0].dtype.kind == "f")
         if not same or (counts and not np.array_equal(*counts)):
             raise SystemExit(f"{path.name}: column {name} differs from the source")
 
@@ -194,9 +190,7 @@ def present(report: harness.Report, measured: harness.Rounds, sizes: dict[str, f
             )
         )
         report.claim(f"skim, {form}: times as fast as by hand", ratio, 1.0, interval=(low, high))
-    report.table(
-        ("format", "by hand (writing)", "Windrow", "by hand / Windrow [95 %]", "sizes"), table
-    )
+    report.table(("format", "by hand (writing)", "Windrow", "by hand / Windrow [95 %]", "sizes"), table)
 
 
 def main() -> None:

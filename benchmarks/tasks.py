@@ -32,11 +32,7 @@ DASK = ("dask processes", "dask threads")
 GROUPS: dict[str, list[tuple[tuple[str, ...], str, dict[str, dict[str, str]]]]] = {
     "pools": [
         ((), "tasks_futures.py", {POOL_T: {"system": "threads"}, POOL_P: {"system": "processes"}}),
-        (
-            ("joblib", "loky", "numpy"),
-            "tasks_joblib.py",
-            {"loky": {"system": "loky"}, "joblib": {"system": "joblib"}},
-        ),
+        (("joblib", "loky", "numpy"), "tasks_joblib.py", {"loky": {"system": "loky"}, "joblib": {"system": "joblib"}}),
     ],
     "dask": [
         (
@@ -116,9 +112,7 @@ class Measured:
                 try:
                     python: Any = sys.executable
                     if requirements:
-                        python = harness.environment(
-                            script.removeprefix("tasks_").removesuffix(".py"), *requirements
-                        )
+                        python = harness.environment(script.removeprefix("tasks_").removesuffix(".py"), *requirements)
                     worker = stack.enter_context(harness.Worker(script, python))
                 except (harness.SetupError, harness.WorkerError) as error:
                     self.missing.update(dict.fromkeys(names, str(error).strip().splitlines()[-1]))
@@ -128,8 +122,7 @@ class Measured:
             for what, (few, many) in JOBS.items():
                 count = few if quick else many
                 entrants: dict[str, Callable[[], harness.Sample]] = {
-                    one: asking(worker, what, count, more)
-                    for one, (worker, more) in systems.items()
+                    one: asking(worker, what, count, more) for one, (worker, more) in systems.items()
                 }
                 for entrant in entrants.values():
                     entrant()  # pools are made, functions sent

@@ -31,10 +31,7 @@ def picture(page: Path, out: Path, chromium: str) -> None:
     """Draw the top of a page, simulation scaled to data."""
     with sync_playwright() as play, tempfile.TemporaryDirectory() as profile:
         context = play.chromium.launch_persistent_context(
-            profile,
-            executable_path=chromium,
-            args=list(FLAGS),
-            viewport={"width": WIDTH, "height": HEIGHT},
+            profile, executable_path=chromium, args=list(FLAGS), viewport={"width": WIDTH, "height": HEIGHT}
         )
         try:
             tab = context.new_page()

@@ -53,14 +53,7 @@ def run(analysis: Any, source: Any, way: Way, **options: Any) -> Any:
     with warnings.catch_warnings():
         # chunk is an upper bound snapped to units, with a warning where a unit is larger.
         warnings.filterwarnings("ignore", message=".*unit")
-        return analysis.run(
-            source,
-            chunk=way.chunk,
-            engine=way.engine,
-            workers=way.workers,
-            progress=False,
-            **options,
-        )
+        return analysis.run(source, chunk=way.chunk, engine=way.engine, workers=way.workers, progress=False, **options)
 
 
 def numbers(seed: int = 0) -> Callable[[Any], Any]:

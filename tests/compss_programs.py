@@ -47,9 +47,7 @@ def write_stand_in(directory: Path) -> None:
         (package / f"{name}.py").write_text(text, encoding="utf-8")
 
 
-def run_program(
-    path: Path, *arguments: str, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def run_program(path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program by itself; what it is linked to may not use several threads, which changes the last digits."""
     known = {name: value for name, value in os.environ.items() if not name.startswith("WINDROW")}
     return subprocess.run(

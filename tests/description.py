@@ -72,10 +72,7 @@ class Analysis:
             options = f"when={step.when!r} after={step.after!r} each={step.each}"
             lines.append(f"@{step.kind} {step.name}({step.args}): {step.body}   # {options}")
         lines += [f"region {name}: {cuts}" for name, cuts in self.regions.items()]
-        lines += [
-            f"@output {out.name}({out.args}): {out.body}   # {out.regions} {out.weights}"
-            for out in self.outputs
-        ]
+        lines += [f"@output {out.name}({out.args}): {out.body}   # {out.regions} {out.weights}" for out in self.outputs]
         return "\n".join(lines)
 
 
@@ -192,10 +189,7 @@ class MemoryReader:
         for name, part in parts.items():
             self.reads.append((name, start, stop))
             self.bytes_read += part.nbytes
-        return {
-            name: ak.to_packed(p) if isinstance(p, ak.Array) else p.copy()
-            for name, p in parts.items()
-        }
+        return {name: ak.to_packed(p) if isinstance(p, ak.Array) else p.copy() for name, p in parts.items()}
 
     def close(self) -> None:
         pass
@@ -220,9 +214,7 @@ class MemorySource:
 
     def __init__(self, datasets: Sequence[Dataset]) -> None:
         self._files = [file for dataset in datasets for file in dataset.files]
-        self.datasets: Mapping[str, Mapping[str, Any]] = {
-            d.name: dict(d.metadata) for d in datasets
-        }
+        self.datasets: Mapping[str, Mapping[str, Any]] = {d.name: dict(d.metadata) for d in datasets}
         owners = [dataset.name for dataset in datasets for _ in dataset.files]
         self.inputs = tuple(
             Input(index=i, dataset=owner, label=file.label, location=None, format="arrays")

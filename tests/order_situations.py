@@ -19,12 +19,7 @@ VERDICTS = {"p": PASSED, "f": FAILED, "u": UNDEFINED, "n": NOT_ASKED}
 
 
 def window_of(
-    cuts: Sequence[str],
-    said: Sequence[Sequence[int]],
-    rows: Sequence[int],
-    *,
-    unit: int = 0,
-    unit_rows: int = 0,
+    cuts: Sequence[str], said: Sequence[Sequence[int]], rows: Sequence[int], *, unit: int = 0, unit_rows: int = 0
 ) -> Window:
     """A window from what cuts say: one sequence of verdicts for so many rows each."""
     size = sum(rows)
@@ -41,11 +36,7 @@ def window_of(
 
 
 def make_window(
-    cuts: Sequence[str],
-    patterns: Mapping[str, int] | Sequence[tuple[str, int]],
-    *,
-    unit: int = 0,
-    unit_rows: int = 0,
+    cuts: Sequence[str], patterns: Mapping[str, int] | Sequence[tuple[str, int]], *, unit: int = 0, unit_rows: int = 0
 ) -> Window:
     """A window from patterns such as {"pf": 3}: three rows pass the first cut and fail the second."""
     pairs = list(patterns.items() if isinstance(patterns, Mapping) else patterns)
@@ -92,9 +83,7 @@ def make_situation(
     )
 
 
-def cuts_of(
-    costs: Sequence[float], *, lanes: tuple[int, ...] = (0,), prefix: str = "c"
-) -> list[Step]:
+def cuts_of(costs: Sequence[float], *, lanes: tuple[int, ...] = (0,), prefix: str = "c") -> list[Step]:
     """Cuts c0, c1, ... that cost seconds per row."""
     return [Step(f"{prefix}{n}", "cut", lanes, row_s=cost) for n, cost in enumerate(costs)]
 
@@ -129,17 +118,14 @@ fixed = st.sampled_from([0.0, 1e-6, 1e-4, 1e-2])
 
 
 @st.composite
-def situations(
-    draw: st.DrawFn, *, most_cuts: int = 5, most_lanes: int = 4, most_others: int = 4
-) -> Situation:
+def situations(draw: st.DrawFn, *, most_cuts: int = 5, most_lanes: int = 4, most_others: int = 4) -> Situation:
     """Random steps, needs, lanes (inverted cuts too), shared columns and windows of different files."""
     cuts = [f"c{n}" for n in range(draw(st.integers(0, most_cuts)))]
     others = [f"m{n}" for n in range(draw(st.integers(0, most_others)))]
     written = tuple(draw(st.permutations(cuts + others)))
     lane_count = draw(st.integers(1, most_lanes))
     lanes = [
-        Lane(tuple((cut, draw(st.booleans())) for cut in cuts if draw(st.integers(0, 3))))
-        for _ in range(lane_count)
+        Lane(tuple((cut, draw(st.booleans())) for cut in cuts if draw(st.integers(0, 3)))) for _ in range(lane_count)
     ]
     columns = [Column(f"x{n}", draw(seconds), 4.0) for n in range(draw(st.integers(0, 4)))]
     steps, needs = [], {}
@@ -147,8 +133,7 @@ def situations(
         mine = tuple(
             lane
             for lane in range(lane_count)
-            if (any(cut == name for cut, _ in lanes[lane].cuts) if name in cuts else True)
-            and draw(st.integers(0, 5))
+            if (any(cut == name for cut, _ in lanes[lane].cuts) if name in cuts else True) and draw(st.integers(0, 5))
         )
         reads = tuple(column.name for column in columns if draw(st.integers(0, 2)) == 0)
         kind = "cut" if name in cuts else draw(st.sampled_from(["column", "weight"]))
@@ -167,9 +152,7 @@ def situations(
     )
 
 
-def draw_legal(
-    draw: Any, written: tuple[str, ...], needs: Mapping[str, tuple[str, ...]]
-) -> tuple[str, ...]:
+def draw_legal(draw: Any, written: tuple[str, ...], needs: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Any legal order."""
     order: list[str] = []
     while len(order) < len(written):

@@ -31,9 +31,7 @@ def eager(rows: int = 7) -> Iterator[None]:
         mock.patch.object(adapting, "SHORTEST_S", 0.0),
         mock.patch.object(adapting, "THINKING", 1e9),
         mock.patch.object(adapting, "how_much", return_value=Sampling(1.0, rows)),
-        mock.patch.object(
-            guided, "QUEUE_S", 0.0
-        ),  # or most of a small run is given out before anything is known
+        mock.patch.object(guided, "QUEUE_S", 0.0),  # or most of a small run is given out before anything is known
     ):
         yield
 

@@ -23,9 +23,7 @@ PIECE = 1 << 16
 class RangeServer:
     """Serves the files of a folder; counts requests, and may be told to misbehave."""
 
-    def __init__(
-        self, folder: Path, latency_s: float = 0.0, bytes_per_s: float | None = None
-    ) -> None:
+    def __init__(self, folder: Path, latency_s: float = 0.0, bytes_per_s: float | None = None) -> None:
         self.folder = folder
         self.latency_s = latency_s
         self.bytes_per_s = bytes_per_s

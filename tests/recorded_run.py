@@ -21,13 +21,7 @@ def uneven(**costs: Any) -> Model:
     """Two datasets in five files of different size; the second costs three times as much a row."""
     costs = {"fixed_s": 0.05, "per_row_s": 1e-4, "inspect_s": 0.02, **costs}
     dear = {**costs, "per_row_s": 3 * costs["per_row_s"]}
-    sizes = [
-        ("cheap", 20_000),
-        ("cheap", 12_300),
-        ("dear", 7_000),
-        ("dear", 16_000),
-        ("cheap", 900),
-    ]
+    sizes = [("cheap", 20_000), ("cheap", 12_300), ("dear", 7_000), ("dear", 16_000), ("cheap", 900)]
     return Model(
         inputs=tuple(SimulatedInput.even(name, rows, 500) for name, rows in sizes),
         costs={"cheap": AffineCosts(**costs), "dear": AffineCosts(**dear)},

@@ -166,9 +166,7 @@ def has_nan(values: Any, count: int) -> Any:
     """Which rows hold a NaN."""
     if isinstance(values, ak.Array):
         if values.fields:
-            return functools.reduce(
-                np.logical_or, [has_nan(values[f], count) for f in values.fields]
-            )
+            return functools.reduce(np.logical_or, [has_nan(values[f], count) for f in values.fields])
         bad = np.isnan(values)
         if values.ndim > 1:
             bad = ak.any(bad, axis=-1)
@@ -178,9 +176,7 @@ def has_nan(values: Any, count: int) -> Any:
     return np.isnan(values)
 
 
-def each_row(
-    function: Callable[..., Any], arguments: Mapping[str, Any], count: int, extra: Any
-) -> Any:
+def each_row(function: Callable[..., Any], arguments: Mapping[str, Any], count: int, extra: Any) -> Any:
     """Call a function row by row on 64-bit numbers and slices of them."""
 
     def border(values: Any) -> list[Any]:
@@ -244,10 +240,7 @@ class Execution:
         value = self.call(step, arguments, rows, None, NOMINAL)
         if step.kind == "cut":
             nan = [has_nan(values, len(rows)) for values in arguments.values()]
-            self.made[f"nan of {step.name}"] = (
-                rows,
-                functools.reduce(np.logical_or, nan, np.zeros(len(rows), bool)),
-            )
+            self.made[f"nan of {step.name}"] = (rows, functools.reduce(np.logical_or, nan, np.zeros(len(rows), bool)))
         self.made[step.name] = (rows, value)
 
     def record(self, step: Step, before: list[str]) -> None:
@@ -300,19 +293,13 @@ class Execution:
     def arguments(self, what: Step | Output, rows: Any) -> dict[str, Any]:
         reads = signature(what)[0]
         special = isinstance(what, Output)
-        return {
-            n: self.column(n, rows, d) for n, d in reads.items() if not (special and n == "weight")
-        }
+        return {n: self.column(n, rows, d) for n, d in reads.items() if not (special and n == "weight")}
 
-    def call(
-        self, what: Step | Output, arguments: Any, rows: Any, lane: str | None, variation: str
-    ) -> Any:
+    def call(self, what: Step | Output, arguments: Any, rows: Any, lane: str | None, variation: str) -> Any:
         known = {"dataset": self.plan.dataset.metadata, "region": lane, "variation": variation}
         extra = {name: known[name] for name in signature(what)[1] if name != "rng"}
         if "rng" in signature(what)[1]:
-            extra["rng"] = self.rng(
-                [take(self.file.columns[c], rows) for c in self.plan.analysis.identity or ()]
-            )
+            extra["rng"] = self.rng([take(self.file.columns[c], rows) for c in self.plan.analysis.identity or ()])
         try:
             if isinstance(what, Step) and what.each:
                 return each_row(plain(what), arguments, len(rows), extra)
@@ -320,9 +307,7 @@ class Execution:
         except (ValueError, IndexError, ZeroDivisionError, TypeError) as exc:
             raise StepRaisedError(what.name, exc) from exc
 
-    def weight(
-        self, lane: str | None, rows: Any, variation: str, among: Iterable[str] | None = None
-    ) -> Any:
+    def weight(self, lane: str | None, rows: Any, variation: str, among: Iterable[str] | None = None) -> Any:
         """The product of the lane's factors in the order of definition, one of them shifted."""
         total = np.ones(len(rows))
         for step in self.plan.weights(lane):
@@ -330,9 +315,7 @@ class Execution:
                 continue
             where, value = self.made[step.name]
             if isinstance(value, UpDown):
-                value = {f"{step.name}_up": value.up, f"{step.name}_down": value.down}.get(
-                    variation, value.nominal
-                )
+                value = {f"{step.name}_up": value.up, f"{step.name}_down": value.down}.get(variation, value.nominal)
             total = total * np.asarray(take(value, np.searchsorted(where, rows)))
         return total
 

@@ -63,12 +63,7 @@ def files(draw: st.DrawFn, label: str, first: int, mc: bool, plain: bool) -> Fil
         columns["maybe"] = numbers.normal(size=rows).astype(np.float32)
     if mc:
         columns["genw"] = np.where(numbers.random(rows) < 0.2, -1.5, 1.3)
-    return File(
-        label=label,
-        columns=columns,
-        borders=draw(borders(rows)),
-        collections={"Jet": ("Jet_pt", "Jet_q")},
-    )
+    return File(label=label, columns=columns, borders=draw(borders(rows)), collections={"Jet": ("Jet_pt", "Jet_q")})
 
 
 @st.composite
@@ -132,11 +127,7 @@ class Draft:
                 args.setdefault(name, name)
                 body = re.sub(rf"\${kind}\b", name, body, count=1)
         late = self.pick(self.late) if self.late and "$late" in body else "absent"
-        for mark, name, default in (
-            ("$late", late, 0.5),
-            ("$flag", "flag", False),
-            ("$maybe", "maybe", None),
-        ):
+        for mark, name, default in (("$late", late, 0.5), ("$flag", "flag", False), ("$maybe", "maybe", None)):
             if mark in body:
                 args[name] = f"{name}={default}"
                 body = body.replace(mark, name)
@@ -166,9 +157,7 @@ class Draft:
         return step
 
     def add_any(self) -> None:
-        kind = self.pick(
-            ("cut", "cut", "cut", "column", "column", "weight", "weight", "guard", "each")
-        )
+        kind = self.pick(("cut", "cut", "cut", "column", "column", "weight", "weight", "guard", "each"))
         when = self.pick(WHEN)
         cuts = [s.name for s in self.steps if s.kind == "cut" and s.when is None]
         after = self.pick(cuts) if cuts and self.draw(st.integers(0, 5)) == 0 else None
@@ -263,11 +252,7 @@ def analyses(draw: st.DrawFn) -> Analysis:
         draft.add("cut", "$F > 0.1")
     regions = draft.regions()
     outputs = [draft.output(index, regions) for index in range(draw(st.integers(1, 4)))]
-    always = Output(
-        name="always",
-        args="event, weight",
-        body="[(int(e), float(w)) for e, w in zip(event, weight)]",
-    )
+    always = Output(name="always", args="event, weight", body="[(int(e), float(w)) for e, w in zip(event, weight)]")
     return Analysis(
         steps=tuple(draft.steps),
         regions=regions,

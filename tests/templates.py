@@ -33,10 +33,7 @@ def each_count(Jet_q: Any, b: Any) -> Any:
     return count
 
 
-EACH = {
-    "cut": ((each_flat, "B"), (each_jagged, "B")),
-    "column": ((each_sum, "F"), (each_count, "I")),
-}
+EACH = {"cut": ((each_flat, "B"), (each_jagged, "B")), "column": ((each_sum, "F"), (each_count, "I"))}
 
 # --- templates: what a step may say ---------------------------------------------------------------
 # Types: F float, I integer, B boolean, J lists of floats, Q lists of integers, O float or None,

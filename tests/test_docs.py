@@ -151,9 +151,7 @@ def run_command(command: str, wanted: str, place: str) -> None:
         done = subprocess.run([*start, *arguments], capture_output=True, text=True, check=False)
         code, printed = done.returncode, done.stdout + done.stderr
     else:
-        raise AssertionError(
-            f"{place}: {program} is not run here; say why with <!-- not run: ... -->"
-        )
+        raise AssertionError(f"{place}: {program} is not run here; say why with <!-- not run: ... -->")
     assert code == 0, f"{place}: {command} ended with {code}\n{printed}"
     if wanted.strip():
         compare(wanted, printed, f"{place}: {command}")
@@ -191,11 +189,7 @@ def compare(wanted: str, printed: str, place: str) -> None:
 def test_only_the_last_digit_may_differ() -> None:
     page = "24  91.9897  1.25  100000"
     compare(page, "24  91.9896  1.25  100000", "here")
-    for wrong in (
-        "24  91.9899  1.25  100000",
-        "24  91.9897  1.26  100000",
-        "24  91.9897  1.25  100001",
-    ):
+    for wrong in ("24  91.9899  1.25  100000", "24  91.9897  1.26  100000", "24  91.9897  1.25  100001"):
         with pytest.raises(AssertionError, match="the page says"):
             compare(page, wrong, "here")
 
@@ -241,9 +235,7 @@ def written(directory: Path, text: str) -> Path:
     return path
 
 
-def test_blocks_of_a_file_share_names_and_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_of_a_file_share_names_and_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = written(
         tmp_path,
@@ -271,12 +263,9 @@ def test_blocks_of_a_file_share_names_and_directory(
 
 
 @pytest.mark.parametrize(
-    ("body", "error"),
-    [("1 / 0", ZeroDivisionError), ("def broken(:", SyntaxError), ("missing", NameError)],
+    ("body", "error"), [("1 / 0", ZeroDivisionError), ("def broken(:", SyntaxError), ("missing", NameError)]
 )
-def test_a_broken_block_fails_at_its_line(
-    body: str, error: type[Exception], tmp_path: Path
-) -> None:
+def test_a_broken_block_fails_at_its_line(body: str, error: type[Exception], tmp_path: Path) -> None:
     page = written(tmp_path, f"# Title\n\n```python\nx = 1\n{body}\n```\n")
     with pytest.raises(error) as caught:
         run_blocks(page)
@@ -293,16 +282,13 @@ def test_leaving_a_block_out_takes_a_reason(comment: str, tmp_path: Path) -> Non
 
 
 def test_a_reason_holds_for_the_next_block_only(tmp_path: Path) -> None:
-    page = written(
-        tmp_path, "<!-- not run: slow -->\n\n```python\n1 / 0\n```\n\n```python\nx = 1\n```\n"
-    )
+    page = written(tmp_path, "<!-- not run: slow -->\n\n```python\n1 / 0\n```\n\n```python\nx = 1\n```\n")
     assert run_blocks(page) == 1
 
 
 def test_a_block_may_need_a_module(tmp_path: Path) -> None:
     page = written(
-        tmp_path,
-        "<!-- needs no_such_module -->\n```python\n1 / 0\n```\n<!-- needs json -->\n```python\nx = 1\n```\n",
+        tmp_path, "<!-- needs no_such_module -->\n```python\n1 / 0\n```\n<!-- needs json -->\n```python\nx = 1\n```\n"
     )
     assert run_blocks(page) == 1
 

@@ -19,13 +19,7 @@ import numpy as np
 import pytest
 
 import windrow as wr
-from windrow.errors import (
-    CorruptFileError,
-    DataError,
-    DefinitionError,
-    MissingFileError,
-    UsageError,
-)
+from windrow.errors import CorruptFileError, DataError, DefinitionError, MissingFileError, UsageError
 from windrow.pipeline.frozen import frozen_names
 
 ETA, PT = [-2.4, -1.2, 0.0, 1.2, 2.4], [10.0, 20.0, 40.0, 1000.0]
@@ -42,12 +36,7 @@ def corrections_json() -> str:
         "content": FACTORS.ravel().tolist(),
         "flow": "clamp",
     }
-    formula = {
-        "nodetype": "formula",
-        "expression": "1 + 0.1*exp(-x/50)",
-        "parser": "TFormula",
-        "variables": ["pt"],
-    }
+    formula = {"nodetype": "formula", "expression": "1 + 0.1*exp(-x/50)", "parser": "TFormula", "variables": ["pt"]}
     return json.dumps(
         {
             "schema_version": 2,
@@ -144,9 +133,7 @@ def test_broken_files(tmp_path: Path) -> None:
         wr.file(tmp_path / "c.json")()
 
 
-def test_corrections_without_the_package(
-    corrections_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_corrections_without_the_package(corrections_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "correctionlib", None)
     with pytest.raises(UsageError, match=r"muon_sf.json.gz .* pip install 'windrow\[hep\]'"):
         wr.file(corrections_path)()
@@ -301,9 +288,7 @@ def test_corrections_of_jagged_muons(corrections_path: Path, how: str, workers: 
     events = muons(20_000)
     flat = {name: ak.to_numpy(ak.flatten(values)) for name, values in events.items()}
     counts = ak.num(events["Muon_pt"])
-    expected = ak.to_numpy(
-        ak.prod(ak.unflatten(factors(flat["Muon_eta"], flat["Muon_pt"]), counts), axis=1)
-    )
+    expected = ak.to_numpy(ak.prod(ak.unflatten(factors(flat["Muon_eta"], flat["Muon_pt"]), counts), axis=1))
     counted = Counted()
 
     def load(path: str) -> Any:
@@ -334,11 +319,7 @@ def test_corrections_of_jagged_muons(corrections_path: Path, how: str, workers: 
         return weight.tolist()
 
     result = analysis.run(
-        wr.data.open(events, grid=1000),
-        chunk=1000,
-        engine="threads",
-        workers=workers,
-        progress=False,
+        wr.data.open(events, grid=1000), chunk=1000, engine="threads", workers=workers, progress=False
     )
     np.testing.assert_allclose(result["weights"], expected, rtol=1e-12)
     assert counted.calls == 1

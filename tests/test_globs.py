@@ -24,9 +24,7 @@ PARTS = st.sampled_from(["**", "*", "a", "b", "*.txt", "[[]x]", "?", "**a", ".*"
 )
 @example(trees=[["a", "b", "a.txt"]], parts=["**"], whole=False)
 @example(trees=[["a", "b", "a.txt"]], parts=["**", "**", "*.txt"], whole=True)
-def test_what_matches_is_what_glob_finds(
-    trees: list[list[str]], parts: list[str], whole: bool
-) -> None:
+def test_what_matches_is_what_glob_finds(trees: list[list[str]], parts: list[str], whole: bool) -> None:
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as top:
         for tree in trees:

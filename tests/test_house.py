@@ -59,12 +59,7 @@ ONLY_THESE: dict[tuple[str, str], set[str]] = {
 }
 
 #: Against the direction, but types alone: (module, imported) -> why.
-TYPES_ONLY = {
-    (
-        "windrow.watch.progress",
-        "windrow.run.loop",
-    ): "a watcher is an Observer, which the loop defines",
-}
+TYPES_ONLY = {("windrow.watch.progress", "windrow.run.loop"): "a watcher is an Observer, which the loop defines"}
 
 PURE = DECISIONS | {"core"}
 
@@ -87,9 +82,7 @@ FUNCTION_LINES = 60
 LONGER: dict[str, str] = {}
 
 #: Third-party modules that come with a declared package: module -> the package that brings it.
-BROUGHT_ALONG = {
-    "boost_histogram": "hist",
-}
+BROUGHT_ALONG = {"boost_histogram": "hist"}
 
 # --- reading the source ---------------------------------------------------------------------------
 
@@ -235,9 +228,7 @@ def test_modules_do_not_import_each_other_in_circles() -> None:
     }
     while graph:
         free = [name for name, needs in graph.items() if not needs]
-        assert free, (
-            f"these import each other in a circle, or wait for those that do: {sorted(graph)}"
-        )
+        assert free, f"these import each other in a circle, or wait for those that do: {sorted(graph)}"
         for name in free:
             del graph[name]
         for needs in graph.values():
@@ -245,9 +236,7 @@ def test_modules_do_not_import_each_other_in_circles() -> None:
 
 
 def _top_level(module: Module) -> Iterator[Import]:
-    top = {
-        node.lineno for node in module.tree.body if isinstance(node, (ast.Import, ast.ImportFrom))
-    }
+    top = {node.lineno for node in module.tree.body if isinstance(node, (ast.Import, ast.ImportFrom))}
     return (one for one in imports(module) if one.line in top)
 
 
@@ -256,9 +245,7 @@ def _top_level(module: Module) -> Iterator[Import]:
 
 def impurities(module: Module) -> list[str]:
     found = [
-        f"{module.name}:{one.line} imports {one.target}"
-        for one in imports(module)
-        if not _is_pure_import(one.target)
+        f"{module.name}:{one.line} imports {one.target}" for one in imports(module) if not _is_pure_import(one.target)
     ]
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -361,9 +348,7 @@ def test_nothing_prints_but_the_command_line(name: str) -> None:
     calls = [
         node.lineno
         for node in ast.walk(MODULES[name].tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("print", "breakpoint")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("print", "breakpoint")
     ]
     assert calls == []
 
@@ -382,9 +367,7 @@ def _written_files() -> list[Path]:
     kinds = {".py", ".md", ".toml", ".yml", ".yaml", ".json", ".txt", ".sh", ""}
     files = [p for place in places for p in sorted(place.rglob("*")) if p.suffix in kinds]
     files += [*sorted(ROOT.glob("*.md")), ROOT / "Makefile", ROOT / "pyproject.toml"]
-    return [
-        p for p in files if p.is_file() and "__pycache__" not in p.parts and p != Path(__file__)
-    ]
+    return [p for p in files if p.is_file() and "__pycache__" not in p.parts and p != Path(__file__)]
 
 
 FILES = {str(path.relative_to(ROOT)): path for path in _written_files()}
@@ -403,22 +386,14 @@ def test_nothing_is_left_open_and_no_machine_is_named(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "open('/tmp/x.root')",
-        "/work/main/src",
-        "see /home/me/data",
-        "http://10.0.0.7/simple",
-        "db.corp",
-    ],
+    "text", ["open('/tmp/x.root')", "/work/main/src", "see /home/me/data", "http://10.0.0.7/simple", "db.corp"]
 )
 def test_a_machine_is_noticed(text: str) -> None:
     assert lines_with(MACHINE, text)
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["root://host//store/file.root", "docs/work/page.md", "version 1.2.3", "threading.local()"],
+    "text", ["root://host//store/file.root", "docs/work/page.md", "version 1.2.3", "threading.local()"]
 )
 def test_other_text_is_left_in_peace(text: str) -> None:
     assert not lines_with(MACHINE, text)

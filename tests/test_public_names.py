@@ -12,9 +12,7 @@ import pytest
 
 import windrow
 
-MODULES = sorted(
-    module.name for module in pkgutil.walk_packages(windrow.__path__, prefix="windrow.")
-)
+MODULES = sorted(module.name for module in pkgutil.walk_packages(windrow.__path__, prefix="windrow."))
 
 
 def test_there_are_modules() -> None:

@@ -55,9 +55,7 @@ def make(rows: np.ndarray[Any, Any], seed: int = 7) -> Rng:
         ),
     ],
 )
-def test_philox_known_answers(
-    counter: tuple[int, ...], key: tuple[int, int], expected: str
-) -> None:
+def test_philox_known_answers(counter: tuple[int, ...], key: tuple[int, int], expected: str) -> None:
     # Several copies, so that vector body and tail of NumPy's loops are both seen.
     first = np.full(13, counter[0] << 32 | counter[1], np.uint64)
     second = np.full(13, counter[2] << 32 | counter[3], np.uint64)
@@ -97,9 +95,7 @@ def test_blocks_do_not_show(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 @given(counts=st.lists(st.integers(0, 6), max_size=40), seed=st.integers(0, 2**40))
 @settings(max_examples=30, deadline=None)
-def test_jagged_numbers_are_keyed_by_row_and_object(
-    method: str, counts: list[int], seed: int
-) -> None:
+def test_jagged_numbers_are_keyed_by_row_and_object(method: str, counts: list[int], seed: int) -> None:
     rows = np.arange(len(counts))
     column = ak.unflatten(np.zeros(sum(counts), np.float32), np.array(counts, np.int64))
     got = draw(make(rows, seed), method, like=column)
@@ -143,9 +139,7 @@ def test_shapes_and_types() -> None:
     assert rng("a").normal(like=np.zeros(3, np.int8)).tolist() == flat.tolist()
     assert rng("a").normal(like=ak.Array([1, None, 3])).tolist() == flat.tolist()
     assert rng("a").normal(like=np.zeros((3, 2))).tolist() == rng("a").normal(size=2).tolist()
-    records = ak.zip(
-        {"pt": [[1.0, 2.0], [], [3.0]], "tags": [[[1], []], [], [[2, 3]]]}, depth_limit=2
-    )
+    records = ak.zip({"pt": [[1.0, 2.0], [], [3.0]], "tags": [[[1], []], [], [[2, 3]]]}, depth_limit=2)
     assert ak.num(rng("a").normal(like=records)).tolist() == [2, 0, 1]
     holes = rng("a").normal(like=ak.Array([[1.0, 2.0], None, [None]]))
     assert [None if row is None else len(row) for row in holes.tolist()] == [2, None, 1]
@@ -207,9 +201,7 @@ def test_distributions() -> None:
     assert abs(np.corrcoef(neighbours.T)[0, 1]) < 0.02
 
 
-@given(
-    st.floats(-1e300, 1e300, allow_nan=False), st.floats(1e-300, 1e300), st.integers(0, 2**32 - 1)
-)
+@given(st.floats(-1e300, 1e300, allow_nan=False), st.floats(1e-300, 1e300), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_uniform_stays_below_high(low: float, width: float, number: int) -> None:
     high = low + width
@@ -269,11 +261,7 @@ def test_normal_quantile_is_right_everywhere() -> None:
 INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
 
 
-@given(
-    st.lists(st.integers(0, 127), min_size=1, max_size=30),
-    st.sampled_from(INTEGERS),
-    st.sampled_from(INTEGERS),
-)
+@given(st.lists(st.integers(0, 127), min_size=1, max_size=30), st.sampled_from(INTEGERS), st.sampled_from(INTEGERS))
 def test_a_value_hashes_the_same_in_every_type(values: list[int], one: Any, other: Any) -> None:
     a, b = np.array(values, one), np.array(values, other)
     assert (identity_hash([a, b]) == identity_hash([b, a])).all()

@@ -57,9 +57,7 @@ class Seen:
         monkeypatch.setattr(ahead, "make", counted)
 
 
-def numbers_in_blocks(
-    wish: Wish, counts: int, rows: int, size: int, *, patient: bool = False
-) -> Any:
+def numbers_in_blocks(wish: Wish, counts: int, rows: int, size: int, *, patient: bool = False) -> Any:
     identity = identity_hash([np.arange(rows)])
     one = ahead.Ahead()
     parts = []
@@ -75,9 +73,7 @@ def numbers_in_blocks(
 @pytest.mark.parametrize("cores", [0, 1, 3])
 @given(rows=st.integers(0, 400), size=st.integers(1, 150), counts=st.integers(0, 4))
 @settings(max_examples=20, deadline=None)
-def test_blocks_have_the_numbers_of_the_whole(
-    cores: int, rows: int, size: int, counts: int
-) -> None:
+def test_blocks_have_the_numbers_of_the_whole(cores: int, rows: int, size: int, counts: int) -> None:
     whole = making.make(UNIFORM, identity_hash([np.arange(rows)]), counts)
     ahead.grant(cores)
     try:
@@ -87,9 +83,7 @@ def test_blocks_have_the_numbers_of_the_whole(
     assert got.tobytes() == whole.tobytes()
 
 
-def test_the_next_block_is_made_in_the_background(
-    spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_block_is_made_in_the_background(spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Seen(monkeypatch)
     numbers_in_blocks(UNIFORM, 1, 1_000, 100, patient=True)
     assert (seen.here, seen.there) == (100, 900)
@@ -133,9 +127,7 @@ def all_made(one: ahead.Ahead) -> None:
 
 
 @pytest.mark.parametrize("draws", [3, ahead._MOST_DRAWS, ahead._MOST_DRAWS + 1, 40])
-def test_what_is_held_is_used(
-    spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch, draws: int
-) -> None:
+def test_what_is_held_is_used(spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch, draws: int) -> None:
     identity = identity_hash([np.arange(1_000)])
     seen, one, blocks = Seen(monkeypatch), ahead.Ahead(), 10
     for number in range(blocks):
@@ -150,9 +142,7 @@ def test_what_is_held_is_used(
     assert seen.here == (draws * blocks - held * (blocks - 1)) * 100
 
 
-def test_blocks_that_become_smaller_use_what_was_made(
-    spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_that_become_smaller_use_what_was_made(spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch) -> None:
     identity = identity_hash([np.arange(1_000)])
     whole = making.make(UNIFORM, identity, 2)
     seen, one, start, parts = Seen(monkeypatch), ahead.Ahead(), 0, []
@@ -248,9 +238,7 @@ def test_a_chunk_that_is_done_holds_no_numbers(spare: ahead._Spare) -> None:
 
 
 @pytest.mark.parametrize("counts", [1, 30, np.arange(90_000) % 4])
-def test_a_large_draw_is_shared(
-    spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch, counts: Any
-) -> None:
+def test_a_large_draw_is_shared(spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch, counts: Any) -> None:
     identity = identity_hash([np.arange(90_000)])
     whole = making.make(UNIFORM, identity, counts)
     seen = Seen(monkeypatch, wait=True)
@@ -258,9 +246,7 @@ def test_a_large_draw_is_shared(
     assert seen.there >= len(whole) // 2
 
 
-def test_a_pipeline_gives_the_same_with_and_without(
-    spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipeline_gives_the_same_with_and_without(spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {"x": np.arange(20_000.0)}
     # Every run says itself how many cores it leaves over; here it is the test that says it.
     monkeypatch.setattr(ahead, "grant", lambda _: None)

@@ -240,8 +240,7 @@ def philox_with(change: str) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize(
-    "change",
-    ["short key", "no object", "no draw", "half an identity", "a bit that sticks", "a bias of 2 %"],
+    "change", ["short key", "no object", "no draw", "half an identity", "a bit that sticks", "a bias of 2 %"]
 )
 def test_a_broken_generator_is_rejected(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "philox", philox_with(change))

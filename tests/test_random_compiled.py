@@ -38,9 +38,7 @@ def loops() -> dict[str, Any]:
     return {method: compiled.kernel(method) for method in METHODS}
 
 
-def both(
-    loop: Any, wish: Wish, identity: Array, counts: Any, means: Array | None = None
-) -> tuple[Array, Array]:
+def both(loop: Any, wish: Wish, identity: Array, counts: Any, means: Array | None = None) -> tuple[Array, Array]:
     plain = making.new(wish, identity, counts)
     fast = making.new(wish, identity, counts)
     making._fill(wish, identity, counts, means, plain)
@@ -111,10 +109,7 @@ def test_the_edges_have_the_same_bits() -> None:
 @settings(max_examples=25, deadline=None)
 def test_identities_have_the_same_bits(signed: list[int], unsigned: list[int]) -> None:
     loop = compiled.kernel("identity")
-    for bits, has_sign in (
-        (np.array(signed).view(np.uint64), True),
-        (np.array(unsigned, np.uint64), False),
-    ):
+    for bits, has_sign in ((np.array(signed).view(np.uint64), True), (np.array(unsigned, np.uint64), False)):
         plain, fast = bits[::-1].copy(), bits[::-1].copy()
         identities._absorb(plain, bits.copy(), has_sign)
         loop(fast, bits.copy(), has_sign)
@@ -153,9 +148,7 @@ def test_numbers_are_the_same_before_and_after_compiling(compiler: compiling.Com
     assert making.make(wish, identity).tobytes() == first.tobytes()
 
 
-def test_a_loop_with_other_bits_is_not_used(
-    compiler: compiling.Compiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loop_with_other_bits_is_not_used(compiler: compiling.Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
     right = compiled.kernel("uniform")
 
     def wrong(*arguments: Any) -> None:
@@ -168,9 +161,7 @@ def test_a_loop_with_other_bits_is_not_used(
     assert compiler._ready == {}
 
 
-def test_without_numba_numpy_goes_on(
-    compiler: compiling.Compiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_numba_numpy_goes_on(compiler: compiling.Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "windrow.random.compiled", None)
     identity = identity_hash([np.arange(5_000)])
     wish = Wish(5, "uniform", 0, (0.0, 1.0))

@@ -116,9 +116,7 @@ def test_fused_numbers_have_the_same_bits(
     method: str, loops: dict[str, Any], first: int, length: int, every: int | None, key: int
 ) -> None:
     places = None if every is None else np.flatnonzero(np.arange(length * every) % every == 0)
-    found = Span(
-        np.uint64(key ^ 77), first, length, None if places is None else places.view(np.uint64)
-    )
+    found = Span(np.uint64(key ^ 77), first, length, None if places is None else places.view(np.uint64))
     wish = Wish(key, method, 3, PARAMETERS[method])
     fused, filled, expected = fused_and_not(loops[method], wish, found)
     assert fused == filled == expected
@@ -223,14 +221,11 @@ def test_entries_of_another_length_are_named() -> None:
 
 @pytest.mark.parametrize("cores", [0, 2])
 @pytest.mark.parametrize("places", [False, True])
-def test_blocks_made_ahead_have_the_numbers_of_the_whole(
-    how: str, cores: int, places: bool
-) -> None:
+def test_blocks_made_ahead_have_the_numbers_of_the_whole(how: str, cores: int, places: bool) -> None:
     where = np.flatnonzero(np.arange(3_000) % 3) if places else None
     rows = 2_000
     expected = {
-        draw: making.make(UNIFORM._replace(draw=draw), Entries("f", 5, rows, where).words())
-        for draw in range(3)
+        draw: making.make(UNIFORM._replace(draw=draw), Entries("f", 5, rows, where).words()) for draw in range(3)
     }
     ahead.grant(cores)
     try:
@@ -299,8 +294,7 @@ def drawn(pipeline: wr.Pipeline, data: Any, **options: Any) -> dict[float, tuple
 
 def expected_of(words: dict[float, int], streams: int) -> dict[float, tuple[float, ...]]:
     return {
-        x: tuple(uniform_of(3, f"s{number}", identity) for number in range(streams))
-        for x, identity in words.items()
+        x: tuple(uniform_of(3, f"s{number}", identity) for number in range(streams)) for x, identity in words.items()
     }
 
 

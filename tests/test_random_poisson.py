@@ -64,9 +64,7 @@ def test_large_means(mean: float) -> None:
     st.randoms(use_true_random=False),
 )
 @settings(max_examples=40, deadline=None)
-def test_a_number_depends_on_its_own_row_and_mean(
-    rows: list[tuple[int, float]], random: Any
-) -> None:
+def test_a_number_depends_on_its_own_row_and_mean(rows: list[tuple[int, float]], random: Any) -> None:
     numbers, means = (np.array(column) for column in zip(*rows, strict=True))
     together = make(numbers)("n").poisson(means)
     alone = [make(numbers[i : i + 1])("n").poisson(means[i])[0] for i in range(len(rows))]

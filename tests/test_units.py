@@ -100,19 +100,7 @@ def test_parse_seconds(text: Any, expected: float) -> None:
     assert type(got) is float
 
 
-WRONG = [
-    "",
-    " ",
-    "GB",
-    "two GB",
-    "-1 GB",
-    "1.2.3 GB",
-    "1,5 GB",
-    "2 GB GB",
-    "2 XB",
-    "1 e9 MB s",
-    "inf",
-]
+WRONG = ["", " ", "GB", "two GB", "-1 GB", "1.2.3 GB", "1,5 GB", "2 GB GB", "2 XB", "1 e9 MB s", "inf"]
 WRONG += ["1e999 GB", "9" * 100, "nan"]
 
 

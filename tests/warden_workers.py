@@ -76,9 +76,7 @@ def family() -> list[int]:
     """A forked child, an executed one, and two daemons: one forked, one executed."""
     executed = subprocess.Popen(FOR_EVER)
     executed.returncode = 0  # nobody will wait for it
-    away = subprocess.run(
-        [sys.executable, "-c", _DAEMON], stdout=subprocess.PIPE, check=True, text=True
-    )
+    away = subprocess.run([sys.executable, "-c", _DAEMON], stdout=subprocess.PIPE, check=True, text=True)
     return [forked(sleep_for_ever), executed.pid, daemon(), int(away.stdout)]
 
 
@@ -133,9 +131,7 @@ def with_family(sock: socket.socket, page: Page) -> None:
 
 def with_hidden_daemon(sock: socket.socket, page: Page) -> None:
     """A daemon without the mark, without the session, without the parent."""
-    away = subprocess.run(
-        [sys.executable, "-c", _DAEMON], stdout=subprocess.PIPE, check=True, text=True, env={}
-    )
+    away = subprocess.run([sys.executable, "-c", _DAEMON], stdout=subprocess.PIPE, check=True, text=True, env={})
     say(sock, os.getpid(), int(away.stdout))
     rest(sock)
 
@@ -289,8 +285,7 @@ def circumstances(sock: socket.socket, page: Page) -> None:
             "children": len(multiprocessing.active_children()),
             "squares": squares,
             "preloaded": "wave" in sys.modules,
-            "echo": subprocess.run(["echo", "hello"], capture_output=True, check=True).stdout
-            == b"hello\n",
+            "echo": subprocess.run(["echo", "hello"], capture_output=True, check=True).stdout == b"hello\n",
             "files": files,
         },
     )

@@ -16,16 +16,7 @@ from protocol import serve
 from windrow.core.commands import Discard, Fetch, Launch
 from windrow.core.events import Fetched, Finished, Started, WorkerJoined
 from windrow.core.policies import Policies
-from windrow.core.records import (
-    Failure,
-    FailureKind,
-    Handle,
-    InputSpec,
-    Measurement,
-    Plan,
-    Rows,
-    Task,
-)
+from windrow.core.records import Failure, FailureKind, Handle, InputSpec, Measurement, Plan, Rows, Task
 from windrow.core.scheduler import Scheduler
 from windrow.engines.base import Outcome
 from windrow.engines.parcels import Link, pack
@@ -83,9 +74,7 @@ def engine_with(metering: bool) -> ProcessesEngine:
 
 def launch(worker: int, source: int, start: int) -> Launch:
     number = next(_number)
-    return Launch(
-        Task(number, "data", (Rows(source, start, start + 1),), 1), number, worker, 0, PLAN
-    )
+    return Launch(Task(number, "data", (Rows(source, start, start + 1),), 1), number, worker, 0, PLAN)
 
 
 def with_result(worker: int, source: int, start: int) -> list[Any]:
@@ -140,9 +129,7 @@ def throughput(engine: ProcessesEngine, count: int) -> None:
 def kept(engine: ProcessesEngine, count: int) -> None:
     """Results stay with the workers, where they would be merged."""
     starts = iter(range(count))
-    commands: list[Any] = [
-        launch(worker, TINY, start) for worker in range(WORKERS) for start in islice(starts, WINDOW)
-    ]
+    commands: list[Any] = [launch(worker, TINY, start) for worker in range(WORKERS) for start in islice(starts, WINDOW)]
     done = 0
     while done < count:
         engine.do(commands)
@@ -236,12 +223,7 @@ def run(what: str, count: int = 0, metering: bool = True, **more: Any) -> dict[s
     if what == "1 MB in and out":
         return both(count)
     engine = engine_with(metering)
-    job = {
-        "round trips": round_trips,
-        "throughput": throughput,
-        "kept": kept,
-        "1 MB out": out,
-    }[what]
+    job = {"round trips": round_trips, "throughput": throughput, "kept": kept, "1 MB out": out}[what]
     return timed(lambda: job(engine, count))
 
 

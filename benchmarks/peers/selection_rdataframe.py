@@ -46,10 +46,7 @@ def run(path: str) -> dict[str, Any]:
         booked[region] = inside.Count(), inside.Histo1D((region, "", BINS, low, high), "dimuon")
     return {
         "regions": {
-            region: {
-                "rows": int(count.GetValue()),
-                "bins": [int(histogram.GetBinContent(i + 1)) for i in range(BINS)],
-            }
+            region: {"rows": int(count.GetValue()), "bins": [int(histogram.GetBinContent(i + 1)) for i in range(BINS)]}
             for region, (count, histogram) in booked.items()
         }
     }

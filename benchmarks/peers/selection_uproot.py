@@ -19,9 +19,7 @@ _pool = ThreadPoolExecutor(2)
 
 def run(path: str, threads: int = 1) -> dict[str, Any]:
     # With threads, uproot decompresses and interprets baskets in parallel: its own option for that.
-    executors = (
-        {} if threads == 1 else {"decompression_executor": _pool, "interpretation_executor": _pool}
-    )
+    executors = {} if threads == 1 else {"decompression_executor": _pool, "interpretation_executor": _pool}
     with uproot.open(path) as file:
         columns = file["Events"].arrays(BRANCHES, how=dict, **executors)
     fired = ak.to_numpy(columns.pop("HLT_IsoMu24"))
@@ -30,8 +28,7 @@ def run(path: str, threads: int = 1) -> dict[str, Any]:
     muons = muons[ak.num(muons) >= 2]
     muons = muons[muons.charge[:, 0] != muons.charge[:, 1]]
     pt, eta, phi = (
-        [ak.to_numpy(values[:, i]).astype(np.float64) for i in (0, 1)]
-        for values in (muons.pt, muons.eta, muons.phi)
+        [ak.to_numpy(values[:, i]).astype(np.float64) for i in (0, 1)] for values in (muons.pt, muons.eta, muons.phi)
     )
     mass = np.sqrt(2 * pt[0] * pt[1] * (np.cosh(eta[0] - eta[1]) - np.cos(phi[0] - phi[1])))
     result = {}

@@ -64,8 +64,7 @@ def first_pair(Muon_pt, Muon_eta, Muon_phi, Muon_charge, Muon_pfRelIso04_all):
 @analysis.column
 def mass(muons):
     pt, eta, phi = (
-        [ak.to_numpy(values[:, i]).astype(np.float64) for i in (0, 1)]
-        for values in (muons.pt, muons.eta, muons.phi)
+        [ak.to_numpy(values[:, i]).astype(np.float64) for i in (0, 1)] for values in (muons.pt, muons.eta, muons.phi)
     )
     return np.sqrt(2 * pt[0] * pt[1] * (np.cosh(eta[0] - eta[1]) - np.cos(phi[0] - phi[1])))
 
@@ -163,19 +162,14 @@ def limit(path: str, workers: int) -> dict[str, Any]:
     return {"seconds": seconds, "bytes": sum(size for _, size in ranges), "reads": len(ranges)}
 
 
-def run(
-    path: str, workers: int, compiled: bool = False, only_limit: bool = False
-) -> dict[str, Any]:
+def run(path: str, workers: int, compiled: bool = False, only_limit: bool = False) -> dict[str, Any]:
     if only_limit:
         return limit(path, workers)
     program = compiled_analysis if compiled else analysis
     result = program.run(f"{path}:Events", workers=workers, progress=False)
     return {
         "regions": {
-            region: {
-                "rows": int(result["rows", region]),
-                "bins": result["spectrum", region].values().tolist(),
-            }
+            region: {"rows": int(result["rows", region]), "bins": result["spectrum", region].values().tolist()}
             for region in WINDOWS
         }
     }

@@ -36,11 +36,7 @@ if __name__ == "__main__":
             return client.submit(function, *arguments, pure=False)
 
         if what == "no-op":  # its fastest way to many calls
-            return timed(
-                lambda: sum(
-                    client.gather(client.map(tiny, range(count), pure=False, batch_size=1000))
-                )
-            )
+            return timed(lambda: sum(client.gather(client.map(tiny, range(count), pure=False, batch_size=1000))))
         return ask(what, count, submit, client.gather)
 
     try:

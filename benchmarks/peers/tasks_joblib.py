@@ -17,13 +17,7 @@ if __name__ == "__main__":
             if system == "loky":
                 return ask(what, count, pool.submit, values_of, waits=True)
             # Calls are collected and run when values are wanted: joblib has no futures.
-            return ask(
-                what,
-                count,
-                lambda f, *a: joblib.delayed(f)(*a),
-                lambda them: list(parallel(them)),
-                waits=True,
-            )
+            return ask(what, count, lambda f, *a: joblib.delayed(f)(*a), lambda them: list(parallel(them)), waits=True)
 
         serve(run, "joblib", "loky", "numpy")
     pool.shutdown()

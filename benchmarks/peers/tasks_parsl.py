@@ -9,9 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-)
+os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
 # It starts programs of its own by name.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
@@ -53,9 +51,7 @@ if __name__ == "__main__":
             def submit(function: Any, *arguments: Any) -> Any:
                 app = apps.get((system, function))
                 if app is None:
-                    app = apps[system, function] = parsl.python_app(
-                        function, executors=[system], cache=False
-                    )
+                    app = apps[system, function] = parsl.python_app(function, executors=[system], cache=False)
                 return app(*arguments)
 
             return ask(what, count, submit, values_of)

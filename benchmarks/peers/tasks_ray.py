@@ -9,9 +9,7 @@ from typing import Any
 
 os.environ.setdefault("RAY_DEDUP_LOGS", "0")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-)
+os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
 
 import numpy as np
 import ray

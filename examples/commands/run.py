@@ -61,9 +61,7 @@ def main(directory: Path, engine: str = "processes") -> None:
     counts = {word: int(number) for word, number in (line.split() for line in lines)}
     if counts != counted(fastqs):
         raise SystemExit("the counts of words are wrong")
-    print(
-        f"{len(counts)} different words of {SIZE} letters in {len(truth)} reads, as plain Python counts"
-    )
+    print(f"{len(counts)} different words of {SIZE} letters in {len(truth)} reads, as plain Python counts")
     if not aligns:
         print("bwa and samtools are not installed: reads were not aligned")
         return

@@ -12,12 +12,7 @@ from hist import Hist
 import windrow as wr
 
 #: region -> bins, low and high edge of its mass spectrum (GeV)
-BINS = {
-    "jpsi": (60, 2.8, 3.4),
-    "upsilon": (60, 8.5, 11.5),
-    "Z": (60, 60, 120),
-    "sideband": (100, 0, 250),
-}
+BINS = {"jpsi": (60, 2.8, 3.4), "upsilon": (60, 8.5, 11.5), "Z": (60, 60, 120), "sideband": (100, 0, 250)}
 
 analysis = wr.Pipeline("dimuon", identity=("run", "luminosityBlock", "event"))
 
@@ -78,9 +73,7 @@ def pileup(Pileup_nTrueInt, *, dataset):
     true = np.asarray(Pileup_nTrueInt, dtype=np.float64)
     data, simulation = {2016: (27.0, 25.0), 2018: (37.0, 34.0)}[dataset["year"]]
     # The cross section behind the number of interactions is known to 4.6 %.
-    nominal, up, down = (
-        density(true, shift * data) / density(true, simulation) for shift in (1.0, 1.046, 0.954)
-    )
+    nominal, up, down = (density(true, shift * data) / density(true, simulation) for shift in (1.0, 1.046, 0.954))
     return wr.updown(nominal, up, down)
 
 

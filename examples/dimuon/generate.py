@@ -62,9 +62,7 @@ def decay(rng: np.random.Generator, kind: np.ndarray, mass: np.ndarray) -> list[
     pair_phi = rng.uniform(-np.pi, np.pi, rows)
     pair_y = rng.normal(0.0, 1.1, rows)
     pair_mt = np.hypot(mass, pair_pt)
-    pair = np.stack(
-        [pair_pt * np.cos(pair_phi), pair_pt * np.sin(pair_phi), pair_mt * np.sinh(pair_y)]
-    )
+    pair = np.stack([pair_pt * np.cos(pair_phi), pair_pt * np.sin(pair_phi), pair_mt * np.sinh(pair_y)])
     pair_energy = pair_mt * np.cosh(pair_y)
 
     momentum = np.sqrt(mass**2 / 4 - MUON_MASS**2)
@@ -87,9 +85,7 @@ def stored(values: np.ndarray, bits: int = 12) -> np.ndarray:
     """As float32 with a shortened mantissa, which is how such files keep most of their numbers."""
     raw = values.astype(np.float32).view(np.uint32)
     drop = 23 - bits
-    return ((raw + np.uint32(1 << (drop - 1))) & np.uint32(0xFFFFFFFF ^ ((1 << drop) - 1))).view(
-        np.float32
-    )
+    return ((raw + np.uint32(1 << (drop - 1))) & np.uint32(0xFFFFFFFF ^ ((1 << drop) - 1))).view(np.float32)
 
 
 def jagged(event: np.ndarray, fields: dict[str, np.ndarray], rows: int) -> ak.Array:
@@ -119,11 +115,7 @@ def muons(rng: np.random.Generator, kind: np.ndarray) -> ak.Array:
         )
     )
     kinematics.append(
-        (
-            3 + rng.exponential(5, len(soft)),
-            rng.uniform(-2.5, 2.5, len(soft)),
-            rng.uniform(-np.pi, np.pi, len(soft)),
-        )
+        (3 + rng.exponential(5, len(soft)), rng.uniform(-2.5, 2.5, len(soft)), rng.uniform(-np.pi, np.pi, len(soft)))
     )
     pt, eta, phi = (np.concatenate(parts) for parts in zip(*kinematics, strict=True))
     event = np.concatenate([pairs, pairs, singles, soft])
@@ -161,9 +153,7 @@ def fired(rng: np.random.Generator, muon: ak.Array, efficiency: float) -> np.nda
     return rng.random(len(pt)) < efficiency / (1 + np.exp(-(pt - 24) / 0.6))
 
 
-def events(
-    rng: np.random.Generator, first: int, rows: int, *, year: int, is_mc: bool
-) -> dict[str, Any]:
+def events(rng: np.random.Generator, first: int, rows: int, *, year: int, is_mc: bool) -> dict[str, Any]:
     """All branches of ``rows`` events, numbered from ``first``."""
     kind = rng.choice(list(MIXTURE), size=rows, p=list(MIXTURE.values()))
     muon = muons(rng, kind)
@@ -187,9 +177,7 @@ def events(
     return branches
 
 
-def write(
-    path: Path, rows: int, *, seed: int, year: int, is_mc: bool, basket_rows: int = BASKET_ROWS
-) -> None:
+def write(path: Path, rows: int, *, seed: int, year: int, is_mc: bool, basket_rows: int = BASKET_ROWS) -> None:
     """Write one file with the tree ``Events``; it appears under its name only when complete."""
     rng = np.random.default_rng(seed)
     partial = path.with_name(path.name + ".part")
@@ -210,9 +198,7 @@ def write(
     partial.replace(path)
 
 
-def generate(
-    directory: str | Path, *, rows_per_file: int = 200_000, seed: int = 1
-) -> dict[str, Any]:
+def generate(directory: str | Path, *, rows_per_file: int = 200_000, seed: int = 1) -> dict[str, Any]:
     """Write two years of data and simulation and ``fileset.json``; return the fileset."""
     directory = Path(directory).resolve()
     directory.mkdir(parents=True, exist_ok=True)
@@ -227,9 +213,7 @@ def generate(
     ):
         paths = [directory / f"{name}_{part}.root" for part in range(files)]
         for part, path in enumerate(paths):
-            write(
-                path, rows_per_file, seed=1_000 * seed + 10 * number + part, year=year, is_mc=is_mc
-            )
+            write(path, rows_per_file, seed=1_000 * seed + 10 * number + part, year=year, is_mc=is_mc)
         fileset[name] = {
             "files": {str(path): "Events" for path in paths},
             "metadata": {"is_mc": is_mc, "year": year, "xsec": CROSS_SECTION if is_mc else None},

@@ -14,12 +14,7 @@ import uproot
 import vector
 from hist import Hist
 
-BINS = {
-    "jpsi": (60, 2.8, 3.4),
-    "upsilon": (60, 8.5, 11.5),
-    "Z": (60, 60, 120),
-    "sideband": (100, 0, 250),
-}
+BINS = {"jpsi": (60, 2.8, 3.4), "upsilon": (60, 8.5, 11.5), "Z": (60, 60, 120), "sideband": (100, 0, 250)}
 PILEUP = {2016: (27.0, 25.0), 2018: (37.0, 34.0)}
 MUON_FIELDS = ("pt", "eta", "phi", "mass", "charge", "pfRelIso04_all")
 
@@ -31,10 +26,7 @@ def density(interactions: np.ndarray, mean: float) -> np.ndarray:
 def pileup(true: np.ndarray, year: int) -> dict[str, np.ndarray]:
     data, simulation = PILEUP[year]
     shifts = {"nominal": 1.0, "pileup_up": 1.046, "pileup_down": 0.954}
-    return {
-        name: density(true, shift * data) / density(true, simulation)
-        for name, shift in shifts.items()
-    }
+    return {name: density(true, shift * data) / density(true, simulation) for name, shift in shifts.items()}
 
 
 def read(path: str, tree: str) -> ak.Array:

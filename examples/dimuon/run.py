@@ -35,9 +35,7 @@ def fileset(directory: Path, rows_per_file: int) -> dict[str, Any]:
     return made
 
 
-def differences(
-    result: Any, expected: dict[str, dict[str, Any]], files: dict[str, Any]
-) -> list[str]:
+def differences(result: Any, expected: dict[str, dict[str, Any]], files: dict[str, Any]) -> list[str]:
     """Where the result is not what the plain program says; empty if it is the same."""
     wrong = []
     for dataset, plain_result in expected.items():
@@ -57,9 +55,7 @@ def differences(
                 if not (np.abs(a - b) <= tolerance).all():
                     wrong.append(f"{what} of the spectrum of {region}, {variation}, in {dataset}")
         if result["sumw"][dataset] != plain_result["sumw"]:
-            wrong.append(
-                f"sumw of {dataset}: {result['sumw'][dataset]}, not {plain_result['sumw']}"
-            )
+            wrong.append(f"sumw of {dataset}: {result['sumw'][dataset]}, not {plain_result['sumw']}")
     return wrong
 
 

@@ -45,9 +45,7 @@ LAST = random.normal(0, 0.6, 12)
 def momenta(particles: Any, **more: Any) -> Any:
     """Records with the kinematics of ``particles`` and other fields."""
     fields = {name: particles[name] for name in ("pt", "eta", "phi", "mass")}
-    return ak.zip(
-        {**fields, **more}, with_name="Momentum4D", behavior=vector.backends.awkward.behavior
-    )
+    return ak.zip({**fields, **more}, with_name="Momentum4D", behavior=vector.backends.awkward.behavior)
 
 
 def number(values: Any, missing: float) -> Any:
@@ -59,9 +57,7 @@ def layer(values: Any, weights: Any) -> Any:
     """Multiply matrices, always adding in the same order: a library may choose another one for another number of rows."""
     total = np.zeros((len(values), *weights.shape[1:]))
     for column, weight in enumerate(weights):
-        total += (
-            values[:, column, None] * weight if weights.ndim > 1 else values[:, column] * weight
-        )
+        total += values[:, column, None] * weight if weights.ndim > 1 else values[:, column] * weight
     return total
 
 
@@ -261,11 +257,7 @@ def outputs(made: wr.Pipeline) -> None:
 
     @made.output(regions="*")
     def selected(weight, jets):
-        return {
-            "events": len(weight),
-            "sumw": float(np.sum(weight)),
-            "jets": int(ak.sum(ak.num(jets))),
-        }
+        return {"events": len(weight), "sumw": float(np.sum(weight)), "jets": int(ak.sum(ak.num(jets)))}
 
     @made.output(region=None)
     def total(weight):

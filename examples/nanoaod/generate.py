@@ -143,9 +143,7 @@ def jets(rng: np.random.Generator, kind: Numbers) -> dict[str, Any]:
     event = np.concatenate([light, bottom])
     count = len(event)
     is_bottom = np.arange(count) >= len(light)
-    pt = np.where(
-        is_bottom, 20 + rng.gamma(2.0, 28.0, count), 18 * (1 - rng.random(count)) ** (-1 / 2.3)
-    )
+    pt = np.where(is_bottom, 20 + rng.gamma(2.0, 28.0, count), 18 * (1 - rng.random(count)) ** (-1 / 2.3))
     pt = np.minimum(pt, 2000)
     heavy = is_bottom | (rng.random(count) < 0.04)
     fields = {
@@ -220,8 +218,7 @@ def events(n: int, seed: int = 1, *, is_mc: bool = True) -> dict[str, Any]:
     parts = list(blocks(n, seed, is_mc))
     join = {True: ak.concatenate, False: np.concatenate}
     return {
-        name: join[isinstance(values, ak.Array)]([part[name] for part in parts])
-        for name, values in parts[0].items()
+        name: join[isinstance(values, ak.Array)]([part[name] for part in parts]) for name, values in parts[0].items()
     }
 
 
@@ -267,9 +264,7 @@ def _write_parquet(path: Path, parts: Iterator[dict[str, Any]]) -> None:
         writer = None
         for part in parts:
             columns = {
-                name: ak.to_arrow(values, extensionarray=False)
-                if isinstance(values, ak.Array)
-                else pa.array(values)
+                name: ak.to_arrow(values, extensionarray=False) if isinstance(values, ak.Array) else pa.array(values)
                 for name, values in part.items()
             }
             table = pa.table(columns)

@@ -61,9 +61,7 @@ def plain_number(values: Any, missing: float) -> Any:
 def objects(rows: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Leptons by falling pt, jets away from them, and those of the jets that are b-tagged."""
     muon, electron, jet = rows["Muon"], rows["Electron"], rows["Jet"]
-    muon = muon[
-        (muon.pt > 15) & (abs(muon.eta) < 2.4) & muon.mediumId & (muon.pfRelIso04_all < 0.25)
-    ]
+    muon = muon[(muon.pt > 15) & (abs(muon.eta) < 2.4) & muon.mediumId & (muon.pfRelIso04_all < 0.25)]
     electron = electron[(electron.pt > 15) & (abs(electron.eta) < 2.5) & (electron.cutBased >= 2)]
     names = ("pt", "eta", "phi", "mass", "charge")
     leptons = ak.concatenate(
@@ -83,9 +81,7 @@ def objects(rows: dict[str, Any]) -> tuple[Any, Any, Any]:
 def network(features: Any) -> Any:
     """Untrained: the numbers of its layers come from a seed."""
     random = np.random.default_rng(12)
-    layers = [
-        random.normal(0, s, n) for s, n in ((0.45, (9, 24)), (0.35, (24, 12)), (0.6, (12, 1)))
-    ]
+    layers = [random.normal(0, s, n) for s, n in ((0.45, (9, 24)), (0.35, (24, 12)), (0.6, (12, 1)))]
     values = features - 1.0
     for number, weights in enumerate(layers):
         total = np.zeros((len(values), weights.shape[1]))
@@ -173,9 +169,7 @@ def one_file(path: str, tree: str, is_mc: bool) -> dict[str, Any]:
             out["dilepton", region, variation] = histogram.fill(values["mass"][alive], weight=own)
             if region == "SR":
                 histogram = Hist.new.Reg(50, 0, 1, name="score").Weight()
-                out["scores", region, variation] = histogram.fill(
-                    values["score"][alive], weight=own
-                )
+                out["scores", region, variation] = histogram.fill(values["score"][alive], weight=own)
             out["selected", region, variation] = {
                 "events": len(own),
                 "sumw": float(np.sum(own)),

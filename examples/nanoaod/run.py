@@ -26,10 +26,7 @@ REAL = {"DY": "nano_dy.root", "DoubleMuon": "nano_dimuon.root", "v5": "nanoaodv5
 def real(directory: Path) -> dict[str, Any]:
     """Return the real files as a fileset; empty where they are not."""
     return {
-        name: {
-            "files": {str(directory / file): "Events"},
-            "metadata": {"is_mc": name != "DoubleMuon"},
-        }
+        name: {"files": {str(directory / file): "Events"}, "metadata": {"is_mc": name != "DoubleMuon"}}
         for name, file in REAL.items()
         if (directory / file).is_file()
     }
@@ -64,8 +61,7 @@ def differences(result: Any, expected: dict[str, dict[str, Any]], regions: list[
                 mine = result[(*key, dataset)].view(flow=True)
                 theirs = value.view(flow=True)
                 same = all(
-                    np.allclose(mine[part], theirs[part], rtol=1e-12, atol=1e-9)
-                    for part in ("value", "variance")
+                    np.allclose(mine[part], theirs[part], rtol=1e-12, atol=1e-9) for part in ("value", "variance")
                 )
             if not same:
                 wrong.append(f"{key} of {dataset}")

@@ -7,12 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from windrow.compat.pycompss.api.api import (
-    compss_barrier,
-    compss_open,
-    compss_wait_on,
-    compss_wait_on_file,
-)
+from windrow.compat.pycompss.api.api import compss_barrier, compss_open, compss_wait_on, compss_wait_on_file
 from windrow.compat.pycompss.api.binary import binary
 from windrow.compat.pycompss.api.parameter import (
     COLLECTION_FILE_IN,

@@ -12,20 +12,7 @@ from windrow.compat.pycompss.api.api import compss_wait_on
 from windrow.compat.pycompss.api.parameter import FILE_IN, INOUT
 from windrow.compat.pycompss.api.task import task
 
-WORDS = [
-    "wind",
-    "row",
-    "field",
-    "mow",
-    "rake",
-    "hay",
-    "turn",
-    "bale",
-    "barn",
-    "stack",
-    "grass",
-    "sun",
-]
+WORDS = ["wind", "row", "field", "mow", "rake", "hay", "turn", "bale", "barn", "stack", "grass", "sun"]
 
 
 @task(path=FILE_IN, returns=dict)

@@ -328,9 +328,7 @@ def sample(objects: Numbers, missing: Numbers, random: Numbers, ways: Any, direc
     return best
 
 
-def assign(
-    objects: Numbers, missing: Numbers, eta: Numbers, top: Any, boson: Any, ways: Any
-) -> Any:
+def assign(objects: Numbers, missing: Numbers, eta: Numbers, top: Any, boson: Any, ways: Any) -> Any:
     """Give the jets to the tops in the best of all ways: (quantity, row)."""
     first, second, left = ways
     lepton, jet = objects[:, :2, None], objects[:, None, 2 : 3 + first.max()]

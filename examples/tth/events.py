@@ -34,9 +34,7 @@ JETS = 6
 SIGNAL = 0.6
 
 
-def decay(
-    rng: np.random.Generator, parent: Numbers, first_mass: Any, second_mass: Any
-) -> tuple[Numbers, Numbers]:
+def decay(rng: np.random.Generator, parent: Numbers, first_mass: Any, second_mass: Any) -> tuple[Numbers, Numbers]:
     """Split four-momenta (E, x, y, z) in two: isotropic at rest, then boosted."""
     rows = parent.shape[1]
     mass = np.sqrt(np.maximum(parent[0] ** 2 - (parent[1:] ** 2).sum(axis=0), 1.0))
@@ -57,12 +55,7 @@ def particle(pt: Numbers, rapidity: Numbers, phi: Numbers, mass: Any) -> Numbers
     """A four-momentum (E, x, y, z)."""
     transverse = np.hypot(mass, pt)
     return np.stack(
-        [
-            transverse * np.cosh(rapidity),
-            pt * np.cos(phi),
-            pt * np.sin(phi),
-            transverse * np.sinh(rapidity),
-        ]
+        [transverse * np.cosh(rapidity), pt * np.cos(phi), pt * np.sin(phi), transverse * np.sinh(rapidity)]
     )
 
 
@@ -146,12 +139,8 @@ def jet_columns(rng: np.random.Generator, momenta: list[Numbers]) -> Columns:
     every = every * (1 + rng.normal(0, 0.06, (JETS, 1, rows)))
     pt = np.hypot(every[:, 1], every[:, 2])
     ranked = np.argsort(np.where(pt > 15.0, -pt, 0.0), axis=0, kind="stable")
-    bottom = np.take_along_axis(
-        np.repeat([1.0, 1.0, 1.0, 1.0, 0.0, 0.0], rows).reshape(JETS, rows), ranked, 0
-    )
-    prompt = np.take_along_axis(
-        np.repeat([1.0] * 4 + [0.4] * 2, rows).reshape(JETS, rows), ranked, 0
-    )
+    bottom = np.take_along_axis(np.repeat([1.0, 1.0, 1.0, 1.0, 0.0, 0.0], rows).reshape(JETS, rows), ranked, 0)
+    prompt = np.take_along_axis(np.repeat([1.0] * 4 + [0.4] * 2, rows).reshape(JETS, rows), ranked, 0)
     columns: Columns = {}
     for number in range(JETS):
         p = np.take_along_axis(every, ranked[number][None, None], axis=0)[0]
@@ -182,14 +171,7 @@ def event_columns(rng: np.random.Generator, missing: Numbers, columns: Columns) 
     blur = 8.0 + 0.02 * total
     hardest = np.maximum(columns["lep1_pt"], columns["lep2_pt"])
     fired = rng.random(rows) < 0.99 / (1 + np.exp((22.0 - hardest) / 3))
-    muon = (
-        np.where(
-            columns["lep1_pt"] > columns["lep2_pt"],
-            columns["lep1_flavour"],
-            columns["lep2_flavour"],
-        )
-        == 13
-    )
+    muon = np.where(columns["lep1_pt"] > columns["lep2_pt"], columns["lep1_flavour"], columns["lep2_flavour"]) == 13
     return {
         "met_x": (missing[0] + rng.normal(0, blur)).astype(np.float32),
         "met_y": (missing[1] + rng.normal(0, blur)).astype(np.float32),
@@ -247,9 +229,7 @@ def _write_parquet(path: Path, n: int, seed: int) -> None:
         for part in blocks(n, seed):
             table = pa.table(part)
             if writer is None:
-                writer = stack.enter_context(
-                    pq.ParquetWriter(path, table.schema, compression="zstd")
-                )
+                writer = stack.enter_context(pq.ParquetWriter(path, table.schema, compression="zstd"))
             writer.write_table(table, row_group_size=BLOCK)
 
 

@@ -18,15 +18,7 @@ if TYPE_CHECKING:
     from windrow.tasks.command import command
     from windrow.tasks.declare import InOut, task
     from windrow.tasks.executor import Executor
-    from windrow.tasks.file_kinds import (
-        InDir,
-        InFile,
-        InFiles,
-        InOutFile,
-        OutDir,
-        OutFile,
-        OutFiles,
-    )
+    from windrow.tasks.file_kinds import InDir, InFile, InFiles, InOutFile, OutDir, OutFile, OutFiles
     from windrow.tasks.future import Future
     from windrow.tasks.resident import resident
     from windrow.tasks.session import Session

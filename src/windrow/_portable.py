@@ -25,12 +25,7 @@ __all__ = ["exp", "high_product", "log", "normal_quantile", "poisson_log_probabi
 # log(x) after fdlibm's e_log.c (Sun Microsystems, 1993): ln 2 in two parts, and the series in
 # s = f / (2 + f), highest power first.
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-LOG_ODD = (
-    1.479819860511658591e-01,
-    1.818357216161805012e-01,
-    2.857142874366239149e-01,
-    6.666666666666735130e-01,
-)
+LOG_ODD = (1.479819860511658591e-01, 1.818357216161805012e-01, 2.857142874366239149e-01, 6.666666666666735130e-01)
 LOG_EVEN = (1.531383769920937332e-01, 2.222219843214978396e-01, 3.999999999940941908e-01)
 SQRT_HALF = math.sqrt(0.5)
 

@@ -231,10 +231,7 @@ else:
             TaskError,
             "A task that ended its worker's process, or was killed with it, as often as it was tried; other tasks go on.",
         ),
-        "InitializerError": (
-            EngineError,
-            "What was to be done first in each worker failed, so that nothing can run.",
-        ),
+        "InitializerError": (EngineError, "What was to be done first in each worker failed, so that nothing can run."),
     }
 
     def __getattr__(name: str) -> Any:

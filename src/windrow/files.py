@@ -56,10 +56,7 @@ class File:
     __slots__ = ("_digest", "_load", "_path", "_stamp")
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        load: Callable[[str], Any] | None = None,
-        digest: str | None = None,
+        self, path: str | os.PathLike[str], load: Callable[[str], Any] | None = None, digest: str | None = None
     ) -> None:
         if load is not None and not callable(load):
             raise UsageError(f"file({str(path)!r}): load= is a function of a path, got {load!r}")
@@ -207,6 +204,4 @@ def _corrections(path: str, text: str) -> Any:
     try:
         return library.CorrectionSet.from_string(text)
     except (RuntimeError, ValueError) as error:
-        raise DataError(
-            f"{path} holds corrections that correctionlib cannot read: {error}", file=path
-        ) from error
+        raise DataError(f"{path} holds corrections that correctionlib cannot read: {error}", file=path) from error

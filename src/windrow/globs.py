@@ -47,9 +47,7 @@ def _below(place: str, above: frozenset[_Directory]) -> Iterator[tuple[str, list
     try:
         status = os.stat(place or os.curdir)
         with os.scandir(place or os.curdir) as entries:
-            shown = sorted(
-                (one.name, one.is_dir()) for one in entries if not one.name.startswith(".")
-            )
+            shown = sorted((one.name, one.is_dir()) for one in entries if not one.name.startswith("."))
     except OSError:  # it has just gone, or nobody may look into it
         return
     here = (status.st_dev, status.st_ino)

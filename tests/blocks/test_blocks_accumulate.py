@@ -18,9 +18,7 @@ from windrow.errors import MergeError
 
 numbers = st.integers(-100, 100)
 trees = st.recursive(
-    numbers,
-    lambda inner: st.fixed_dictionaries({}, optional={"a": inner, "b": inner, "c": inner}),
-    max_leaves=8,
+    numbers, lambda inner: st.fixed_dictionaries({}, optional={"a": inner, "b": inner, "c": inner}), max_leaves=8
 )
 
 
@@ -129,9 +127,7 @@ def contents(histogram: Hist) -> dict[str, float]:
 
 
 @given(*[st.lists(st.sampled_from("abcd"), min_size=1, max_size=6)] * 2)
-def test_growing_categories_merge_by_name_in_whatever_order_they_came(
-    left: list[str], right: list[str]
-) -> None:
+def test_growing_categories_merge_by_name_in_whatever_order_they_came(left: list[str], right: list[str]) -> None:
     one, two = categories(left), categories(right)
     assert contents(merge_values(one, two)) == dict(Counter(left + right))
     assert contents(one) == dict(Counter(left))

@@ -21,9 +21,7 @@ from windrow.errors import DataError, MergeError, RowPurityError, StepError, Ste
 from windrow.pipeline.bind import bind
 
 
-def chunk_run(
-    analysis: wr.Pipeline, arrays: dict[str, Any], borders: tuple[int, ...], **options: Any
-) -> ChunkRun:
+def chunk_run(analysis: wr.Pipeline, arrays: dict[str, Any], borders: tuple[int, ...], **options: Any) -> ChunkRun:
     reader = wr.data.open(arrays).open(0)
     definition = analysis.definition(0)
     program = bind(definition, "data", {}, reader.info, "file.root")
@@ -45,9 +43,7 @@ def counting() -> wr.Pipeline:
 
 
 @given(st.data(), st.lists(st.integers(1, 4), min_size=1, max_size=5), st.booleans())
-def test_lines_count_and_sum_unit_by_unit(
-    data: st.DataObject, sizes: list[int], weighted: bool
-) -> None:
+def test_lines_count_and_sum_unit_by_unit(data: st.DataObject, sizes: list[int], weighted: bool) -> None:
     borders = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     length = int(borders[-1])
     bits = st.lists(st.booleans(), min_size=length, max_size=length).map(np.array)
@@ -61,17 +57,13 @@ def test_lines_count_and_sum_unit_by_unit(
 
     analysis = counting()
     analysis.cut(lambda x: x > 0, name="c")
-    program = bind(
-        analysis.definition(0), "data", {}, wr.data.open({"x": numbers}).open(0).info, "f"
-    )
+    program = bind(analysis.definition(0), "data", {}, wr.data.open({"x": numbers}).open(0).info, "f")
     lines = Lines(layout(program, ("c",)), borders)
     lines.record(1, select(entered), select(passed), select(odd & ~entered), select(odd), weights)
     for unit, (first, last) in enumerate(itertools.pairwise(borders)):
         here = slice(first, last)
         found = lines.unit(unit)
-        assert found.counts[1].tolist() == [
-            mask[here].sum() for mask in (entered, passed, odd & ~entered, odd)
-        ]
+        assert found.counts[1].tolist() == [mask[here].sum() for mask in (entered, passed, odd & ~entered, odd)]
         values = numbers[here][passed[here]] if weighted else np.ones(int(passed[here].sum()))
         assert found.sums[1].tolist() == [values.sum(), (values * values).sum()]
         assert not found.counts[0].any()
@@ -126,9 +118,7 @@ def test_the_row_that_fails_is_found(kind: str, bad: int) -> None:
     if bad < 3:
         run.run()
         return
-    with pytest.raises(
-        StepError, match=r"raised ValueError: bad number \[file.root, row \d+;"
-    ) as e:
+    with pytest.raises(StepError, match=r"raised ValueError: bad number \[file.root, row \d+;") as e:
         run.run()
     assert e.value.facts == {
         "step": "step", "file": "file.root", "start": bad, "stop": bad + 1, "region": "all",
@@ -241,9 +231,7 @@ LISTS: dict[str, Any] = {
     "lists of one length": lambda x: ak.to_regular(ak.Array([[v, v] for v in x])),
     "matrix": lambda x: np.stack([x, x], axis=1),
     "lists that might be None": lambda x: ak.mask(ak.Array([[v, v] for v in x]), x >= 0),
-    "numbers that might be None": lambda x: ak.mask(
-        (lists := ak.Array([[v, v] for v in x])), lists >= 0
-    ),
+    "numbers that might be None": lambda x: ak.mask((lists := ak.Array([[v, v] for v in x])), lists >= 0),
 }
 
 

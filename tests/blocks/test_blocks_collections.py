@@ -35,9 +35,7 @@ class Records:
     def __init__(self, counts: list[int], sizes: list[int], *, counter: bool) -> None:
         rng = np.random.default_rng(7)
         total = sum(counts)
-        self.plain: dict[str, Any] = {
-            name: ak.unflatten(rng.uniform(1, 9, total), counts) for name in MEMBERS[:-1]
-        }
+        self.plain: dict[str, Any] = {name: ak.unflatten(rng.uniform(1, 9, total), counts) for name in MEMBERS[:-1]}
         self.plain["Muon_charge"] = ak.unflatten(np.arange(total) % 2 * 2 - 1, counts)
         self.plain["nMuon"] = np.array(counts, dtype=np.uint32)
         self.reader: Reader = wr.data.open(self.plain).open(0)
@@ -80,9 +78,7 @@ def some(draw: Any, within: Selection) -> Selection:
 
 
 @given(muons(), st.data())
-def test_records_equal_the_plain_arrays_for_any_selection(
-    made: Records, data: st.DataObject
-) -> None:
+def test_records_equal_the_plain_arrays_for_any_selection(made: Records, data: st.DataObject) -> None:
     selection = some(data.draw, everything(made.store.length))
     records = made.records(selection)
     assert len(records) == selection.count
@@ -108,9 +104,7 @@ def test_only_touched_fields_of_live_units_are_read(made: Records, data: st.Data
 
 
 @given(muons(), st.data())
-def test_units_that_died_since_are_not_read_and_live_rows_are_right(
-    made: Records, data: st.DataObject
-) -> None:
+def test_units_that_died_since_are_not_read_and_live_rows_are_right(made: Records, data: st.DataObject) -> None:
     selection = some(data.draw, everything(made.store.length))
     records = made.records(selection)
     made.alive = some(data.draw, selection)
@@ -130,9 +124,7 @@ def test_a_field_read_before_gives_the_lengths_without_reading_the_counter() -> 
 
 def test_without_a_counter_the_smallest_field_tells_the_lengths() -> None:
     def info(name: str, kind: Any, size: int, counter: str | None = None) -> ColumnInfo:
-        return ColumnInfo(
-            name=name, kind=kind, dtype=np.dtype("f4"), counter=counter, stored_bytes=size
-        )
+        return ColumnInfo(name=name, kind=kind, dtype=np.dtype("f4"), counter=counter, stored_bytes=size)
 
     columns = {c.name: c for c in (info("a_x", "jagged", 9), info("a_y", "jagged", 4))}
     assert length_columns(("a_x", "a_y"), columns) == ("a_y",)
@@ -163,10 +155,7 @@ def test_records_add_up_as_vectors() -> None:
     pairs = made.records(Selection(4, np.array([0, 2, 3])))
     mass = (pairs[:, 0] + pairs[:, 1]).mass
     for row, value in zip((0, 2, 3), mass, strict=True):
-        one, two = (
-            vector.obj(**{f: float(made.plain[f"Muon_{f}"][row, k]) for f in FIELDS[:4]})
-            for k in (0, 1)
-        )
+        one, two = (vector.obj(**{f: float(made.plain[f"Muon_{f}"][row, k]) for f in FIELDS[:4]}) for k in (0, 1))
         assert value == pytest.approx((one + two).mass)
 
 

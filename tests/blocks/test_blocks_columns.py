@@ -127,9 +127,7 @@ def test_any_selections_read_each_row_once_and_are_right(
 
 def assert_read_once(store: ColumnStore, reader: FakeReader, wanted: dict[str, set[int]]) -> None:
     for column in reader.columns:
-        read = [
-            row - BEFORE for name, a, b in reader.reads if name == column for row in range(a, b)
-        ]
+        read = [row - BEFORE for name, a, b in reader.reads if name == column for row in range(a, b)]
         assert len(read) == len(set(read)), "a row was read twice"
         unit_of = np.searchsorted(store.borders, read, side="right") - 1
         assert set(unit_of.tolist()) == wanted.get(column, set())
@@ -152,9 +150,7 @@ def test_columns_asked_for_together_are_one_request_per_contiguous_range(
 
 
 @given(stores(), st.data())
-def test_made_columns_are_gathered_for_any_subset(
-    made: tuple[ColumnStore, FakeReader], data: st.DataObject
-) -> None:
+def test_made_columns_are_gathered_for_any_subset(made: tuple[ColumnStore, FakeReader], data: st.DataObject) -> None:
     store, _ = made
     home = shrink(data.draw, everything(store.length))
     store.put("m", home, home.positions() * 2)

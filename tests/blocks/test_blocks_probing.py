@@ -82,9 +82,7 @@ def test_the_same_rows_are_chosen_however_a_file_is_cut(
         inside = [c for c in edges if start < c < stop]
         if inside:
             assert start in edges
-    assert {p.unit for p in whole} == {
-        unit for unit in range(len(borders) - 1) if lot(seed, "file", unit)[0] < share
-    }
+    assert {p.unit for p in whole} == {unit for unit in range(len(borders) - 1) if lot(seed, "file", unit)[0] < share}
 
 
 def test_units_that_a_chunk_has_in_part_are_not_looked_at() -> None:
@@ -278,9 +276,7 @@ def test_a_guarded_cut_is_asked_only_where_its_guard_passes() -> None:
         two = len(values) >= 2
         last = PASSED if columns["y"][n] > 1 else FAILED
         mine = NOT_ASKED if not two else PASSED if values[1] > 2 else FAILED
-        expected.append(
-            (PASSED if columns["x"][n] > 3 else FAILED, PASSED if two else FAILED, mine, last)
-        )
+        expected.append((PASSED if columns["x"][n] > 3 else FAILED, PASSED if two else FAILED, mine, last))
     # Declared by the user, known from before, or learned on the spot: the window is the same.
     for options, guards in (({"after": "two"}, ()), ({}, (("second", "two"),)), ({}, ())):
         analysis = build(**options)
@@ -426,9 +422,7 @@ def test_looking_leaves_the_run_as_it_was_and_reads_nothing_twice() -> None:
     assert run.meters == {}
     assert run.store._made == {}
     assert run.store._gathered == {}
-    assert {name: meter.calls for name, meter in run.probed.items()} == dict.fromkeys(
-        run.program.steps, 5
-    )
+    assert {name: meter.calls for name, meter in run.probed.items()} == dict.fromkeys(run.program.steps, 5)
     partial = run.run()
     leaves = {place: leaf.outputs for place, leaf in partial.nodes.values.items()}
     assert leaves.keys() == expected.nodes.values.keys()
@@ -482,9 +476,7 @@ def test_patterns_of_more_cuts_than_fit_a_number() -> None:
     random = np.random.default_rng(9)
     table = random.random((60, 50)) < 0.9
     for number in range(50):
-        analysis.cut(
-            lambda row, *, number=number: table[row.astype(int), number], name=f"cut{number}"
-        )
+        analysis.cut(lambda row, *, number=number: table[row.astype(int), number], name=f"cut{number}")
     analysis.output(lambda row: len(row), name="out")
     run, plan, borders = opened(analysis, {"row": np.arange(60)}, unit=60)
     probe(run, plan, borders, (), narrow)
@@ -506,10 +498,7 @@ def test_terrain_says_what_steps_read_and_what_that_weighs() -> None:
     assert steps["even"] == ("even", "cut", (0, 1), ())
     assert steps["first"].lanes == (0,)
     assert steps["first"].columns == (("J", info.columns["J"].stored_bytes / 200),)
-    assert found.lanes == (
-        (("big", False), ("first", False), ("even", False)),
-        (("big", True), ("even", False)),
-    )
+    assert found.lanes == ((("big", False), ("first", False), ("even", False)), (("big", True), ("even", False)))
     free = terrain(run.program, info, in_memory=True)
     assert {size for step in free.steps for _, size in step.columns} == {0.0}
 

@@ -27,9 +27,7 @@ TIMES = np.array(["NaT", "2020-01-01", "2021-01-01"] * 20, dtype="M8[s]")
 
 def check(step: Callable[..., Any], *columns: Any, size: int = 64) -> int | None:
     rows = len(columns[0])
-    return first_difference(
-        step(*columns), rows, lambda positions: step(*[c[positions] for c in columns]), size
-    )
+    return first_difference(step(*columns), rows, lambda positions: step(*[c[positions] for c in columns]), size)
 
 
 PURE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {

@@ -8,14 +8,7 @@ import awkward as ak
 import numpy as np
 import pytest
 
-from windrow.blocks.results import (
-    UpDown,
-    Verdict,
-    check_column,
-    check_cut,
-    check_weight,
-    updown,
-)
+from windrow.blocks.results import UpDown, Verdict, check_column, check_cut, check_weight, updown
 from windrow.errors import StepResultError
 
 GOOD_CUTS: list[Any] = [

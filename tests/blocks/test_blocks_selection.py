@@ -14,9 +14,7 @@ lengths = st.integers(0, 12)
 
 
 def masks(length: int) -> st.SearchStrategy[Mask]:
-    return st.lists(st.booleans(), min_size=length, max_size=length).map(
-        lambda bits: np.array(bits, dtype=bool)
-    )
+    return st.lists(st.booleans(), min_size=length, max_size=length).map(lambda bits: np.array(bits, dtype=bool))
 
 
 def selected(mask: Mask, as_none: bool = True) -> Selection:

@@ -15,15 +15,7 @@ import windrow as wr
 from windrow.blocks.execute import Chunk, ChunkRun, Stopped
 from windrow.blocks.failures import exception_of
 from windrow.blocks.selection import Selection, everything
-from windrow.blocks.skipping import (
-    KEPT_EXCEPTIONS,
-    MOST_PROBES,
-    MOST_ROWS,
-    LeftOut,
-    RowsFailed,
-    Search,
-    skipped,
-)
+from windrow.blocks.skipping import KEPT_EXCEPTIONS, MOST_PROBES, MOST_ROWS, LeftOut, RowsFailed, Search, skipped
 from windrow.core.records import FailureKind, Rows
 from windrow.errors import StepError, UsageError
 from windrow.pipeline.bind import bind
@@ -222,9 +214,7 @@ def test_a_step_names_its_rows(kind: str, each: bool) -> None:
     partial = again.run()
     values = [value for leaf in partial.nodes.values.values() for value in leaf.outputs.values()]
     lists = [value.value for value in values if isinstance(value.value, list)]
-    assert sorted(functools.reduce(operator.iadd, lists, [])) == [
-        START + n for n in (0, 1, 2, 5, 49)
-    ]
+    assert sorted(functools.reduce(operator.iadd, lists, [])) == [START + n for n in (0, 1, 2, 5, 49)]
 
 
 @settings(max_examples=40)

@@ -62,8 +62,7 @@ def test_any_split_in_any_order_gives_the_same(data: st.DataObject, count: int) 
     leaves = data.draw(st.permutations([leaf for leaf in range(count) if leaf not in holes]))
     owners = data.draw(st.lists(st.integers(0, 3), min_size=len(leaves), max_size=len(leaves)))
     parts = [
-        partial([leaf for leaf, owner in zip(leaves, owners, strict=True) if owner == worker])
-        for worker in range(4)
+        partial([leaf for leaf, owner in zip(leaves, owners, strict=True) if owner == worker]) for worker in range(4)
     ]
     first_two = join(parts[:2], pair)
     united = join([parts[3], first_two, parts[2]], pair)

@@ -25,9 +25,7 @@ some_moments = st.lists(moment, min_size=1, max_size=7)
 link = st.tuples(st.floats(1e-4, 1), st.floats(1e5, 1e9))
 
 
-def expected_cost(
-    moments: list[Moment], starts: tuple[int, ...], round_trip: float, speed: float
-) -> float:
+def expected_cost(moments: list[Moment], starts: tuple[int, ...], round_trip: float, speed: float) -> float:
     """The seconds of a plan whose waves start at ``starts``, written as one would explain it."""
     total = 0.0
     for start, stop in pairwise((*starts, len(moments))):
@@ -45,9 +43,7 @@ def expected_cost(
     return total
 
 
-def best_plans(
-    moments: list[Moment], round_trip: float, speed: float, most: int
-) -> dict[int, float]:
+def best_plans(moments: list[Moment], round_trip: float, speed: float, most: int) -> dict[int, float]:
     """By the length of the first wave: the cost of the best plan that begins with it."""
     count = len(moments)
     found: dict[int, float] = dict.fromkeys(range(1, count + 1), inf)
@@ -100,11 +96,7 @@ def test_another_lane_s_cut_is_no_reason_to_wait() -> None:
     assert wave_length([now, cut, other], 0.05, 1e8, 2) == 2  # it waits for its own moment
 
 
-@given(
-    st.dictionaries(st.text(min_size=1, max_size=3), st.floats(0, 100), min_size=1),
-    st.floats(0, 300),
-    st.data(),
-)
+@given(st.dictionaries(st.text(min_size=1, max_size=3), st.floats(0, 100), min_size=1), st.floats(0, 300), st.data())
 def test_companions_fit(sizes: dict[str, float], budget: float, data: st.DataObject) -> None:
     column = data.draw(st.sampled_from(sorted(sizes)))
     chosen = companions(column, sizes, budget)

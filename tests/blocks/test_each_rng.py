@@ -54,18 +54,13 @@ def poisson(x: float, *, rng: Any) -> Any:
 EXPECTED: dict[Any, Callable[[Rng, Array], Array]] = {
     standard: lambda rng, x: rng("a").uniform(),
     uniform: lambda rng, x: np.array(
-        [
-            make_one(rng, row)("a").uniform(-1.0, v, size=4, draw=2)[0, 3]
-            for row, v in enumerate(x.tolist())
-        ]
+        [make_one(rng, row)("a").uniform(-1.0, v, size=4, draw=2)[0, 3] for row, v in enumerate(x.tolist())]
     ),
     normal: lambda rng, x: np.array(
         [make_one(rng, row)("a").normal(v, 0.5)[0] + 0.25 for row, v in enumerate(x.tolist())]
     ),
     exponential: lambda rng, x: rng("outside").exponential(draw=1) * x,
-    integers: lambda rng, x: (
-        rng("a").integers(-50, 1000, size=2)[:, 1] + 2000 * rng("a").integers(7)
-    ),
+    integers: lambda rng, x: rng("a").integers(-50, 1000, size=2)[:, 1] + 2000 * rng("a").integers(7),
     poisson: lambda rng, x: rng("a").poisson(x, size=3)[:, 2],
 }
 
@@ -93,11 +88,7 @@ def both(function: Callable[..., Any], args: list[Any], rows: Any, length: int, 
 
 
 @pytest.mark.parametrize("function", EXPECTED)
-@given(
-    rows=st.lists(st.integers(0, 10**6), max_size=12),
-    x=st.floats(0.0, 60.0),
-    seed=st.integers(0, 2**40),
-)
+@given(rows=st.lists(st.integers(0, 10**6), max_size=12), x=st.floats(0.0, 60.0), seed=st.integers(0, 2**40))
 @settings(max_examples=15, deadline=None)
 def test_numbers_are_those_of_the_array_form(
     function: Callable[..., Any], rows: list[int], x: float, seed: int
@@ -118,9 +109,7 @@ def smeared(pt: Array, *, rng: Any) -> float:
 
 @given(st.lists(st.lists(st.floats(0, 100), max_size=5), min_size=1, max_size=12), st.data())
 @settings(max_examples=25, deadline=None)
-def test_objects_have_the_numbers_that_like_gives_them(
-    lists: list[list[float]], data: st.DataObject
-) -> None:
+def test_objects_have_the_numbers_that_like_gives_them(lists: list[list[float]], data: st.DataObject) -> None:
     identity = np.arange(len(lists))
     jets = ak.values_astype(ak.Array([[0.0], *lists])[1:], np.float64)
     factors = make(identity)("jer").normal(1.0, 0.1, like=jets)
@@ -229,12 +218,7 @@ def test_a_step_with_each_gives_what_the_array_form_gives_in_any_way() -> None:
     rng = Rng(5, identity_hash([events["event"]]), 3_000)
     value = smear(events["energy"], rng=rng)
     expected = {int(n): float(value[n]) for n in range(1, 3_000, 2)}
-    ways = [
-        (True, True, events),
-        (True, False, mixed),
-        (False, True, mixed),
-        (False, False, events),
-    ]
+    ways = [(True, True, events), (True, False, mixed), (False, True, mixed), (False, False, events)]
     for each, early, source in ways:
         result = analysis(each=each, early=early).run(source, seed=5, engine="threads", workers=2)
         assert result["numbers"] == expected

@@ -50,10 +50,7 @@ def assert_same(fast: Array, slow: Array) -> None:
         return  # the plain loop cannot know the type of no results
     assert fast.dtype == slow.dtype
     # Which of two NaNs a sum keeps is left open by IEEE 754: all NaNs are one here.
-    bits = [
-        np.where(x != x, x.dtype.type(math.nan), x) if x.dtype.kind == "f" else x
-        for x in (fast, slow)
-    ]
+    bits = [np.where(x != x, x.dtype.type(math.nan), x) if x.dtype.kind == "f" else x for x in (fast, slow)]
     assert bits[0].tobytes() == bits[1].tobytes()
 
 
@@ -267,9 +264,7 @@ OFFSET = 100.0
 def test_parameters_closures_and_globals() -> None:
     inner = 7.0
 
-    def function(
-        x: float, y: float = 3.0, *, low: float, high: float = 5.0, name: str = "a"
-    ) -> float:
+    def function(x: float, y: float = 3.0, *, low: float, high: float = 5.0, name: str = "a") -> float:
         return x + y * low + high + inner + OFFSET + len(name)
 
     x = np.array([1.0, 2.0])
@@ -290,9 +285,7 @@ def test_parameters_of_many_kinds() -> None:
     table = np.array([1.0, 0.1], np.float32)
     expected = [0.0, float(table[1]), 2 * float(table[1])]
     assert run(function, [x], cuts=[1.0, 2.0], table=table).tolist() == expected
-    assert run(function, [x], cuts=(1, 2), table=table, scale=np.int8(2)).tolist() == [
-        value * 2 for value in expected
-    ]
+    assert run(function, [x], cuts=(1, 2), table=table, scale=np.int8(2)).tolist() == [value * 2 for value in expected]
 
 
 def test_constants_among_the_columns() -> None:
@@ -366,11 +359,7 @@ def test_python_gets_python_numbers_and_slices() -> None:
 
 @pytest.mark.parametrize(
     ("parameters", "reason"),
-    [
-        ({"table": {"a": 1.0}}, "dict"),
-        ({"table": {1.0, 2.0}}, "set"),
-        ({"table": [1.0] * 99}, "99"),
-    ],
+    [({"table": {"a": 1.0}}, "dict"), ({"table": {1.0, 2.0}}, "set"), ({"table": [1.0] * 99}, "99")],
 )
 def test_parameters_that_cannot_be_compiled(parameters: dict[str, Any], reason: str) -> None:
     def function(x: float, *, table: Any) -> float:
@@ -426,9 +415,7 @@ def refuse(x: float) -> float:
         (lambda pt: pt[0] / pt[1], jagged([[1.0, 2.0], [1.0, 0.0]], np.float32), ZeroDivisionError),
     ],
 )
-def test_exceptions_pass_as_they_are(
-    function: Any, column: Any, error: type[Exception], use_numba: bool
-) -> None:
+def test_exceptions_pass_as_they_are(function: Any, column: Any, error: type[Exception], use_numba: bool) -> None:
     kernel = EachKernel(function, {}, use_numba=use_numba)
     # The first row is fine: only the rows of the selection count.
     assert len(kernel([column], np.array([0]), 2)) == 1
@@ -550,10 +537,5 @@ def test_a_kernel_pickles_without_its_code() -> None:
     x = np.array([1.0, 2.0])
     kernel([x], None, 2)
     again = pickle.loads(pickle.dumps(kernel))
-    assert (again.name, again.kind, again.parameters, again.compiled) == (
-        "step",
-        "cut",
-        {"low": 1.5},
-        None,
-    )
+    assert (again.name, again.kind, again.parameters, again.compiled) == ("step", "cut", {"low": 1.5}, None)
     assert again([x], None, 2).tolist() == [False, True]

@@ -152,9 +152,7 @@ def test_no_pipeline() -> None:
 
 
 def test_two_pipelines_are_listed() -> None:
-    Path("two.py").write_text(
-        "import windrow as wr\na = wr.Pipeline('a')\nb = wr.Pipeline('b')\n",
-    )
+    Path("two.py").write_text("import windrow as wr\na = wr.Pipeline('a')\nb = wr.Pipeline('b')\n")
     text = alone(failed("run", "two.py", "data.parquet"))
     assert "two.py has 2 pipelines; pick one: two.py:a or two.py:b" in text
 
@@ -237,9 +235,7 @@ def test_a_fileset_stands_alone() -> None:
 
 
 def test_an_unknown_column() -> None:
-    Path("typo.py").write_text(
-        GOOD.replace("def small(x):\n    return x", "def small(y):\n    return y")
-    )
+    Path("typo.py").write_text(GOOD.replace("def small(x):\n    return x", "def small(y):\n    return y"))
     assert "'y'" in alone(failed("run", "typo.py", "data.parquet"))
 
 

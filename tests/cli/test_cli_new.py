@@ -60,9 +60,7 @@ def complaints(directory: Path) -> str:
         [*ruff, "format", "--isolated", "--no-cache", "-q", "--diff", directory.name],
         [*ruff, "format", "--isolated", "--no-cache", "-q", "--diff", *width[:2], directory.name],
     ):
-        done = subprocess.run(
-            command, cwd=directory.parent, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, cwd=directory.parent, capture_output=True, text=True, check=False)
         said += done.stdout + done.stderr
     return said
 
@@ -231,9 +229,7 @@ def leptons(rows: int, seed: int = 1, scale: float = 1.0) -> dict[str, Any]:
 
 
 def written(path: Path, columns: dict[str, Any]) -> Path:
-    pq.write_table(
-        pa.table({name: ak.to_arrow(v, extensionarray=False) for name, v in columns.items()}), path
-    )
+    pq.write_table(pa.table({name: ak.to_arrow(v, extensionarray=False) for name, v in columns.items()}), path)
     return path
 
 
@@ -248,9 +244,7 @@ def test_leptons_without_mass_in_mev_and_in_any_order(tmp_path: Path) -> None:
     assert complaints(analysis.parent) == ""
     assert run_tests(analysis) == 5
     expected = 0
-    for pt, eta, charge in zip(
-        columns["lep_pt"], columns["lep_eta"], columns["lep_charge"], strict=True
-    ):
+    for pt, eta, charge in zip(columns["lep_pt"], columns["lep_eta"], columns["lep_charge"], strict=True):
         good = (np.asarray(pt) > 10_000) & (np.abs(eta) < 2.5)
         order = np.argsort(-np.asarray(pt)[good])
         first = np.asarray(charge)[good][order][:2]
@@ -463,9 +457,7 @@ def test_names_that_cannot_be_imported_are_refused_and_a_better_one_is_named(
 
 
 @pytest.mark.parametrize("name", ["", "..", "/"])
-def test_no_name_at_all_is_refused(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_name_at_all_is_refused(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = new(name, "--kind", "task")
     assert result.exit_code == 1

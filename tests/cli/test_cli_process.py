@@ -103,9 +103,7 @@ def test_ctrl_c_keeps_what_is_done_and_lists_what_is_missing(place: Path, engine
 
 
 def test_ctrl_c_while_loading_leaves_no_result(place: Path) -> None:
-    (place / "slow.py").write_text(
-        "print('started', flush=True)\nimport sys\nsys.stdin.readline()\n"
-    )
+    (place / "slow.py").write_text("print('started', flush=True)\nimport sys\nsys.stdin.readline()\n")
     with subprocess.Popen(
         [*WINDROW, "run", "slow.py", "data.parquet"], cwd=place, env=environment(), text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -136,12 +134,8 @@ def test_version(tmp_path: Path) -> None:
     assert (found.returncode, found.stdout) == (0, f"windrow {windrow.__version__}\n")
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["run", "--help"], ["--version"], ["run", "--x"]]
-)
-def test_help_and_mistakes_answer_without_heavy_imports(
-    tmp_path: Path, arguments: list[str]
-) -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["run", "--x"]])
+def test_help_and_mistakes_answer_without_heavy_imports(tmp_path: Path, arguments: list[str]) -> None:
     code = (
         "import sys\n"
         "from windrow.cli.main import main\n"

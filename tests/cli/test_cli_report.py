@@ -48,9 +48,7 @@ def test_the_report_of_a_run_directory(tmp_path: Path) -> None:
 def test_page_and_trace_go_where_they_are_wanted(tmp_path: Path) -> None:
     rundir = kept_run(tmp_path)
     out, trace = tmp_path / "a.html", tmp_path / "b.json"
-    done = CliRunner().invoke(
-        main, ["report", str(rundir), "--out", str(out), "--trace", str(trace)]
-    )
+    done = CliRunner().invoke(main, ["report", str(rundir), "--out", str(out), "--trace", str(trace)])
     assert done.exit_code == 0, done.output
     assert out.is_file()
     assert trace.is_file()
@@ -73,10 +71,7 @@ def test_a_killed_run_has_a_report(tmp_path: Path) -> None:
 
 
 def test_no_run_directory_is_an_error(tmp_path: Path) -> None:
-    for place, words in (
-        (tmp_path / "nowhere", "no run directory"),
-        (tmp_path, "not the directory of a run"),
-    ):
+    for place, words in ((tmp_path / "nowhere", "no run directory"), (tmp_path, "not the directory of a run")):
         done = CliRunner().invoke(main, ["report", str(place)])
         assert done.exit_code == 1
         assert words in done.output

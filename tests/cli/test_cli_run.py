@@ -121,12 +121,7 @@ def test_progress_goes_to_stderr_on_request(progress: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "rows"),
-    [
-        (["part0.parquet"], 100),
-        (["part0.parquet", "part1.parquet"], 200),
-        (["part*.parquet"], 200),
-    ],
+    ("data", "rows"), [(["part0.parquet"], 100), (["part0.parquet", "part1.parquet"], 200), (["part*.parquet"], 200)]
 )
 def test_files_and_globs(data: list[str], rows: int) -> None:
     assert summary("numbers_analysis.py", *data)["rows"]["done"] == rows
@@ -184,8 +179,7 @@ def test_the_module_has_its_own_name_and_finds_its_neighbours(place: Path) -> No
     Path("analyses").mkdir()
     Path("analyses/neighbour_of_mine.py").write_text("LEAST = 90\n")
     text = NUMBERS.replace("least=50", "least=LEAST").replace(
-        "import windrow",
-        "from neighbour_of_mine import LEAST\nassert __name__ == 'mine'\nimport windrow",
+        "import windrow", "from neighbour_of_mine import LEAST\nassert __name__ == 'mine'\nimport windrow"
     )
     Path("analyses/mine.py").write_text(text)
     before = list(sys.path)
@@ -225,9 +219,7 @@ def test_an_order_of_steps() -> None:
 def test_a_cutflow_for_some_datasets() -> None:
     fileset = {"sig": {"files": ["part0.parquet"]}, "bkg": {"files": ["part1.parquet"]}}
     Path("fileset.json").write_text(json.dumps(fileset))
-    found = summary(
-        "numbers_analysis.py", "fileset.json", "--order=large,even", "--cutflow=sig*=exact"
-    )
+    found = summary("numbers_analysis.py", "fileset.json", "--order=large,even", "--cutflow=sig*=exact")
     tables = found["cutflow"]["top"]["datasets"]
     assert tables["sig"]["written"] is not None
     assert [line["cut"] for line in tables["bkg"]["executed"]][:3] == ["initial", "large", "even"]

@@ -94,9 +94,7 @@ def test_json_has_what_uproot_finds(samples: Path) -> None:
             assert file["columns"][name]["type"].removesuffix("[]") == str(dtype)
             assert file["columns"][name]["bytes"] == tree[name].compressed_bytes
     assert file["columns"]["Muon_pt"]["counter"] == "nMuon"
-    assert set(file["collections"]["Muon"]["columns"]) == {
-        name for name in file["columns"] if name.startswith("Muon_")
-    }
+    assert set(file["collections"]["Muon"]["columns"]) == {name for name in file["columns"] if name.startswith("Muon_")}
 
 
 @pytest.mark.samples
@@ -150,9 +148,7 @@ def test_parquet_with_row_groups_lists_and_text(table: Path) -> None:
     assert "HLT_*  2 columns" in text
 
 
-def test_a_skim_tells_where_it_comes_from_and_hides_what_windrow_added(
-    table: Path, tmp_path: Path
-) -> None:
+def test_a_skim_tells_where_it_comes_from_and_hides_what_windrow_added(table: Path, tmp_path: Path) -> None:
     analysis = wr.Pipeline("half")
 
     @analysis.cut
@@ -267,8 +263,7 @@ def test_files_that_are_alike(table: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
-    [(None, "no such file"), (b"", "it is empty"), (b"PAR1 and more", "give it the suffix")],
+    ("content", "words"), [(None, "no such file"), (b"", "it is empty"), (b"PAR1 and more", "give it the suffix")]
 )
 def test_files_that_cannot_be_read(tmp_path: Path, content: bytes | None, words: str) -> None:
     path = tmp_path / "file.root"
@@ -306,9 +301,7 @@ def test_every_column_is_shown_once(described: dict[str, tuple[Any, str | None]]
         )
         for name, (kind, counter) in described.items()
     }
-    info = FileInfo(
-        rows=0, borders=(0,), columns=infos, identity="", collections=find_collections(infos)
-    )
+    info = FileInfo(rows=0, borders=(0,), columns=infos, identity="", collections=find_collections(infos))
     columns = {
         name: Column(name=name, type="", kind=one.kind, counter=one.counter, stored_bytes=0)
         for name, one in infos.items()

@@ -101,8 +101,7 @@ def test_threads_and_processes_differ_by_the_lock(tmp_path: Path) -> None:
 def test_a_seed_gives_the_same_answer_twice(tmp_path: Path) -> None:
     record(tmp_path / "run", uneven(sigma=0.3), 2)
     first, again, other = (
-        windrow(tmp_path / "run", "--workers", 4, "--json", "--seed", seed).output
-        for seed in (1, 1, 9)
+        windrow(tmp_path / "run", "--workers", 4, "--json", "--seed", seed).output for seed in (1, 1, 9)
     )
     assert first == again
     assert first != other

@@ -41,9 +41,7 @@ def check(done: subprocess.CompletedProcess[str], capture: pytest.CaptureFixture
 
 
 @pytest.mark.samples
-def test_the_tutorial_with_this_interpreter(
-    samples: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_tutorial_with_this_interpreter(samples: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     check(tutorial(tmp_path, samples, "--here", "--keep", str(tmp_path / "kept")), capfd)
     kept = tmp_path / "kept"
     assert (kept / "jets" / "spectrum.png").read_bytes().startswith(b"\x89PNG")
@@ -52,9 +50,7 @@ def test_the_tutorial_with_this_interpreter(
 
 @pytest.mark.samples
 @pytest.mark.fresh
-def test_the_tutorial_from_pip_install_on(
-    samples: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_tutorial_from_pip_install_on(samples: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Windrow alone is installed; ``make tutorial`` installs all that it needs as well, which takes a minute."""
     refuse_offline(tmp_path)
     done = tutorial(tmp_path, samples, "--borrow")
@@ -87,9 +83,7 @@ def test_a_blank_picture_is_noticed(tmp_path: Path) -> None:
         panel.legend()
         figure.savefig(tmp_path / "picture.png")
         pyplot.close(figure)
-        done = subprocess.run(
-            [*look, str(tmp_path / "picture.png")], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run([*look, str(tmp_path / "picture.png")], capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stdout + done.stderr
 
 

@@ -115,9 +115,7 @@ def test_an_ignored_failure_leaves_what_was_said(tmp_path: Path, options: dict[s
     path, tree = tmp_path / "a", tmp_path / "d"
     path.write_text("old")
     tree.mkdir()
-    said = on_failure(
-        management="IGNORE", path=str(tmp_path / "default"), tree=str(tmp_path / "other")
-    )
+    said = on_failure(management="IGNORE", path=str(tmp_path / "default"), tree=str(tmp_path / "other"))
     said(task(**options)(change_and_fail))(str(path), tree=str(tree), text="bad")
     compss_barrier()
     assert path.read_text() == "default"
@@ -127,10 +125,7 @@ def test_an_ignored_failure_leaves_what_was_said(tmp_path: Path, options: dict[s
 def test_an_ignored_failure_leaves_empty_files_and_objects_as_they_were(tmp_path: Path) -> None:
     words: list[str] = []
     paths = [str(tmp_path / name) for name in ("a", "b", "c")]
-    values = [
-        fails(path, f"{path}.d", words, text)
-        for path, text in zip(paths, ("good", "bad", "fine"), strict=True)
-    ]
+    values = [fails(path, f"{path}.d", words, text) for path, text in zip(paths, ("good", "bad", "fine"), strict=True)]
     texts = [read(path) for path in paths]
     assert compss_wait_on(values) == [1, None, 1]
     assert compss_wait_on(texts) == ["good", "", "fine"]

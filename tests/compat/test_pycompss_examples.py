@@ -28,9 +28,7 @@ def test_only_imports_name_windrow(program: Path) -> None:
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
-    named = {
-        number for number, line in enumerate(text.splitlines(), 1) if "windrow" in line.lower()
-    }
+    named = {number for number, line in enumerate(text.splitlines(), 1) if "windrow" in line.lower()}
     assert named
     assert named <= imports
 

@@ -299,13 +299,8 @@ class TestWhatCannotBeSaid:
             task()(generator)
 
     def test_a_reduction_needs_one_collection(self) -> None:
-        made = reduction(chunk_size=2)(
-            task(returns=1, a=COLLECTION_IN, b=COLLECTION_IN)(lambda a, b: 0)
-        )
-        with (
-            wr.Session(engine="inline"),
-            pytest.raises(UsageError, match="needs one COLLECTION_IN"),
-        ):
+        made = reduction(chunk_size=2)(task(returns=1, a=COLLECTION_IN, b=COLLECTION_IN)(lambda a, b: 0))
+        with wr.Session(engine="inline"), pytest.raises(UsageError, match="needs one COLLECTION_IN"):
             made([1, 2, 3], [1])
 
     def test_a_wrong_call_is_refused_where_it_is_made(self) -> None:

@@ -179,9 +179,7 @@ def test_directories_do_not_lose_files_of_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [DIRECTORY_OUT, DIRECTORY_INOUT])
-def test_the_working_directory_is_not_replaced(
-    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_working_directory_is_not_replaced(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     @task(place=kind, on_failure="CANCEL_SUCCESSORS")
@@ -252,9 +250,7 @@ class TestBinaries:
         copy(str(tmp_path / "c d"), str(tmp_path / "a b"))
         assert compss_wait_on(read(str(tmp_path / "c d"))) == "text"
 
-    def test_the_environment_and_what_is_hidden(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_environment_and_what_is_hidden(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TOOLS", "/bin")
 
         @binary(binary="${TOOLS}/echo")

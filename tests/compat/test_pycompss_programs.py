@@ -161,12 +161,6 @@ def test_the_page_says_of_every_name_what_it_does() -> None:
     page = Path(__file__).resolve().parents[2] / "docs" / "howto" / "coming-from-pycompss.md"
     text = page.read_text(encoding="utf-8")
     kinds = ("FILE", "DIRECTORY", "COLLECTION", "DICTIONARY", "STREAM", "STD", "IN", "OUT", "INOUT")
-    plain = [
-        one for one in p.__all__ if one.islower() or one in ("IO", "TaskGroup", "COMPSsException")
-    ]
-    missing = [
-        one
-        for one in plain
-        if not one.startswith(kinds) and f"`{one}" not in text and f"`@{one}" not in text
-    ]
+    plain = [one for one in p.__all__ if one.islower() or one in ("IO", "TaskGroup", "COMPSsException")]
+    missing = [one for one in plain if not one.startswith(kinds) and f"`{one}" not in text and f"`@{one}" not in text]
     assert missing == []

@@ -176,9 +176,7 @@ def session(request: pytest.FixtureRequest) -> Iterator[wr.Session]:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=st.lists(step, max_size=25))
-def test_a_program_gives_what_it_gives_without_tasks(
-    session: wr.Session, program: list[tuple[Any, ...]]
-) -> None:
+def test_a_program_gives_what_it_gives_without_tasks(session: wr.Session, program: list[tuple[Any, ...]]) -> None:
     # Where tasks share its memory, a program leaves alone what it has given to them.
     changes = session._driver._isolated
     wanted = run(program, PLAIN, lambda thing: thing, changes)

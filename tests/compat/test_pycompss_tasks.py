@@ -375,9 +375,7 @@ class TestCollections:
             return "".join(words)
 
         words = [str(number) for number in range(count)]
-        assert compss_wait_on(join([plus("", one) for one in words], most=int(size))) == "".join(
-            words
-        )
+        assert compss_wait_on(join([plus("", one) for one in words], most=int(size))) == "".join(words)
 
 
 @pytest.mark.usefixtures("session")
@@ -422,9 +420,7 @@ class TestBodies:
         assert compss_wait_on(mixed()) == ["a", "b", "c"]
 
     @pytest.mark.parametrize("above", [True, False])
-    def test_decorators_may_stand_above_or_below(
-        self, above: bool, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_decorators_may_stand_above_or_below(self, above: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CU", "2")
         say = constraint(computing_units="$CU", memory_size=0.5, processor_architecture="x86_64")
 

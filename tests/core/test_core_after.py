@@ -30,8 +30,7 @@ class Bench:
         self.launches: dict[int, orders.Launch] = {}  #: the latest of each task
         self.now = 0.0
         self.send(
-            happened.Submitted((), tasks),
-            *[happened.WorkerJoined(Worker(number, 0)) for number in range(workers)],
+            happened.Submitted((), tasks), *[happened.WorkerJoined(Worker(number, 0)) for number in range(workers)]
         )
 
     def send(self, *events: happened.Event, after: float = 0.0) -> None:
@@ -261,10 +260,7 @@ def test_nobody_is_to_blame_for_a_worker_that_was_ended_because_of_another() -> 
     at = bench.launches[2].worker
     behind = next(number for number in (4, 5) if bench.launches[number].worker == at)
     explained = Failure(FailureKind.LOST, EXPLAINED, "ended for using too much")
-    bench.send(
-        happened.Exhausted(*bench.key(2), "seconds", 1.0, 2.0),
-        happened.WorkerLost(at, 0, explained),
-    )
+    bench.send(happened.Exhausted(*bench.key(2), "seconds", 1.0, 2.0), happened.WorkerLost(at, 0, explained))
     assert bench.scheduler.tasks.graph.nodes[behind].losses == 0
 
 
@@ -340,9 +336,7 @@ def test_what_a_task_has_read_stays_until_it_will_not_be_done_again() -> None:
 
 
 def test_what_nobody_needs_is_not_done_again_for_the_sake_of_another_attempt() -> None:
-    bench = Bench(
-        task(1, "", "ab", restartable=False), task(2, "a", "c"), task(3, "a", "d"), workers=1
-    )
+    bench = Bench(task(1, "", "ab", restartable=False), task(2, "a", "c"), task(3, "a", "d"), workers=1)
     bench.finish(1)
     bench.finish(2)
     bench.finish(3)

@@ -22,17 +22,7 @@ from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.options import Options
 from windrow.core.policies import Policies, ShapeRequest
-from windrow.core.records import (
-    Evidence,
-    Failure,
-    FailureKind,
-    Handle,
-    InputSpec,
-    Measurement,
-    Plan,
-    StepCost,
-    Worker,
-)
+from windrow.core.records import Evidence, Failure, FailureKind, Handle, InputSpec, Measurement, Plan, StepCost, Worker
 from windrow.core.scheduler import Scheduler
 from windrow.errors import InternalError
 
@@ -115,9 +105,7 @@ class World:
             self.result += self.fetched.pop(command.handle.id)
         elif isinstance(command, orders.Replan):
             job = command.job
-            answers.append(
-                happened.Planned(Plan(id=job.plan.id + 1, category=job.category, guards=job.guards))
-            )
+            answers.append(happened.Planned(Plan(id=job.plan.id + 1, category=job.category, guards=job.guards)))
         elif isinstance(command, orders.Resolve):
             self.resolved.append(command)
         elif isinstance(command, orders.StartWorker):
@@ -181,9 +169,7 @@ class World:
 
     def drop(self, choice: int) -> None:
         """A kept partial vanishes."""
-        kept = [
-            (life, number) for life, shelf in sorted(self.shelf.items()) for number in sorted(shelf)
-        ]
+        kept = [(life, number) for life, shelf in sorted(self.shelf.items()) for number in sorted(shelf)]
         if not kept:
             return
         life, number = kept[choice % len(kept)]
@@ -226,9 +212,7 @@ class World:
         if self.flaky.get((number, -1), 0):
             self.flaky[number, -1] -= 1
             return happened.InspectFailed(number, *life, fault(FailureKind.TRANSIENT_IO, "flaky"))
-        return happened.Discovered(
-            number, self.config.rows[number], self.config.borders[number], *life
-        )
+        return happened.Discovered(number, self.config.rows[number], self.config.borders[number], *life)
 
     def launch(self, command: orders.Launch, life: tuple[int, int]) -> list[happened.Event]:
         started = happened.Started(command.attempt, *life)
@@ -348,17 +332,13 @@ def make_config(rng: random.Random) -> Config:
     rows, borders, specs = {}, {}, []
     for number in range(rng.randint(1, 5)):
         count = rng.choice([0, 1, 3, 10, 40])
-        inner = (
-            sorted(rng.sample(range(1, count), min(rng.randint(0, 12), count - 1))) if count else []
-        )
+        inner = sorted(rng.sample(range(1, count), min(rng.randint(0, 12), count - 1))) if count else []
         rows[number] = count
         borders[number] = tuple([0, *inner, count] if count else [0])
         known = rng.random() < 0.4
         ranges = None
         if rng.random() < 0.2:
-            ranges = tuple(
-                (a, a + rng.randint(0, 15)) for a in (rng.randint(0, 40) for _ in range(2))
-            )
+            ranges = tuple((a, a + rng.randint(0, 15)) for a in (rng.randint(0, 40) for _ in range(2)))
         specs.append(
             InputSpec(
                 id=number,
@@ -474,10 +454,7 @@ class Chaos(RuleBasedStateMachine):
 
 TestChaos = Chaos.TestCase
 TestChaos.settings = settings(
-    max_examples=60,
-    stateful_step_count=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

@@ -9,17 +9,7 @@ from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.options import Options
 from windrow.core.policies import Policies
-from windrow.core.records import (
-    Evidence,
-    Failure,
-    FailureKind,
-    Handle,
-    InputSpec,
-    Measurement,
-    Plan,
-    PlanJob,
-    Worker,
-)
+from windrow.core.records import Evidence, Failure, FailureKind, Handle, InputSpec, Measurement, Plan, PlanJob, Worker
 from windrow.core.scheduler import Scheduler
 from windrow.shape.fixed import Fixed
 
@@ -49,9 +39,7 @@ def make(policy: Often, *, moved: bool = False, rows: int = 100, **options: Any)
     spec = InputSpec(id=0, category="data", rows=rows, borders=tuple(range(0, rows + 1, 10)))
     order = MOVED if moved else WRITTEN
     plan = Plan(id=0, category="data", order=order, written=WRITTEN)
-    scheduler = Scheduler(
-        [spec], Policies(Fixed(20), order=policy), Options(**options), {"data": plan}
-    )
+    scheduler = Scheduler([spec], Policies(Fixed(20), order=policy), Options(**options), {"data": plan})
     commands = send(scheduler, policy, happened.WorkerJoined(Worker(0, 0)))
     return scheduler, launched(commands)
 
@@ -64,9 +52,7 @@ def send(scheduler: Scheduler, policy: Often, *events: happened.Event) -> list[o
         commands = scheduler.on(batch, 0.0)
         scheduler.validate()
         everything += commands
-        batch = [
-            happened.Planned(policy.replan(c.job)) for c in commands if isinstance(c, orders.Replan)
-        ]
+        batch = [happened.Planned(policy.replan(c.job)) for c in commands if isinstance(c, orders.Replan)]
     return everything
 
 
@@ -77,9 +63,7 @@ def finished(launch: orders.Launch, wall: float) -> happened.Finished:
 
 
 def exhausted(launch: orders.Launch) -> happened.Exhausted:
-    return happened.Exhausted(
-        launch.attempt, launch.worker, launch.incarnation, "memory", used=9e9, limit=1e9
-    )
+    return happened.Exhausted(launch.attempt, launch.worker, launch.incarnation, "memory", used=9e9, limit=1e9)
 
 
 def launched(commands: list[orders.Command]) -> orders.Launch:
@@ -128,9 +112,7 @@ def test_a_plan_that_was_asked_for_before_the_blame_is_not_taken() -> None:
     spec = InputSpec(id=0, category="data", rows=100, borders=tuple(range(0, 101, 10)))
     plan = Plan(id=0, category="data", order=MOVED, written=WRITTEN)
     scheduler = Scheduler([spec], Policies(Fixed(20), order=policy), Options(), {"data": plan})
-    commands = send(
-        scheduler, policy, happened.WorkerJoined(Worker(0, 0)), happened.WorkerJoined(Worker(1, 0))
-    )
+    commands = send(scheduler, policy, happened.WorkerJoined(Worker(0, 0)), happened.WorkerJoined(Worker(1, 0)))
     first, second = [command for command in commands if isinstance(command, orders.Launch)]
     # Both in one batch: the question goes out before the blame.
     commands = send(scheduler, policy, finished(first, 1.0), exhausted(second))
@@ -207,9 +189,7 @@ def test_a_plan_asked_for_because_of_a_guard_is_told_what_is_left_too() -> None:
         InputSpec(id=n, category=name, rows=100, borders=tuple(range(0, 101, 10)))
         for n, name in enumerate(("data", "more"))
     ]
-    plans = {
-        name: Plan(id=0, category=name, order=WRITTEN, written=WRITTEN) for name in ("data", "more")
-    }
+    plans = {name: Plan(id=0, category=name, order=WRITTEN, written=WRITTEN) for name in ("data", "more")}
     scheduler = Scheduler(specs, Policies(Fixed(20), order=policy), Options(), plans)
     joined = [happened.WorkerJoined(Worker(number, 0)) for number in range(2)]
     commands = send(scheduler, policy, *joined)

@@ -26,9 +26,7 @@ def borders_of(sizes: list[int]) -> tuple[int, ...]:
 
 
 @given(units, st.lists(st.integers(0, 40), min_size=1), st.data())
-def test_cuts_cover_the_rows_once_and_follow_units(
-    sizes: list[int], wants: list[int], data: st.DataObject
-) -> None:
+def test_cuts_cover_the_rows_once_and_follow_units(sizes: list[int], wants: list[int], data: st.DataObject) -> None:
     borders = borders_of(sizes)
     start = data.draw(st.integers(0, borders[-1] - 1))
     stop = data.draw(st.integers(start + 1, borders[-1]))
@@ -60,20 +58,14 @@ def test_rows_given_back_come_first_and_single_ones_unit_by_unit() -> None:
     assert cutter.cut(20) == Rows(0, 0, 20)
     cutter.add(0, 20, single=True)
     assert cutter.waiting() == [Rows(0, 0, 20), Rows(0, 20, 40)]
-    assert [cutter.cut(1000) for _ in range(3)] == [
-        Rows(0, 0, 10),
-        Rows(0, 10, 20),
-        Rows(0, 20, 40),
-    ]
+    assert [cutter.cut(1000) for _ in range(3)] == [Rows(0, 0, 10), Rows(0, 10, 20), Rows(0, 20, 40)]
     assert cutter.rows == 0
 
 
 # -- which rows are wanted
 
 
-def released(
-    limit: int | None, *inputs: tuple[str, int, tuple[tuple[int, int], ...] | None]
-) -> Ledger:
+def released(limit: int | None, *inputs: tuple[str, int, tuple[tuple[int, int], ...] | None]) -> Ledger:
     ledger = Ledger()
     intake = Intake(ledger, limit)
     intake.add(

@@ -10,15 +10,7 @@ from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.options import Options
 from windrow.core.policies import Policies
-from windrow.core.records import (
-    Failure,
-    FailureKind,
-    Handle,
-    InputSpec,
-    Measurement,
-    Rows,
-    Worker,
-)
+from windrow.core.records import Failure, FailureKind, Handle, InputSpec, Measurement, Rows, Worker
 from windrow.core.scheduler import Scheduler
 from windrow.errors import InternalError
 from windrow.shape.fixed import Fixed
@@ -41,9 +33,7 @@ class Sizes(Fixed):
         return self.depth
 
 
-def begin(
-    shape: Sizes, rows: int, workers: int, **options: Any
-) -> tuple[Scheduler, list[orders.Launch]]:
+def begin(shape: Sizes, rows: int, workers: int, **options: Any) -> tuple[Scheduler, list[orders.Launch]]:
     borders = tuple(range(0, rows + 1, 10))
     spec = InputSpec(id=0, category="data", rows=rows, borders=borders)
     scheduler = Scheduler([spec], Policies(shape), Options(**options))
@@ -73,9 +63,7 @@ def started(launch: orders.Launch) -> happened.Started:
     return happened.Started(*of(launch))
 
 
-def finished(
-    launch: orders.Launch, wall: float, rows: tuple[Rows, ...] | None = None
-) -> happened.Finished:
+def finished(launch: orders.Launch, wall: float, rows: tuple[Rows, ...] | None = None) -> happened.Finished:
     covered = launch.task.inputs if rows is None else rows
     handle = Handle(launch.attempt, *of(launch), covered)
     return happened.Finished(*of(launch), handle, Measurement(wall=wall))

@@ -21,16 +21,7 @@ from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.options import Options
 from windrow.core.policies import Policies, ShapeRequest
-from windrow.core.records import (
-    Failure,
-    FailureKind,
-    Handle,
-    InputSpec,
-    Measurement,
-    Needs,
-    Rows,
-    Worker,
-)
+from windrow.core.records import Failure, FailureKind, Handle, InputSpec, Measurement, Needs, Rows, Worker
 from windrow.core.scheduler import Scheduler
 from windrow.core.settling import UNSEEN
 from windrow.errors import InternalError
@@ -193,13 +184,7 @@ class Farm:
         elif isinstance(command, orders.StartWorker):
             self.begin(command.worker, command.incarnation)
         elif isinstance(
-            command,
-            orders.Launch
-            | orders.Inspect
-            | orders.Merge
-            | orders.Cancel
-            | orders.Shrink
-            | orders.StopWorker,
+            command, orders.Launch | orders.Inspect | orders.Merge | orders.Cancel | orders.Shrink | orders.StopWorker
         ):
             life = (command.worker, command.incarnation)
             if isinstance(command, orders.Launch):
@@ -456,9 +441,7 @@ class Farm:
                 self.work(worker)
             while any(self.mail.values()):
                 self.post(0, 4)
-            working = any(
-                (body.job or body.inbox) and not body.hung for body in self.bodies.values()
-            )
+            working = any((body.job or body.inbox) and not body.hung for body in self.bodies.values())
             if len(self.log) == before and not working and not self.scheduler.finished:
                 if self.bodies and all(body.hung for body in self.bodies.values()):
                     # Nobody else is left to take over: it is waited for, as without limits it has to be.
@@ -673,10 +656,7 @@ class Fire(RuleBasedStateMachine):
 
 TestFire = Fire.TestCase
 TestFire.settings = settings(
-    max_examples=40,
-    stateful_step_count=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=40, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
@@ -730,10 +710,7 @@ def test_the_same_events_give_the_same_commands_under_fire(seed: int) -> None:
 def test_a_worker_may_end_or_hang_at_every_point(hung: bool, kind: FailureKind) -> None:
     for moment in range(1000):
         borders = tuple(range(0, 31, 3))
-        specs = [
-            InputSpec(id=0, category="a"),
-            InputSpec(id=1, category="a", rows=30, borders=borders),
-        ]
+        specs = [InputSpec(id=0, category="a"), InputSpec(id=1, category="a", rows=30, borders=borders)]
         options = Options(restart=True, speculate=True, limits=LIMITS)
         config = Config({0: 30, 1: 30}, {0: borders, 1: borders}, specs, options, 2, 2.0)
         farm = Farm(config, random.Random(moment))

@@ -140,9 +140,7 @@ def test_tasks_may_come_before_those_they_read_from_and_long_after() -> None:
 
 
 def test_what_nobody_makes_is_named_at_the_end() -> None:
-    world = World(
-        task(1, "", "a"), Task(2, "t", (), 1, reads=("alph",), outputs=("x",)), task(3, "x")
-    )
+    world = World(task(1, "", "a"), Task(2, "t", (), 1, reads=("alph",), outputs=("x",)), task(3, "x"))
     world.submit(Task(4, "t", (), 1, outputs=("alpha",)))
     (failure,) = end_orphans(world.graph)
     assert "task 2 reads 'alph', which no task makes; did you mean 'alpha'?" in failure.message
@@ -173,9 +171,7 @@ def test_a_stream_makes_what_it_had_not_announced() -> None:
          "task 2 reads 'a', task 1 reads 'b', and task 2"),
     ],
 )  # fmt: skip
-def test_a_circle_is_refused_with_its_names(
-    before: list[Task], batch: list[Task], links: str
-) -> None:
+def test_a_circle_is_refused_with_its_names(before: list[Task], batch: list[Task], links: str) -> None:
     world = World(*before)
     with pytest.raises(UsageError, match="in a circle") as caught:
         world.submit(*batch)
@@ -292,9 +288,7 @@ def test_a_reader_that_came_to_nothing_waits_for_what_was_lost_meanwhile() -> No
 
 
 def test_dependents_fail_with_the_root_and_others_go_on() -> None:
-    world = World(
-        task(1, "", "a"), task(2, "a", "b"), task(3, "b"), task(4, "", "d"), task(5, "bd")
-    )
+    world = World(task(1, "", "a"), task(2, "a", "b"), task(3, "b"), task(4, "", "d"), task(5, "bd"))
     world.graph.end(world.start(1), TaskState.FAILED, BROKEN)
     assert [end for end in world.hands.ends if end[1] == "FAILED"] == world.hands.ends
     assert {number for number, _ in world.hands.ends} == {1, 2, 3, 5}
@@ -337,9 +331,7 @@ def test_a_restarted_task_leaves_what_it_released() -> None:
 
 
 def test_readers_of_a_task_that_cannot_be_restarted_are_redone() -> None:
-    world = World(
-        task(1, "", "ab", restartable=False), task(2, "a", "c"), task(3, "c", "d"), task(4, "a")
-    )
+    world = World(task(1, "", "ab", restartable=False), task(2, "a", "c"), task(3, "c", "d"), task(4, "a"))
     node = world.start(1)
     world.early(1, "a")
     world.run(2)
@@ -357,10 +349,7 @@ def test_readers_of_a_task_that_cannot_be_restarted_are_redone() -> None:
 
 def test_chains_longer_than_the_stack() -> None:
     count = 5000
-    tasks = [
-        Task(n, "t", (), 1, reads=(f"o{n - 1}",) if n else (), outputs=(f"o{n}",))
-        for n in range(count)
-    ]
+    tasks = [Task(n, "t", (), 1, reads=(f"o{n - 1}",) if n else (), outputs=(f"o{n}",)) for n in range(count)]
     world = World(*tasks)
     world.run(*range(count - 1))
     for n in range(count - 1):

@@ -20,17 +20,7 @@ from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.options import Options
 from windrow.core.policies import Policies, ShapeRequest
-from windrow.core.records import (
-    ONE_CORE,
-    Failure,
-    FailureKind,
-    Handle,
-    InputSpec,
-    Measurement,
-    Needs,
-    Task,
-    Worker,
-)
+from windrow.core.records import ONE_CORE, Failure, FailureKind, Handle, InputSpec, Measurement, Needs, Task, Worker
 from windrow.core.scheduler import Scheduler
 from windrow.core.transitions import TaskState
 from windrow.errors import InternalError
@@ -89,9 +79,7 @@ OWN_FAULTS = [fault(FailureKind.USER), fault(FailureKind.TRANSIENT_IO)]
 class Running:
     """A launch at its worker; one that is queued begins when all that came there before it has ended."""
 
-    def __init__(
-        self, launch: orders.Launch, steps: Iterator[list[happened.Event]], before: list[Running]
-    ) -> None:
+    def __init__(self, launch: orders.Launch, steps: Iterator[list[happened.Event]], before: list[Running]) -> None:
         self.launch = launch
         self.steps = steps
         self.before = list(before) if launch.queued else []
@@ -159,9 +147,7 @@ class World:
         makers = {name: task for task in self.config.tasks for name in task.outputs}
         reads = {task.id: task.reads for task in self.config.tasks}
         for command in commands:
-            if isinstance(command, orders.TaskEnded) and (
-                command.state == "done" or command.failure in OWN_FAULTS
-            ):
+            if isinstance(command, orders.TaskEnded) and (command.state == "done" or command.failure in OWN_FAULTS):
                 for name in reads[command.task]:
                     task = makers[name]
                     assert task.restartable or task.id in self.ends, f"{command} depends on {task}"
@@ -170,9 +156,7 @@ class World:
 
     def note(self, event: happened.Event) -> None:
         """Keep the world's own books of what the scheduler was told."""
-        if isinstance(
-            event, happened.Finished | happened.Failed | happened.Exhausted | happened.Cancelled
-        ):
+        if isinstance(event, happened.Finished | happened.Failed | happened.Exhausted | happened.Cancelled):
             known = self.live.get(event.attempt)
             if known is not None and known[0] == (event.worker, event.incarnation):
                 del self.live[event.attempt]
@@ -257,9 +241,7 @@ class World:
         if not self.resized:
             self.check_amounts(running.launch, life, at_work)
 
-    def check_amounts(
-        self, launch: orders.Launch, life: Life, at_work: list[tuple[Life, orders.Launch]]
-    ) -> None:
+    def check_amounts(self, launch: orders.Launch, life: Life, at_work: list[tuple[Life, orders.Launch]]) -> None:
         """Nobody gives more than he has."""
         taken: Counter[tuple[str, str]] = Counter()
         queues = set()
@@ -387,19 +369,12 @@ class World:
 
     def drop(self, choice: int) -> None:
         """A kept output vanishes."""
-        kept = [
-            (life, key)
-            for life, shelf in sorted(self.shelf.items())
-            for key in sorted(shelf)
-            if key[1]
-        ]
+        kept = [(life, key) for life, shelf in sorted(self.shelf.items()) for key in sorted(shelf) if key[1]]
         if kept:
             life, key = kept[choice % len(kept)]
             del self.shelf[life][key]
             self.vanished.add(key)
-            self.mail[life].append(
-                happened.OutputLost(Handle(key[0], key[0], *life, (), 0, key[1]))
-            )
+            self.mail[life].append(happened.OutputLost(Handle(key[0], key[0], *life, (), 0, key[1])))
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -408,12 +383,7 @@ class World:
     @property
     def sent(self) -> int:
         """How many tasks were submitted."""
-        return sum(
-            len(e.tasks)
-            for events, _, _ in self.log
-            for e in events
-            if isinstance(e, happened.Submitted)
-        )
+        return sum(len(e.tasks) for events, _, _ in self.log for e in events if isinstance(e, happened.Submitted))
 
     def submit(self, count: int) -> None:
         sent = self.sent
@@ -422,9 +392,7 @@ class World:
             self.feed([happened.Submitted((), batch)])
 
     def want(self, choice: int) -> None:
-        names = [
-            name for task in self.config.tasks for name in task.outputs if name not in self.released
-        ]
+        names = [name for task in self.config.tasks for name in task.outputs if name not in self.released]
         if names:
             self.feed([happened.Wanted(names[choice % len(names)])])
 
@@ -623,16 +591,13 @@ class World:
                 "raised": troubles[FailureKind.USER] > task.budget,
                 "read": troubles[FailureKind.TRANSIENT_IO] > limits.retries,
                 "crashed": self.bad_luck >= limits.crashes,
-                "memory": self.config.memory.get(task.id, 0)
-                > dict(task.needs.amounts).get("memory", 1e9),
+                "memory": self.config.memory.get(task.id, 0) > dict(task.needs.amounts).get("memory", 1e9),
                 "group": task.group in self.cancelled_groups,
                 "deadline": task.deadline is not None,
                 "stuck": any(name in self.config.stuck for name in task.outputs),
                 "needs": not any(Needs.of(one).covers(task.needs) for one in offers),
                 "orphan": any(name not in makers for name in task.reads),
-                "root": any(
-                    name in makers and self.state(makers[name].id) != "done" for name in task.reads
-                ),
+                "root": any(name in makers and self.state(makers[name].id) != "done" for name in task.reads),
             }.items()
             if true
         ]
@@ -701,19 +666,12 @@ def make_config(rng: random.Random) -> Config:
         pools["card"] = {"gpu": 1}
     return Config(
         order,
-        Options(
-            on_error="skip" if rng.random() < 0.8 else "stop",
-            open=True,
-            needs=ONE_CORE,
-            ahead=rng.random() < 0.6,
-        ),
+        Options(on_error="skip" if rng.random() < 0.8 else "stop", open=True, needs=ONE_CORE, ahead=rng.random() < 0.6),
         pools,
         [rng.choice([{"cores": 1}, {"cores": 2}, {"cores": 4}]) for _ in range(3)],
         rows=rng.choice([0, 0, 20, 50]),
         early={number for number in numbers if rng.random() < 0.5},
-        troubles={
-            n: [rng.choice(kinds) for _ in range(rng.randint(1, 3))] for n in sorted(unlucky)
-        },
+        troubles={n: [rng.choice(kinds) for _ in range(rng.randint(1, 3))] for n in sorted(unlucky)},
         memory={n: rng.choice([1, 4, 7]) for n in numbers if rng.random() < 0.3},
         stuck={name for name in names if hard and rng.random() < 0.03},
     )
@@ -781,8 +739,7 @@ def test_chains_of_short_tasks_are_launched_ahead(seed: int) -> None:
     config.offers = [{"cores": rng.choice([1, 1, 2])} for _ in range(3)]
     unlucky = [number for number in range(1, 25) if rng.random() < 0.1]
     config.troubles = {
-        number: [rng.choice([FailureKind.USER, FailureKind.CRASHED, FailureKind.LOST])]
-        for number in unlucky
+        number: [rng.choice([FailureKind.USER, FailureKind.CRASHED, FailureKind.LOST])] for number in unlucky
     }
     world = World(config)
     live_through(world, rng, steps=rng.choice([0, 60, 200]))
@@ -795,10 +752,7 @@ def hesitating(rng: random.Random) -> Config:
     config = make_config(rng)
     config.early, config.lingers = {task.id for task in config.tasks}, 12
     config.offers = [{"cores": 4}] * 3
-    config.tasks = [
-        task._replace(restartable=rng.random() < 0.4, reads=task.reads[-2:])
-        for task in config.tasks
-    ]
+    config.tasks = [task._replace(restartable=rng.random() < 0.4, reads=task.reads[-2:]) for task in config.tasks]
     return config
 
 
@@ -816,17 +770,10 @@ def doubting(rng: random.Random) -> Config:
     ]  # fmt: skip
     config.early, config.lingers = set(numbers), 60
     config.quick = {task.id for task in config.tasks if task.restartable}
-    config.offers, config.memory, config.options = (
-        [{"cores": 4}] * 3,
-        {},
-        replace(config.options, on_error="skip"),
-    )
+    config.offers, config.memory, config.options = ([{"cores": 4}] * 3, {}, replace(config.options, on_error="skip"))
     config.stuck = {f"{number}.0" for number in numbers if rng.random() < 0.05}
     config.troubles = {
-        task.id: [
-            FailureKind.USER
-            for _ in range(task.budget + 1 if task.restartable else rng.randint(1, 2))
-        ]
+        task.id: [FailureKind.USER for _ in range(task.budget + 1 if task.restartable else rng.randint(1, 2))]
         for task in config.tasks
         if rng.random() < 0.5
     }

@@ -13,16 +13,7 @@ from windrow.core.dispatch import MOST_OVERTAKES
 from windrow.core.options import Options
 from windrow.core.patience import PATIENCE_S
 from windrow.core.policies import Policies
-from windrow.core.records import (
-    Failure,
-    FailureKind,
-    Handle,
-    InputSpec,
-    Measurement,
-    Needs,
-    Task,
-    Worker,
-)
+from windrow.core.records import Failure, FailureKind, Handle, InputSpec, Measurement, Needs, Task, Worker
 from windrow.core.scheduler import Scheduler
 from windrow.errors import UsageError
 from windrow.shape.fixed import Fixed
@@ -346,9 +337,7 @@ def test_what_cannot_leave_its_worker_fails_its_maker() -> None:
 
 
 def test_a_group_is_cancelled_with_its_dependents() -> None:
-    bench = Bench(
-        task(1, "", "a", group=1), task(2, "a", group=2), task(3, group=2), workers=1, open=True
-    )
+    bench = Bench(task(1, "", "a", group=1), task(2, "a", group=2), task(3, group=2), workers=1, open=True)
     first = bench.launch(1)
     bench.send(happened.CancelRequested("not needed", frozenset({1})))
     assert bench.ends == [(1, "cancelled"), (2, "cancelled")]
@@ -443,9 +432,7 @@ def crash(worker: int, incarnation: int, kind: FailureKind) -> happened.WorkerLo
 
 
 @pytest.mark.parametrize(("kind", "times"), [(FailureKind.CRASHED, 2), (FailureKind.LOST, 10)])
-def test_an_output_that_ends_its_worker_whenever_it_is_sent_is_given_up(
-    kind: FailureKind, times: int
-) -> None:
+def test_an_output_that_ends_its_worker_whenever_it_is_sent_is_given_up(kind: FailureKind, times: int) -> None:
     bench = Bench(task(1, "", "ab"), workers=1, open=True, on_error="skip", restart=True)
     for life in range(times):
         bench.send(done(bench.launch(1)))
@@ -459,15 +446,11 @@ def test_an_output_that_ends_its_worker_whenever_it_is_sent_is_given_up(
     ((number, state, failure, _),) = bench.only(orders.TaskEnded)
     assert (number, state) == (1, "failed")
     assert failure is not None
-    assert (
-        f"'a' cannot be sent to others: it is gone; that happened {times} times" in failure.message
-    )
+    assert f"'a' cannot be sent to others: it is gone; that happened {times} times" in failure.message
 
 
 def test_before_a_worker_begins_what_may_take_long_it_sends_what_others_could_use() -> None:
-    bench = Bench(
-        task(1), task(2, "", "ab"), task(3), task(4, "a"), task(5, "bx"), workers=2, open=True
-    )
+    bench = Bench(task(1), task(2, "", "ab"), task(3), task(4, "a"), task(5, "bx"), workers=2, open=True)
     long, large = bench.only(orders.Launch)
     bench.send(done(large, 10))
     launch = bench.launch(3)
@@ -479,9 +462,7 @@ def test_before_a_worker_begins_what_may_take_long_it_sends_what_others_could_us
 
 
 def test_an_end_is_told_when_what_it_was_made_from_stays() -> None:
-    bench = Bench(
-        task(1, "", "ab", restartable=False, budget=1), task(2, "a", "c"), task(3, "c"), workers=2
-    )
+    bench = Bench(task(1, "", "ab", restartable=False, budget=1), task(2, "a", "c"), task(3, "c"), workers=2)
     first = bench.launch(1)
     bench.send(happened.Wanted("c"), early(first, "a"))
     bench.send(happened.Fetched(bench.only(orders.Fetch)[0].handle))
@@ -529,11 +510,7 @@ def test_what_comes_after_a_task_waits_until_that_is_not_done_again() -> None:
 
 def test_what_a_task_released_before_it_was_cancelled_is_taken_back_too() -> None:
     bench = Bench(
-        task(1, "", "ab", restartable=False, group=1),
-        task(2, "a", "cd", group=2),
-        task(3, "c"),
-        workers=2,
-        open=True,
+        task(1, "", "ab", restartable=False, group=1), task(2, "a", "cd", group=2), task(3, "c"), workers=2, open=True
     )
     first = bench.launch(1)
     bench.send(happened.Wanted("c"), early(first, "a"))

@@ -48,16 +48,12 @@ def test_intervals_are_a_set_of_rows(operations: list[tuple[str, tuple[int, int]
 
 
 @given(st.lists(ranges, max_size=8), ranges)
-def test_gaps_are_the_rows_that_are_not_there(
-    inside: list[tuple[int, int]], of: tuple[int, int]
-) -> None:
+def test_gaps_are_the_rows_that_are_not_there(inside: list[tuple[int, int]], of: tuple[int, int]) -> None:
     intervals = Intervals()
     for start, stop in inside:
         intervals.add(start, stop)
     gaps = intervals.gaps(*of)
-    assert {row for start, stop in gaps for row in range(start, stop)} == (
-        set(range(*of)) - members(intervals)
-    )
+    assert {row for start, stop in gaps for row in range(start, stop)} == (set(range(*of)) - members(intervals))
     assert gaps == sorted(gaps)
 
 

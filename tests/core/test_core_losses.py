@@ -11,16 +11,7 @@ from windrow.core import events as happened
 from windrow.core.failures import MOST_LOSSES, Answer, answer
 from windrow.core.options import Options
 from windrow.core.policies import AtTheEnd, Policies, SafetyPolicy
-from windrow.core.records import (
-    Failure,
-    FailureKind,
-    Handle,
-    InputSpec,
-    Measurement,
-    Needs,
-    Rows,
-    Worker,
-)
+from windrow.core.records import Failure, FailureKind, Handle, InputSpec, Measurement, Needs, Rows, Worker
 from windrow.core.scheduler import Scheduler
 from windrow.errors import InternalError
 from windrow.shape.fixed import Fixed
@@ -37,11 +28,7 @@ def known(number: int = 0, rows: int = 100, category: str = "data") -> InputSpec
 
 
 def make(
-    *inputs: InputSpec,
-    rows: int = 10,
-    workers: int = 1,
-    safety: SafetyPolicy | None = None,
-    **options: Any,
+    *inputs: InputSpec, rows: int = 10, workers: int = 1, safety: SafetyPolicy | None = None, **options: Any
 ) -> tuple[Scheduler, list[orders.Command]]:
     policies = Policies(Fixed(rows), safety=safety or AtTheEnd())
     scheduler = Scheduler(inputs or [known()], policies, Options(**options))
@@ -131,9 +118,7 @@ def test_rows_left_out_stay_failed_when_the_others_are_lost() -> None:
         ([Rows(0, 0, 10)], [Rows(0, 10, 10)]),
     ],
 )
-def test_what_is_left_out_and_what_is_held_are_the_task(
-    covered: list[Rows], left_out: list[Rows]
-) -> None:
+def test_what_is_left_out_and_what_is_held_are_the_task(covered: list[Rows], left_out: list[Rows]) -> None:
     scheduler, commands = make(known(0, 30), on_error="skip")
     (launch,) = launches(commands)
     event = finished(launch, 1.0, tuple(covered), tuple(left_out))
@@ -150,9 +135,7 @@ def test_a_crash_counts_against_what_ran_and_the_queue_is_free() -> None:
     first, second = launches(send(scheduler, finished(launch, 0.001)))
     send(scheduler, started(first))
     assert only(orders.StartWorker, send(scheduler, happened.WorkerLost(0, 0, SEGFAULT)))
-    assert [(task.inputs, tries.crashes) for task, tries in scheduler.placement.ready] == [
-        (first.task.inputs, 1)
-    ]
+    assert [(task.inputs, tries.crashes) for task, tries in scheduler.placement.ready] == [(first.task.inputs, 1)]
     again, *_others = launches(send(scheduler, rejoin(0, 1)))
     assert again.task == first.task
     assert scheduler.spent.crashes == 1
@@ -168,9 +151,7 @@ def crash(scheduler: Scheduler, launch: orders.Launch) -> list[orders.Command]:
 
 
 @pytest.mark.parametrize(("on_error", "status"), [("stop", "failed"), ("skip", "incomplete")])
-def test_rows_that_crash_are_cut_smaller_until_the_unit_at_fault_is_found(
-    on_error: str, status: str
-) -> None:
+def test_rows_that_crash_are_cut_smaller_until_the_unit_at_fault_is_found(on_error: str, status: str) -> None:
     scheduler, commands = make(known(0, 30), rows=30, restart=True, on_error=on_error)
     sizes = []
     while batch := launches(commands):
@@ -263,9 +244,7 @@ def kill_whoever_runs(scheduler: Scheduler, commands: list[orders.Command], bad:
 def test_rows_that_are_always_killed_are_left_out_and_no_worker_is_given_up(
     workers: int, rows: int, bad: set[int]
 ) -> None:
-    scheduler, commands = make(
-        known(0, 200), rows=rows, workers=workers, restart=True, on_error="skip"
-    )
+    scheduler, commands = make(known(0, 200), rows=rows, workers=workers, restart=True, on_error="skip")
     kill_whoever_runs(scheduler, commands, bad)
     assert scheduler.status == "incomplete"
     left_out = scheduler.ledger.failures[0]
@@ -433,9 +412,7 @@ def test_the_run_fails_when_nobody_is_left() -> None:
     send(scheduler, happened.WorkerLost(0, 0))
     (resolve,) = only(orders.Resolve, send(scheduler, happened.WorkerLost(1, 0, SEGFAULT)))
     assert resolve.failure is not None
-    assert resolve.failure.message == (
-        "no worker is left; the last to end was worker 1: ended by signal 11"
-    )
+    assert resolve.failure.message == ("no worker is left; the last to end was worker 1: ended by signal 11")
 
 
 def test_a_run_waits_for_its_first_worker() -> None:
@@ -513,9 +490,7 @@ def test_draining_the_last_worker_ends_the_run() -> None:
         (100, 360, 20, True),
     ],
 )
-def test_a_worker_whose_memory_grows_is_replaced(
-    first: int, last: int, tasks: int, replaced: bool
-) -> None:
+def test_a_worker_whose_memory_grows_is_replaced(first: int, last: int, tasks: int, replaced: bool) -> None:
     scheduler, commands = make(known(0, 1000), restart=True)
     for number in range(tasks + 1):
         (launch,) = launches(commands)

@@ -144,11 +144,7 @@ def test_what_is_impossible_is_known_with_the_largest_offer() -> None:
     assert packing.possible(packing.kind(Needs.of({"cores": 4, "memory": 16})))
     assert not packing.possible(packing.kind(Needs.of({"cores": 5})))
     assert not packing.possible(packing.kind(Needs.of({"gpu": 1})))
-    assert (packing.largest("cores"), packing.largest("memory"), packing.largest("gpu")) == (
-        4,
-        16,
-        0,
-    )
+    assert (packing.largest("cores"), packing.largest("memory"), packing.largest("gpu")) == (4, 16, 0)
     packing.set_offers(0, Needs.of({"cores": 5}))
     assert packing.possible(packing.kind(Needs.of({"cores": 5})))
 
@@ -276,9 +272,7 @@ def test_priority_first_then_age_whatever_the_kind() -> None:
     packing = make({"cores": 4})
     ready = Ready(packing.kinds.values())
     small, large = packing.kind(ONE_CORE), packing.kind(Needs.of({"cores": 4}))
-    for key, (kind, priority) in enumerate(
-        [(small, 0), (large, 0), (small, 2), (large, -1), (small, 0)]
-    ):
+    for key, (kind, priority) in enumerate([(small, 0), (large, 0), (small, 2), (large, -1), (small, 0)]):
         ready.push(kind, key, priority, key)
     order = []
     while heads := ready.heads():

@@ -325,9 +325,7 @@ def test_skipping_finds_the_unit_at_fault() -> None:
         (launch,) = batch
         sizes.append(launch.task.size)
         bad = launch.task.inputs[0].start == 10
-        commands = send(
-            scheduler, failed(launch, FailureKind.USER) if bad else finished(launch, 1.0)
-        )
+        commands = send(scheduler, failed(launch, FailureKind.USER) if bad else finished(launch, 1.0))
     assert sizes == [10, 10, 10]
     (given_up,) = scheduler.ledger.failures[0]
     assert given_up.rows == Rows(0, 10, 20)
@@ -476,10 +474,7 @@ def test_new_guards_ask_for_a_plan_that_later_launches_use() -> None:
     send(scheduler, happened.Planned(KeepOrder().replan(again.job)))
     live = next(iter(scheduler.crew.attempts.values()))
     (launch,) = launches(
-        send(
-            scheduler,
-            finished(orders.Launch(live.task, live.id, live.worker.id, 0, live.plan), 1.0),
-        )
+        send(scheduler, finished(orders.Launch(live.task, live.id, live.worker.id, 0, live.plan), 1.0))
     )
     assert launch.plan.guards == (guard, other)
     assert launch.plan.id == 2

@@ -11,15 +11,7 @@ from typing import Any
 
 import pytest
 
-from windrow.core.transitions import (
-    ATTEMPT_MOVES,
-    INPUT_MOVES,
-    TASK_MOVES,
-    AttemptState,
-    diagram,
-    listing,
-    move,
-)
+from windrow.core.transitions import ATTEMPT_MOVES, INPUT_MOVES, TASK_MOVES, AttemptState, diagram, listing, move
 from windrow.errors import InternalError
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/transitions.md"

@@ -29,9 +29,7 @@ def collections(*columns: ColumnInfo) -> dict[str, tuple[str, ...]]:
 
 
 def test_flat_members_make_flat_records() -> None:
-    assert collections(flat("MET_pt"), flat("MET_phi"), flat("run")) == {
-        "MET": ("MET_pt", "MET_phi")
-    }
+    assert collections(flat("MET_pt"), flat("MET_phi"), flat("run")) == {"MET": ("MET_pt", "MET_phi")}
 
 
 def test_lists_win_over_flat_members() -> None:

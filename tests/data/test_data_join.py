@@ -19,13 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 import windrow as wr
 from windrow.data.match import IdentityIndex
-from windrow.errors import (
-    CorruptFileError,
-    DataError,
-    MissingColumnError,
-    SpecError,
-    UsageError,
-)
+from windrow.errors import CorruptFileError, DataError, MissingColumnError, SpecError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,17 +41,13 @@ def events(rows: int, first: int = 0) -> dict[str, Any]:
 def scores(rows: int, first: int = 0) -> dict[str, Any]:
     number = np.arange(first, first + rows)
     counts = number % 3
-    return {
-        "score": np.sin(number),
-        "parts": ak.unflatten(np.cos(np.arange(counts.sum()) + first), counts),
-    }
+    return {"score": np.sin(number), "parts": ak.unflatten(np.cos(np.arange(counts.sum()) + first), counts)}
 
 
 def write_root(path: Path, columns: dict[str, Any], step: int = 40) -> str:
     with uproot.recreate(path) as file:
         types = {
-            name: "var * float64" if isinstance(values, ak.Array) else values.dtype
-            for name, values in columns.items()
+            name: "var * float64" if isinstance(values, ak.Array) else values.dtype for name, values in columns.items()
         }
         tree = file.mktree("Events", types)
         rows = len(next(iter(columns.values())))
@@ -68,9 +58,7 @@ def write_root(path: Path, columns: dict[str, Any], step: int = 40) -> str:
 
 def write_parquet(path: Path, columns: dict[str, Any], step: int = 40) -> str:
     arrays = {
-        name: ak.to_arrow(values, extensionarray=False)
-        if isinstance(values, ak.Array)
-        else pa.array(values)
+        name: ak.to_arrow(values, extensionarray=False) if isinstance(values, ak.Array) else pa.array(values)
         for name, values in columns.items()
     }
     pq.write_table(pa.table(arrays), path, row_group_size=max(step, 1))
@@ -108,25 +96,14 @@ SPLITS = [
 
 @pytest.mark.parametrize(("mine", "theirs"), SPLITS)
 @pytest.mark.parametrize("form", ["root", "parquet"])
-def test_rows_follow_each_other(
-    tmp_path: Path, form: str, mine: tuple[int, ...], theirs: tuple[int, ...]
-) -> None:
+def test_rows_follow_each_other(tmp_path: Path, form: str, mine: tuple[int, ...], theirs: tuple[int, ...]) -> None:
     write = write_root if form == "root" else write_parquet
     main, friend = events(120), scores(120)
-    a = [
-        write(tmp_path / f"a{n}.{form}", part(main, *pair)) for n, pair in enumerate(pairwise(mine))
-    ]
-    b = [
-        write(tmp_path / f"b{n}.{form}", part(friend, *pair))
-        for n, pair in enumerate(pairwise(theirs))
-    ]
+    a = [write(tmp_path / f"a{n}.{form}", part(main, *pair)) for n, pair in enumerate(pairwise(mine))]
+    b = [write(tmp_path / f"b{n}.{form}", part(friend, *pair)) for n, pair in enumerate(pairwise(theirs))]
     source = wr.data.join(a, b)
     found = read_all(source, ["score", "x", "parts"])
-    assert found == {
-        "x": main["x"].tolist(),
-        "score": friend["score"].tolist(),
-        "parts": ak.to_list(friend["parts"]),
-    }
+    assert found == {"x": main["x"].tolist(), "score": friend["score"].tolist(), "parts": ak.to_list(friend["parts"])}
     plain = wr.data.open(a)
     for item in plain.inputs:
         one, other = source.open(item.index), plain.open(item.index)
@@ -156,25 +133,13 @@ def test_any_range_of_rows(data: st.DataObject) -> None:
     [
         ((0, 50, 100), (0, 49, 100), r"a0.parquet has 50 rows, .*b0.parquet has 49"),
         ((0, 100), (0, 99), r"a0.parquet has 100 rows, .*b0.parquet has 99"),
-        (
-            (0, 50, 100),
-            (0, 99),
-            r"dataset 'data' has 100 rows, .*b0.parquet has 99: row by row .* on=",
-        ),
+        ((0, 50, 100), (0, 99), r"dataset 'data' has 100 rows, .*b0.parquet has 99: row by row .* on="),
         ((0, 100), (0, 50, 99), r"a0.parquet has 100 rows, the 2 files of its friend has 99"),
     ],
 )
-def test_as_many_rows_are_needed(
-    tmp_path: Path, mine: tuple[int, ...], theirs: tuple[int, ...], message: str
-) -> None:
-    a = [
-        write_parquet(tmp_path / f"a{n}.parquet", part(events(100), *pair))
-        for n, pair in enumerate(pairwise(mine))
-    ]
-    b = [
-        write_parquet(tmp_path / f"b{n}.parquet", part(scores(100), *pair))
-        for n, pair in enumerate(pairwise(theirs))
-    ]
+def test_as_many_rows_are_needed(tmp_path: Path, mine: tuple[int, ...], theirs: tuple[int, ...], message: str) -> None:
+    a = [write_parquet(tmp_path / f"a{n}.parquet", part(events(100), *pair)) for n, pair in enumerate(pairwise(mine))]
+    b = [write_parquet(tmp_path / f"b{n}.parquet", part(scores(100), *pair)) for n, pair in enumerate(pairwise(theirs))]
     source = wr.data.join(a, b)
     with pytest.raises(DataError, match=message):
         source.open(0)
@@ -184,9 +149,7 @@ def test_as_many_rows_are_needed(
 
 
 @given(data=st.data())
-def test_rows_are_found_by_identity(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_rows_are_found_by_identity(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Any order and any subset of the friend's rows, in any files and row groups; the oracle is a dict."""
     directory = tmp_path_factory.mktemp("identity")
     rows = data.draw(st.integers(0, 40))
@@ -209,15 +172,10 @@ def test_rows_are_found_by_identity(
     a = write_parquet(directory / "a.parquet", main, data.draw(st.integers(1, 20)))
     source = wr.data.join(a, b, ON, missing=missing)
     known = {
-        tuple(int(universe[name][row]) for name in ON): (
-            float(universe["score"][row]),
-            universe["parts"][row].tolist(),
-        )
+        tuple(int(universe[name][row]) for name in ON): (float(universe["score"][row]), universe["parts"][row].tolist())
         for row in there
     }
-    expected = [
-        known.get(tuple(int(main[name][row]) for name in ON), (None, None)) for row in range(rows)
-    ]
+    expected = [known.get(tuple(int(main[name][row]) for name in ON), (None, None)) for row in range(rows)]
     start = data.draw(st.integers(0, rows))
     stop = data.draw(st.integers(start, rows))
     reader = source.open(0)
@@ -275,18 +233,14 @@ def weak(columns: Sequence[Any]) -> Any:
     asked=hnp.arrays(np.int64, st.tuples(st.integers(0, 20), st.just(2)), elements=st.integers(0, 6)),
     collide=st.booleans(),
 )  # fmt: skip
-def test_the_index_is_exact_also_where_hashes_collide(
-    values: Any, asked: Any, collide: bool
-) -> None:
+def test_the_index_is_exact_also_where_hashes_collide(values: Any, asked: Any, collide: bool) -> None:
     columns = [values[:, 0], values[:, 1]]
     index = IdentityIndex(columns, weak) if collide else IdentityIndex(columns)
     seen: dict[tuple[int, int], list[int]] = {}
     for row, pair in enumerate(map(tuple, values.tolist())):
         seen.setdefault(pair, []).append(row)
     assert index.duplicates().tolist() == sorted(r[0] for r in seen.values() if len(r) > 1)
-    for pair, row in zip(
-        map(tuple, asked.tolist()), index.find([asked[:, 0], asked[:, 1]]), strict=True
-    ):
+    for pair, row in zip(map(tuple, asked.tolist()), index.find([asked[:, 0], asked[:, 1]]), strict=True):
         assert row in seen[pair] if pair in seen else row == -1
 
 
@@ -298,9 +252,7 @@ def test_the_index_is_exact_also_where_hashes_collide(
         ({"event": np.arange(3.0)}, {"event": np.arange(3)}, "event", UsageError, "'event', which is not one whole number per row"),
     ],
 )  # fmt: skip
-def test_identities_that_cannot_be(
-    main: Any, friend: Any, on: str, error: type[Exception], message: str
-) -> None:
+def test_identities_that_cannot_be(main: Any, friend: Any, on: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         wr.data.join(main, friend, on).open(0)
 
@@ -381,9 +333,7 @@ def test_one_collection_of_both(tmp_path: Path) -> None:
 
 
 def test_a_joined_source_can_be_joined() -> None:
-    source = wr.data.join(
-        wr.data.join({"x": np.arange(4)}, {"y": np.arange(4) * 2}), {"z": np.arange(4) * 3}
-    )
+    source = wr.data.join(wr.data.join({"x": np.arange(4)}, {"y": np.arange(4) * 2}), {"z": np.arange(4) * 3})
     assert read_all(source, ["x", "y", "z"]) == {"x": [0, 1, 2, 3], "y": [0, 2, 4, 6], "z": [0, 3, 6, 9]}  # fmt: skip
 
 
@@ -487,10 +437,7 @@ def joined_analysis() -> wr.Pipeline:
 def test_a_run_equals_the_plain_join(tmp_path: Path, on: Any, workers: int) -> None:
     rows, cuts = 6000, (0, 2500, 4000, 6000)
     main, friend = events(rows), scores(rows)
-    a = [
-        write_root(tmp_path / f"a{n}.root", part(main, *pair), 500)
-        for n, pair in enumerate(pairwise(cuts))
-    ]
+    a = [write_root(tmp_path / f"a{n}.root", part(main, *pair), 500) for n, pair in enumerate(pairwise(cuts))]
     if on is None:
         b: Any = write_root(tmp_path / "b.root", friend, 700)
     else:
@@ -506,9 +453,7 @@ def test_a_run_equals_the_plain_join(tmp_path: Path, on: Any, workers: int) -> N
     result = joined_analysis().run(source, engine="threads", **options)
     assert result.ledger.done == rows
     keep = (main["x"] < 3000) & (friend["score"] > 0)
-    expected = np.stack(
-        [main["x"], friend["score"], ak.to_numpy(ak.sum(friend["parts"], axis=1))], axis=1
-    )[keep]
+    expected = np.stack([main["x"], friend["score"], ak.to_numpy(ak.sum(friend["parts"], axis=1))], axis=1)[keep]
     got = np.array(result["table"])
     np.testing.assert_array_equal(got[:, :3], expected)
     # Random numbers belong to the rows of the main files: the same without any friend.
@@ -547,8 +492,6 @@ def test_many_threads_learn_of_the_friend_once(tmp_path: Path) -> None:
     names = [metadata.schema.column(n).name for n in range(3)]
     assert names == list(ON)
     identities = sum(
-        metadata.row_group(g).column(n).total_compressed_size
-        for g in range(metadata.num_row_groups)
-        for n in range(3)
+        metadata.row_group(g).column(n).total_compressed_size for g in range(metadata.num_row_groups) for n in range(3)
     )
     assert sum(count > identities for _, count in done) == 1

@@ -104,9 +104,7 @@ def test_only_what_is_asked_for_is_read(three_groups: Path) -> None:
     reader = open_one(three_groups)
     metadata = pq.read_metadata(three_groups)
     paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-    (number,) = (
-        i for i, path in enumerate(paths) if path.startswith("Muon.") and path[-2:] == "pt"
-    )
+    (number,) = (i for i, path in enumerate(paths) if path.startswith("Muon.") and path[-2:] == "pt")
     sizes = [metadata.row_group(g).column(number).total_compressed_size for g in range(3)]
     reader.read(["Muon.pt"], 0, 2)
     assert reader.bytes_read == sizes[0]

@@ -18,14 +18,7 @@ from hypothesis import strategies as st
 
 import windrow.data
 from range_server import RangeServer
-from windrow.data.http_ranges import (
-    MOST_RANGES,
-    NEAR_SINGLE,
-    Blocks,
-    HttpFile,
-    coalesced,
-    multipart,
-)
+from windrow.data.http_ranges import MOST_RANGES, NEAR_SINGLE, Blocks, HttpFile, coalesced, multipart
 from windrow.data.remote import ASSUMED_ROUND_TRIP_S, HEAD_BYTES, TAIL_BYTES, Link, RemoteFile
 from windrow.errors import CorruptFileError, MissingFileError
 
@@ -51,9 +44,7 @@ def server(tmp_path: Path, content: bytes) -> Iterator[RangeServer]:
 
 
 ranges_of = st.lists(
-    st.tuples(st.integers(0, 10_000), st.integers(1, 200)).map(lambda r: (r[0], r[0] + r[1])),
-    min_size=1,
-    max_size=30,
+    st.tuples(st.integers(0, 10_000), st.integers(1, 200)).map(lambda r: (r[0], r[0] + r[1])), min_size=1, max_size=30
 )
 
 
@@ -69,9 +60,7 @@ def _longest_run(numbers: set[int]) -> int:
 
 
 @given(ranges_of, st.integers(0, 300), st.none() | st.integers(1, 10))
-def test_joined_ranges_hold_all_and_no_far_bytes(
-    ranges: list[tuple[int, int]], near: int, most: int | None
-) -> None:
+def test_joined_ranges_hold_all_and_no_far_bytes(ranges: list[tuple[int, int]], near: int, most: int | None) -> None:
     joined = coalesced(ranges, near, most)
     wanted = {byte for start, stop in ranges for byte in range(start, stop)}
     fetched = {byte for start, stop in joined for byte in range(start, stop)}
@@ -91,9 +80,7 @@ def test_ranges_far_apart_stay_apart_however_many() -> None:
 
 
 @given(ranges_of, st.tuples(st.integers(0, 10_000), st.integers(1, 50)))
-def test_pieces_are_found_and_nothing_else(
-    ranges: list[tuple[int, int]], asked: tuple[int, int]
-) -> None:
+def test_pieces_are_found_and_nothing_else(ranges: list[tuple[int, int]], asked: tuple[int, int]) -> None:
     data = bytes(n % 251 for n in range(11_000))
     blocks = Blocks()
     for start, stop in coalesced(ranges, 0):
@@ -108,9 +95,7 @@ def test_pieces_are_found_and_nothing_else(
 def test_parts_of_an_answer_may_contain_their_border() -> None:
     first, second = b"--BORDER\r\n\r\n--BORDER--", b"\r\n--BORDER"
     body = (
-        b"preamble\r\n--BORDER\r\ncontent-range: bytes 5-26/100\r\n\r\n"
-        + first
-        + b"\r\n--BORDER\r\n"
+        b"preamble\r\n--BORDER\r\ncontent-range: bytes 5-26/100\r\n\r\n" + first + b"\r\n--BORDER\r\n"
         b"Content-Type: x\r\nContent-Range: bytes 50-59/*\r\n\r\n" + second + b"\r\n--BORDER--\r\n"
     )
     body = body.replace(b"content-range", b"Content-Range")
@@ -237,9 +222,7 @@ def test_a_redirection_is_followed_once_and_remembered(server: RangeServer, cont
         HttpFile(f"{server.url}/x.bin").fetch([(5, 9)])
 
 
-def test_a_connection_that_the_server_closed_is_opened_again(
-    server: RangeServer, content: bytes
-) -> None:
+def test_a_connection_that_the_server_closed_is_opened_again(server: RangeServer, content: bytes) -> None:
     file = HttpFile(f"{server.url}/x.bin")
     file.fetch([(0, 10)])
     server.answers = [0]
@@ -293,9 +276,7 @@ NAMES = ["x", "flag", "Muon_pt", "Muon_eta", "word"]
 def table() -> dict[str, Any]:
     random_ = np.random.default_rng(5)
     counts = random_.integers(0, 4, ROWS)
-    muons = ak.zip(
-        {f: ak.unflatten(random_.random(counts.sum()).astype("f4"), counts) for f in ("pt", "eta")}
-    )
+    muons = ak.zip({f: ak.unflatten(random_.random(counts.sum()).astype("f4"), counts) for f in ("pt", "eta")})
     words = ak.Array([f"w{n % 17}" for n in range(ROWS)])
     unused = {f"unused{n}": random_.random(ROWS) for n in range(6)}
     flags = random_.integers(0, 2, ROWS).astype(np.int8)
@@ -307,9 +288,7 @@ def write_file(path: Path, kind: str) -> None:
     parts = [(start, start + CLUSTER) for start in range(0, ROWS, CLUSTER)]
     if kind == "parquet":
         muons = data.pop("Muon")
-        flat = {
-            n: ak.to_arrow(v, extensionarray=False) if n == "word" else v for n, v in data.items()
-        }
+        flat = {n: ak.to_arrow(v, extensionarray=False) if n == "word" else v for n, v in data.items()}
         flat |= {f"Muon_{f}": ak.to_arrow(muons[f], extensionarray=False) for f in muons.fields}
         pq.write_table(pa.table(flat), path, row_group_size=CLUSTER)
         return
@@ -358,9 +337,7 @@ def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.mark.parametrize("lists", LISTS)
-def test_a_remote_file_reads_like_the_local_one(
-    web: RangeServer, files: Path, name: str, lists: Any
-) -> None:
+def test_a_remote_file_reads_like_the_local_one(web: RangeServer, files: Path, name: str, lists: Any) -> None:
     web.lists = lists
     local = windrow.data.open(str(files / name)).open(0)
     remote = windrow.data.open(f"{web.url}/{name}").open(0)
@@ -472,9 +449,7 @@ def test_a_local_file_has_no_link(files: Path) -> None:
 
 
 @pytest.mark.parametrize("grown", [0, 3])
-def test_a_file_that_is_replaced_is_not_mixed_with_the_old_one(
-    server: RangeServer, grown: int
-) -> None:
+def test_a_file_that_is_replaced_is_not_mixed_with_the_old_one(server: RangeServer, grown: int) -> None:
     place = server.folder / "changing.bin"
     place.write_bytes(bytes(2_000_000))
     file = HttpFile(f"{server.url}/changing.bin")

@@ -61,9 +61,7 @@ def test_fields_are_described(three_clusters: Path) -> None:
     kinds = {name: column.kind for name, column in reader.info.columns.items()}
     odd = {"text", "nested", "maybe"}
     lists = {"jagged", "Muon.pt", "Muon.q"}
-    assert kinds == {
-        name: "other" if name in odd else "jagged" if name in lists else "flat" for name in LEAVES
-    }
+    assert kinds == {name: "other" if name in odd else "jagged" if name in lists else "flat" for name in LEAVES}
     assert reader.info.collections == {"Muon": ("Muon.pt", "Muon.q"), "MET": ("MET.pt", "MET.phi")}
     assert reader.info.columns["flag"].dtype == np.dtype(bool)
     assert reader.info.columns["x"].stored_bytes >= 4 * ROWS
@@ -128,11 +126,7 @@ def test_the_rntuple_and_the_ttree_of_one_file_agree(samples: Path) -> None:
     assert set(tree.info.columns) == set(ntuple.info.columns)
     for name, column in tree.info.columns.items():
         other = ntuple.info.columns[name]
-        assert (column.kind, column.dtype, column.counter) == (
-            other.kind,
-            other.dtype,
-            other.counter,
-        )
+        assert (column.kind, column.dtype, column.counter) == (other.kind, other.dtype, other.counter)
     assert {p: set(m) for p, m in tree.info.collections.items()} == {
         p: set(m) for p, m in ntuple.info.collections.items()
     }

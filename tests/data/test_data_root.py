@@ -18,13 +18,7 @@ import windrow.data
 from windrow.data.root_fast import BasketFile
 from windrow.data.root_files import translated
 from windrow.data.ttree import TTreeReader, leaves
-from windrow.errors import (
-    CorruptFileError,
-    MissingColumnError,
-    MissingFileError,
-    MissingTreeError,
-    UsageError,
-)
+from windrow.errors import CorruptFileError, MissingColumnError, MissingFileError, MissingTreeError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -268,12 +262,7 @@ def test_bytes_and_ranges_are_those_of_the_baskets(tmp_path: Path) -> None:
     assert reader.bytes_read == sum(sizes[:2])
     reader.read(["Muon_pt"], 80, 120)
     assert reader.ranges == list(zip(seeks, sizes, strict=True))
-    assert reader.reads == [
-        ("Muon_pt", 0, 40),
-        ("Muon_pt", 45, 60),
-        ("Muon_pt", 60, 80),
-        ("Muon_pt", 80, 120),
-    ]
+    assert reader.reads == [("Muon_pt", 0, 40), ("Muon_pt", 45, 60), ("Muon_pt", 60, 80), ("Muon_pt", 80, 120)]
     assert reader.info.columns["Muon_pt"].stored_bytes == sum(sizes)
 
 
@@ -285,9 +274,7 @@ def test_units_are_the_common_baskets_joined(tmp_path: Path) -> None:
     assert open_one(tmp_path / "x.root", grid=16_000).info.borders == (0, 16_000, 30_000)
 
 
-def test_uproot_reads_what_the_lean_path_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uproot_reads_what_the_lean_path_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = write_tree(tmp_path / "x.root", [30, 30])
     monkeypatch.setattr("windrow.data.ttree._plain", lambda *_: None)
     reader = open_one(tmp_path / "x.root")

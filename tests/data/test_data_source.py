@@ -49,9 +49,7 @@ def test_a_preprocessed_fileset_that_is_right(tmp_path: Path) -> None:
         ({"uuid": "00-00"}, "says uuid 00-00"),
     ],
 )
-def test_a_preprocessed_fileset_that_is_not(
-    tmp_path: Path, facts: dict[str, Any], message: str
-) -> None:
+def test_a_preprocessed_fileset_that_is_not(tmp_path: Path, facts: dict[str, Any], message: str) -> None:
     write(tmp_path / "x.root")
     source = windrow.data.open(preprocessed(tmp_path / "x.root", **facts))
     for _ in range(2):  # the second time the file is known already
@@ -99,9 +97,7 @@ def test_readers_in_threads_do_not_disturb_each_other(tmp_path: Path) -> None:
 
     def read(part: int) -> list[Any]:
         reader = source.open(0)
-        out = [
-            reader.read(["x", "y"], a, a + 100) for a in range(part * 500, part * 500 + 500, 100)
-        ]
+        out = [reader.read(["x", "y"], a, a + 100) for a in range(part * 500, part * 500 + 500, 100)]
         reader.close()
         return [(o["x"].tolist(), o["y"].tolist()) for o in out]
 
@@ -141,11 +137,7 @@ def test_formats_mix_in_one_fileset(tmp_path: Path) -> None:
     write(tmp_path / "a.root", rows=4)
     ak.to_parquet(ak.Array({"x": [7, 8]}), tmp_path / "b.parquet")
     source = windrow.data.open(
-        {
-            "root": str(tmp_path / "a.root"),
-            "parquet": str(tmp_path / "b.parquet"),
-            "memory": {"x": np.array([1])},
-        }
+        {"root": str(tmp_path / "a.root"), "parquet": str(tmp_path / "b.parquet"), "memory": {"x": np.array([1])}}
     )
     rows = [source.open(i).read(["x"], 0, source.open(i).info.rows)["x"].tolist() for i in range(3)]
     assert rows == [[0, 1, 2, 3], [7, 8], [1]]

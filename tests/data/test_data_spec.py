@@ -81,10 +81,7 @@ def test_paths_globs_and_lists(here: Path) -> None:
     assert told(Path("a.root")) == [("data", "a.root", None)]
     assert told("*.root:T") == [("data", "a.root", "T"), ("data", "b.root", "T")]
     assert told(["b.root", Path("a.root")]) == [("data", "b.root", None), ("data", "a.root", None)]
-    assert told(("a.root:X", "b.root"), tree="Y") == [
-        ("data", "a.root", "X"),
-        ("data", "b.root", "Y"),
-    ]
+    assert told(("a.root:X", "b.root"), tree="Y") == [("data", "a.root", "X"), ("data", "b.root", "Y")]
     assert told("**/*.root")[-1] == ("data", "sub/d.root", None)
     assert told(str(here / "a.root")) == [("data", str(here / "a.root"), None)]
     assert only(f"file://{here}/a.root").label == f"{here}/a.root"
@@ -102,10 +99,7 @@ def test_formats_follow_the_suffix(here: Path) -> None:
 
 def test_uproot_dictionaries(here: Path) -> None:
     assert told({"a.root": "T"}) == [("data", "a.root", "T")]
-    assert told({Path("a.root"): None, "b.root": "U"}, tree="T") == [
-        ("data", "a.root", "T"),
-        ("data", "b.root", "U"),
-    ]
+    assert told({Path("a.root"): None, "b.root": "U"}, tree="T") == [("data", "a.root", "T"), ("data", "b.root", "U")]
     assert told({"*.root": "T"}) == [("data", "a.root", "T"), ("data", "b.root", "T")]
     assert told({"odd": "T"}) == [("data", "odd", "T")]
     # A file called like the tree does not turn the mapping round.
@@ -129,10 +123,7 @@ def test_fileset_forms_of_coffea(here: Path) -> None:
     assert told({"DY": {"files": {"a.root": "T", "b.root": "T"}}}) == expected
     assert told({"DY": {"files": "*.root"}}, tree="T") == expected
     assert told({"DY": "*.root:T"}) == expected
-    assert told({"DY": "a.root", "TT": "a.root"}) == [
-        ("DY", "a.root", None),
-        ("TT", "a.root", None),
-    ]
+    assert told({"DY": "a.root", "TT": "a.root"}) == [("DY", "a.root", None), ("TT", "a.root", None)]
 
 
 def test_preprocessed_filesets(here: Path) -> None:
@@ -144,9 +135,7 @@ def test_preprocessed_filesets(here: Path) -> None:
         "format": "root",
         "compressed_form": None,
     }
-    source = windrow.data.open(
-        {"DY": {"files": {"a.root": facts}, "form": "zip", "metadata": {"xsec": 2.5}}}
-    )
+    source = windrow.data.open({"DY": {"files": {"a.root": facts}, "form": "zip", "metadata": {"xsec": 2.5}}})
     (entry,) = source.inputs
     assert (entry.tree, entry.rows, entry.uuid) == ("T", 10, "ab-cd")
     assert entry.steps == ((0, 3), (5, 9))
@@ -192,12 +181,7 @@ def test_arrays_in_every_form() -> None:
     records = ak.zip({"x": x, "y": y}, depth_limit=1)
     for spec in ({"x": x, "y": y}, records, {"x": [0, 1, 2], "y": [[1.0], [], [2.0, 3.0]]}):
         entry = only(spec)
-        assert (entry.dataset, entry.label, entry.format, entry.rows) == (
-            "data",
-            "data",
-            "arrays",
-            3,
-        )
+        assert (entry.dataset, entry.label, entry.format, entry.rows) == ("data", "data", "arrays", 3)
     for spec in ({"A": {"x": x}, "B": records}, {"A": records, "B": records[:2]}):
         source = windrow.data.open(spec)
         assert list(source.datasets) == ["A", "B"]

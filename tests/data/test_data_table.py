@@ -38,10 +38,7 @@ def test_a_tree_of_one_file(tmp_path: Path) -> None:
     assert runs["sumw"].tolist() == [[0.0], [], [2.0, 3.0]]
     assert list(wr.data.table(path, "Runs", columns=["sumw"])) == ["sumw"]
     extra = wr.data.table(path, "Extra")
-    assert {name: ak.to_list(values) for name, values in extra.items()} == {
-        "n": [0, 7],
-        "l": [[1.5], []],
-    }
+    assert {name: ak.to_list(values) for name, values in extra.items()} == {"n": [0, 7], "l": [[1.5], []]}
     assert wr.data.table(path)["x"].tolist() == list(range(10))  # Events
 
 

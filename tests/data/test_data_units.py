@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.data.units import (
-    cluster_borders,
-    common_borders,
-    read_borders,
-    unit_borders,
-    units_within,
-)
+from windrow.data.units import cluster_borders, common_borders, read_borders, unit_borders, units_within
 from windrow.errors import SpecError
 
 rows_and_borders = st.integers(0, 5000).flatmap(
@@ -23,9 +17,7 @@ rows_and_borders = st.integers(0, 5000).flatmap(
 
 
 @given(rows_and_borders, st.integers(1, 400), st.integers(0, 800))
-def test_units_cover_all_rows_once_within_the_limits(
-    case: tuple[int, list[int]], smallest: int, extra: int
-) -> None:
+def test_units_cover_all_rows_once_within_the_limits(case: tuple[int, list[int]], smallest: int, extra: int) -> None:
     rows, own = case
     largest = smallest + extra
     borders = unit_borders(rows, own, smallest=smallest, largest=largest)
@@ -39,9 +31,7 @@ def test_units_cover_all_rows_once_within_the_limits(
 
 
 @given(rows_and_borders, st.integers(1, 400))
-def test_two_neighbours_are_small_only_where_joining_is_not_allowed(
-    case: tuple[int, list[int]], smallest: int
-) -> None:
+def test_two_neighbours_are_small_only_where_joining_is_not_allowed(case: tuple[int, list[int]], smallest: int) -> None:
     rows, own = case
     borders = unit_borders(rows, own, smallest=smallest, largest=10_000)
     sizes = [b - a for a, b in pairwise(borders)]
@@ -70,9 +60,7 @@ def test_small_units_are_joined_and_large_ones_cut() -> None:
 
 
 @given(rows_and_borders, st.one_of(st.none(), st.integers(1, 50)))
-def test_columns_are_read_for_units_or_parts_of_them(
-    case: tuple[int, list[int]], grid: int | None
-) -> None:
+def test_columns_are_read_for_units_or_parts_of_them(case: tuple[int, list[int]], grid: int | None) -> None:
     rows, own = case
     assert set(unit_borders(rows, own, grid=grid)) <= set(read_borders(rows, own, grid=grid))
 
@@ -96,14 +84,8 @@ def test_clusters_follow_the_recorded_ranges() -> None:
     assert cluster_borders(10, [9], [5], 5) == (0, 5, 10)
 
 
-@given(
-    st.integers(0, 200),
-    st.integers(1, 50),
-    st.lists(st.integers(0, 200), max_size=10, unique=True),
-)
-def test_units_within_steps_are_the_rows_of_the_steps(
-    rows: int, grid: int, cuts: list[int]
-) -> None:
+@given(st.integers(0, 200), st.integers(1, 50), st.lists(st.integers(0, 200), max_size=10, unique=True))
+def test_units_within_steps_are_the_rows_of_the_steps(rows: int, grid: int, cuts: list[int]) -> None:
     cuts = sorted(c for c in cuts if c <= rows)
     steps = list(zip(cuts[::2], cuts[1::2], strict=False))
     borders = unit_borders(rows, grid=grid)

@@ -67,9 +67,7 @@ skim.write_skim(
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_killed_writer_leaves_no_file(tmp_path: Path, form: Any) -> None:
     parts = fragments(tmp_path, 8)
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), form], check=False
-    )
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), form], check=False)
     assert done.returncode == -9
     left = [path.name for path in tmp_path.iterdir() if "fragment" not in path.name]
     assert len(left) == 1
@@ -87,8 +85,7 @@ def test_a_killed_writer_leaves_its_part_in_the_staging_directory(tmp_path: Path
     place.mkdir()
     fragments(tmp_path, 8)
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), "parquet", str(place)],
-        check=False,
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), "parquet", str(place)], check=False
     )
     assert done.returncode == -9
     assert [p.name for p in tmp_path.iterdir() if "fragment" not in p.name] == ["place"]
@@ -96,9 +93,7 @@ def test_a_killed_writer_leaves_its_part_in_the_staging_directory(tmp_path: Path
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_an_error_leaves_no_file(
-    tmp_path: Path, form: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_leaves_no_file(tmp_path: Path, form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "out" / "skim.root"
     parts = fragments(tmp_path, 2)
     write_skim(target, parts, format=form, record={"dataset": "before"})
@@ -117,9 +112,7 @@ def test_an_error_leaves_no_file(
     assert target.read_bytes() == before
 
 
-def test_the_file_is_on_the_disk_before_it_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, bool]] = []
     target = tmp_path / "skim.parquet"
     monkeypatch.setattr(skim, "_reach_disk", lambda p: told.append((p.name, target.exists())))
@@ -129,9 +122,7 @@ def test_the_file_is_on_the_disk_before_it_has_its_name(
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_writers_of_one_file_do_not_meet(
-    tmp_path: Path, form: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writers_of_one_file_do_not_meet(tmp_path: Path, form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that save to one target each write a whole file; one of them stays."""
     target = tmp_path / "out" / ("skim.parquet" if form == "parquet" else "skim.root")
     parts = fragments(tmp_path, 4)
@@ -163,9 +154,7 @@ def test_writers_of_one_file_do_not_meet(
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_file_grows_where_it_is_told_to(
-    tmp_path: Path, form: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_grows_where_it_is_told_to(tmp_path: Path, form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "place"
     place.mkdir()
     target = tmp_path / "out" / "skim.file"
@@ -190,19 +179,12 @@ def test_a_file_grows_where_it_is_told_to(
     assert names[0] != names[1]
 
 
-def test_a_part_of_another_writer_is_not_touched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_of_another_writer_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("secrets.token_hex", lambda *_: "same")
     others = tmp_path / ".skim.parquet.part-same"
     others.write_bytes(b"half a file")
     with pytest.raises(FileExistsError):
-        write_skim(
-            tmp_path / "skim.parquet",
-            fragments(tmp_path, 1),
-            format="parquet",
-            record={"dataset": "d"},
-        )
+        write_skim(tmp_path / "skim.parquet", fragments(tmp_path, 1), format="parquet", record={"dataset": "d"})
     assert others.read_bytes() == b"half a file"
     assert not (tmp_path / "skim.parquet").exists()
 
@@ -235,15 +217,11 @@ def nano(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     reader = windrow.data.open(samples / "nanoaodv5_sample.root").open(0)
     info = reader.info
     rows = np.sort(np.random.default_rng(3).permutation(info.rows)[:300])
-    columns = {
-        name: array[rows] for name, array in reader.read(list(info.columns), 0, info.rows).items()
-    }
+    columns = {name: array[rows] for name, array in reader.read(list(info.columns), 0, info.rows).items()}
     reader.close()
     directory = tmp_path_factory.mktemp("nano")
     parts = [
-        write_fragment(
-            directory / f"{a}", {name: array[a:b] for name, array in columns.items()}, b - a
-        )
+        write_fragment(directory / f"{a}", {name: array[a:b] for name, array in columns.items()}, b - a)
         for a, b in ((0, 120), (120, 121), (121, 300))
     ]
     return info, columns, parts
@@ -287,9 +265,7 @@ def test_a_tree_of_a_real_file(tmp_path: Path, nano: Any) -> None:
     """All kinds of columns, but not all columns, for which uproot takes seconds."""
     _, columns, _ = nano
     chosen = choose(
-        ["Muon", "Jet", "SV", "LHE*Weight", "nLHE*Weight", "HLT_Mu*", "run", "event", "MET_*"],
-        columns,
-        what="test",
+        ["Muon", "Jet", "SV", "LHE*Weight", "nLHE*Weight", "HLT_Mu*", "run", "event", "MET_*"], columns, what="test"
     )
     some = {name: columns[name] for name in chosen}
     part = write_fragment(tmp_path / "f", some, 300)

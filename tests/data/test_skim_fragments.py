@@ -59,9 +59,7 @@ def test_any_layout_of_lists(tmp_path: Path) -> None:
         "taken": chosen,
         "sliced": lists[1:],
         "filtered": lists[lists > 2][1:],
-        "indexed": ak.Array(
-            ak.contents.IndexedArray(ak.index.Index64(np.array([3, 0, 1])), lists.layout)
-        ),
+        "indexed": ak.Array(ak.contents.IndexedArray(ak.index.Index64(np.array([3, 0, 1])), lists.layout)),
         "virtual": virtual[1:],
         "big_endian": np.arange(3, dtype=">i2"),
         "strided": np.arange(6.0)[::2],
@@ -109,8 +107,7 @@ def test_counters_are_those_that_count() -> None:
 
 
 @pytest.mark.parametrize(
-    "column",
-    [ak.Array([1, "a"]), ak.Array([[1, "a"], []]), ak.Array([[None], []]), np.array([1j, 2j])],
+    "column", [ak.Array([1, "a"]), ak.Array([[1, "a"], []]), ak.Array([[None], []]), np.array([1j, 2j])]
 )
 def test_what_no_format_has_is_named(tmp_path: Path, column: Any) -> None:
     with pytest.raises(UsageError, match=r"column 'odd' cannot be saved: .*\"-odd\""):

@@ -50,9 +50,7 @@ def test_a_skim_of_skims_has_the_sums_of_the_source(tmp_path: Path) -> None:
     weights = [np.random.default_rng(n).normal(1, 0.1, 10) for n in range(3)]
     again = []
     for number, w in enumerate(weights):
-        file = save(
-            tmp_path / f"first{number}.parquet", sumw=float(w.sum()), sumw2=float((w**2).sum())
-        )
+        file = save(tmp_path / f"first{number}.parquet", sumw=float(w.sum()), sumw2=float((w**2).sum()))
         metadata = about(file)["tt"]
         sums = original_sums(metadata)
         assert sums == {"rows": 10, "sumw": w.sum(), "sumw2": (w**2).sum()}
@@ -95,10 +93,7 @@ def test_metadata_of_other_skims_bring_no_sums(tmp_path: Path) -> None:
     """A user may hand on what an opened skim said; the files know their sums themselves."""
     one, both = [save(tmp_path / f"{n}.parquet") for n in "ab"][:1], str(tmp_path / "*.parquet")
     told = about(one)["tt"]
-    for found in (
-        about({"tt": {"files": both, "metadata": told}}),
-        about(both, metadata={"tt": told}),
-    ):
+    for found in (about({"tt": {"files": both, "metadata": told}}), about(both, metadata={"tt": told})):
         assert found["tt"]["sumw"] == found["tt"]["skim"]["sumw"] == 8.0
         assert found["tt"]["xs"] == 2.5
 
@@ -126,17 +121,12 @@ def test_missing_rows_and_sections_are_told(tmp_path: Path) -> None:
     assert "lumis" not in skim
 
 
-SECTIONS = st.dictionaries(
-    st.integers(1, 20), st.lists(st.tuples(st.integers(1, 30), st.integers(0, 5)), min_size=1)
-)
+SECTIONS = st.dictionaries(st.integers(1, 20), st.lists(st.tuples(st.integers(1, 30), st.integers(0, 5)), min_size=1))
 
 
 @given(files=st.lists(SECTIONS, min_size=1, max_size=4))
 def test_sections_are_joined(files: list[dict[int, list[tuple[int, int]]]]) -> None:
-    records = [
-        {"lumis": {str(run): [[a, a + n] for a, n in pairs] for run, pairs in one.items()}}
-        for one in files
-    ]
+    records = [{"lumis": {str(run): [[a, a + n] for a, n in pairs] for run, pairs in one.items()}} for one in files]
     found = skim_recall.merge_records({}, records)["skim"]["lumis"]
     expected = {
         (run, section)
@@ -186,9 +176,7 @@ def test_the_order_of_files_changes_nothing(kinds: list[str]) -> None:
                 assert found[name]["sumw"] == 4.0 * kinds.count(name)
 
 
-def test_of_very_many_files_one_of_each_kind_is_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_very_many_files_one_of_each_kind_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
 
     def watched(path: str, form: str) -> Any:
@@ -232,16 +220,10 @@ def test_skims_and_other_files_are_two_datasets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "one", "other"),
-    [("region", "SR", "CR"), ("region", "SR", None), ("cut", "c1", "c2"), ("cut", None, "c2")],
+    ("what", "one", "other"), [("region", "SR", "CR"), ("region", "SR", None), ("cut", "c1", "c2"), ("cut", None, "c2")]
 )
-def test_other_selections_are_other_datasets(
-    tmp_path: Path, what: str, one: str | None, other: str | None
-) -> None:
-    a, b = (
-        save(tmp_path / f"{name}.parquet", "tt", **{what: value})
-        for name, value in (("a", one), ("b", other))
-    )
+def test_other_selections_are_other_datasets(tmp_path: Path, what: str, one: str | None, other: str | None) -> None:
+    a, b = (save(tmp_path / f"{name}.parquet", "tt", **{what: value}) for name, value in (("a", one), ("b", other)))
     expected = f"'tt' has skims of the {what}s {one!r} and {other!r}, .*a.parquet and .*b.parquet"
     with pytest.raises(SpecError, match=expected):
         windrow.data.open(str(tmp_path / "*.parquet"))

@@ -48,9 +48,7 @@ def kind(form: str) -> str:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_the_record_comes_back(tmp_path: Path, form: str) -> None:
-    path = save(
-        named(tmp_path, "a", form), form, "tt", metadata={"xs": np.float32(2.5), "years": (1, 2)}
-    )
+    path = save(named(tmp_path, "a", form), form, "tt", metadata={"xs": np.float32(2.5), "years": (1, 2)})
     record = read_record(path, kind(form))
     assert record is not None
     assert record["dataset"] == "tt"

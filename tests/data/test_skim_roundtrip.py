@@ -54,9 +54,7 @@ def tables(draw: st.DrawFn, *, nested: bool) -> tuple[Columns, int]:
             columns[f"n{prefix}"] = counts.astype("u4")
         for name in draw(st.lists(st.sampled_from(["pt", "q", "a_b", "_c", "1"]), unique=True)):
             kind = draw(st.sampled_from(NUMBERS))
-            columns[f"{prefix}_{name}"] = lists(
-                counts, numbers(draw(seeds), kind, int(counts.sum()))
-            )
+            columns[f"{prefix}_{name}"] = lists(counts, numbers(draw(seeds), kind, int(counts.sum())))
     if draw(st.booleans()):
         columns["text"] = typed(draw(st.lists(TEXT, min_size=rows, max_size=rows)), [""])
     if draw(st.booleans()):
@@ -83,8 +81,7 @@ def typed(values: list[Any], examples: list[Any]) -> ak.Array:
 def write(directory: Path, columns: Columns, cuts: list[int], form: Any, **more: Any) -> Path:
     borders = [0, *sorted(cuts), len(next(iter(columns.values())))]
     fragments = [
-        part(directory, number, columns, borders[number], borders[number + 1])
-        for number in range(len(borders) - 1)
+        part(directory, number, columns, borders[number], borders[number + 1]) for number in range(len(borders) - 1)
     ]
     target = directory / ("skim.parquet" if form == "parquet" else "skim.root")
     empty = {name: column[:0] for name, column in columns.items()}
@@ -123,9 +120,7 @@ def counters_are_int32(columns: Columns, form: str) -> Columns:
         return columns
     lists_of = [n for n, c in columns.items() if isinstance(c, ak.Array) and c.ndim == 2]
     return {
-        name: column.astype("i4")
-        if any(re.fullmatch(f"{name[1:]}_[a-z]\\w*", one) for one in lists_of)
-        else column
+        name: column.astype("i4") if any(re.fullmatch(f"{name[1:]}_[a-z]\\w*", one) for one in lists_of) else column
         for name, column in columns.items()
     }
 
@@ -158,8 +153,7 @@ def plainly(path: Path, form: str, columns: Columns) -> Columns:
         table = ak.from_arrow(pq.read_table(path))
         arrays = {name: table[name] for name in columns}
         return {
-            name: array if isinstance(columns[name], ak.Array) else np.asarray(array)
-            for name, array in arrays.items()
+            name: array if isinstance(columns[name], ak.Array) else np.asarray(array) for name, array in arrays.items()
         }
     with uproot.open(path) as file:
         tree = file["Events"]
@@ -170,11 +164,7 @@ def plainly(path: Path, form: str, columns: Columns) -> Columns:
         if name in whole.fields:
             out[name] = whole[name]
         else:
-            (prefix,) = (
-                f
-                for f in whole.fields
-                if name.startswith(f"{f}_") and name[len(f) + 1 :] in whole[f].fields
-            )
+            (prefix,) = (f for f in whole.fields if name.startswith(f"{f}_") and name[len(f) + 1 :] in whole[f].fields)
             out[name] = whole[prefix][name[len(prefix) + 1 :]]
         if isinstance(columns[name], np.ndarray):
             out[name] = np.asarray(out[name])
@@ -235,13 +225,7 @@ def join(directory: Path, form: Any, *parts: Columns) -> Path:
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize(
     ("one", "other", "common"),
-    [
-        ("i4", "i8", "i8"),
-        ("u1", "i1", "i2"),
-        ("f4", "f8", "f8"),
-        ("i4", "f4", "f8"),
-        ("u4", "f8", "f8"),
-    ],
+    [("i4", "i8", "i8"), ("u1", "i1", "i2"), ("f4", "f8", "f8"), ("i4", "f4", "f8"), ("u4", "f8", "f8")],
 )
 def test_types_are_widened(tmp_path: Path, form: str, one: str, other: str, common: str) -> None:
     left, right = numbers(1, one, 3), np.arange(5).astype(other)
@@ -257,9 +241,7 @@ def test_types_are_widened(tmp_path: Path, form: str, one: str, other: str, comm
     assert_same(lists(np.array([1, 0, 2, 5, 0, 0, 0, 0]), expected), found["l"], "l")
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [("i8", "f8"), ("u8", "i8"), ("?", "u1"), ("u8", "f4"), ("?", "f4")]
-)
+@pytest.mark.parametrize(("one", "other"), [("i8", "f8"), ("u8", "i8"), ("?", "u1"), ("u8", "f4"), ("?", "f4")])
 def test_types_no_type_holds_are_refused(tmp_path: Path, one: str, other: str) -> None:
     with pytest.raises(UsageError, match=r"'x' is .* in f0 and .* in f1.*\"-x\""):
         join(tmp_path, "parquet", {"x": np.zeros(2, one)}, {"x": np.zeros(2, other)})

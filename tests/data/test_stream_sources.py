@@ -416,9 +416,7 @@ def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
     timer.join()
 
 
-def test_a_file_that_stays_unreadable_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_stays_unreadable_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_directory, "PATIENCE_S", 0.2)
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and nothing else")
     with pytest.raises(DataError, match=r"a\.parquet cannot be read, and has not changed"):

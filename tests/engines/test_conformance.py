@@ -47,9 +47,7 @@ if TYPE_CHECKING:
 #: What simulated jobs take; rows and borders come from the workload, which is really run.
 TIMES = Model(
     inputs=(SimulatedInput.even("data", 1, 1),) * 5,
-    costs=dict.fromkeys(
-        ("a", "b", "data"), AffineCosts(fixed_s=0.01, per_row_s=1e-3, merge_s=0.01)
-    ),
+    costs=dict.fromkeys(("a", "b", "data"), AffineCosts(fixed_s=0.01, per_row_s=1e-3, merge_s=0.01)),
 )
 ENGINES: dict[str, Callable[[], Engine]] = {
     "inline-1": InlineEngine,
@@ -189,9 +187,7 @@ def workers(request: pytest.FixtureRequest, engine: Engine) -> int:
     return WORKERS[request.node.callspec.params["engine"]]
 
 
-def go(
-    engine: Engine, work: Work, inputs: int = 3, shape: Any = None, **more: Any
-) -> tuple[RunOutcome, Scheduler]:
+def go(engine: Engine, work: Work, inputs: int = 3, shape: Any = None, **more: Any) -> tuple[RunOutcome, Scheduler]:
     options = more.pop("options", Options())
     specs = [InputSpec(id=number, category="ab"[number % 2]) for number in range(inputs)]
     scheduler = Scheduler(specs, Policies(shape or Fixed(10)), options)
@@ -203,9 +199,7 @@ def go(
 
 
 def rows_of(outcome: RunOutcome) -> list[Row]:
-    return [
-        row for partials in outcome.partials.values() for partial in partials for row in partial
-    ]
+    return [row for partials in outcome.partials.values() for partial in partials for row in partial]
 
 
 def everything(work: Work, inputs: int = 3) -> list[Row]:
@@ -224,9 +218,7 @@ def test_every_row_comes_back_once(engine: Engine, shape: Any, rows: int) -> Non
     assert sorted(rows_of(outcome)) == everything(work)
     assert outcome.ledger.done_rows == 3 * rows
     assert outcome.bytes_read == 3 * rows
-    assert sum(dict(e.steps)["step"].rows_in for e in outcome.evidence.values() if e.steps) == (
-        3 * rows
-    )
+    assert sum(dict(e.steps)["step"].rows_in for e in outcome.evidence.values() if e.steps) == (3 * rows)
     assert all(side.closed == 1 for side in work.sides)  # of this process
 
 
@@ -247,9 +239,7 @@ def test_skipping_leaves_out_the_units_at_fault(engine: Engine, shape: Any) -> N
     assert outcome.status == "incomplete"
     left_out = {(1, row) for row in range(15, 20)} | {(2, row) for row in range(5)}
     assert sorted(rows_of(outcome)) == sorted(set(everything(work)) - left_out)
-    assert [(f.rows, f.failure.message) for f in outcome.ledger.failures[1]] == [
-        (Rows(1, 15, 20), "bad row")
-    ]
+    assert [(f.rows, f.failure.message) for f in outcome.ledger.failures[1]] == [(Rows(1, 15, 20), "bad row")]
 
 
 def test_reads_are_retried_and_then_given_up(engine: Engine, tmp_path: Path) -> None:
@@ -310,9 +300,7 @@ def test_an_error_that_cannot_be_classified_is_ours(engine: Engine) -> None:
 def test_a_system_exit_of_the_users_code_does_not_end_a_worker(engine: Engine) -> None:
     work = Work(errors={(0, 0): Always(SystemExit(3))})
     outcome, _ = go(engine, work, options=Options(on_error="skip"))
-    assert sorted(rows_of(outcome)) == [
-        r for r in everything(work) if r not in everything(work)[:5]
-    ]
+    assert sorted(rows_of(outcome)) == [r for r in everything(work) if r not in everything(work)[:5]]
 
 
 def test_a_row_limit(engine: Engine) -> None:
@@ -496,9 +484,7 @@ def test_a_signal_that_reached_another_thread_is_heard() -> None:
         engine.wait(None)
 
         def send() -> None:
-            signal.pthread_kill(
-                threading.get_ident(), signal.SIGUSR1
-            )  # to this thread, not to the main one
+            signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)  # to this thread, not to the main one
 
         sender = threading.Thread(target=send)
         sender.start()

@@ -80,9 +80,7 @@ def test_this_machine() -> None:
     assert 0 < granted_memory({}) <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.parametrize(
-    ("allowed", "cores"), [("0", 1), ("0-3", 4), ("0-3,8", 5), ("1,3,5", 3), ("0-1,16-17", 4)]
-)
+@pytest.mark.parametrize(("allowed", "cores"), [("0", 1), ("0-3", 4), ("0-3,8", 5), ("1,3,5", 3), ("0-1,16-17", 4)])
 def test_affinity(machine: Machine, allowed: str, cores: int) -> None:
     machine.write("proc/self/status", f"Cpus_allowed_list:\t{allowed}\n")
 
@@ -147,8 +145,7 @@ def test_memory_of_version_2(v2: Machine, text: str, memory: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "memory"),
-    [("9223372036854771712", 256 * GB), (f"{2 * GB}", 2 * GB), (str(1 << 60), 256 * GB)],
+    ("text", "memory"), [("9223372036854771712", 256 * GB), (f"{2 * GB}", 2 * GB), (str(1 << 60), 256 * GB)]
 )
 def test_memory_of_version_1(v1: Machine, text: str, memory: int) -> None:
     v1.write("sys/fs/cgroup/memory/batch/7/memory.limit_in_bytes", text + "\n")
@@ -186,10 +183,7 @@ def test_the_group_of_somebody_else_limits_nothing(v2: Machine) -> None:
 
 
 def test_a_container_sees_its_group_at_the_top(machine: Machine) -> None:
-    machine.write(
-        "proc/self/mountinfo",
-        "33 23 0:28 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
-    )
+    machine.write("proc/self/mountinfo", "33 23 0:28 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n")
     machine.write("proc/self/cgroup", "4:memory:/docker/abc\n")
     machine.write("sys/fs/cgroup/memory/memory.limit_in_bytes", str(4 * GB))
 
@@ -255,9 +249,7 @@ def test_everybody_who_limits_is_heard(v2: Machine) -> None:
 
 
 @given(text=st.text())
-def test_garbage_limits_nothing_and_breaks_nothing(
-    tmp_path_factory: pytest.TempPathFactory, text: str
-) -> None:
+def test_garbage_limits_nothing_and_breaks_nothing(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     machine = Machine(tmp_path_factory.mktemp("garbage"))
     files = ["status", "cgroup", "mountinfo"]
     for file in files:

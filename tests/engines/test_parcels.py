@@ -27,18 +27,7 @@ from hypothesis.extra import numpy as arrays
 from windrow import errors
 from windrow.core.commands import Launch
 from windrow.core.events import Failed, Fetched, Finished, Started
-from windrow.core.records import (
-    Evidence,
-    Failure,
-    FailureKind,
-    Handle,
-    Measurement,
-    Needs,
-    Plan,
-    Rows,
-    StepCost,
-    Task,
-)
+from windrow.core.records import Evidence, Failure, FailureKind, Handle, Measurement, Needs, Plan, Rows, StepCost, Task
 from windrow.engines.parcels import IN_SOCKET, Arrival, Link, pack
 from windrow.engines.pickles import culprit, dumps, portable
 from windrow.engines.wire import Reader, Writer, read_report, write_report
@@ -169,9 +158,7 @@ def test_thousands_of_buffers_and_a_long_pickle(ends: tuple[Link, Link]) -> None
     del found, array
 
 
-def test_writes_that_stop_early_are_continued(
-    ends: tuple[Link, Link], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writes_that_stop_early_are_continued(ends: tuple[Link, Link], monkeypatch: pytest.MonkeyPatch) -> None:
     """The system writes at most 2 GB at a time; here it writes 1000 bytes."""
     real = os.pwrite
     with monkeypatch.context() as patch:
@@ -227,9 +214,7 @@ def test_parcels_that_are_never_sent_leave_nothing() -> None:
     assert open_files() == before
 
 
-def test_without_a_memory_file_the_socket_must_do(
-    ends: tuple[Link, Link], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_memory_file_the_socket_must_do(ends: tuple[Link, Link], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> int:
         raise OSError(errno.EMFILE, "too many open files")
 
@@ -243,9 +228,7 @@ def test_without_a_memory_file_the_socket_must_do(
     sender.join()
 
 
-def test_parcels_that_wait_have_few_files(
-    ends: tuple[Link, Link], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parcels_that_wait_have_few_files(ends: tuple[Link, Link], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windrow.engines.parcels.MOST_FILES", 3)
     before = open_files()
     waiting = [pack(np.full(20_000, number)) for number in range(6)]
@@ -297,9 +280,7 @@ def test_both_sides_may_write_at_once(ends: tuple[Link, Link]) -> None:
 
 @pytest.mark.parametrize("size", [100, 100_000])
 @pytest.mark.parametrize("part", [1, 30, 47])
-def test_a_sender_killed_in_the_middle_is_just_gone(
-    ends: tuple[Link, Link], size: int, part: int
-) -> None:
+def test_a_sender_killed_in_the_middle_is_just_gone(ends: tuple[Link, Link], size: int, part: int) -> None:
     left, right = ends
     ready, told = os.pipe()
     pid = os.fork()
@@ -360,21 +341,13 @@ def test_code_that_cannot_be_imported_travels_by_value() -> None:
     module = ModuleType("executed_by_hand")
     sys.modules[module.__name__] = module
     try:
-        exec(
-            "FACTOR = 3\ndef helper(x):\n    return x * FACTOR\nclass Thing:\n    pass\n",
-            vars(module),
-        )
+        exec("FACTOR = 3\ndef helper(x):\n    return x * FACTOR\nclass Thing:\n    pass\n", vars(module))
         helper = module.helper
         content, _ = dumps([helper, lambda x: helper(x) + 1, module.Thing()], by_value=True)
     finally:
         del sys.modules[module.__name__]
-    code = (
-        "import pickle, sys; a, b, c = pickle.loads(sys.stdin.buffer.read());"
-        "print(a(2), b(2), type(c).__name__)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=content, capture_output=True, check=True
-    )
+    code = "import pickle, sys; a, b, c = pickle.loads(sys.stdin.buffer.read());print(a(2), b(2), type(c).__name__)"
+    done = subprocess.run([sys.executable, "-c", code], input=content, capture_output=True, check=True)
     assert done.stdout.split() == [b"6", b"7", b"Thing"]
 
 

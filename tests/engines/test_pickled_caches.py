@@ -34,9 +34,7 @@ if __name__ == "__main__":
 def test_a_cached_function_of_a_program_is_sent(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    ran = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=60
-    )
+    ran = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=60)
     assert ran.stdout == "[(4, 7, True), (8, 7, True)]\n", ran.stderr
 
 

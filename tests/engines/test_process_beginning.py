@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_many_workers_find_imported_what_few_import_themselves(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_workers_find_imported_what_few_import_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_beginning, "HEAVY", ("numpy", "heavy_one", "heavy_two"))
     monkeypatch.setitem(sys.modules, "windrow.pipeline", ModuleType("windrow.pipeline"))
     monkeypatch.setitem(sys.modules, "heavy_one", ModuleType("heavy_one"))

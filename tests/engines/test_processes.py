@@ -19,17 +19,7 @@ import psutil
 import pytest
 
 from process_jobs import NAMES, Stubborn, Work, rows_of
-from windrow.core.commands import (
-    Cancel,
-    Discard,
-    Fetch,
-    Inspect,
-    Launch,
-    Merge,
-    Shrink,
-    StartWorker,
-    StopWorker,
-)
+from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, Shrink, StartWorker, StopWorker
 from windrow.core.events import (
     Cancelled,
     Discovered,
@@ -96,9 +86,7 @@ class Bench:
             found.append(self.events.pop(0))
         return found
 
-    def launch(
-        self, job: str, worker: int = 0, incarnation: int = 0, rows: int = 10, **limits: float
-    ) -> int:
+    def launch(self, job: str, worker: int = 0, incarnation: int = 0, rows: int = 10, **limits: float) -> int:
         number = next(self._numbers)
         task = Task(number, "data", (Rows(NAMES.index(job), 0, rows),), rows)
         needs = Needs.of(limits)
@@ -198,9 +186,7 @@ def test_an_end_is_classified_and_the_worker_lives_again(
     assert here.until(Finished).handle.incarnation == 1
 
 
-def test_a_worker_killed_from_outside_is_lost_and_nobody_is_to_blame(
-    bench: Callable[..., Bench],
-) -> None:
+def test_a_worker_killed_from_outside_is_lost_and_nobody_is_to_blame(bench: Callable[..., Bench]) -> None:
     here = bench(2)
     pid = here.result("pid", worker=1)
     os.kill(pid, signal.SIGKILL)
@@ -219,9 +205,7 @@ def test_a_system_exit_is_an_exception_like_any_other(bench: Callable[..., Bench
     assert here.result("rows") == rows_of(Rows(0, 0, 10))
 
 
-def test_a_stopped_worker_closes_its_side_and_what_that_raises_is_a_warning(
-    bench: Callable[..., Bench],
-) -> None:
+def test_a_stopped_worker_closes_its_side_and_what_that_raises_is_a_warning(bench: Callable[..., Bench]) -> None:
     here = bench(1, Work("cannot close"))
     here.launch("rows")
     here.do(StopWorker(0, 0))
@@ -234,9 +218,7 @@ def test_a_stopped_worker_closes_its_side_and_what_that_raises_is_a_warning(
 
 
 @pytest.mark.parametrize("job", ["hog", "hog in a child"])
-def test_too_much_memory_ends_the_attempt_wherever_it_is(
-    bench: Callable[..., Bench], job: str
-) -> None:
+def test_too_much_memory_ends_the_attempt_wherever_it_is(bench: Callable[..., Bench], job: str) -> None:
     here = bench(2)
     here.launch("hang", worker=1)
     number = here.launch(job, memory=300e6)
@@ -267,9 +249,7 @@ def test_too_much_time_ends_the_attempt_and_what_it_started(bench: Callable[...,
 # -- measuring
 
 
-def test_memory_is_measured_for_each_attempt_and_the_whole_tree(
-    bench: Callable[..., Bench],
-) -> None:
+def test_memory_is_measured_for_each_attempt_and_the_whole_tree(bench: Callable[..., Bench]) -> None:
     here = bench()
     peaks = {}
     for job in ("rows", "peak", "burn in a child", "hold in a child", "rows"):
@@ -355,9 +335,7 @@ def test_functions_and_classes_of_no_module_go_and_come_back(bench: Callable[...
     assert bench().result("lambda", rows=4)(1) == 5
 
 
-def test_large_arrays_of_the_workload_are_packed_once_and_are_private(
-    bench: Callable[..., Bench],
-) -> None:
+def test_large_arrays_of_the_workload_are_packed_once_and_are_private(bench: Callable[..., Bench]) -> None:
     values = np.arange(1_000_000)
 
     def change(part: Any) -> Any:
@@ -420,9 +398,7 @@ def test_workers_do_not_draw_the_same_numbers(bench: Callable[..., Bench]) -> No
     assert here.result("numpy draw", 0) != here.result("numpy draw", 1)
 
 
-def test_prints_go_where_the_drivers_go(
-    bench: Callable[..., Bench], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_prints_go_where_the_drivers_go(bench: Callable[..., Bench], capfd: pytest.CaptureFixture[str]) -> None:
     here = bench()
     here.launch("say")
     here.until(Finished)
@@ -453,9 +429,7 @@ def test_a_cancel_overtakes_what_waits(bench: Callable[..., Bench]) -> None:
     assert here.result("rows") == rows_of(Rows(0, 0, 10))
 
 
-def test_a_cancelled_attempt_that_runs_on_is_killed_with_all_it_started(
-    bench: Callable[..., Bench],
-) -> None:
+def test_a_cancelled_attempt_that_runs_on_is_killed_with_all_it_started(bench: Callable[..., Bench]) -> None:
     here = bench(2, grace_s=0.1)
     number = here.launch("hang with children")
     second = here.launch("rows")
@@ -489,9 +463,7 @@ def test_a_workload_that_cannot_be_pickled_is_refused_at_once(bench: Callable[..
     assert 'engine="threads"' in str(caught.value)
 
 
-def test_a_workload_that_cannot_be_unpickled_is_refused_by_the_workers(
-    bench: Callable[..., Bench],
-) -> None:
+def test_a_workload_that_cannot_be_unpickled_is_refused_by_the_workers(bench: Callable[..., Bench]) -> None:
     with pytest.raises(EngineError, match="only at home") as caught:
         bench(2, Work(Stubborn()))
     assert "no worker process could begin" in str(caught.value)
@@ -527,9 +499,7 @@ def test_stopping_while_busy_ends_everybody(bench: Callable[..., Bench]) -> None
     here.engine.stop()
 
 
-def test_what_a_finished_attempt_left_running_ends_with_the_worker(
-    bench: Callable[..., Bench],
-) -> None:
+def test_what_a_finished_attempt_left_running_ends_with_the_worker(bench: Callable[..., Bench]) -> None:
     here = bench()
     worker, child = here.result("leave a child")
     here.do(StopWorker(0, 0))
@@ -577,9 +547,7 @@ def test_a_driver_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
     )
     path = os.pathsep.join(sys.path)
     driver = subprocess.Popen(
-        [sys.executable, str(script)],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path},
+        [sys.executable, str(script)], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
     )
     assert driver.stdout is not None
     pids = [int(word) for word in driver.stdout.readline().split()]

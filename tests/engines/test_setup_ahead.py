@@ -15,16 +15,7 @@ from windrow.core.commands import Cancel, Launch, StopWorker
 from windrow.core.events import Cancelled, CancelRequested, Finished, Started, WorkerLost
 from windrow.core.options import Options
 from windrow.core.policies import Policies
-from windrow.core.records import (
-    Evidence,
-    Failure,
-    FailureKind,
-    InputSpec,
-    Measurement,
-    Plan,
-    Rows,
-    Task,
-)
+from windrow.core.records import Evidence, Failure, FailureKind, InputSpec, Measurement, Plan, Rows, Task
 from windrow.core.scheduler import Scheduler
 from windrow.engines.base import Outcome
 from windrow.engines.setup import CHUNKS_AHEAD, Reading, SetupAhead
@@ -138,9 +129,7 @@ class Eager:
         assert cpu_s >= 0
         self.told.append(rows)
 
-    def processed(
-        self, rows: int, wall_s: float, reading_s: float, waited_s: float, now: float
-    ) -> None:
+    def processed(self, rows: int, wall_s: float, reading_s: float, waited_s: float, now: float) -> None:
         assert rows > 0
         assert now > 0
         assert wall_s >= 0
@@ -192,9 +181,7 @@ pools = st.builds(Pool, st.integers(0, 5), st.integers(1, 4))
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(pools, min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 4))
-def test_every_row_is_done_once_however_the_split_changes(
-    changes: list[Pool], workers: int, inputs: int
-) -> None:
+def test_every_row_is_done_once_however_the_split_changes(changes: list[Pool], workers: int, inputs: int) -> None:
     work = Work()
     setup = SetupAhead(Eager(changes), workers, MUCH)
     outcome = go(setup, work, workers, inputs)

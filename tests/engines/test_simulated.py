@@ -14,29 +14,13 @@ from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.options import Options
 from windrow.core.policies import Policies
-from windrow.core.records import (
-    Failure,
-    FailureKind,
-    Measurement,
-    Needs,
-    Plan,
-    Rows,
-    Task,
-)
+from windrow.core.records import Failure, FailureKind, Measurement, Needs, Plan, Rows, Task
 from windrow.core.scheduler import Scheduler
 from windrow.engines.base import Outcome
 from windrow.engines.inline import InlineEngine
 from windrow.engines.simulated import SimulatedEngine
 from windrow.engines.simulated_devices import Device
-from windrow.engines.simulated_model import (
-    AffineCosts,
-    Driver,
-    Fleet,
-    Model,
-    SimulatedInput,
-    drawn,
-    normal,
-)
+from windrow.engines.simulated_model import AffineCosts, Driver, Fleet, Model, SimulatedInput, drawn, normal
 from windrow.errors import EngineError, UsageError
 from windrow.run.loop import run
 from windrow.run.simulate import simulate
@@ -50,9 +34,7 @@ if TYPE_CHECKING:
 FREE = Driver(event_s=0.0, command_s=0.0, latency_s=0.0)
 
 
-def model(
-    *, inputs: int = 1, rows: int = 50, unit: int = 10, driver: Driver = FREE, **more: Any
-) -> Model:
+def model(*, inputs: int = 1, rows: int = 50, unit: int = 10, driver: Driver = FREE, **more: Any) -> Model:
     costs = more.pop("costs", None) or AffineCosts(per_row_s=0.1)
     return Model(
         inputs=tuple(SimulatedInput.even("data", rows, unit) for _ in range(inputs)),
@@ -88,9 +70,7 @@ def digest(made: Model, workers: int, seed: int, **more: Any) -> str:
 def test_one_worker_takes_what_its_tasks_take_and_the_driver_is_charged(
     tasks: int, event: float, command: float, latency: float, speed: float
 ) -> None:
-    costs = AffineCosts(
-        fixed_s=0.5, per_row_s=0.1, cold_s=2.0, inspect_s=0.25, merge_s=0.03, fetch_s=0.07
-    )
+    costs = AffineCosts(fixed_s=0.5, per_row_s=0.1, cold_s=2.0, inspect_s=0.25, merge_s=0.03, fetch_s=0.07)
     made = model(
         rows=10 * tasks,
         costs=costs,
@@ -187,8 +167,7 @@ def test_measurements_add_up_as_those_of_real_engines_do() -> None:
 @given(workers=st.integers(1, 12), factor=st.floats(1.0, 5.0))
 def test_faster_workers_lose_at_most_a_task(workers: int, factor: float) -> None:
     slow, fast = (
-        simulate(model(inputs=3, fleet=Fleet(speeds=(speed,))), workers, policies=fixed(10))
-        for speed in (1.0, factor)
+        simulate(model(inputs=3, fleet=Fleet(speeds=(speed,))), workers, policies=fixed(10)) for speed in (1.0, factor)
     )
     assert fast.seconds <= slow.seconds + 1.0
 
@@ -254,9 +233,7 @@ workers_at_times = st.lists(st.tuples(st.floats(0.0, 60.0), st.integers(0, 4)), 
 
 @st.composite
 def models(draw: st.DrawFn) -> Model:
-    disk = Device(
-        streams=(1, 3), rates=(draw(st.floats(50, 500)), draw(st.floats(50, 500))), latency_s=0.01
-    )
+    disk = Device(streams=(1, 3), rates=(draw(st.floats(50, 500)), draw(st.floats(50, 500))), latency_s=0.01)
     costs = AffineCosts(
         fixed_s=draw(seconds),
         per_row_s=draw(st.floats(0.001, 0.1)),
@@ -335,10 +312,7 @@ def test_a_task_costs_the_same_wherever_and_whenever_it_runs() -> None:
         walls: dict[tuple[int, int], float] = {}
 
         def look(
-            events: Sequence[happened.Event],
-            commands: object,
-            now: float,
-            walls: dict[tuple[int, int], float] = walls,
+            events: Sequence[happened.Event], commands: object, now: float, walls: dict[tuple[int, int], float] = walls
         ) -> None:
             for event in events:
                 if isinstance(event, happened.Finished):
@@ -495,12 +469,7 @@ class Sums:
 
 
 @settings(deadline=None)
-@given(
-    losses=workers_at_times,
-    workers=st.integers(1, 5),
-    chunk=st.sampled_from([10, 25]),
-    bad=st.booleans(),
-)
+@given(losses=workers_at_times, workers=st.integers(1, 5), chunk=st.sampled_from([10, 25]), bad=st.booleans())
 def test_results_are_those_of_the_serial_engine_whoever_is_lost(
     losses: list[tuple[float, int]], workers: int, chunk: int, bad: bool
 ) -> None:
@@ -508,12 +477,8 @@ def test_results_are_those_of_the_serial_engine_whoever_is_lost(
     outcomes = []
     for real in (False, True):
         engine = SimulatedEngine(made, workers, real=True) if real else InlineEngine()
-        scheduler = Scheduler(
-            made.specs(), Policies(Fixed(chunk)), Options(on_error="skip", restart=real)
-        )
-        more: dict[str, Any] = (
-            {"clock": engine.clock} if isinstance(engine, SimulatedEngine) else {}
-        )
+        scheduler = Scheduler(made.specs(), Policies(Fixed(chunk)), Options(on_error="skip", restart=real))
+        more: dict[str, Any] = {"clock": engine.clock} if isinstance(engine, SimulatedEngine) else {}
         outcome = run(scheduler, engine, Sums(bad=bad), **more)
         rows = sorted(r for ps in outcome.partials.values() for p in ps for r in p)
         outcomes.append((outcome.status, rows, outcome.ledger.failed_rows))

@@ -73,10 +73,7 @@ amounts = st.floats(0.01, 500, allow_nan=False).map(lambda a: round(a, 2))
 patience = st.one_of(st.just(inf), st.floats(0.5, 30).map(lambda t: round(t, 3)))
 
 
-@given(
-    st.lists(st.tuples(times, amounts, patience), min_size=1, max_size=25),
-    st.sampled_from(RATES),
-)
+@given(st.lists(st.tuples(times, amounts, patience), min_size=1, max_size=25), st.sampled_from(RATES))
 def test_everybody_is_done_when_the_plain_simulation_says(
     drawn: list[tuple[float, float, float]], rate: Callable[[int], float]
 ) -> None:
@@ -108,22 +105,15 @@ def test_equals_are_done_together_in_the_order_they_came() -> None:
     assert {time for time, _ in ends} == {1.0 + 3 * 50.0 / rate}
 
 
-@pytest.mark.parametrize(
-    ("users", "rate"), [(1, 100), (2, 180), (3, 190), (4, 200), (6, 160), (8, 120), (99, 120)]
-)
-def test_a_curve_is_straight_between_its_points_and_level_after_them(
-    users: int, rate: float
-) -> None:
+@pytest.mark.parametrize(("users", "rate"), [(1, 100), (2, 180), (3, 190), (4, 200), (6, 160), (8, 120), (99, 120)])
+def test_a_curve_is_straight_between_its_points_and_level_after_them(users: int, rate: float) -> None:
     assert NFS.rate(users) == rate
 
 
 @pytest.mark.parametrize(
-    ("streams", "rates"),
-    [((), ()), ((2, 4), (1, 2)), ((1, 4, 2), (1, 2, 3)), ((1, 2), (1,)), ((1, 2), (1, 0))],
+    ("streams", "rates"), [((), ()), ((2, 4), (1, 2)), ((1, 4, 2), (1, 2, 3)), ((1, 2), (1,)), ((1, 2), (1, 0))]
 )
-def test_a_curve_that_cannot_be_is_refused(
-    streams: tuple[int, ...], rates: tuple[float, ...]
-) -> None:
+def test_a_curve_that_cannot_be_is_refused(streams: tuple[int, ...], rates: tuple[float, ...]) -> None:
     with pytest.raises(UsageError):
         Device(streams=streams, rates=rates)
 

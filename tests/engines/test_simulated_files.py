@@ -94,9 +94,7 @@ def test_another_device_can_be_put_in(tmp_path: Path) -> None:
 def test_a_file_is_read_as_it_is_written(tmp_path: Path) -> None:
     model = load_model(written(tmp_path, SMALL))
     assert [one.borders for one in model.inputs[:3]] == [(0, 30, 60, 90, 100)] * 3
-    assert model.costs["a"] == AffineCosts(
-        per_row_s=0.002, read_per_row=1000, device="tape", memory_fixed=10**9
-    )
+    assert model.costs["a"] == AffineCosts(per_row_s=0.002, read_per_row=1000, device="tape", memory_fixed=10**9)
     assert model.costs["b"] == AffineCosts(fixed_s=60.0)
     assert model.devices["tape"].rates == (10e6, 12e6)
     assert model.devices["tape"].latency_s == 3.0

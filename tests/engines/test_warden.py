@@ -519,9 +519,7 @@ def test_the_driver_dies(token: str, how: str) -> None:
         # The driver's own child is nobody's worker: it held the files and lives on.
         expected = [] if helper is None else [helper]
         until(lambda: marked(token) == expected, "somebody outlived the driver")
-        until(
-            lambda: living(pids) == [], "a worker outlived the driver"
-        )  # init may be slow to reap
+        until(lambda: living(pids) == [], "a worker outlived the driver")  # init may be slow to reap
     finally:
         process.kill()
         if helper is not None:
@@ -569,9 +567,7 @@ def test_stopping_ends_everybody(ward: Ward) -> None:
     assert ward.end(0, 1).code == 3
 
 
-def test_stopping_ends_everybody_with_a_server_that_is_stopped(
-    ward: Ward, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopping_ends_everybody_with_a_server_that_is_stopped(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     pids = heard(ward.fork("with_family"))
     monkeypatch.setattr("windrow.engines.warden.ENDING_S", 0.2)
     os.kill(ward.server, signal.SIGSTOP)
@@ -627,10 +623,7 @@ def test_what_a_preloaded_module_prints_is_printed_once(
 
 def test_a_system_that_refuses_more_processes(ward: Ward, preloads: Callable[[str], None]) -> None:
     preloads(
-        "import os\n"
-        "def fork():\n"
-        "    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
-        "os.fork = fork\n"
+        "import os\ndef fork():\n    raise BlockingIOError(11, 'Resource temporarily unavailable')\nos.fork = fork\n"
     )
 
     with pytest.raises(EngineError, match=r"worker 0: .*Resource temporarily unavailable; use"):
@@ -642,22 +635,16 @@ def test_a_system_that_refuses_more_processes(ward: Ward, preloads: Callable[[st
 # --- misuse -------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_cannot_start_is_an_error(
-    ward: Ward, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_cannot_start_is_an_error(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
 
-    with pytest.raises(
-        EngineError, match=r"ended twice while worker 0 was being made.* exit code 1"
-    ):
+    with pytest.raises(EngineError, match=r"ended twice while worker 0 was being made.* exit code 1"):
         ward.fork("wait")
 
     assert not ward.warden.alive
 
 
-def test_an_interpreter_that_does_not_exist_is_an_error(
-    ward: Ward, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interpreter_that_does_not_exist_is_an_error(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
 
     with pytest.raises(EngineError, match=r"sys.executable='/no/such/python'"):

@@ -39,9 +39,7 @@ class Life:
 class Engine:
     """Workers and their mail. ``count`` says what an attempt at rows makes."""
 
-    def __init__(
-        self, rng: random.Random, count: Callable[[Rows], Content], borders: Any, *, fifo: bool
-    ) -> None:
+    def __init__(self, rng: random.Random, count: Callable[[Rows], Content], borders: Any, *, fifo: bool) -> None:
         self.now = 0.0
         self.seen: Counter[str] = Counter()
         self._rng = rng
@@ -99,11 +97,7 @@ class Engine:
                 life.inbox.remove(launch)
                 mail.append(happened.Cancelled(command.attempt, *life.key))
                 return
-        if (
-            life.job is not None
-            and life.job.attempt == command.attempt
-            and self._rng.random() < 0.7
-        ):
+        if life.job is not None and life.job.attempt == command.attempt and self._rng.random() < 0.7:
             mail.append(happened.Cancelled(command.attempt, *life.key))
             self._end(life)
 

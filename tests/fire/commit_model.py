@@ -151,9 +151,7 @@ class Driver:
                 kept.add(blob)
             for place, portion in enumerate(reuse.portions):
                 mine = number if place == 0 else len(self.world) + len(self.specs)
-                spec = InputSpec(
-                    id=mine, category="c", rows=borders[-1], borders=borders, ranges=portion.ranges
-                )
+                spec = InputSpec(id=mine, category="c", rows=borders[-1], borders=borders, ranges=portion.ranges)
                 self._add(spec, number, portion.products)
         self.journal.drop([blob.id for blob in self.journal.blobs() if blob.id not in kept])
 
@@ -331,9 +329,7 @@ def live(seed: int, rules: Rules = RULES) -> Counter[str]:
     return seen
 
 
-def _check_kept(
-    world: Sequence[tuple[int, ...]], disk: Disk, products: frozenset[str], rules: Rules
-) -> None:
+def _check_kept(world: Sequence[tuple[int, ...]], disk: Disk, products: frozenset[str], rules: Rules) -> None:
     """What a complete run wrote down is all there is, and once."""
     disk.fuse = None
     journal = rules.journal.open(disk)  # type: ignore[arg-type]

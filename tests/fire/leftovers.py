@@ -21,16 +21,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-__all__ = [
-    "Killer",
-    "Scene",
-    "names_in",
-    "nothing_left",
-    "send",
-    "server_of",
-    "wait_until",
-    "workers_of",
-]
+__all__ = ["Killer", "Scene", "names_in", "nothing_left", "send", "server_of", "wait_until", "workers_of"]
 
 #: How long anything here may take to become true, on a machine that others use too.
 PATIENCE_S = 60.0
@@ -102,12 +93,7 @@ class Killer(threading.Thread):
     """Sends one of some signals to a random worker of this process, or to their server, again and again."""
 
     def __init__(
-        self,
-        seed: int,
-        signals: Sequence[int] = (signal.SIGKILL,),
-        *,
-        every_s: float = 0.1,
-        servers: float = 0.0,
+        self, seed: int, signals: Sequence[int] = (signal.SIGKILL,), *, every_s: float = 0.1, servers: float = 0.0
     ) -> None:
         super().__init__(daemon=True)
         self.hits = 0
@@ -188,11 +174,7 @@ class Scene:
     def marked(self) -> list[int]:
         """Processes that were started here and live."""
         mark = self.mark.encode()
-        return [
-            pid
-            for pid in _numbers()
-            if pid != os.getpid() and mark in _read(pid, "environ") and parent_of(pid)
-        ]
+        return [pid for pid in _numbers() if pid != os.getpid() and mark in _read(pid, "environ") and parent_of(pid)]
 
     def check(self) -> None:
         """Nothing is left; the last processes have a moment to be gone."""

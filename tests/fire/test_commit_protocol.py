@@ -180,17 +180,13 @@ class CommitsInTwo(ModelJournal):
         return blob
 
 
-def ignoring_coverage(
-    rows: int, borders: tuple[int, ...], products: frozenset[str], blobs: Sequence[Covered]
-) -> Reuse:
+def ignoring_coverage(rows: int, borders: tuple[int, ...], products: frozenset[str], blobs: Sequence[Covered]) -> Reuse:
     """Takes over what is there, and does everything again."""
     used = divide_rows(rows, borders, products, blobs).used
     return Reuse(used, (Portion(products, ((0, rows),)),))
 
 
-def overlapping(
-    rows: int, borders: tuple[int, ...], products: frozenset[str], blobs: Sequence[Covered]
-) -> Reuse:
+def overlapping(rows: int, borders: tuple[int, ...], products: frozenset[str], blobs: Sequence[Covered]) -> Reuse:
     """Takes over every blob for all of its products, wanted or not, and looks at rows alone."""
     free = Intervals()
     for blob in blobs:

@@ -86,11 +86,7 @@ def private(place: Path) -> list[Path]:
 
 
 def contents(place: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(place)): path.read_bytes()
-        for path in place.rglob("*")
-        if path.is_file()
-    }
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
 
 def under_fire(place: Path, scene: Scene, rounds: int, seed: int) -> None:
@@ -126,9 +122,7 @@ def under_fire(place: Path, scene: Scene, rounds: int, seed: int) -> None:
     wait_until(lambda: not scene.marked(), "no process is left")
 
 
-def test_files_are_complete_while_workers_and_programs_are_killed(
-    tmp_path: Path, scene: Scene
-) -> None:
+def test_files_are_complete_while_workers_and_programs_are_killed(tmp_path: Path, scene: Scene) -> None:
     under_fire(tmp_path / "place", scene, rounds=5, seed=1)
 
 

@@ -20,16 +20,7 @@ import pytest
 
 import windrow as wr
 from fire.analyses import BAD, PACE, UNIT, analysis, data, opened, said, write_file
-from fire.leftovers import (
-    Killer,
-    Scene,
-    names_in,
-    nothing_left,
-    send,
-    server_of,
-    wait_until,
-    workers_of,
-)
+from fire.leftovers import Killer, Scene, names_in, nothing_left, send, server_of, wait_until, workers_of
 from windrow.errors import EngineError, StepError
 
 if TYPE_CHECKING:
@@ -402,9 +393,7 @@ sys.path.insert(0, {str(TESTS)!r})
 from fire.analyses import analysis, opened
 analysis().run(opened(5), engine="processes", workers=2, progress=False)
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 
 

@@ -202,9 +202,7 @@ except KeyboardInterrupt:
 def test_a_driver_is_ended_in_the_middle(number: int, scene: Scene) -> None:
     """After Ctrl-C every task has ended, one way or another; after SIGKILL nobody can say, but nothing runs on."""
     command = [sys.executable, "-c", DRIVER, str(TESTS)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         try:

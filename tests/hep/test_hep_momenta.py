@@ -52,13 +52,10 @@ def test_sums_in_both_kinds_of_coordinates(rows: Any, jagged: bool) -> None:
         polar = both[:, 0] + both[:, 1]
     else:
         names = ("pt", "eta", "phi", "mass")
-        one, other = (
-            wr.hep.momenta(**dict(zip(names, part, strict=True))) for part in (first, second)
-        )
+        one, other = (wr.hep.momenta(**dict(zip(names, part, strict=True))) for part in (first, second))
         polar = one + other
     one, other = (
-        wr.hep.momenta(**dict(zip(("px", "py", "pz", "E"), cartesian(*part), strict=True)))
-        for part in (first, second)
+        wr.hep.momenta(**dict(zip(("px", "py", "pz", "E"), cartesian(*part), strict=True))) for part in (first, second)
     )
     scale = 1e-6 * (1 + np.max(cartesian(*first)[3] + cartesian(*second)[3]))
     np.testing.assert_allclose(ak.to_numpy(polar.mass), expected, rtol=1e-6, atol=scale)
@@ -117,9 +114,7 @@ def test_nothing_is_registered_for_other_arrays() -> None:
 
 def test_naming_the_helpers_loads_nothing_heavy() -> None:
     code = "import sys, windrow as wr; wr.hep; wr.file; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     heavy = {"numpy", "awkward", "vector", "correctionlib"}
     assert heavy.intersection(done.stdout.split()) == set()
     assert "windrow.hep" in done.stdout.split()
@@ -142,11 +137,7 @@ def test_they_pickle() -> None:
         ((), {"px": [1.0], "phi": [1.0]}, "px, phi makes no momentum"),
         ((), {"pt": [1.0], "phi": [1.0], "mass": [1.0]}, "no direction along the beam"),
         ((), {"pt": [1.0], "phi": [1.0], "px": [1.0], "py": [0.0]}, "say the same thing twice"),
-        (
-            (),
-            {"pt": [1.0], "phi": [1.0], "eta": [1.0], "mass": [1.0], "E": [0.0]},
-            "mass, E say the same",
-        ),
+        ((), {"pt": [1.0], "phi": [1.0], "eta": [1.0], "mass": [1.0], "E": [0.0]}, "mass, E say the same"),
         (([1, 2],), {}, "awkward array of records or of named components, got"),
         ((ak.Array([1, 2]),), {}, "awkward array of records"),
         ((ak.Array([{"x": 1, "y": 2}]),), {}, "x, y makes no momentum"),
@@ -177,18 +168,10 @@ def test_a_file_with_capitals(samples: Path) -> None:
     path = f"{samples}/HZZ.root:events"
     result = analysis.run(path, progress=False)
     # The charge and the isolation are in the collection, but nobody looked at them.
-    assert {column for _, column, *_ in result.reads} == {
-        "NMuon",
-        "Muon_Px",
-        "Muon_Py",
-        "Muon_Pz",
-        "Muon_E",
-    }
+    assert {column for _, column, *_ in result.reads} == {"NMuon", "Muon_Px", "Muon_Py", "Muon_Pz", "Muon_E"}
     events = uproot.open(path).arrays(filter_name=["NMuon", "Muon_*"])
     events = events[events.NMuon >= 2]
     names = ("Muon_Px", "Muon_Py", "Muon_Pz", "Muon_E")
-    first, second = (
-        tuple(ak.to_numpy(events[name][:, n]).astype(np.float64) for name in names) for n in (0, 1)
-    )
+    first, second = (tuple(ak.to_numpy(events[name][:, n]).astype(np.float64) for name in names) for n in (0, 1))
     assert len(result["masses"]) == len(events) > 1000
     np.testing.assert_allclose(result["masses"], pair_mass(first, second), rtol=1e-4, atol=1e-3)

@@ -41,9 +41,7 @@ def write(path: Path) -> None:
     columns = events()
     if path.suffix == ".parquet":
         arrays = {
-            name: ak.to_arrow(values, extensionarray=False)
-            if isinstance(values, ak.Array)
-            else pa.array(values)
+            name: ak.to_arrow(values, extensionarray=False) if isinstance(values, ak.Array) else pa.array(values)
             for name, values in columns.items()
         }
         pq.write_table(pa.table(arrays), path, row_group_size=500)
@@ -201,9 +199,7 @@ def test_a_remote_file_that_is_not_there(base: str, name: str) -> None:
         wr.data.open(f"{base}/{name}").open(0)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("fsspec_xrootd") is not None, reason="XRootD is installed"
-)
+@pytest.mark.skipif(importlib.util.find_spec("fsspec_xrootd") is not None, reason="XRootD is installed")
 def test_a_protocol_whose_packages_are_not_there() -> None:
     source = wr.data.open("root://eos.example.org//store/x.root:Events")
     with pytest.raises(UsageError, match=r"x.root: .* pip install 'windrow\[xrootd\]'"):

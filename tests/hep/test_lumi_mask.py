@@ -36,12 +36,7 @@ RANGES = st.dictionaries(NUMBERS.map(str), st.lists(RANGE, max_size=4), max_size
 DTYPES = st.sampled_from([np.int64, np.uint64, np.uint32])
 
 
-@given(
-    ranges=RANGES,
-    rows=st.lists(st.tuples(NUMBERS, NUMBERS), max_size=40),
-    run=DTYPES,
-    lumi=DTYPES,
-)
+@given(ranges=RANGES, rows=st.lists(st.tuples(NUMBERS, NUMBERS), max_size=40), run=DTYPES, lumi=DTYPES)
 def test_it_equals_the_loop(ranges: Any, rows: Any, run: Any, lumi: Any) -> None:
     runs = np.array([row[0] for row in rows], dtype=run)
     lumis = np.array([row[1] for row in rows], dtype=lumi)
@@ -89,10 +84,7 @@ COFFEA = Path(__file__).resolve().parents[2] / ".bench" / "envs" / "coffea" / "b
 @pytest.mark.skipif(not COFFEA.is_file(), reason="coffea is not installed beside the benchmarks")
 def test_it_equals_coffea(tmp_path: Path) -> None:
     rng = np.random.default_rng(11)
-    ranges = {
-        str(run): [sorted(rng.integers(1, 300, 2).tolist()) for _ in range(4)]
-        for run in rng.integers(1, 60, 30)
-    }
+    ranges = {str(run): [sorted(rng.integers(1, 300, 2).tolist()) for _ in range(4)] for run in rng.integers(1, 60, 30)}
     path = tmp_path / "golden.json"
     # coffea takes neither overlapping nor unsorted ranges.
     runs, lumis = np.divmod(np.arange(60 * 300), 300)
@@ -124,9 +116,7 @@ def test_files_of_one_content_are_equal(tmp_path: Path) -> None:
         wr.hep.lumi_mask(tmp_path / "b.json.gz"),
         wr.hep.lumi_mask(reordered),
         wr.hep.lumi_mask({int(key): items for key, items in GOLDEN.items()}),
-        wr.hep.lumi_mask(
-            {np.int32(k): [tuple(map(np.int64, i)) for i in v] for k, v in GOLDEN.items()}
-        ),
+        wr.hep.lumi_mask({np.int32(k): [tuple(map(np.int64, i)) for i in v] for k, v in GOLDEN.items()}),
         pickle.loads(pickle.dumps(wr.hep.lumi_mask(GOLDEN))),
     ]
     assert len({mask.fingerprint for mask in masks}) == 1

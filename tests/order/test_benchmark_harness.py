@@ -22,10 +22,7 @@ RUN_ALL: Any = load("benchmarks/run_all.py")
 
 
 def rounds_of(**walls: list[float]) -> Any:
-    samples = {
-        name: [HARNESS.Sample(wall, 0.0, 0.0, None) for wall in times]
-        for name, times in walls.items()
-    }
+    samples = {name: [HARNESS.Sample(wall, 0.0, 0.0, None) for wall in times] for name, times in walls.items()}
     return HARNESS.Rounds(samples, 0, 0)
 
 
@@ -42,9 +39,7 @@ def numbered(loads: list[float]) -> Callable[[], Any]:
 
 @given(
     st.integers(1, 6).flatmap(
-        lambda rounds: st.tuples(
-            st.just(rounds), st.lists(st.floats(0, 1), min_size=2 * rounds, max_size=2 * rounds)
-        )
+        lambda rounds: st.tuples(st.just(rounds), st.lists(st.floats(0, 1), min_size=2 * rounds, max_size=2 * rounds))
     )
 )
 def test_the_quietest_rounds_are_kept_in_the_order_of_time(drawn: tuple[int, list[float]]) -> None:
@@ -62,9 +57,7 @@ def test_the_quietest_rounds_are_kept_in_the_order_of_time(drawn: tuple[int, lis
 
 def test_the_best_is_chosen_on_some_rounds_and_scored_on_the_others() -> None:
     # "lucky" is the fastest in the rounds it is chosen by, and slow in those that count.
-    found = rounds_of(
-        mine=[2.0, 4.0, 2.0, 4.0], lucky=[1.0, 8.0, 1.0, 8.0], steady=[1.5, 2.0, 1.5, 2.0]
-    )
+    found = rounds_of(mine=[2.0, 4.0, 2.0, 4.0], lucky=[1.0, 8.0, 1.0, 8.0], steady=[1.5, 2.0, 1.5, 2.0])
     best, ratio, (low, high) = found.best_of(["lucky", "steady"], "mine")
     assert best == "lucky"
     assert ratio == low == high == 0.5
@@ -72,9 +65,7 @@ def test_the_best_is_chosen_on_some_rounds_and_scored_on_the_others() -> None:
 
 @given(
     st.integers(2, 7).flatmap(
-        lambda rounds: st.lists(
-            st.lists(st.floats(0.1, 10), min_size=rounds, max_size=rounds), min_size=2, max_size=4
-        )
+        lambda rounds: st.lists(st.lists(st.floats(0.1, 10), min_size=rounds, max_size=rounds), min_size=2, max_size=4)
     )
 )
 def test_the_best_by_plain_medians(walls: list[list[float]]) -> None:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
-from order_situations import (
-    cuts_of,
-    independent_window,
-    is_legal,
-    make_situation,
-    make_window,
-    situations,
-)
+from order_situations import cuts_of, independent_window, is_legal, make_situation, make_window, situations
 from windrow.order.adaptive import adaptive, order
 from windrow.order.cost import expected_cost
 from windrow.order.model import Column, Lane, Step
@@ -104,9 +97,7 @@ def test_an_order_that_has_become_dearer_than_the_written_one_is_left() -> None:
 
 def test_a_current_order_against_a_new_guard_is_put_right() -> None:
     window = make_window(["c0", "c1"], {"pf": 90, "pp": 10})
-    situation = dataclasses.replace(
-        two_cuts([window]), current=("c1", "c0"), guards=(("c1", "c0"),)
-    )
+    situation = dataclasses.replace(two_cuts([window]), current=("c1", "c0"), guards=(("c1", "c0"),))
     decision = adaptive(situation)
     assert decision.order == ("c0", "c1")
     assert "after 'c0', which it needs" in decision.steps[1]
@@ -114,9 +105,7 @@ def test_a_current_order_against_a_new_guard_is_put_right() -> None:
 
 def test_one_cut_or_none() -> None:
     column = Step("m", "column", (0,), row_s=1e-6)
-    assert adaptive(make_situation([column])).steps == (
-        "at the end, for 100 % of the rows: no cut needs it",
-    )
+    assert adaptive(make_situation([column])).steps == ("at the end, for 100 % of the rows: no cut needs it",)
     situation = make_situation(
         [column, Step("n", "column", (0,)), *cuts_of([1e-6])],
         needs={"c0": ("n",)},
@@ -132,14 +121,9 @@ def test_one_cut_or_none() -> None:
 
 
 def test_a_dear_weak_cut_is_last_and_columns_are_named_as_the_reason() -> None:
-    steps = [
-        Step("a", "cut", (0,), row_s=2.1e-6),
-        Step("b", "cut", (0,), row_s=1e-9, columns=("x",)),
-    ]
+    steps = [Step("a", "cut", (0,), row_s=2.1e-6), Step("b", "cut", (0,), row_s=1e-9, columns=("x",))]
     windows = [make_window(["b", "a"], {"fp": 50, "pp": 47, "pf": 3}, unit_rows=10**6)] * 4
-    situation = make_situation(
-        steps, windows=windows, columns=[Column("x", 1e-8)], chunk_rows=1e6, unit_rows=1e6
-    )
+    situation = make_situation(steps, windows=windows, columns=[Column("x", 1e-8)], chunk_rows=1e6, unit_rows=1e6)
     decision = adaptive(situation)
     assert decision.order == ("b", "a")
     assert decision.steps == (
@@ -158,9 +142,7 @@ def test_many_cuts_are_searched_and_the_decision_says_so() -> None:
     names = [f"c{n}" for n in range(30)]
     patterns = [("".join("pf"[k < n] for k in range(30)), 10) for n in range(31)]
     lanes = [Lane(tuple((name, False) for name in names))]
-    situation = make_situation(
-        cuts_of([1.0] * 30), lanes=lanes, windows=[make_window(names, patterns)]
-    )
+    situation = make_situation(cuts_of([1.0] * 30), lanes=lanes, windows=[make_window(names, patterns)])
     decision = adaptive(dataclasses.replace(situation, current=tuple(names[::-1])))
     assert not decision.exact
     assert decision.order[0] == "c0"  # it drops all that any other does

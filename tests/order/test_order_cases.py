@@ -83,9 +83,7 @@ def test_the_stream_swaps_what_is_cheap_and_strict() -> None:
             rounds, passed = CASES.DEAR if share > 0.5 else CASES.CHEAP
             assert share == pytest.approx(passed, abs=0.05)
             assert set(part[f"work_{name}"].tolist()) == {rounds}
-    assert {n for n, share in shares[0].items() if share > 0.5} == {
-        n for n, share in shares[1].items() if share < 0.5
-    }
+    assert {n for n, share in shares[0].items() if share > 0.5} == {n for n, share in shares[1].items() if share < 0.5}
     result = case.build().run(case.data, order="written", engine="inline", progress=False)
     keep = [np.logical_and.reduce([part[f"value_{n}"] < 1 for n in "abcd"]) for part in case.parts]
     assert result["selected"] == sum(int(one.sum()) for one in keep)

@@ -70,9 +70,7 @@ def test_completing_part_of_a_legal_order_keeps_it_and_is_legal(
 
 
 @given(analyses(), st.data())
-def test_completing_anything_is_legal_or_refused(
-    analysis: tuple[tuple[str, ...], Needs], data: st.DataObject
-) -> None:
+def test_completing_anything_is_legal_or_refused(analysis: tuple[tuple[str, ...], Needs], data: st.DataObject) -> None:
     written, needs = analysis
     wanted = data.draw(st.lists(st.sampled_from(written), unique=True))
     try:
@@ -88,9 +86,7 @@ def test_completing_anything_is_legal_or_refused(
 
 
 @given(analyses())
-def test_the_written_order_is_legal_and_complete_as_it_stands(
-    analysis: tuple[tuple[str, ...], Needs],
-) -> None:
+def test_the_written_order_is_legal_and_complete_as_it_stands(analysis: tuple[tuple[str, ...], Needs]) -> None:
     written, needs = analysis
     assert complete(written, written, needs) == written
     assert complete((), written, needs) == written
@@ -102,9 +98,7 @@ def guards_all(written: tuple[str, ...]) -> Guards:
 
 
 @given(analyses(), st.data())
-def test_repairing_gives_a_legal_permutation(
-    analysis: tuple[tuple[str, ...], Needs], data: st.DataObject
-) -> None:
+def test_repairing_gives_a_legal_permutation(analysis: tuple[tuple[str, ...], Needs], data: st.DataObject) -> None:
     written, needs = analysis
     guards = guards_for(data.draw, written)
     repaired = repair(legal_order(data.draw, needs, []), needs, guards)
@@ -113,9 +107,7 @@ def test_repairing_gives_a_legal_permutation(
 
 
 @given(analyses(), st.data())
-def test_repairing_a_legal_order_changes_nothing(
-    analysis: tuple[tuple[str, ...], Needs], data: st.DataObject
-) -> None:
+def test_repairing_a_legal_order_changes_nothing(analysis: tuple[tuple[str, ...], Needs], data: st.DataObject) -> None:
     written, needs = analysis
     guards = guards_for(data.draw, written)
     order = legal_order(data.draw, needs, guards)

@@ -10,14 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from order_situations import (
-    cuts_of,
-    draw_legal,
-    independent_window,
-    make_situation,
-    make_window,
-    situations,
-)
+from order_situations import cuts_of, draw_legal, independent_window, make_situation, make_window, situations
 from windrow.order.cost import expected_cost, jackknifed_costs
 from windrow.order.model import Column, Lane, Step
 from windrow.order.survival import MOST_KINDS, sample_of
@@ -96,9 +89,7 @@ def plain_cost(situation: Situation, order: Sequence[str]) -> float:
 
 @given(situations(), st.data())
 @settings(max_examples=80, deadline=None)
-def test_the_cost_is_that_of_rows_followed_one_by_one(
-    situation: Situation, data: st.DataObject
-) -> None:
+def test_the_cost_is_that_of_rows_followed_one_by_one(situation: Situation, data: st.DataObject) -> None:
     order = draw_legal(data.draw, situation.written, situation.needs)
     expected = expected_cost(situation, order)
     assert expected.total == pytest.approx(plain_cost(situation, order), rel=1e-9, abs=1e-15)
@@ -114,9 +105,7 @@ def test_the_cost_is_that_of_rows_followed_one_by_one(
         assert step.column_s >= 0
 
 
-@pytest.mark.parametrize(
-    ("order", "cost"), [((2, 1, 0, 3), 10.2725), ((0, 1, 2, 3), 7.3225), ((1, 0, 2, 3), 7.0225)]
-)
+@pytest.mark.parametrize(("order", "cost"), [((2, 1, 0, 3), 10.2725), ((0, 1, 2, 3), 7.3225), ((1, 0, 2, 3), 7.0225)])
 def test_independent_cuts_cost_what_the_formula_says(order: tuple[int, ...], cost: float) -> None:
     window = independent_window(["c0", "c1", "c2", "c3"], [0.9, 0.5, 0.1, 0.99], 100_000)
     situation = make_situation(cuts_of([1, 2, 10, 0.5]), windows=[window])
@@ -135,9 +124,7 @@ def test_without_windows_everything_stays_alive() -> None:
 def test_whole_units_without_survivors_cost_no_column_and_no_call() -> None:
     windows = [make_window("a", {"f": 10}), make_window("a", {"f": 9, "p": 1})]
     steps = [Step("a", "cut", (0,)), Step("m", "column", (0,), 1.0, 0.0, 0, ("x",))]
-    situation = make_situation(
-        steps, windows=windows, columns=[Column("x", 1.0)], chunk_rows=20, unit_rows=10
-    )
+    situation = make_situation(steps, windows=windows, columns=[Column("x", 1.0)], chunk_rows=20, unit_rows=10)
     m = expected_cost(situation, ("a", "m")).steps[1]
     assert m.column_s == pytest.approx(20 / 2)
     assert m.seconds == pytest.approx(1 - 0.5**2)  # two units in a chunk
@@ -163,9 +150,7 @@ def test_a_column_is_charged_once_and_again_only_for_units_of_other_lanes() -> N
         Step("o", "column", (1,), columns=("x",)),
     ]
     windows = [make_window("ab", {w: 1}) for w in ("pp", "pf", "fp", "ff")]
-    situation = make_situation(
-        steps, lanes=lanes, windows=windows, columns=[Column("x", 1.0)], chunk_rows=4
-    )
+    situation = make_situation(steps, lanes=lanes, windows=windows, columns=[Column("x", 1.0)], chunk_rows=4)
     expected = expected_cost(situation, situation.written)
     assert [step.column_s for step in expected.steps] == [0, 0, 2, 1, 0]
 
@@ -186,10 +171,7 @@ def test_leaving_out_windows_gives_the_costs_of_the_others() -> None:
     order = ("c0", "c1")
     costs = jackknifed_costs(situation, order, sample_of(situation))
     others = [
-        plain_cost(
-            make_situation(cuts_of([1.0, 2.0]), windows=windows[:n] + windows[n + 1 :]), order
-        )
-        for n in range(5)
+        plain_cost(make_situation(cuts_of([1.0, 2.0]), windows=windows[:n] + windows[n + 1 :]), order) for n in range(5)
     ]
     assert sorted(costs) == pytest.approx(sorted(others))
     assert not math.isclose(costs.min(), costs.max())

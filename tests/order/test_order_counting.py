@@ -42,17 +42,14 @@ def case(seed: int, lanes: int, *, chain: bool = False, maker: bool = False) -> 
         columns_of=dict.fromkeys(written, ()),
         needs=needs,
         lanes=tuple(
-            tuple((cut, bool(rng.random() < 0.3)) for cut in CUTS if lane in member[cut])
-            for lane in range(lanes)
+            tuple((cut, bool(rng.random() < 0.3)) for cut in CUTS if lane in member[cut]) for lane in range(lanes)
         ),
         sides=sides,
         starts=np.array([0, ROWS]),
         borders=np.array([0, ROWS]),
         part=np.array([0]),
     )
-    row_s = {
-        name: float(cost) for name, cost in zip(written, rng.exponential(size=9), strict=False)
-    }
+    row_s = {name: float(cost) for name, cost in zip(written, rng.exponential(size=9), strict=False)}
     costs = COUNTING.UnitCosts([dict.fromkeys(written, 0.0)], [row_s], {}, {})
     return truth, costs
 
@@ -79,12 +76,8 @@ def seconds(truth: Any, costs: Any, order: tuple[str, ...]) -> float:
 
 
 CASES = [
-    pytest.param(
-        seed, lanes, {"chain": chain, "maker": maker}, id=f"{seed}-{lanes}-{chain}-{maker}"
-    )
-    for seed, (lanes, chain, maker) in enumerate(
-        itertools.product((1, 2, 3), (False, True), (False, True))
-    )
+    pytest.param(seed, lanes, {"chain": chain, "maker": maker}, id=f"{seed}-{lanes}-{chain}-{maker}")
+    for seed, (lanes, chain, maker) in enumerate(itertools.product((1, 2, 3), (False, True), (False, True)))
 ]
 
 

@@ -44,10 +44,7 @@ def situation(
     **more: Any,
 ) -> Situation:
     """Steps f0, f1, ... with a cost per row; cuts that are all in one lane unless said otherwise."""
-    steps = [
-        step._replace(kind=(kinds or {}).get(step.name, "cut"))
-        for step in cuts_of(costs, prefix="f")
-    ]
+    steps = [step._replace(kind=(kinds or {}).get(step.name, "cut")) for step in cuts_of(costs, prefix="f")]
     return make_situation(steps, windows=windows, chunk_rows=chunk_rows, **more)
 
 
@@ -82,9 +79,7 @@ def test_rank_of_independent_filters_is_the_best_order() -> None:
     found = rank.order(FOUR)
     assert numbers(found) == "1023"
     assert cost_per_row(FOUR, found) == pytest.approx(7.0225)
-    assert cost_per_row(FOUR, found) == min(
-        cost_per_row(FOUR, one) for one in itertools.permutations(FOUR.written)
-    )
+    assert cost_per_row(FOUR, found) == min(cost_per_row(FOUR, one) for one in itertools.permutations(FOUR.written))
 
 
 def test_weights_of_70_and_30_percent_can_be_worse_than_doing_nothing() -> None:
@@ -96,22 +91,15 @@ def test_weights_of_70_and_30_percent_can_be_worse_than_doing_nothing() -> None:
 
 def test_the_shortest_path_starts_with_the_heaviest() -> None:
     weight = hepframe.weights(propositions(FOUR))
-    shortest = min(
-        sum(weight[name] for name in one[1:]) for one in itertools.permutations(FOUR.written)
-    )
+    shortest = min(sum(weight[name] for name in one[1:]) for one in itertools.permutations(FOUR.written))
     found = path.order(FOUR)
     assert numbers(found) == "3210"
     assert sum(weight[name] for name in found[1:]) == pytest.approx(shortest)
 
 
-@given(
-    st.lists(st.floats(0.01, 10), min_size=6, max_size=6),
-    st.lists(st.integers(1, 9), min_size=6, max_size=6),
-)
+@given(st.lists(st.floats(0.01, 10), min_size=6, max_size=6), st.lists(st.integers(1, 9), min_size=6, max_size=6))
 @settings(max_examples=25)
-def test_no_order_of_independent_filters_is_cheaper_than_by_rank(
-    costs: list[float], tenths: list[int]
-) -> None:
+def test_no_order_of_independent_filters_is_cheaper_than_by_rank(costs: list[float], tenths: list[int]) -> None:
     given_ = situation(costs, (independent([n / 10 for n in tenths], 10**6),))
     passes = {f"f{n}": tenth / 10 for n, tenth in enumerate(tenths)}
 
@@ -127,9 +115,7 @@ def test_no_order_of_independent_filters_is_cheaper_than_by_rank(
 
 
 def test_the_cheapest_available_first_is_not_the_best_order() -> None:
-    given_ = situation(
-        (1, 5, 2, 1), (independent((0.99, 0.05, 0.5, 0.9), 40_000),), needs={"f1": ("f0",)}
-    )
+    given_ = situation((1, 5, 2, 1), (independent((0.99, 0.05, 0.5, 0.9), 40_000),), needs={"f1": ("f0",)})
     found = rank.order(given_)
     assert numbers(found) == "2301"
     assert cost_per_row(given_, found) == pytest.approx(5.1775)
@@ -173,13 +159,9 @@ def test_greedy_sees_that_a_filter_drops_nothing_more() -> None:
 
 
 def test_greedy_keeps_an_order_that_is_nearly_greedy() -> None:
-    nearly = window_of(
-        ("f0", "f1"), [(FAILED, PASSED), (PASSED, FAILED), (PASSED, PASSED)], [19, 20, 61]
-    )
+    nearly = window_of(("f0", "f1"), [(FAILED, PASSED), (PASSED, FAILED), (PASSED, PASSED)], [19, 20, 61])
     assert numbers(agreedy.order(situation((1, 1), (nearly,)))) == "01"
-    far = window_of(
-        ("f0", "f1"), [(FAILED, PASSED), (PASSED, FAILED), (PASSED, PASSED)], [15, 20, 65]
-    )
+    far = window_of(("f0", "f1"), [(FAILED, PASSED), (PASSED, FAILED), (PASSED, PASSED)], [15, 20, 65])
     assert numbers(agreedy.order(situation((1, 1), (far,)))) == "10"
     assert numbers(agreedy.order(situation((1, 1), (nearly,), current=("f1", "f0")))) == "10"
 
@@ -219,15 +201,9 @@ def test_a_row_is_discarded_when_it_is_in_no_lane() -> None:
         [(FAILED, FAILED, FAILED), (UNDEFINED, PASSED, PASSED), (PASSED, PASSED, NOT_ASKED)],
         [30, 20, 50],
     )
-    lanes = (
-        Lane((("f0", False), ("f1", False), ("f2", False))),
-        Lane((("f0", False), ("f1", True))),
-        Lane(()),
-    )
+    lanes = (Lane((("f0", False), ("f1", False), ("f2", False))), Lane((("f0", False), ("f1", True))), Lane(()))
     found = propositions(situation((1, 1, 1), (said,), lanes=lanes))
-    assert found["f0"].discarded == pytest.approx(
-        0.5
-    )  # both lanes want it, undefined is in neither
+    assert found["f0"].discarded == pytest.approx(0.5)  # both lanes want it, undefined is in neither
     assert found["f1"].discarded == 0  # what it rejects in one lane it passes in the other
     assert found["f2"].discarded == 0  # the second lane does without it
     alone = propositions(situation((1, 1, 1), (said,)))
@@ -257,17 +233,9 @@ def test_what_a_call_costs_is_shared_by_its_rows() -> None:
 
 def test_levels_and_heavy_propositions_that_move_to_later_ones() -> None:
     # f1 needs f0; f2 takes long and drops nothing; f3 needs f2 and would drop most.
-    given_ = situation(
-        (1, 1, 100, 1),
-        (independent((0.9, 0.5, 1.0, 0.1), 1000),),
-        needs={"f1": ("f0",), "f3": ("f2",)},
-    )
+    given_ = situation((1, 1, 100, 1), (independent((0.9, 0.5, 1.0, 0.1), 1000),), needs={"f1": ("f0",), "f3": ("f2",)})
     assert numbers(hepframe.order(given_)) == "0123"
-    light = situation(
-        (1, 1, 5, 1),
-        (independent((0.9, 0.5, 1.0, 0.1), 1000),),
-        needs={"f1": ("f0",), "f3": ("f2",)},
-    )
+    light = situation((1, 1, 5, 1), (independent((0.9, 0.5, 1.0, 0.1), 1000),), needs={"f1": ("f0",), "f3": ("f2",)})
     assert numbers(hepframe.order(light)) == "0231"
 
 

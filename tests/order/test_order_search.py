@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
-from order_situations import (
-    cuts_of,
-    independent_window,
-    is_legal,
-    lazy_orders,
-    make_situation,
-    make_window,
-    situations,
-)
+from order_situations import cuts_of, independent_window, is_legal, lazy_orders, make_situation, make_window, situations
 from windrow.order import search
 from windrow.order.blocks import Block
 from windrow.order.cost import expected_cost
@@ -32,16 +24,12 @@ if TYPE_CHECKING:
 
 @given(situations(most_cuts=6))
 @settings(max_examples=80, deadline=None)
-def test_what_is_found_is_legal_and_no_dearer_than_the_current_order_of_cuts(
-    situation: Situation,
-) -> None:
+def test_what_is_found_is_legal_and_no_dearer_than_the_current_order_of_cuts(situation: Situation) -> None:
     found = good_order(situation)
     assert is_legal(situation, found.order)
     assert found.cost == pytest.approx(expected_cost(situation, found.order).total)
     cuts = [name for name in situation.current if name in situation.cuts]
-    lazily = next(
-        order for order in lazy_orders(situation) if [n for n in order if n in cuts] == cuts
-    )
+    lazily = next(order for order in lazy_orders(situation) if [n for n in order if n in cuts] == cuts)
     assert found.cost <= expected_cost(situation, lazily).total * (1 + 1e-9)
 
 
@@ -89,10 +77,7 @@ def test_greedy_looks_at_what_is_left_not_at_all_rows() -> None:
 def many(cuts: int, lanes: int) -> Situation:
     """Cuts of all strengths and prices, and regions that share most of them; no chance involved."""
     names = [f"c{n}" for n in range(cuts)]
-    regions = [
-        Lane(tuple((c, n % 7 == lane) for n, c in enumerate(names) if (n + lane) % 5))
-        for lane in range(lanes)
-    ]
+    regions = [Lane(tuple((c, n % 7 == lane) for n, c in enumerate(names) if (n + lane) % 5)) for lane in range(lanes)]
     steps = [
         Step(
             name,
@@ -105,19 +90,14 @@ def many(cuts: int, lanes: int) -> Situation:
     windows = [
         make_window(
             names,
-            [
-                ("".join("pf"[(w * 31 + p * p * 7 + n * p) % (n + 2) == 0] for n in range(cuts)), 3)
-                for p in range(30)
-            ],
+            [("".join("pf"[(w * 31 + p * p * 7 + n * p) % (n + 2) == 0] for n in range(cuts)), 3) for p in range(30)],
             unit=w,
             unit_rows=1000,
         )
         for w in range(8)
     ]
     needs = {names[n]: (names[n - 11],) for n in range(11, cuts, 4)}
-    return make_situation(
-        steps, lanes=regions, windows=windows, needs=needs, chunk_rows=1e5, unit_rows=1000
-    )
+    return make_situation(steps, lanes=regions, windows=windows, needs=needs, chunk_rows=1e5, unit_rows=1000)
 
 
 @pytest.mark.parametrize("lanes", [1, 2])

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
-from order_situations import (
-    cuts_of,
-    independent_window,
-    is_legal,
-    lazy_orders,
-    make_situation,
-    make_window,
-    situations,
-)
+from order_situations import cuts_of, independent_window, is_legal, lazy_orders, make_situation, make_window, situations
 from windrow.order.cost import expected_cost
 from windrow.order.model import Column, Lane, Step
 from windrow.order.subsets import best_order
@@ -72,11 +64,7 @@ PASSES = [0.9, 0.5, 0.1, 0.99]
     ],
 )
 def test_the_known_answers_for_independent_cuts(
-    costs: list[float],
-    passes: list[float],
-    needs: dict[str, tuple[str, ...]],
-    order: tuple[int, ...],
-    cost: float,
+    costs: list[float], passes: list[float], needs: dict[str, tuple[str, ...]], order: tuple[int, ...], cost: float
 ) -> None:
     window = independent_window(["c0", "c1", "c2", "c3"], passes, 1_000_000)
     best = best_order(make_situation(cuts_of(costs), needs=needs, windows=[window]))
@@ -148,9 +136,7 @@ def test_regions_that_share_cuts_pay_for_the_union_of_their_rows() -> None:
     lanes = [Lane((("c0", a), ("c1", b), ("c2", False))) for a, b in signs]
     steps = [Step(f"c{n}", "cut", (0, 1, 2, 3), row_s=1.0) for n in range(3)]
     patterns = {f"{a}{b}p": 10 for a in "pf" for b in "pf"} | {"ppf": 60}
-    situation = make_situation(
-        steps, lanes=lanes, windows=[make_window(["c0", "c1", "c2"], patterns)]
-    )
+    situation = make_situation(steps, lanes=lanes, windows=[make_window(["c0", "c1", "c2"], patterns)])
     best = best_order(situation)
     assert best is not None
     # c0 and c1 drop no row that no region wants; only c2 does.
@@ -175,9 +161,7 @@ def test_a_barrier_parts_the_problem() -> None:
     steps.insert(14, Step("wall", "column", (0,)))
     names = [step.name for step in steps]
     needs = {"wall": tuple(names[:14])} | dict.fromkeys(names[15:], ("wall",))
-    windows = [
-        make_window(names[:14] + names[15:], {"p" * n + "f" * (28 - n): 1 for n in range(29)})
-    ]
+    windows = [make_window(names[:14] + names[15:], {"p" * n + "f" * (28 - n): 1 for n in range(29)})]
     situation = make_situation(steps, needs=needs, windows=windows)
     best = best_order(situation)
     assert best is not None

@@ -117,9 +117,7 @@ def test_behaviours_and_settings_go_along(monkeypatch: pytest.MonkeyPatch) -> No
         assert answer(z, "inline") == answer(z, "processes") == 800.0
 
 
-def test_a_run_that_is_continued_elsewhere_has_one_answer(
-    settings: ModuleType, tmp_path: Path
-) -> None:
+def test_a_run_that_is_continued_elsewhere_has_one_answer(settings: ModuleType, tmp_path: Path) -> None:
     settings.SCALE = 3.0  # type: ignore[attr-defined]
 
     def made() -> wr.Pipeline:
@@ -131,11 +129,7 @@ def test_a_run_that_is_continued_elsewhere_has_one_answer(
 
         return pipeline
 
-    first = made().run(
-        data(), engine="processes", workers=2, rundir=tmp_path / "run", progress=False
-    )
-    again = made().run(
-        data(), engine="inline", rundir=tmp_path / "run", resume=True, progress=False
-    )
+    first = made().run(data(), engine="processes", workers=2, rundir=tmp_path / "run", progress=False)
+    again = made().run(data(), engine="inline", rundir=tmp_path / "run", resume=True, progress=False)
     assert first["total"] == again["total"] == 1200.0
     assert again.reads == []

@@ -126,11 +126,7 @@ def test_only_what_is_not_known_is_asked() -> None:
     again = Analysis()
     again.run({"mc": columns(1)}, order="written")
     data = columns(1)
-    passes = {
-        "a": data["x"] > 0.4,
-        "b": data["y"] < 0.6,
-        "c": 2.0 * data["z"] > 0.9,
-    }
+    passes = {"a": data["x"] > 0.4, "b": data["y"] < 0.6, "c": 2.0 * data["z"] > 0.9}
     # c and the column it reads were asked about every row, a only about those that were left.
     assert ran["c"] == ROWS
     assert (paid["c"], paid["double"]) == (0, 0)
@@ -165,9 +161,7 @@ def test_only_the_first_rows() -> None:
     same(Analysis().run(order=MOVED, max_rows=1700).cutflow.complete(), exact)
 
 
-def test_where_too_much_would_be_kept_the_written_order_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_too_much_would_be_kept_the_written_order_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     from windrow.pipeline import workload
 
     monkeypatch.setattr(workload, "KEPT_BYTES", 1000)
@@ -196,9 +190,7 @@ def test_a_run_in_several_orders_is_completed() -> None:
     data["n"][: ROWS // 2] += 1  # nothing goes wrong in the first chunks
     source = wr.data.open({"mc": data}, grid=250)
     exact = made.run(source, order="written", engine="inline", progress=False).cutflow
-    moved = made.run(
-        source, order=["deep", "some", "a"], engine="inline", progress=False, chunk=250
-    )
+    moved = made.run(source, order=["deep", "some", "a"], engine="inline", progress=False, chunk=250)
     assert moved.cutflow["all"].orders > 1
     same(moved.cutflow.complete(), exact, bits=False)
 
@@ -280,9 +272,7 @@ def test_a_replaced_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_arrays_that_were_not_kept_are_refused(tmp_path: Path) -> None:
-    plain().run(
-        columns(), order=["gen", "b", "a"], rundir=tmp_path, engine="inline", progress=False
-    )
+    plain().run(columns(), order=["gen", "b", "a"], rundir=tmp_path, engine="inline", progress=False)
     with pytest.raises(DataError, match="arrays in memory"):
         wr.load(tmp_path).cutflow.complete(plain())
 

@@ -70,23 +70,17 @@ def first_failing(passes: NDArray[np.bool_]) -> NDArray[np.int64]:
     return found
 
 
-def window(
-    passes: NDArray[np.bool_], weights: NDArray[np.float64], order: tuple[str, ...], start: int = 0
-) -> Window:
+def window(passes: NDArray[np.bool_], weights: NDArray[np.float64], order: tuple[str, ...], start: int = 0) -> Window:
     """Every row is a pattern of its own: nothing is to be summed up wrongly here."""
     rows = np.ones(len(passes), dtype=np.int64)
     ones = np.ones((len(passes), 2))
     sums = np.stack([ones, np.stack([weights, weights**2], axis=1)], axis=1)
     verdicts = np.where(passes, PASSED, FAILED).astype(np.int8)
     cuts = tuple(NAMES[: passes.shape[1]])
-    return Window(
-        0, start, start + len(rows), start, len(rows), cuts, verdicts, rows, ("w",), sums, order
-    )
+    return Window(0, start, start + len(rows), start, len(rows), cuts, verdicts, rows, ("w",), sums, order)
 
 
-def experiment(
-    world: World, seed: int
-) -> tuple[list[Estimate], list[int], list[float], NDArray[np.int64]]:
+def experiment(world: World, seed: int) -> tuple[list[Estimate], list[int], list[float], NDArray[np.int64]]:
     """Run a world in its order, look at some windows, and estimate the written lines; and the truth."""
     rng = np.random.default_rng(seed)
     passes = world.rows(rng)
@@ -148,9 +142,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(world: World) -> None:
     # No bias beyond what 200 experiments can tell, and errors of the right size.
     spread = np.std(off, axis=0)[unsure]
     assert (np.abs(np.mean(off, axis=0)[unsure]) < 4 * spread / math.sqrt(200)).all()
-    assert (np.mean(errors, axis=0)[unsure] / spread).tolist() == pytest.approx(
-        [1.0] * int(unsure.sum()), abs=0.25
-    )
+    assert (np.mean(errors, axis=0)[unsure] / spread).tolist() == pytest.approx([1.0] * int(unsure.sum()), abs=0.25)
 
 
 def test_weighted_lines_have_errors_of_the_right_size() -> None:
@@ -208,9 +200,7 @@ def test_looking_at_every_row_leaves_no_error() -> None:
 
 def part(order: Sequence[int], rejected: Sequence[int], passed: int, **more: Any) -> Stratified:
     names = tuple(NAMES[cut] for cut in order)
-    return Stratified(
-        order=names, cuts=tuple(order), rejected=tuple(rejected), passed=passed, sums={}, **more
-    )
+    return Stratified(order=names, cuts=tuple(order), rejected=tuple(rejected), passed=passed, sums={}, **more)
 
 
 def test_without_windows_only_what_is_certain_is_told() -> None:
@@ -286,9 +276,7 @@ def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second unit is looked at, whatever the plan says."""
     from windrow.blocks import probing, sampling
 
-    def places(
-        chunk: Any, units: Any, seed: int, identity: str, _share: float, _rows: int
-    ) -> list[Any]:
+    def places(chunk: Any, units: Any, seed: int, identity: str, _share: float, _rows: int) -> list[Any]:
         return sampling.places(chunk, units, seed, identity, 0.5, 60)
 
     monkeypatch.setattr(probing, "places", places)
@@ -341,11 +329,7 @@ def test_a_run_in_another_order_estimates_the_written_one(seed: int) -> None:
             assert abs(line.passed - left.sum()) <= 4 * line.passed_error + 1e-9
             assert abs(line.sumw - above[left].sum()) <= 4 * line.sumw_sampling + 1e-6
             above = data["w"] * data["v"]
-        assert [line.kind for line in lines] == [
-            "exact",
-            *["estimated"] * (len(masks) - 1),
-            "exact",
-        ]
+        assert [line.kind for line in lines] == ["exact", *["estimated"] * (len(masks) - 1), "exact"]
         assert lines[-1].passed == table.passed == left.sum()
         assert table.selected.sumw == lines[-1].sumw == pytest.approx(above[left].sum(), rel=1e-12)
 

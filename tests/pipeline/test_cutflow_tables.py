@@ -181,14 +181,10 @@ def chain(survivors: list[int], odd: list[int]) -> list[list[int]]:
 
 
 numbers = st.builds(
-    chain,
-    st.lists(st.integers(0, 50), min_size=3, max_size=3),
-    st.lists(st.integers(0, 50), min_size=4, max_size=4),
+    chain, st.lists(st.integers(0, 50), min_size=3, max_size=3), st.lists(st.integers(0, 50), min_size=4, max_size=4)
 )
 tables = st.builds(
-    lambda parts, dataset, missing: table(
-        {p: lines(n) for p, n in parts.items()}, dataset, not_applying=missing
-    ),
+    lambda parts, dataset, missing: table({p: lines(n) for p, n in parts.items()}, dataset, not_applying=missing),
     st.dictionaries(st.sampled_from([ab, ba]), numbers, max_size=2),
     st.sampled_from(["d", "e"]),
     st.frozensets(st.sampled_from("ab")),

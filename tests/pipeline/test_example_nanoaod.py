@@ -34,9 +34,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     directory = tmp_path_factory.mktemp("nanoaod")
     return {
         name: {
-            "files": {
-                str(generator.write(directory / f"{name}.root", rows, is_mc=is_mc)): "Events"
-            },
+            "files": {str(generator.write(directory / f"{name}.root", rows, is_mc=is_mc)): "Events"},
             "metadata": {"is_mc": is_mc},
         }
         for name, rows, is_mc in (("mc", EVENTS, True), ("data", EVENTS // 4, False))
@@ -167,10 +165,7 @@ def test_small_units_in_any_order_are_the_same_among_themselves(files: dict[str,
         ("written", {}),
         (legal(nanoaod.build(), 5), {"engine": "threads", "workers": 2, "chunk": 1_000}),
     ]
-    runs = [
-        run(wr.data.open({"mc": files["mc"]}, grid=1_000), order=order, **options)
-        for order, options in ways
-    ]
+    runs = [run(wr.data.open({"mc": files["mc"]}, grid=1_000), order=order, **options) for order, options in ways]
     for region in nanoaod.REGIONS:
         for variation in ("nominal", "pileup_down"):
             key = (region, variation)
@@ -212,9 +207,7 @@ def test_real_files(real: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("is_mc", [True, False])
-def test_files_hold_the_events(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_mc: bool
-) -> None:
+def test_files_hold_the_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_mc: bool) -> None:
     monkeypatch.setattr(generator, "BLOCK", 400)
     events = generator.events(1_000, seed=2, is_mc=is_mc)
     assert ("genWeight" in events) is is_mc

@@ -60,9 +60,7 @@ def test_18_propositions_with_33_dependencies(variant: str) -> None:
 
 def rates(result: Any) -> dict[int, float]:
     passed = [line.passed for line in result.cutflow["all"].written]
-    return {
-        number: after / before for number, (before, after) in enumerate(pairwise(passed), start=1)
-    }
+    return {number: after / before for number, (before, after) in enumerate(pairwise(passed), start=1)}
 
 
 @pytest.mark.parametrize(("variant", "rows"), [("as", 20_000), ("sci", 20_000), ("scinp", 3_000)])
@@ -97,10 +95,7 @@ def test_every_sample_takes_30_random_numbers() -> None:
     leptons, jets = numbers.normal(0, 50, (rows, 2, 4)), numbers.normal(0, 50, (rows, 6, 4))
     ranked = np.argsort(numbers.random((rows, 6)), axis=1)
     missing = numbers.normal(0, 40, (rows, 2))
-    for name, extra in (
-        ("tops", ()),
-        ("tth", (np.full((rows, 5), np.inf), np.full(rows, 125.0))),
-    ):
+    for name, extra in (("tops", ()), ("tth", (np.full((rows, 5), np.inf), np.full(rows, 125.0)))):
         stream = Counting(rows)
         steps[name].function(leptons, jets, ranked, missing, *extra, rng=lambda _, s=stream: s)
         assert stream.asked == [(30, draw) for draw in range(4)]
@@ -128,9 +123,7 @@ def test_the_neutrinos_of_a_decay_are_found() -> None:
     rng = np.random.default_rng(5)
     rows = 500
     top_mass, boson_mass = np.full(rows, 172.5), np.full(rows, 80.4)
-    top = generator.particle(
-        rng.gamma(2.0, 60.0, rows), rng.normal(0, 1, rows), rng.uniform(-3, 3, rows), top_mass
-    )
+    top = generator.particle(rng.gamma(2.0, 60.0, rows), rng.normal(0, 1, rows), rng.uniform(-3, 3, rows), top_mass)
     boson, bottom = generator.decay(rng, top, boson_mass, 4.8)
     lepton, neutrino = generator.decay(rng, boson, 0.0, 0.0)
     # The generator's own masses, so that the oracle is not only momentum conservation.
@@ -183,9 +176,7 @@ def test_the_plain_program_says_the_same(events: dict[str, Any]) -> None:
 @pytest.mark.parametrize("variant", tth.VARIANTS)
 def test_no_order_changes_the_answer(events: dict[str, Any], variant: str) -> None:
     rows = first(events, 300 if variant == "scinp" else 3_000)
-    wanted = tth.build(variant, samples=SAMPLES[variant]).run(
-        rows, order="written", engine="inline", progress=False
-    )
+    wanted = tth.build(variant, samples=SAMPLES[variant]).run(rows, order="written", engine="inline", progress=False)
     assert wanted["selected"]["events"] > 10
     for seed in range(3):
         analysis = tth.build(variant, samples=SAMPLES[variant])
@@ -203,9 +194,7 @@ def in_units(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     path = tmp_path_factory.mktemp("tth") / "tth.parquet"
     generator.write(path, 2_000, seed=4)
     source = wr.data.open(path, grid=500)
-    result = tth.build("sci", samples=2).run(
-        source, order="written", engine="inline", progress=False
-    )
+    result = tth.build("sci", samples=2).run(source, order="written", engine="inline", progress=False)
     assert result["selected"]["events"] > 200
     return path, answer(result)
 
@@ -218,9 +207,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("options", WAYS)
-def test_neither_engine_nor_chunks_change_the_answer(
-    in_units: tuple[Path, Any], options: dict[str, Any]
-) -> None:
+def test_neither_engine_nor_chunks_change_the_answer(in_units: tuple[Path, Any], options: dict[str, Any]) -> None:
     path, wanted = in_units
     analysis = tth.build("sci", samples=2)
     source = wr.data.open(path, grid=500)
@@ -230,9 +217,7 @@ def test_neither_engine_nor_chunks_change_the_answer(
 
 def test_the_order_that_is_found_does_not_change_the_answer(events: dict[str, Any]) -> None:
     source = wr.data.open(first(events, 1_500), grid=100)
-    wanted = tth.build("scinp", samples=1).run(
-        source, order="written", engine="inline", progress=False
-    )
+    wanted = tth.build("scinp", samples=1).run(source, order="written", engine="inline", progress=False)
     analysis = tth.build("scinp", samples=1)
     costs = dict.fromkeys(written_order(analysis._steps), 1e-7) | {"tops": 1e-3, "tth": 1e-3}
     with eager(100), costing(costs):

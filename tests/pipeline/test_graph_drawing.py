@@ -40,9 +40,7 @@ def outlines(svg: str) -> list[Rectangle]:
     for group in ET.fromstring(svg).iter(f"{SVG}g"):
         rectangle, polygon = group.find(f"{SVG}rect"), group.find(f"{SVG}polygon")
         if rectangle is not None:
-            found.append(
-                Rectangle(*(float(rectangle.attrib[k]) for k in ("x", "y", "width", "height")))
-            )
+            found.append(Rectangle(*(float(rectangle.attrib[k]) for k in ("x", "y", "width", "height"))))
         else:
             assert polygon is not None
             points = [point.split(",") for point in polygon.attrib["points"].split()]
@@ -117,20 +115,14 @@ def nets(draw: st.DrawFn) -> tuple[list[Box], list[Edge]]:
     size = st.floats(20, 200)
     boxes = [Box(f"b{n}", draw(size), draw(size), stage) for n, stage in enumerate(stages)]
     pairs = draw(st.lists(st.tuples(st.integers(0, 24), st.integers(0, 24)), max_size=60))
-    edges = [
-        Edge(f"b{a}", f"b{b}", draw(st.sampled_from(("", "x"))))
-        for a, b in dict.fromkeys(pairs)
-        if a < b < count
-    ]
+    edges = [Edge(f"b{a}", f"b{b}", draw(st.sampled_from(("", "x")))) for a, b in dict.fromkeys(pairs) if a < b < count]
     return boxes, edges
 
 
 class TestLayout:
     @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
     @given(nets())
-    def test_nothing_overlaps_and_lines_end_at_boxes(
-        self, net: tuple[list[Box], list[Edge]]
-    ) -> None:
+    def test_nothing_overlaps_and_lines_end_at_boxes(self, net: tuple[list[Box], list[Edge]]) -> None:
         boxes, edges = net
         layout = place(boxes, edges)
         assert set(layout.boxes) == {box.key for box in boxes}
@@ -146,11 +138,7 @@ class TestLayout:
         layout = place(boxes, edges)
         # What is only a source may stand beside what reads it.
         reading = {edge.target for edge in edges}
-        moving = {
-            box.key
-            for box in boxes
-            if not any(e.target == box.key and e.source in reading for e in edges)
-        }
+        moving = {box.key for box in boxes if not any(e.target == box.key and e.source in reading for e in edges)}
         for one, other in itertools.permutations(boxes, 2):
             if one.stage < other.stage and one.key not in moving and other.key not in moving:
                 assert layout.boxes[one.key].x < layout.boxes[other.key].x
@@ -250,9 +238,7 @@ class TestDrawing:
         drawn = picture(analysis)
         edges = {(e.source, e.target) for e in drawn.edges}
         about = {card.key: card.about for card in drawn.cards}
-        product = {
-            target: about[source] for source, target in edges if source.startswith("joint weight")
-        }
+        product = {target: about[source] for source, target in edges if source.startswith("joint weight")}
         assert product["step every"] == "weight = first * second * third"
         assert product["step before"] == "weight = first * second"
         assert ("step third", "step one") in edges
@@ -304,12 +290,7 @@ class TestDrawing:
             kind = ("cut", "column", "weight", "output")[number % 4]
             assert found[kind, f"{kind}_{number}"] == 1
         # Every step has its own box of file columns, or there would be hundreds of lines.
-        assert (
-            Counter(e.source for e in drawn.edges if e.source.startswith("file")).most_common(1)[0][
-                1
-            ]
-            == 1
-        )
+        assert Counter(e.source for e in drawn.edges if e.source.startswith("file")).most_common(1)[0][1] == 1
         assert found["joint", "all regions"] == 1
 
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -325,14 +306,8 @@ class TestDrawing:
             assert found["output", output.name] == 1
         for region, cuts in analysis.regions.items():
             assert found["region", region] == 1
-            lines = {
-                (e.source.removeprefix("step "), e.manner)
-                for e in drawn.edges
-                if e.target == f"region {region}"
-            }
-            assert lines == {
-                (cut.lstrip("!"), "fails" if cut.startswith("!") else "passes") for cut in cuts
-            }
+            lines = {(e.source.removeprefix("step "), e.manner) for e in drawn.edges if e.target == f"region {region}"}
+            assert lines == {(cut.lstrip("!"), "fails" if cut.startswith("!") else "passes") for cut in cuts}
         keys = [card.key for card in drawn.cards]
         assert len(set(keys)) == len(keys)
         assert not any(overlap(*pair) for pair in itertools.combinations(outlines(svg), 2))

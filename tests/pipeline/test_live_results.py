@@ -199,10 +199,7 @@ def test_leaving_the_context_stops_it() -> None:
     assert not live.running
     assert live.result()["everything"] == 10
     producer = Producer()
-    with (
-        pytest.raises(ZeroDivisionError),
-        an_analysis().start(wr.data.stream(producer), workers=2) as live,
-    ):
+    with pytest.raises(ZeroDivisionError), an_analysis().start(wr.data.stream(producer), workers=2) as live:
         raise ZeroDivisionError
     assert not live.running
 
@@ -255,10 +252,7 @@ def test_a_run_cannot_ask_itself() -> None:
 
 
 def wait_at_half(
-    analysis: wr.Pipeline,
-    entered: threading.Event,
-    leave: threading.Event,
-    when: Callable[[], bool] = lambda: True,
+    analysis: wr.Pipeline, entered: threading.Event, leave: threading.Event, when: Callable[[], bool] = lambda: True
 ) -> None:
     """Let the second half of the rows wait until somebody says so."""
 
@@ -310,9 +304,7 @@ def test_started_and_left_alone_it_is_the_same_as_run() -> None:
     is_consistent(result)
 
 
-def test_a_run_that_is_repeated_in_threads_is_watched_and_stopped_as_well(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_that_is_repeated_in_threads_is_watched_and_stopped_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where results cannot leave a process, a second loop does it all again; it has the same inbox."""
     loops: list[Any] = []
     between: list[Any] = []

@@ -68,9 +68,7 @@ def test_cuts_that_ran_before_are_not_blamed() -> None:
 def test_a_column_that_a_cut_reads_is_what_is_protected() -> None:
     column = Step(kind="column", name="pt2", args="Jet_pt", body="Jet_pt[:, 1]")
     hard = Step(kind="cut", name="hard", args="pt2", body="pt2 > 1")
-    analysis = analysis_of(
-        BIG, TWO, ODD, column, hard, regions={"A": ("big", "two", "odd", "hard"), "B": ("odd",)}
-    )
+    analysis = analysis_of(BIG, TWO, ODD, column, hard, regions={"A": ("big", "two", "odd", "hard"), "B": ("odd",)})
     assert learned(analysis, ("pt2", "hard", "odd", "big", "two")) == {("pt2", "two")}
 
 
@@ -126,9 +124,7 @@ def test_what_was_declared_is_kept_while_cuts_are_asked() -> None:
     after = Step(kind="cut", name="pair", args="Jet_pt", body="Jet_pt[:, 1] > 0.5", after="two")
     third = Step(kind="cut", name="third", args="Jet_pt", body="Jet_pt[:, 2] > 0")
     three = Step(kind="cut", name="three", args="Jet_pt", body="ak.num(Jet_pt) >= 3")
-    analysis = analysis_of(
-        TWO, after, three, ODD, third, regions={"A": ("two", "pair", "three", "odd", "third")}
-    )
+    analysis = analysis_of(TWO, after, three, ODD, third, regions={"A": ("two", "pair", "three", "odd", "third")})
     assert learned(analysis, ("third", "odd", "two", "pair", "three")) == {("third", "three")}
 
 
@@ -160,16 +156,12 @@ def outcomes(analysis: Analysis, order: tuple[str, ...], guards: Any, dataset: D
     workload = PipelineWorkload(definition, source)
     side = workload.open_worker(0)
     _, borders = side.inspect(0)
-    plan = Plan(
-        id=0, category="jets", order=order, written=definition.written, guards=tuple(guards)
-    )
+    plan = Plan(id=0, category="jets", order=order, written=definition.written, guards=tuple(guards))
     return [side.run((Rows(0, start, stop),), plan) for start, stop in pairwise(borders)]
 
 
 def test_a_step_that_raises_again_is_kept_below_all_cuts() -> None:
-    analysis = analysis_of(
-        IDLE, BIG, TWO, ODD, SECOND, regions={"A": ("idle", "big", "two", "odd", "second")}
-    )
+    analysis = analysis_of(IDLE, BIG, TWO, ODD, SECOND, regions={"A": ("idle", "big", "two", "odd", "second")})
     dataset = jets()
     order = ("odd", "second", "idle", "big", "two")
     for outcome in outcomes(analysis, order, (), dataset):
@@ -224,9 +216,7 @@ def test_rows_left_out_are_the_same_and_do_not_count_as_guards() -> None:
     assert counts[103] >= 2
     found = []
     for order in (["idle", "two", "fragile"], ["fragile", "idle", "two"]):
-        result = analysis.run(
-            MemorySource([dataset]), order=order, on_error="skip", engine="inline", progress=False
-        )
+        result = analysis.run(MemorySource([dataset]), order=order, on_error="skip", engine="inline", progress=False)
         found.append(result["rows"])
     values = ak.to_numpy(ak.fill_none(ak.pad_none(columns["Jet_pt"], 2)[:, 1], -1.0))
     assert sorted(found[0]) == [n for n in range(200) if values[n] > 0.5 and n != 103]

@@ -40,15 +40,9 @@ def built(thresholds: list[float], inverted: list[bool]) -> wr.Pipeline:
 
 
 @given(
-    cuts=st.integers(1, 4),
-    rows=st.integers(0, 60),
-    seed=st.integers(0, 2**16),
-    grid=st.integers(1, 20),
-    data=st.data(),
+    cuts=st.integers(1, 4), rows=st.integers(0, 60), seed=st.integers(0, 2**16), grid=st.integers(1, 20), data=st.data()
 )
-def test_every_line_is_the_plain_count(
-    cuts: int, rows: int, seed: int, grid: int, data: st.DataObject
-) -> None:
+def test_every_line_is_the_plain_count(cuts: int, rows: int, seed: int, grid: int, data: st.DataObject) -> None:
     rng = np.random.default_rng(seed)
     columns = {f"x{n}": rng.random(rows) for n in range(cuts)}
     columns["factor"] = rng.integers(1, 5, rows).astype(float)  # sums are exact
@@ -56,9 +50,7 @@ def test_every_line_is_the_plain_count(
     inverted = data.draw(st.lists(st.booleans(), min_size=cuts, max_size=cuts))
     order = data.draw(st.permutations([f"c{n}" for n in range(cuts)]))
     analysis = built(thresholds, inverted)
-    result = analysis.run(
-        wr.data.open(columns, grid=grid), nminus1=["SR"], order=order, progress=False
-    )
+    result = analysis.run(wr.data.open(columns, grid=grid), nminus1=["SR"], order=order, progress=False)
     masks = [(columns[f"x{n}"] > thresholds[n]) != inverted[n] for n in range(cuts)]
     expected = [np.ones(rows, bool)]
     for left_out in range(cuts):

@@ -99,13 +99,7 @@ def stream(found: list[Any], name: str) -> str:
 class TestCellsRunAgain:
     def test_a_step_is_replaced_with_a_note(self, outputs: dict[str, list[Any]]) -> None:
         assert stream(outputs["slow"], "stderr") == ""
-        for cell in (
-            "high",
-            "high again",
-            "scaled again",
-            "high a third time",
-            "high a fourth time",
-        ):
+        for cell in ("high", "high again", "scaled again", "high a third time", "high a fourth time"):
             note = stream(outputs[cell], "stderr")
             assert "is defined again and replaces the earlier one" in note, cell
 
@@ -135,9 +129,7 @@ class TestProgress:
         assert "took" in text
         assert shown.data["text/html"] == f"<div>{text}</div>"
 
-    def test_none_where_none_is_wanted_or_the_run_is_short(
-        self, outputs: dict[str, list[Any]]
-    ) -> None:
+    def test_none_where_none_is_wanted_or_the_run_is_short(self, outputs: dict[str, list[Any]]) -> None:
         assert outputs["no bar"] == []
         assert all(o.output_type != "display_data" for o in outputs["costs"])
 

@@ -18,34 +18,20 @@ from windrow.pipeline.adapting import Adapting
 
 WRITTEN, MOVED = ("costly", "cheap"), ("cheap", "costly")
 COSTS = {"costly": 1e-5, "cheap": 1e-8}  #: seconds per row
-TERRAIN = Terrain(
-    tuple(StepFacts(name, "cut", (0,)) for name in WRITTEN),
-    (tuple((name, False) for name in WRITTEN),),
-)
+TERRAIN = Terrain(tuple(StepFacts(name, "cut", (0,)) for name in WRITTEN), (tuple((name, False) for name in WRITTEN),))
 
 pytestmark = pytest.mark.usefixtures("as_in_production")
 
 
 def decision() -> Adapting:
-    return Adapting(
-        slow_first().definition(0),
-        "adaptive",
-        fixed={},
-        learned={},
-        unit_rows=lambda _: 1000.0,
-        workers=1,
-    )
+    return Adapting(slow_first().definition(0), "adaptive", fixed={}, learned={}, unit_rows=lambda _: 1000.0, workers=1)
 
 
-def question(
-    windows: int, *, run_s: float = 100.0, left_s: float = 50.0, looked_s: float = 0.0
-) -> PlanJob:
+def question(windows: int, *, run_s: float = 100.0, left_s: float = 50.0, looked_s: float = 0.0) -> PlanJob:
     """Ask with so many windows, of which each says that the cheap cut drops nine rows of ten."""
     seen = [make_window(WRITTEN, {"pf": 90, "pp": 10}, unit=number) for number in range(windows)]
     evidence = Evidence(
-        steps=tuple(
-            (name, StepCost.of_call(10_000, 5000, 10_000 * s)) for name, s in COSTS.items()
-        ),
+        steps=tuple((name, StepCost.of_call(10_000, 5000, 10_000 * s)) for name, s in COSTS.items()),
         windows=tuple(seen),
         terrain=TERRAIN if seen else None,
         looked=(windows, 100 * windows, looked_s),

@@ -77,9 +77,7 @@ def makers(analysis: Analysis, name: str) -> set[str]:
     return found
 
 
-@settings(
-    max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(analyses(), filesets(), st.data())
 def test_all_cuts_say_of_shown_rows_what_they_say_of_each_alone(
     analysis: Analysis, datasets: tuple[Dataset, ...], data: st.DataObject
@@ -215,10 +213,7 @@ def test_windows_are_the_same_however_the_work_is_done(monkeypatch: pytest.Monke
         expected = windows
 
 
-@settings(
-    max_examples=12,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(analyses(), filesets(), st.data())
 def test_looking_does_not_change_the_answer(
     analysis: Analysis, datasets: tuple[Dataset, ...], data: st.DataObject
@@ -234,12 +229,7 @@ def test_looking_does_not_change_the_answer(
         result = run(build(analysis), MemorySource(datasets), way, **as_written(way))
         check_outputs(result, answer)
         check_yields(result, answer)
-        units = sum(
-            len(file.borders) - 1
-            for one in datasets
-            if has_cuts(analysis, one)
-            for file in one.files
-        )
+        units = sum(len(file.borders) - 1 for one in datasets if has_cuts(analysis, one) for file in one.files)
         assert len({k[:2] for k in looking.windows()}) == units
 
 
@@ -356,11 +346,7 @@ def test_rows_of_units_are_known_without_looking_at_every_input() -> None:
         Dataset(
             name=name,
             files=tuple(
-                File(
-                    label=f"{name}{number}.mem",
-                    columns={"x": np.arange(rows)},
-                    borders=(*range(0, rows, unit), rows),
-                )
+                File(label=f"{name}{number}.mem", columns={"x": np.arange(rows)}, borders=(*range(0, rows, unit), rows))
                 for number, (rows, unit) in enumerate(files)
             ),
         )

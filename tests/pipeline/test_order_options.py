@@ -40,9 +40,7 @@ def run(order: Any, *datasets: str, made: wr.Pipeline | None = None, **options: 
     names = datasets or ("data",)
     file = File(label="rows", columns=ROWS, borders=tuple(range(0, 6001, 100)))
     source = MemorySource([Dataset(name=name, files=(file,)) for name in names])
-    return (made or analysis()).run(
-        source, order=order, engine="inline", progress=False, chunk=100, **options
-    )
+    return (made or analysis()).run(source, order=order, engine="inline", progress=False, chunk=100, **options)
 
 
 def begun(result: Any) -> dict[str, tuple[str, ...]]:
@@ -68,9 +66,7 @@ def frozen(tmp_path: Any, **content: Any) -> Any:
         ({"order": {"data": ["first"]}, "guards": [["first"]]}, "pairs of a step and a cut"),
     ],
 )
-def test_a_file_with_another_content_is_refused_by_name(
-    tmp_path: Any, content: dict[str, Any], words: str
-) -> None:
+def test_a_file_with_another_content_is_refused_by_name(tmp_path: Any, content: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=rf"plan\.json.*{words}"):
         run(frozen(tmp_path, **content))
 
@@ -134,9 +130,7 @@ def test_the_guards_of_a_file_are_kept_where_they_fit(tmp_path: Any) -> None:
         (["c", "scale", "b", "a"], ["c", "scale", "b", "a", "early", "late"]),
     ],
 )
-def test_weights_above_the_first_cut_stay_there_unless_they_are_named(
-    order: list[str], expected: list[str]
-) -> None:
+def test_weights_above_the_first_cut_stay_there_unless_they_are_named(order: list[str], expected: list[str]) -> None:
     made = wr.Pipeline("weighted")
     made.column(lambda z: 1 + z, name="scale")
     made.weight(lambda scale: scale, name="early")

@@ -33,17 +33,14 @@ if TYPE_CHECKING:
 
 EXAMPLES = 500 if os.environ.get("WINDROW_PROFILE") == "nightly" else 14
 PROFILE = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
 def in_small_units(datasets: tuple[Dataset, ...], units: int) -> tuple[Dataset, ...]:
     """The same rows, in so many units of each file at least, as far as there are rows for them."""
     return tuple(
-        replace(dataset, files=tuple(_in_small_units(file, units) for file in dataset.files))
-        for dataset in datasets
+        replace(dataset, files=tuple(_in_small_units(file, units) for file in dataset.files)) for dataset in datasets
     )
 
 
@@ -177,9 +174,7 @@ def test_the_next_run_begins_with_what_was_learned() -> None:
 
 def test_a_run_directory_remembers(tmp_path: Any) -> None:
     first = run_eagerly(slow_first(), rundir=tmp_path / "run")
-    again = slow_first().run(
-        opened(), chunk=200, engine="inline", progress=False, rundir=tmp_path / "run"
-    )
+    again = slow_first().run(opened(), chunk=200, engine="inline", progress=False, rundir=tmp_path / "run")
     assert again.order[0][1] == first.order[-1][1] == ("cheap", "costly")
     other = slow_first()
 
@@ -200,12 +195,9 @@ def test_an_order_is_frozen_and_repeated(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
-    [("{}", "no file that"), ("[", "cannot be read"), (None, "cannot be read")],
+    ("content", "words"), [("{}", "no file that"), ("[", "cannot be read"), (None, "cannot be read")]
 )
-def test_a_file_that_is_no_frozen_order_is_refused(
-    tmp_path: Any, content: str | None, words: str
-) -> None:
+def test_a_file_that_is_no_frozen_order_is_refused(tmp_path: Any, content: str | None, words: str) -> None:
     path = tmp_path / "plan.json"
     if content is not None:
         path.write_text(content)
@@ -242,9 +234,7 @@ def test_a_barrier_stays_where_it_is() -> None:
 
     with eager(100):
         for seed in range(5):
-            result = made.run(
-                opened(4000), order=fickle(seed), chunk=200, engine="inline", progress=False
-            )
+            result = made.run(opened(4000), order=fickle(seed), chunk=200, engine="inline", progress=False)
             assert {order for _, order, _ in result.order} == {("costly", "wall", "cheap")}
 
 
@@ -273,9 +263,7 @@ def test_weights_above_the_first_cut_weigh_what_there_was_before_it() -> None:
 
     with eager(100):
         for seed in range(6):
-            result = made.run(
-                opened(4000), order=fickle(seed), chunk=200, engine="inline", progress=False
-            )
+            result = made.run(opened(4000), order=fickle(seed), chunk=200, engine="inline", progress=False)
             for _, order, _ in result.order:
                 assert order.index("w") < min(order.index("some"), order.index("more"))
 
@@ -283,9 +271,7 @@ def test_weights_above_the_first_cut_weigh_what_there_was_before_it() -> None:
 def test_rows_that_are_left_out_and_n_minus_1_keep_the_written_order() -> None:
     for options in ({"on_error": "skip"}, {"nminus1": True}):
         with eager(100):
-            result = slow_first().run(
-                opened(), chunk=200, engine="inline", progress=False, **options
-            )
+            result = slow_first().run(opened(), chunk=200, engine="inline", progress=False, **options)
         assert [order for _, order, _ in result.order] == [("costly", "cheap")]
         assert any("written order, because" in decision for decision in result.decisions)
 
@@ -348,9 +334,7 @@ def too_much_at(row: int) -> Iterator[list[Any]]:
 
 
 @pytest.mark.parametrize("row", [ROWS - 3000, ROWS - 1])
-def test_an_order_that_used_too_much_is_not_called_the_order_of_the_run(
-    row: int, tmp_path: Any
-) -> None:
+def test_an_order_that_used_too_much_is_not_called_the_order_of_the_run(row: int, tmp_path: Any) -> None:
     """Whether a checkpoint follows, or it was the last chunk."""
     with too_much_at(row) as failed:
         result = run_eagerly(slow_first())

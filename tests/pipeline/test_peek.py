@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from description import Analysis, Dataset
 
 SETTINGS = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -246,15 +244,10 @@ class TestRows:
     def test_too_few_rows_are_told(self) -> None:
         found = dimuon().peek("pair_pt", events(60), rows=1000)
         assert 0 < len(found) < 60
-        assert f"only {len(found)} of the 1,000 rows asked for; 60 rows were looked at" in repr(
-            found
-        )
+        assert f"only {len(found)} of the 1,000 rows asked for; 60 rows were looked at" in repr(found)
 
     def test_several_files(self) -> None:
-        fileset = {
-            "one": {"files": events(30, seed=1)},
-            "two": {"files": events(30, seed=2)},
-        }
+        fileset = {"one": {"files": events(30, seed=1)}, "two": {"files": events(30, seed=2)}}
         found = dimuon().peek("spare", fileset, rows=35)
         assert found.file == ("one",) * 30 + ("two",) * 5
         assert found.entry.tolist() == [*range(30), *range(5)]
@@ -405,9 +398,7 @@ class TestAt:
 
 
 class TestErrors:
-    @pytest.mark.parametrize(
-        ("name", "hint"), [("pair_ptt", "pair_pt"), ("Muon_ptt", "Muon_pt"), ("Muons", "muons")]
-    )
+    @pytest.mark.parametrize(("name", "hint"), [("pair_ptt", "pair_pt"), ("Muon_ptt", "Muon_pt"), ("Muons", "muons")])
     def test_unknown_names(self, name: str, hint: str) -> None:
         with pytest.raises(UnknownNameError, match=f"did you mean .*'{hint}'"):
             dimuon().peek(name, events(10))
@@ -481,9 +472,7 @@ class TestDebug:
         assert f"file data, row {row}" in shown
         assert "Muon_pt = [[]]" in shown
 
-    def test_compiled_steps_open_in_their_python_lines(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_compiled_steps_open_in_their_python_lines(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seen = opened_at(monkeypatch)
         with pytest.raises(StepError):
             failing(each=True).peek("first", events(), rows=10_000, debug=True)
@@ -613,9 +602,7 @@ def plain(value: Any) -> Any:
     return bits(np.asarray(value).tolist())
 
 
-def shown(
-    analysis: Analysis, datasets: tuple[Dataset, ...], name: str
-) -> list[tuple[File, Any, Any]]:
+def shown(analysis: Analysis, datasets: tuple[Dataset, ...], name: str) -> list[tuple[File, Any, Any]]:
     """For each file: the rows that the written order shows a step, and its values."""
     order = tuple(step.name for step in analysis.steps)
     found = []

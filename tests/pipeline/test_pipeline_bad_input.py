@@ -103,9 +103,7 @@ class TestNames:
         with refused(errors.UnknownNameError, f"'{key}'", "lumi", f"'{right}'"):
             run(analysis)
 
-    @pytest.mark.parametrize(
-        "when", ["is_mc +", "open('x')", "year.real == 2018", "[y for y in (1,)]", "", "year == "]
-    )
+    @pytest.mark.parametrize("when", ["is_mc +", "open('x')", "year.real == 2018", "[y for y in (1,)]", "", "year == "])
     def test_when_that_means_nothing(self, when: str) -> None:
         analysis = wr.Pipeline("bad")
         with refused(errors.DefinitionError, "lumi", "when"):

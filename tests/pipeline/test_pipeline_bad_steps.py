@@ -130,11 +130,7 @@ class TestResults:
         with refused(errors.StepResultError, "broken", "zmumu"):
             run(analysis, chunk=UNIT, _block_rows=UNIT)
 
-    @pytest.mark.parametrize(
-        "value",
-        [object(), None, "lengths", "kinds"],
-        ids=["object", "none", "lengths", "kinds"],
-    )
+    @pytest.mark.parametrize("value", [object(), None, "lengths", "kinds"], ids=["object", "none", "lengths", "kinds"])
     def test_output_that_cannot_be_merged(self, value: Any) -> None:
         def odd(x):  # type: ignore[no-untyped-def]
             if value == "lengths":
@@ -224,8 +220,4 @@ def wide() -> dict[str, Any]:
     """Enough rows in one file for a sample, all of them alive."""
     counts = np.arange(600) % 4
     values = np.random.default_rng(2).random(counts.sum())
-    return {
-        "x": np.arange(600.0) + 1,
-        "k": np.arange(600)[::-1] // 3,
-        "Muon_pt": ak.unflatten(values, counts),
-    }
+    return {"x": np.arange(600.0) + 1, "k": np.arange(600)[::-1] // 3, "Muon_pt": ak.unflatten(values, counts)}

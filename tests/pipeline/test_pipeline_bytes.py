@@ -55,9 +55,7 @@ def root_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = columns()
     with uproot.recreate(path) as file:
         fields = ", ".join(f"{name}: float32" for name in data["Muon"].fields)
-        types: dict[str, Any] = {
-            name: np.dtype(values.dtype) for name, values in data.items() if name != "Muon"
-        }
+        types: dict[str, Any] = {name: np.dtype(values.dtype) for name, values in data.items() if name != "Muon"}
         tree = file.mktree("Events", {**types, "Muon": f"var * {{{fields}}}"})
         for start in range(0, ROWS, UNIT):
             tree.extend({name: values[start : start + UNIT] for name, values in data.items()})
@@ -147,9 +145,7 @@ PROBE = {0}
 
 @pytest.mark.parametrize("options", ENGINES)
 @pytest.mark.parametrize("kind", ["root_file", "parquet_file"])
-def test_a_dead_unit_reads_no_later_column(
-    kind: str, options: dict[str, Any], request: pytest.FixtureRequest
-) -> None:
+def test_a_dead_unit_reads_no_later_column(kind: str, options: dict[str, Any], request: pytest.FixtureRequest) -> None:
     path = request.getfixturevalue(kind)
     result = two_regions().run(source_of(path), progress=False, **options)
     data = columns()
@@ -256,9 +252,7 @@ def test_all_rows_outputs_read_their_own_columns_only(root_file: Path) -> None:
 def stored(path: Path, wanted: dict[str, set[int]]) -> int:
     """The compressed bytes of some units of some branches."""
     tree = uproot.open(path)["Events"]
-    return sum(
-        tree[name].basket_compressed_bytes(unit) for name, units in wanted.items() for unit in units
-    )
+    return sum(tree[name].basket_compressed_bytes(unit) for name, units in wanted.items() for unit in units)
 
 
 @pytest.mark.parametrize("options", ENGINES)

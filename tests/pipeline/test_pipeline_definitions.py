@@ -14,13 +14,7 @@ from hypothesis import strategies as st
 import windrow as wr
 from windrow.errors import DefinitionError, MissingColumnError, UnknownNameError
 from windrow.pipeline.frozen import frozen_names
-from windrow.pipeline.graph import (
-    check_definitions,
-    dependencies,
-    matching_regions,
-    regions_of,
-    written_order,
-)
+from windrow.pipeline.graph import check_definitions, dependencies, matching_regions, regions_of, written_order
 from windrow.pipeline.steps import Read, StepDefinition, define
 
 if TYPE_CHECKING:
@@ -154,9 +148,7 @@ def test_a_column_read_above_its_definition_moves_up() -> None:
 
 
 @given(st.data())
-def test_the_written_order_is_legal_and_that_of_definition_where_it_can_be(
-    data: st.DataObject,
-) -> None:
+def test_the_written_order_is_legal_and_that_of_definition_where_it_can_be(data: st.DataObject) -> None:
     names = [f"c{number}" for number in range(data.draw(st.integers(1, 7)))]
     hidden = data.draw(st.permutations(names))
     made = {}
@@ -219,9 +211,7 @@ OUTPUT = step("output", "o", "x")
         ),
     ],
 )  # fmt: skip
-def test_definitions_that_mean_nothing(
-    made: Any, regions: Any, error: type[Exception], message: str
-) -> None:
+def test_definitions_that_mean_nothing(made: Any, regions: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         check_definitions("p", made, regions)
 
@@ -281,9 +271,7 @@ def recursive(x: Any) -> Any:
     return recursive(x - LOW) if x else x
 
 
-@pytest.mark.parametrize(
-    "function", [uses_global, uses_helper, uses_inside, recursive], ids=lambda f: str(f.__name__)
-)
+@pytest.mark.parametrize("function", [uses_global, uses_helper, uses_inside, recursive], ids=lambda f: str(f.__name__))
 @pytest.mark.parametrize("value", [21, 20.0, True, "20", None])
 def test_a_changed_constant_is_noticed(
     function: Callable[..., Any], value: Any, monkeypatch: pytest.MonkeyPatch

@@ -249,9 +249,7 @@ class TestInterrupt:
         def stops(stop):  # type: ignore[no-untyped-def]
             return len(stop)
 
-        result = analysis.run(
-            MemorySource([dataset()]), progress=False, engine="inline", chunk=UNIT
-        )
+        result = analysis.run(MemorySource([dataset()]), progress=False, engine="inline", chunk=UNIT)
         check_partial(result, ROWS)
         assert result.ledger.done == 40
         assert str(result.cutflow["signal"])
@@ -266,10 +264,7 @@ class TestInterrupt:
             capture_output=True,
             text=True,
             timeout=100,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join([str(here), str(here.parent), *sys.path]),
-            },
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(here.parent), *sys.path])},
             check=False,
         )
         assert done.returncode == 0, done.stderr

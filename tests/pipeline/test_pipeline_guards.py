@@ -61,9 +61,7 @@ class TestGuards:
     def test_a_cut_outside_the_region_does_not_guard(self) -> None:
         analysis = guarded()
         broken = Analysis(
-            steps=analysis.steps,
-            regions={**analysis.regions, "D": ("big", "hard")},
-            outputs=analysis.outputs,
+            steps=analysis.steps, regions={**analysis.regions, "D": ("big", "hard")}, outputs=analysis.outputs
         )
         with pytest.raises(StepRaisedError):
             reference(broken, [jets(200, 8)])
@@ -117,9 +115,7 @@ class TestGuards:
             outputs=(Output(name="always", args="x", body="x.tolist()"),),
         )
         with pytest.raises(UsageError, match="first"):
-            build(analysis).run(
-                MemorySource([jets(20, 8)]), order=["second", "first"], progress=False
-            )
+            build(analysis).run(MemorySource([jets(20, 8)]), order=["second", "first"], progress=False)
 
 
 def test_a_guard_that_no_longer_fits_is_let_go() -> None:

@@ -33,10 +33,7 @@ CUTS = [
 
 def fileset(samples: Path, names: tuple[str, ...] = ("dy", "data", "v5")) -> dict[str, Any]:
     return {
-        name: {
-            "files": {str(samples / FILES[name]): "Events"},
-            "metadata": {"is_mc": name != "data", "year": 2018},
-        }
+        name: {"files": {str(samples / FILES[name]): "Events"}, "metadata": {"is_mc": name != "data", "year": 2018}}
         for name in names
     }
 
@@ -131,9 +128,7 @@ def add_outputs(analysis: Any) -> None:
 
     @analysis.output(regions="*")
     def scalar_sum(jets, MET_pt, weight):  # type: ignore[no-untyped-def]
-        return float(
-            np.sum(ak.to_numpy(ak.sum(jets.pt, axis=1)) * weight) + np.sum(MET_pt * weight)
-        )
+        return float(np.sum(ak.to_numpy(ak.sum(jets.pt, axis=1)) * weight) + np.sum(MET_pt * weight))
 
     @analysis.output(region=None)
     def sumw(genWeight=1.0):  # type: ignore[no-untyped-def]
@@ -283,9 +278,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("options", "grid"), WAYS)
-def test_an_analysis_equals_the_plain_program(
-    samples: Path, options: dict[str, Any], grid: int | None
-) -> None:
+def test_an_analysis_equals_the_plain_program(samples: Path, options: dict[str, Any], grid: int | None) -> None:
     source = wr.data.open(fileset(samples), grid=grid)
     result = make_analysis().run(source, progress=False, **options)
     assert result.complete
@@ -305,9 +298,7 @@ def test_another_order_gives_the_same_outputs(samples: Path) -> None:
         *("two_muons", "low_met", "one_muon", "no_electron", "vertex", "trigger"),
         *("pileup", "generator"),
     ]
-    moved = analysis.run(
-        wr.data.open(fileset(samples), grid=32), order=order, progress=False, chunk=100
-    )
+    moved = analysis.run(wr.data.open(fileset(samples), grid=32), order=order, progress=False, chunk=100)
     # mass, opposite and lead raise without the cuts that are written above them.
     assert {step for step, _ in analysis.guards} >= {"mass"}
     for name in FILES:
@@ -331,18 +322,13 @@ def test_indexing_by_dataset(samples: Path) -> None:
     assert alone["events", "pair"] == by_dataset["dy"]
     total = result.cutflow["pair"].written
     parts = [result.cutflow["pair", name].written for name in FILES]
-    assert [line.passed for line in total] == [
-        sum(line.passed for line in same) for same in zip(*parts, strict=True)
-    ]
+    assert [line.passed for line in total] == [sum(line.passed for line in same) for same in zip(*parts, strict=True)]
 
 
 def test_tree_and_rntuple_agree(samples: Path) -> None:
     metadata = {"is_mc": True, "year": 2018}
     tree, ntuple = (
-        make_analysis().run(
-            {"dy": {"files": {str(samples / name): "Events"}, "metadata": metadata}},
-            progress=False,
-        )
+        make_analysis().run({"dy": {"files": {str(samples / name): "Events"}, "metadata": metadata}}, progress=False)
         for name in ("nano_dy.root", "nano_dy_rntuple.root")
     )
     for region in REGIONS:
@@ -351,8 +337,7 @@ def test_tree_and_rntuple_agree(samples: Path) -> None:
             pair = [r["scalar_sum", region, variation] for r in (tree, ntuple)]
             assert pair[0] == pytest.approx(pair[1], rel=1e-12)
         lines = [
-            [(line.name, line.passed, line.undefined) for line in r.cutflow[region].written]
-            for r in (tree, ntuple)
+            [(line.name, line.passed, line.undefined) for line in r.cutflow[region].written] for r in (tree, ntuple)
         ]
         assert lines[0] == lines[1]
         if region != "single":
@@ -361,12 +346,7 @@ def test_tree_and_rntuple_agree(samples: Path) -> None:
 
 
 def test_an_empty_file_gives_an_empty_result(samples: Path) -> None:
-    data = {
-        "dy": {
-            "files": {str(samples / "nano_dy_empty.root"): "Events"},
-            "metadata": {"is_mc": True, "year": 2018},
-        }
-    }
+    data = {"dy": {"files": {str(samples / "nano_dy_empty.root"): "Events"}, "metadata": {"is_mc": True, "year": 2018}}}
     result = make_analysis().run(data, progress=False)
     assert result.complete
     assert result.exit_code == 0
@@ -389,8 +369,7 @@ def test_an_empty_file_beside_a_full_one_changes_nothing(samples: Path) -> None:
     names = ("nano_dy_empty.root", "nano_dy.root")
     both, alone = (
         make_analysis().run(
-            {"dy": {"files": {str(samples / n): "Events" for n in part}, "metadata": metadata}},
-            progress=False,
+            {"dy": {"files": {str(samples / n): "Events" for n in part}, "metadata": metadata}}, progress=False
         )
         for part in (names, names[1:])
     )

@@ -20,16 +20,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import windrow as wr
-from comparing import (
-    bits,
-    check_cutflow,
-    check_ledger,
-    check_lines,
-    check_outputs,
-    check_yields,
-    oracle,
-    run,
-)
+from comparing import bits, check_cutflow, check_ledger, check_lines, check_outputs, check_yields, oracle, run
 from description import Analysis, Dataset, File, MemorySource, Output, Step, build, first_rows
 from reference import Answer, Line, StepRaisedError, fold, reference
 from strategies import Way, analyses, filesets, orders, ways
@@ -72,9 +63,7 @@ class TestOracle:
     def test_a_small_analysis_by_hand(self) -> None:
         analysis = Analysis(
             steps=(
-                Step(
-                    kind="weight", name="w", args="x", body="wr.updown(x * 1.0, x * 2.0, x * 0.5)"
-                ),
+                Step(kind="weight", name="w", args="x", body="wr.updown(x * 1.0, x * 2.0, x * 0.5)"),
                 Step(kind="cut", name="even", args="x", body="x % 2 == 0"),
                 Step(kind="cut", name="first", args="Jet_pt", body="ak.firsts(Jet_pt) > 1"),
             ),
@@ -119,9 +108,7 @@ def write(file: File, path: Path) -> None:
     """One described file as Parquet or ROOT."""
     columns = dict(file.columns)
     if path.suffix == ".parquet":
-        lists = {
-            name: ak.to_arrow(values, extensionarray=False) for name, values in columns.items()
-        }
+        lists = {name: ak.to_arrow(values, extensionarray=False) for name, values in columns.items()}
         pq.write_table(pa.table(lists), path, row_group_size=13)
         return
     del columns["nJet"]  # written by uproot with the lists it counts
@@ -135,9 +122,7 @@ def write(file: File, path: Path) -> None:
             tree.extend({**{name: v[part] for name, v in columns.items()}, "Jet": jets[part]})
 
 
-def stored(
-    datasets: Sequence[Dataset], folder: Path, suffix: str, grid: int
-) -> tuple[Any, list[Dataset]]:
+def stored(datasets: Sequence[Dataset], folder: Path, suffix: str, grid: int) -> tuple[Any, list[Dataset]]:
     """The datasets as files that Windrow opens, and as the oracle must then see them."""
     fileset, described = {}, []
     for dataset in datasets:
@@ -182,12 +167,7 @@ class TestSameAnswer:
             self.check_tables(result, analysis, datasets, answer, way)
 
     def check_tables(
-        self,
-        result: Any,
-        analysis: Analysis,
-        datasets: Sequence[Dataset],
-        answer: Answer,
-        way: Way,
+        self, result: Any, analysis: Analysis, datasets: Sequence[Dataset], answer: Answer, way: Way
     ) -> None:
         if way.order is None:
             check_cutflow(result, answer, "executed")

@@ -77,9 +77,7 @@ def test_a_variation_of_some_files_has_the_nominal_of_the_others(tmp_path: Path)
         ones = np.ones(len(x))
         return ones if up is None else wr.updown(ones, up, up)
 
-    result = counting(analysis).run(
-        [tmp_path / "f1.parquet", tmp_path / "f2.parquet"], progress=False
-    )
+    result = counting(analysis).run([tmp_path / "f1.parquet", tmp_path / "f2.parquet"], progress=False)
     assert result["n"] == 2 * ROWS
     assert result["n", "pu_up"] == result["n", "pu_down"] == 3 * ROWS
 
@@ -200,9 +198,7 @@ def test_steps_cannot_write_into_what_others_read() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["root", "parquet"])
-def test_what_an_output_keeps_is_read_before_the_file_is_closed(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_what_an_output_keeps_is_read_before_the_file_is_closed(tmp_path: Path, suffix: str) -> None:
     counts = np.arange(100) % 4
     field = ak.unflatten(np.arange(counts.sum(), dtype=np.float32), counts)
     path = tmp_path / f"late.{suffix}"
@@ -308,9 +304,7 @@ def test_a_default_is_one_value() -> None:
             return x > 0
 
 
-def test_a_run_that_ends_does_not_wait_for_long_chunks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_that_ends_does_not_wait_for_long_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a moment of patience, chunks end before their next step; their rows are missing, nothing else."""
     analysis = wr.Pipeline("patience")
     stopped = threading.Event()

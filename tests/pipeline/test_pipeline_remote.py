@@ -36,9 +36,7 @@ def columns() -> dict[str, Any]:
     random = np.random.default_rng(11)
     counts = random.integers(0, 4, ROWS)
     unit = np.arange(ROWS) // UNIT
-    muons = ak.zip(
-        {f: ak.unflatten(random.random(counts.sum()).astype("f4"), counts) for f in FIELDS}
-    )
+    muons = ak.zip({f: ak.unflatten(random.random(counts.sum()).astype("f4"), counts) for f in FIELDS})
     flat = {name: random.random(ROWS) for name in ("x", "y", *LATE, "never")}
     return {"good": np.isin(unit, list(ALIVE)).astype(np.int8), **flat, "Muon": muons}
 
@@ -120,9 +118,7 @@ def analysis() -> Any:
 
 
 def spec(place: str, kind: str) -> str:
-    return {"ttree": f"{place}/t.root:Events", "rntuple": f"{place}/t.root:N"}.get(
-        kind, f"{place}/p.parquet"
-    )
+    return {"ttree": f"{place}/t.root:Events", "rntuple": f"{place}/t.root:N"}.get(kind, f"{place}/p.parquet")
 
 
 def outputs(result: Any) -> dict[Any, float]:
@@ -151,16 +147,12 @@ def oracle() -> dict[Any, float]:
 def test_the_answers_are_those_of_the_local_file(
     web: RangeServer, folder: Path, kind: str, options: dict[str, Any]
 ) -> None:
-    here = analysis().run(
-        wr.data.open(spec(str(folder), kind), grid=UNIT), progress=False, **options
-    )
+    here = analysis().run(wr.data.open(spec(str(folder), kind), grid=UNIT), progress=False, **options)
     there = analysis().run(wr.data.open(spec(web.url, kind), grid=UNIT), progress=False, **options)
     assert outputs(there) == outputs(here)
     assert str(there.cutflow) == str(here.cutflow)
     expected = oracle()
-    assert outputs(there) == {
-        key: pytest.approx(value, rel=1e-5) for key, value in expected.items()
-    }
+    assert outputs(there) == {key: pytest.approx(value, rel=1e-5) for key, value in expected.items()}
 
 
 @pytest.mark.parametrize("kind", ["ttree", "rntuple", "parquet"])
@@ -202,9 +194,7 @@ def test_a_chunk_without_survivors_fetches_little_once_that_is_known(
     result = analysis().run(source, progress=False, engine="inline", chunk=UNIT)
     assert outputs(result) == {k: pytest.approx(v, rel=1e-5) for k, v in oracle().items()}
     units = Counter(
-        (column, start // UNIT)
-        for _, column, first, last in result.reads
-        for start in range(first, last, UNIT)
+        (column, start // UNIT) for _, column, first, last in result.reads for start in range(first, last, UNIT)
     )
     assert all(count == 1 for count in units.values())
     seen = {u for c, u in units if c == "good"}
@@ -232,9 +222,7 @@ def test_fields_nobody_knows_come_with_their_companions(web: RangeServer) -> Non
     web.requests.clear()
     result = made.run(source, progress=False, engine="inline", chunk=UNIT)
     muons = columns()["Muon"]
-    assert result["total"] == pytest.approx(
-        sum(float(ak.sum(ak.values_astype(muons[name], "f8"))) for name in FIELDS)
-    )
+    assert result["total"] == pytest.approx(sum(float(ak.sum(ak.values_astype(muons[name], "f8"))) for name in FIELDS))
     # The counter, a field with all others, and from then on everything at once.
     assert len(web.requests) <= 1 + UNITS + 1
 
@@ -248,9 +236,7 @@ def test_a_busy_server_is_asked_again_by_the_scheduler(web: RangeServer) -> None
     assert outputs(result) == {k: pytest.approx(v, rel=1e-5) for k, v in oracle().items()}
 
 
-def test_a_file_that_is_cut_while_it_is_read(
-    web: RangeServer, folder: Path, tmp_path: Path
-) -> None:
+def test_a_file_that_is_cut_while_it_is_read(web: RangeServer, folder: Path, tmp_path: Path) -> None:
     other = RangeServer(tmp_path)
     whole = (folder / "t.root").read_bytes()
     (tmp_path / "t.root").write_bytes(whole)

@@ -26,13 +26,7 @@ def source(count: int = 1, **extra: Any) -> Any:
     datasets = [
         Dataset(
             name=f"d{index}",
-            files=(
-                File(
-                    label=f"d{index}.mem",
-                    columns={**columns, **extra},
-                    borders=(*range(0, ROWS, UNIT), ROWS),
-                ),
-            ),
+            files=(File(label=f"d{index}.mem", columns={**columns, **extra}, borders=(*range(0, ROWS, UNIT), ROWS)),),
             metadata={"is_mc": bool(index)},
         )
         for index in range(count)
@@ -133,9 +127,7 @@ class TestAliases:
         assert shared["n"].tolist() == [1.0, 1.0]
         assert (shared["s"], shared["l"], shared["d"]) == ({1}, [1], {"k": 1})
 
-    @pytest.mark.parametrize(
-        "kind", [dict, Counter, OrderedDict, lambda items: defaultdict(int, items)]
-    )
+    @pytest.mark.parametrize("kind", [dict, Counter, OrderedDict, lambda items: defaultdict(int, items)])
     def test_mappings_of_every_kind_add_up(self, kind: Any) -> None:
         """Counter.update adds where dict.update replaces, and Counter.__add__ drops what is not positive."""
         analysis = wr.Pipeline("mappings")

@@ -63,9 +63,7 @@ def rich() -> wr.Pipeline:
 
 def test_processes_give_the_answer_of_the_serial_engine() -> None:
     expected = rich().run(data(), engine="inline", nminus1=True, progress=False)
-    result = rich().run(
-        data(), engine="processes", workers=2, chunk=300, nminus1=True, progress=False
-    )
+    result = rich().run(data(), engine="processes", workers=2, chunk=300, nminus1=True, progress=False)
     assert said(result) == said(expected)
     assert result.engine == "processes"
     rows = sorted((label, start, stop) for label, name, start, stop in result.reads if name == "y")
@@ -239,12 +237,7 @@ def test_a_step_that_writes_to_a_global_runs_in_processes() -> None:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any threads at all are found to wait too much."""
-    for name, value in (
-        ("SEEN_S", 0.0),
-        ("WAITING", -1.0),
-        ("BUSY", (0.0, 9.0)),
-        ("WORTH_S", -9.0),
-    ):
+    for name, value in (("SEEN_S", 0.0), ("WAITING", -1.0), ("BUSY", (0.0, 9.0)), ("WORTH_S", -9.0)):
         monkeypatch.setattr(place_engines, name, value)
 
 

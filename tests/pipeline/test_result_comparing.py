@@ -142,10 +142,7 @@ def test_a_skim_is_compared_by_identity(file: str, tmp_path: Path) -> None:
         assert {row.left for row in rows} == {gone}
         assert {row.file for row in rows} == {(file if gone else skim).rpartition(":")[0]}
     assert found.changes.by_region == {"SR": (moved.sum(), 0), "CR": (0, moved.sum())}
-    assert second.compare(first).changes.by_region == {
-        "SR": (0, moved.sum()),
-        "CR": (moved.sum(), 0),
-    }
+    assert second.compare(first).changes.by_region == {"SR": (0, moved.sum()), "CR": (moved.sum(), 0)}
 
 
 def test_rows_that_another_file_does_not_have_have_not_changed(file: str, tmp_path: Path) -> None:
@@ -175,9 +172,7 @@ def test_rows_of_other_files_are_compared_where_both_runs_saw_them(
         small.run(small.analysis(high=high), opened, max_rows=rows or None)
         for high, opened, rows in zip((one, two), sources, (limit, other), strict=True)
     )
-    second.kept = replace(
-        second.kept, files=tuple(replace(f, identity="turned") for f in second.kept.files)
-    )
+    second.kept = replace(second.kept, files=tuple(replace(f, identity="turned") for f in second.kept.files))
     found = first.compare(second, rows=1000)
     events = data["event"].tolist()
     seen = set(events[: limit or 60]) & set(events[::-1][: other or 60])
@@ -212,9 +207,7 @@ def test_a_skim_of_one_region_has_not_changed_the_others(tmp_path: Path) -> None
 
 def test_other_files_without_identity_cannot_be_compared(file: str, tmp_path: Path) -> None:
     other = small.write_root(tmp_path / "b.root", small.columns(6, 50))
-    first, second = (
-        small.run(small.analysis(identity=None), source(name)) for name in (file, other)
-    )
+    first, second = (small.run(small.analysis(identity=None), source(name)) for name in (file, other))
     found = first.compare(second)
     assert found.changed is None
     assert "declare the same identity columns" in str(found)
@@ -304,9 +297,7 @@ def test_equal_values_do_not_differ(left: Any, right: Any) -> None:
         ("a", 1, "str and int", None),
     ],
 )
-def test_differences_say_how_much(
-    left: Any, right: Any, words: str, absolute: float | None
-) -> None:
+def test_differences_say_how_much(left: Any, right: Any, words: str, absolute: float | None) -> None:
     found = difference(left, right)
     assert found is not None
     assert words in found[0]

@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 import small_analysis as small
 from windrow.errors import UsageError
 from windrow.pipeline.cutflow import Line
-from windrow.pipeline.cutflow_formats import (
-    csv_text,
-    escaped,
-    latex_table,
-    one_cut_counts,
-    root_lines,
-    rounded,
-)
+from windrow.pipeline.cutflow_formats import csv_text, escaped, latex_table, one_cut_counts, root_lines, rounded
 
 if TYPE_CHECKING:
     import windrow as wr
@@ -63,9 +56,7 @@ def test_roots_lines_can_be_parsed(counts: list[int]) -> None:
     chain = sorted(counts, reverse=True)
     pairs = zip([chain[0], *chain], chain, strict=False)
     lines = [line("initial", chain[0], chain[0]), *(line("c", a, b) for a, b in pairs)]
-    pattern = re.compile(
-        r"(\S+)\s*: pass=(\d+)\s* all=(\d+)\s* -- eff=(\S+) % cumulative eff=(\S+) %"
-    )
+    pattern = re.compile(r"(\S+)\s*: pass=(\d+)\s* all=(\d+)\s* -- eff=(\S+) % cumulative eff=(\S+) %")
     for text, cut in zip(root_lines(lines), lines[1:], strict=True):
         match = pattern.fullmatch(text)
         assert match is not None
@@ -187,9 +178,7 @@ def test_no_special_character_is_left_alone(text: str) -> None:
         (1e30, 1e28, ["1e+30", "1e+28"]),
     ],
 )
-def test_numbers_are_rounded_to_their_uncertainty(
-    value: float, error: float, text: list[str]
-) -> None:
+def test_numbers_are_rounded_to_their_uncertainty(value: float, error: float, text: list[str]) -> None:
     assert rounded(value, error) == text
 
 

@@ -66,9 +66,7 @@ def test_what_it_does_matters(text: str, options: dict[str, Any]) -> None:
 
 
 def test_inner_functions_matter() -> None:
-    one, two = (
-        step(f"def f(x):\n    def g(v): return v + {n}\n    return g(x) > 0") for n in (1, 2)
-    )
+    one, two = (step(f"def f(x):\n    def g(v): return v + {n}\n    return g(x) > 0") for n in (1, 2))
     assert fingerprint(one) != fingerprint(two)
 
 
@@ -118,9 +116,7 @@ class Opaque:
         (np.add, np.subtract, False),
     ],
 )
-def test_values_of_parameters_and_closures_count_by_what_they_are(
-    one: Any, two: Any, same: bool
-) -> None:
+def test_values_of_parameters_and_closures_count_by_what_they_are(one: Any, two: Any, same: bool) -> None:
     closures = [fingerprint(define("cut", above(value))) for value in (one, two)]
     assert (closures[0] == closures[1]) is same
 
@@ -141,9 +137,7 @@ def test_callables_with_attributes_count_by_them() -> None:
         def __call__(self, x: Any) -> Any:
             return x > self.limit
 
-    one, again, other = (
-        fingerprint(define("cut", Above(limit), name="f")) for limit in (1.0, 1.0, 2.0)
-    )
+    one, again, other = (fingerprint(define("cut", Above(limit), name="f")) for limit in (1.0, 1.0, 2.0))
     assert one == again != other
 
 
@@ -248,9 +242,7 @@ def count(x):
 
 @pytest.mark.parametrize(("old", "new"), [("LIMIT = 2.0", "LIMIT = 1.0"), ("x > L", "x >= L")])
 def test_what_a_step_uses_belongs_to_it(old: str, new: str) -> None:
-    with pytest.raises(
-        wr.errors.UsageError, match="'count', or something that it uses, is written"
-    ):
+    with pytest.raises(wr.errors.UsageError, match="'count', or something that it uses, is written"):
         wr.merge(analysis_of(USES, "a"), analysis_of(USES.replace(old, new), "b"))
 
 
@@ -284,9 +276,7 @@ def test_code_of_another_python_cannot_be_compared_but_parameters_can() -> None:
 
 
 def test_long_values_are_cut_off_and_missing_ones_named() -> None:
-    (said,) = different_steps(
-        {"s": "a:1"}, {"s": "a:2", "t": "a:3"}, ({"s": {"p": "1" * 100}}, {"s": {"q": "2"}})
-    )
+    (said,) = different_steps({"s": "a:1"}, {"s": "a:2", "t": "a:3"}, ({"s": {"p": "1" * 100}}, {"s": {"q": "2"}}))
     assert said == f"'s' has p={'1' * 57}... and p=nothing, q=nothing and q=2"
 
 

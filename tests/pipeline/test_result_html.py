@@ -87,9 +87,7 @@ def test_cutflows_say_in_which_order_they_ran(result: wr.Result) -> None:
 @given(st.text(min_size=1, max_size=30))
 def test_any_name_is_escaped(name: str) -> None:
     evil = f"<script>{name}</script>"
-    ledger = Ledger(
-        (Entry(evil, evil, 0, 3, "failed", evil), Entry(evil, evil, 0, None, "missing"))
-    )
+    ledger = Ledger((Entry(evil, evil, 0, 3, "failed", evil), Entry(evil, evil, 0, None, "missing")))
     result = wr.Result(
         name=evil, outputs={evil: {(evil, evil, "nominal"): evil}}, output_names=(evil,),
         cutflow=small_cutflow(evil), ledger=ledger, steps={}, order=(), decisions=(), notes=(evil,),
@@ -143,8 +141,7 @@ def points(svg: str) -> list[tuple[str, list[float]]]:
     path = re.search(r'd="([^"]*)"', svg)
     assert path is not None
     return [
-        (letter, [float(n) for n in numbers.split()])
-        for letter, numbers in re.findall(r"([MVHZ])([^MVHZ]*)", path[1])
+        (letter, [float(n) for n in numbers.split()]) for letter, numbers in re.findall(r"([MVHZ])([^MVHZ]*)", path[1])
     ]
 
 

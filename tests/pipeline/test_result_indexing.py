@@ -65,9 +65,7 @@ def test_with_one_of_everything_the_name_is_enough() -> None:
     st.lists(st.sampled_from(["pu_up", "pu_down"]), unique=True),
     st.lists(st.sampled_from(["tt", "dy", "ww"]), min_size=1, unique=True),
 )
-def test_full_keys_find_their_value(
-    regions: list[str], shifted: list[str], datasets: list[str]
-) -> None:
+def test_full_keys_find_their_value(regions: list[str], shifted: list[str], datasets: list[str]) -> None:
     variations = ("nominal", *shifted)
     found = result(*every(tuple(regions), variations), datasets=tuple(datasets))
     for region, variation, dataset in itertools.product(regions, variations, datasets):
@@ -198,13 +196,7 @@ def test_the_summary_is_plain_data_and_the_explanation_has_it_all() -> None:
 # --- ledger ---------------------------------------------------------------------------------------
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["done", "failed", "missing"]), st.integers(0, 9), st.integers(0, 9)
-        )
-    )
-)
+@given(st.lists(st.tuples(st.sampled_from(["done", "failed", "missing"]), st.integers(0, 9), st.integers(0, 9))))
 def test_every_row_is_in_one_state(rows: list[tuple[str, int, int]]) -> None:
     ledger = Ledger(tuple(Entry("f", "d", start, start + n, s) for s, start, n in rows))
     assert ledger.done + ledger.failed + ledger.missing == ledger.total

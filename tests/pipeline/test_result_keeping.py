@@ -148,9 +148,7 @@ def test_metadata_that_cannot_be_kept_costs_only_itself(tmp_path: Path) -> None:
     check_same(result, load(tmp_path / "run"))
 
 
-def test_an_output_whose_class_is_gone_costs_only_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_whose_class_is_gone_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = small.run()
     result.outputs["st"]["count", "CR", "nominal"] = Vanishing()
     keep(result, tmp_path / "run")
@@ -313,9 +311,7 @@ def test_a_lost_output_is_in_no_sum(tmp_path: Path) -> None:
     other = small.arrays(30)
     for dataset in other:
         other[dataset] = {**other[dataset], "event": other[dataset]["event"] + 10**6}
-    files = {
-        name: small.write_root(tmp_path / f"{name}.root", values) for name, values in other.items()
-    }
+    files = {name: small.write_root(tmp_path / f"{name}.root", values) for name, values in other.items()}
     more = small.run(data=wr.data.open(files, metadata=small.METADATA))
     for merged in (wr.merge(again, more), wr.merge(more, again)):
         with pytest.raises(KeyError, match="was not kept"):
@@ -368,9 +364,7 @@ def test_a_merge_that_cannot_be_imported_is_not_taken_for_adding(
         wr.merge(*lost).group({"all": ["a", "b"]})
 
 
-def test_files_are_found_from_another_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_found_from_another_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "there")

@@ -176,9 +176,7 @@ def test_what_a_skim_says_is_used_with_other_datasets(tmp_path: Path) -> None:
         ({"selected": None}, "only 40 of None rows"),
     ],
 )
-def test_sections_that_cannot_be_known_are_not_guessed(
-    tmp_path: Path, changes: dict[str, Any], words: str
-) -> None:
+def test_sections_that_cannot_be_known_are_not_guessed(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(DataError, match=words):
         _ = of_skim(tmp_path, **changes).lumis
 

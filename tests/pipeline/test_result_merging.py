@@ -30,10 +30,7 @@ FILES = 6
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     place = tmp_path_factory.mktemp("files")
     sizes = [120, 1, 77, 300, 40, 64]
-    return [
-        small.write_root(place / f"f{n}.root", small.columns(n, rows))
-        for n, rows in enumerate(sizes)
-    ]
+    return [small.write_root(place / f"f{n}.root", small.columns(n, rows)) for n, rows in enumerate(sizes)]
 
 
 def fileset(files: list[str], numbers: Any) -> Any:
@@ -121,9 +118,7 @@ def test_integers_do_not_depend_on_the_order(parts: list[wr.Result]) -> None:
         assert one.cutflow[region].nevcutflow == two.cutflow[region].nevcutflow
 
 
-def test_parts_that_were_kept_add_up_too(
-    parts: list[wr.Result], whole: wr.Result, tmp_path: Path
-) -> None:
+def test_parts_that_were_kept_add_up_too(parts: list[wr.Result], whole: wr.Result, tmp_path: Path) -> None:
     for number, part in enumerate(parts):
         keep(part, tmp_path / str(number))
     loaded = [load(tmp_path / str(number)) for number in range(FILES)]
@@ -172,15 +167,11 @@ def test_the_same_rows_twice_are_refused(parts: list[wr.Result], files: list[str
         wr.merge(parts[0], parts[1], parts[0])
 
 
-def test_a_copy_of_a_file_is_the_same_file(
-    parts: list[wr.Result], files: list[str], tmp_path: Path
-) -> None:
+def test_a_copy_of_a_file_is_the_same_file(parts: list[wr.Result], files: list[str], tmp_path: Path) -> None:
     import shutil
 
     shutil.copy(files[0].rpartition(":")[0], tmp_path / "copy.root")
-    spec = {
-        "tt": {"files": {str(tmp_path / "copy.root"): "Events"}, "metadata": small.METADATA["tt"]}
-    }
+    spec = {"tt": {"files": {str(tmp_path / "copy.root"): "Events"}, "metadata": small.METADATA["tt"]}}
     with pytest.raises(UsageError, match="counted twice"):
         wr.merge(parts[0], small.run(data=wr.data.open(spec)))
 
@@ -198,9 +189,7 @@ def test_another_way_to_write_the_path_is_the_same_file(
         wr.merge(replace(parts[0], kept=None), other)
 
 
-ranges = st.lists(
-    st.tuples(st.integers(0, 30), st.integers(1, 10)).map(lambda t: (t[0], t[0] + t[1])), max_size=4
-)
+ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10)).map(lambda t: (t[0], t[0] + t[1])), max_size=4)
 
 
 def disjoint(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -215,10 +204,7 @@ def disjoint(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 def test_overlapping_ranges_are_refused_and_others_are_not(
     one: list[tuple[int, int]], two: list[tuple[int, int]]
 ) -> None:
-    results = [
-        empty(Ledger(tuple(Entry("f", "d", *span, "done") for span in disjoint(spans))))
-        for spans in (one, two)
-    ]
+    results = [empty(Ledger(tuple(Entry("f", "d", *span, "done") for span in disjoint(spans)))) for spans in (one, two)]
     rows = [{n for span in disjoint(spans) for n in range(*span)} for spans in (one, two)]
     if rows[0] & rows[1]:
         with pytest.raises(UsageError, match="counted twice"):
@@ -273,9 +259,7 @@ def test_every_row_is_in_the_ledger_once(data: st.DataObject) -> None:
     ledger = wr.merge(*results).ledger
     listed = [n for e in ledger.entries for n in range(e.start, e.stop or 0)]
     assert sorted(listed) == sorted(states[1])
-    assert {
-        n for e in ledger.entries if e.state == "done" for n in range(e.start, e.stop or 0)
-    } == states[0]
+    assert {n for e in ledger.entries if e.state == "done" for n in range(e.start, e.stop or 0)} == states[0]
 
 
 def test_a_file_another_result_opened_is_not_unopened() -> None:
@@ -291,9 +275,7 @@ def test_a_file_another_result_opened_is_not_unopened() -> None:
 
 
 def test_a_scaled_and_an_unscaled_result_do_not_add_up(parts: list[wr.Result]) -> None:
-    words = (
-        r"'tt' was scaled by 2 in result number 1 and by 1 in number 2.*then scale the merged one"
-    )
+    words = r"'tt' was scaled by 2 in result number 1 and by 1 in number 2.*then scale the merged one"
     with pytest.raises(UsageError, match=words):
         wr.merge(parts[0].scale(2.0), parts[2])
     with pytest.raises(UsageError, match=r"by 1 in result number 1 and by 0\.5 in number 3"):
@@ -312,9 +294,7 @@ def test_the_scale_is_kept_on_disk_and_in_groups(parts: list[wr.Result], tmp_pat
     # A group that is scaled, and a group of what was scaled, are the same.
     same = wr.merge(one, two.scale(3.0))
     whole = wr.merge(parts[0], parts[2]).scale(3.0)
-    np.testing.assert_allclose(
-        same["spectrum", "SR"].values(), whole["spectrum", "SR"].values(), rtol=1e-12
-    )
+    np.testing.assert_allclose(same["spectrum", "SR"].values(), whole["spectrum", "SR"].values(), rtol=1e-12)
 
 
 def test_equal_scales_and_other_datasets_add_up(parts: list[wr.Result]) -> None:
@@ -327,9 +307,7 @@ def test_equal_scales_and_other_datasets_add_up(parts: list[wr.Result]) -> None:
 
 
 def test_what_all_rows_weigh_adds_up_where_it_is_known(files: list[str]) -> None:
-    one, two, whole = (
-        small.run(data=fileset(files, numbers), nminus1=True) for numbers in ([0], [2], [0, 2])
-    )
+    one, two, whole = (small.run(data=fileset(files, numbers), nminus1=True) for numbers in ([0], [2], [0, 2]))
     merged = wr.merge(one, two)
     assert merged.initial["tt"].rows == whole.initial["tt"].rows == 197
     assert merged.initial["tt"].sumw == pytest.approx(whole.initial["tt"].sumw, rel=1e-12)
@@ -351,9 +329,7 @@ def test_what_all_rows_weigh_adds_up_where_it_is_known(files: list[str]) -> None
         ({"datasets": {"tt": {"xsec": 3.0}}}, "different metadata of dataset 'tt'"),
     ],
 )
-def test_other_analyses_are_refused(
-    parts: list[wr.Result], change: dict[str, Any], words: str
-) -> None:
+def test_other_analyses_are_refused(parts: list[wr.Result], change: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         wr.merge(parts[0], replace(parts[2], **change))
 
@@ -366,7 +342,5 @@ def test_other_regions_and_cuts_are_refused(parts: list[wr.Result], files: list[
     other = small.analysis()
     with pytest.warns(UserWarning, match="defined again"):
         other.region("CR", "!some", "many")
-    with pytest.raises(
-        UsageError, match="different cuts of region 'CR', some, !many and !some, many"
-    ):
+    with pytest.raises(UsageError, match="different cuts of region 'CR', some, !many and !some, many"):
         wr.merge(parts[0], small.run(other, fileset(files, [2])))

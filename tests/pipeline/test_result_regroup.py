@@ -55,12 +55,8 @@ def test_a_normalised_stack_equals_numpy(result: wr.Result) -> None:
     parts = [selected(name, data) for name, data in small.arrays().items()]
     top, data = parts[:2], parts[2]
     for variation, column in (("nominal", "w"), ("pileup_up", "up")):
-        expected = sum(
-            np.histogram(p["x"], small.EDGES, weights=p["norm"] * p[column])[0] for p in top
-        )
-        squares = sum(
-            np.histogram(p["x"], small.EDGES, weights=(p["norm"] * p[column]) ** 2)[0] for p in top
-        )
+        expected = sum(np.histogram(p["x"], small.EDGES, weights=p["norm"] * p[column])[0] for p in top)
+        squares = sum(np.histogram(p["x"], small.EDGES, weights=(p["norm"] * p[column]) ** 2)[0] for p in top)
         got = stack["spectrum", "SR", variation, "top"]
         np.testing.assert_allclose(got.values(), expected, rtol=1e-12)
         np.testing.assert_allclose(got.variances(), squares, rtol=1e-12)
@@ -121,9 +117,7 @@ def test_groups_of_one_and_groups_of_groups(result: wr.Result) -> None:
         (["tt"], UsageError, "takes a mapping"),
     ],
 )
-def test_wrong_groups_are_refused(
-    result: wr.Result, groups: Any, error: type[Exception], words: str
-) -> None:
+def test_wrong_groups_are_refused(result: wr.Result, groups: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         result.group(groups)
 
@@ -213,13 +207,9 @@ def test_profiles_keep_their_means(xs: list[float], by: float, weighted: bool) -
     histogram.fill(xs, weight=weights, sample=samples)
     got = scaled(histogram, by, variances=True)
     expected = bh.Histogram(bh.axis.Regular(4, 0, 1), storage=bh.storage.WeightedMean())
-    expected.fill(
-        xs, weight=by * (np.ones(len(xs)) if weights is None else weights), sample=samples
-    )
+    expected.fill(xs, weight=by * (np.ones(len(xs)) if weights is None else weights), sample=samples)
     for name in expected.view().dtype.names:
-        np.testing.assert_allclose(
-            got.view(flow=True)[name], expected.view(flow=True)[name], atol=1e-9
-        )
+        np.testing.assert_allclose(got.view(flow=True)[name], expected.view(flow=True)[name], atol=1e-9)
 
 
 def test_sums_of_weights_without_squares_stay_sums() -> None:

@@ -53,13 +53,9 @@ def histograms() -> dict[str, Any]:
         "two": bh.Histogram(x, y, storage=bh.storage.Weight()).fill(xs, ys, weight=ws),
         "three": bh.Histogram(x, y, x, storage=bh.storage.Weight()).fill(xs, ys, zs, weight=ws),
         "counts": bh.Histogram(x, storage=bh.storage.Int64()).fill(xs),
-        "words": hist.Hist(words, x, storage=hist.storage.Weight()).fill(
-            ["a", "b", "c", "a"], xs[:4], weight=ws[:4]
-        ),
+        "words": hist.Hist(words, x, storage=hist.storage.Weight()).fill(["a", "b", "c", "a"], xs[:4], weight=ws[:4]),
         "whole": hist.Hist(whole, storage=hist.storage.Weight()).fill([0, 1, 1, 7, -2]),
-        "log": hist.Hist(hist.axis.Regular(3, 1, 1000, transform=hist.axis.transform.log)).fill(
-            [5]
-        ),
+        "log": hist.Hist(hist.axis.Regular(3, 1, 1000, transform=hist.axis.transform.log)).fill([5]),
     }
 
 
@@ -96,8 +92,7 @@ def test_root_holds_every_bin(result: wr.Result, tmp_path: Path, name: str) -> N
         got, squares = written.values(flow=True), written.variances(flow=True)
         # Bins the histogram does not have are there and empty.
         place = tuple(
-            slice(0 if axis.traits.underflow else 1, None if axis.traits.overflow else -1)
-            for axis in mine.axes
+            slice(0 if axis.traits.underflow else 1, None if axis.traits.overflow else -1) for axis in mine.axes
         )
         np.testing.assert_array_equal(got[place], mine.values(flow=True))
         np.testing.assert_array_equal(squares[place], mine.variances(flow=True))
@@ -146,19 +141,14 @@ def test_root_says_what_it_cannot_hold(result: wr.Result, tmp_path: Path) -> Non
 
 
 def test_names_are_made_safe_and_never_meet(result: wr.Result, tmp_path: Path) -> None:
-    odd = replace(
-        result,
-        outputs={"/TT/Run 2;1": {("h", "S R", "nominal"): bh.Histogram(bh.axis.Regular(1, 0, 1))}},
-    )
+    odd = replace(result, outputs={"/TT/Run 2;1": {("h", "S R", "nominal"): bh.Histogram(bh.axis.Regular(1, 0, 1))}})
     save(odd, tmp_path / "out.root")
     with uproot.open(tmp_path / "out.root") as file:
         assert "S_R/h/_TT_Run_2_1;1" in file
     key = ("h", "SR", "nominal")
     for suffix in (".root", ".npz"):
         with pytest.raises(UsageError, match="two outputs would be called"):
-            save(
-                replace(result, outputs={"a b": {key: 1}, "a_b": {key: 2}}), tmp_path / f"x{suffix}"
-            )
+            save(replace(result, outputs={"a b": {key: 1}, "a_b": {key: 2}}), tmp_path / f"x{suffix}")
         assert not (tmp_path / f"x{suffix}").exists()
 
 
@@ -232,9 +222,7 @@ def test_json_has_the_outputs_and_the_summary(result: wr.Result, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", histograms())
-def test_json_histograms_are_read_by_boost_histogram(
-    result: wr.Result, tmp_path: Path, name: str
-) -> None:
+def test_json_histograms_are_read_by_boost_histogram(result: wr.Result, tmp_path: Path, name: str) -> None:
     mine = histograms()[name]
     save(with_values(result, {name: mine}), tmp_path / "out.json")
     document = json.loads((tmp_path / "out.json").read_text(), object_hook=uhi.io.json.object_hook)

@@ -171,9 +171,7 @@ def calls(result: Any) -> set[str]:
 
 def test_a_complete_run_is_taken_over_whole(tmp_path: Path, files: Any) -> None:
     first = load()["analysis"]().run(opened(files), rundir=tmp_path / "run", progress=False)
-    again = load()["analysis"]().run(
-        opened(files), rundir=tmp_path / "run", resume=True, progress=False
-    )
+    again = load()["analysis"]().run(opened(files), rundir=tmp_path / "run", resume=True, progress=False)
     assert said(again) == said(first)
     assert again.reads == []
     assert again.complete
@@ -204,27 +202,15 @@ CHANGES: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], set[str]]
         with_text("return x * FACTOR", "return x * FACTOR + 1"),
         {"scales"},
     ),
-    "a global": (
-        with_text("OFFSET = 1.0", "OFFSET = 1.0"),
-        with_text("OFFSET = 1.0", "OFFSET = 3.0"),
-        {"moves"},
-    ),
+    "a global": (with_text("OFFSET = 1.0", "OFFSET = 1.0"), with_text("OFFSET = 1.0", "OFFSET = 3.0"), {"moves"}),
     "a global that a helper reads": (
         with_text("FACTOR = 2.0", "FACTOR = 2.0"),
         with_text("FACTOR = 2.0", "FACTOR = 2.5"),
         {"scales"},
     ),
-    "a closure value": (
-        lambda _: load()["analysis"](),
-        lambda _: load()["analysis"](shift=0.75),
-        {"shifts"},
-    ),
+    "a closure value": (lambda _: load()["analysis"](), lambda _: load()["analysis"](shift=0.75), {"shifts"}),
     "a correction file": (with_correction("1.5"), with_correction("1.25"), {"corrected"}),
-    "a weight": (
-        with_text("return g", "return g"),
-        with_text("return g", "return g * 1.5"),
-        {"weighted"},
-    ),
+    "a weight": (with_text("return g", "return g"), with_text("return g", "return g * 1.5"), {"weighted"}),
     "an output": (
         with_text("return len(x)", "return len(x)"),
         with_text("return len(x)", "return 2 * len(x)"),
@@ -235,11 +221,7 @@ CHANGES: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], set[str]]
         lambda _: load()["analysis"](high=0.6),
         OUTPUTS - {"corrected"},
     ),
-    "a region": (
-        lambda _: load()["analysis"](),
-        lambda _: load()["analysis"](extra=True),
-        OUTPUTS - {"corrected"},
-    ),
+    "a region": (lambda _: load()["analysis"](), lambda _: load()["analysis"](extra=True), OUTPUTS - {"corrected"}),
     "comments": (
         lambda _: load()["analysis"](),
         with_text("def helper(x):\n", "\ndef helper(x):\n    # better\n"),
@@ -250,9 +232,7 @@ CHANGES: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], set[str]]
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("engine", ["inline", "threads"])
-def test_exactly_what_a_change_touches_is_done_again(
-    change: str, engine: str, tmp_path: Path, files: Any
-) -> None:
+def test_exactly_what_a_change_touches_is_done_again(change: str, engine: str, tmp_path: Path, files: Any) -> None:
     before, after, expected = CHANGES[change]
     before(tmp_path).run(opened(files), rundir=tmp_path / "run", progress=False)
     fresh = after(tmp_path).run(opened(files), progress=False)
@@ -272,9 +252,7 @@ def test_exactly_what_a_change_touches_is_done_again(
 
 def test_a_changed_cut_leaves_the_other_region_alone(tmp_path: Path, files: Any) -> None:
     load()["analysis"]().run(opened(files), rundir=tmp_path / "run", progress=False)
-    again = load()["analysis"](high=0.6).run(
-        opened(files), rundir=tmp_path / "run", resume=True, progress=False
-    )
+    again = load()["analysis"](high=0.6).run(opened(files), rundir=tmp_path / "run", resume=True, progress=False)
     whole = load()["analysis"](high=0.6).run(opened(files), progress=False)
     assert again.steps["count"].calls < whole.steps["count"].calls
     assert said(again) == said(whole)
@@ -371,9 +349,7 @@ def test_what_cannot_be_looked_into_is_never_the_same(tmp_path: Path, files: Any
         return iter([1])  # an iterator does not say what is left of it
 
     first = analysis(opaque()).run(opened(files), rundir=tmp_path / "run", progress=False)
-    again = analysis(opaque()).run(
-        opened(files), rundir=tmp_path / "run", resume=True, progress=False
-    )
+    again = analysis(opaque()).run(opened(files), rundir=tmp_path / "run", resume=True, progress=False)
     assert {name for name, step in again.steps.items() if step.calls} == {"odd"}
     assert any("'thing'" in line and "cannot be looked into" in line for line in again.decisions)
     assert again["plain"] == first["plain"]
@@ -392,9 +368,7 @@ def test_a_version_stands_for_what_cannot_be_looked_into(tmp_path: Path, files: 
 
     analysis(1).run(opened(files), rundir=tmp_path / "run", progress=False)
     for version, again in ((1, False), (2, True), (2, False)):
-        result = analysis(version).run(
-            opened(files), rundir=tmp_path / "run", resume=True, progress=False
-        )
+        result = analysis(version).run(opened(files), rundir=tmp_path / "run", resume=True, progress=False)
         assert bool(result.reads) == again
 
 
@@ -411,9 +385,7 @@ def mixed(function):
 """
 
 
-def test_behaviours_of_records_that_the_user_wrote_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_behaviours_of_records_that_the_user_wrote_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def analysis() -> wr.Pipeline:
         made = wr.Pipeline("records")
 
@@ -424,9 +396,7 @@ def test_behaviours_of_records_that_the_user_wrote_count(
         return made
 
     def run() -> Any:
-        return analysis().run(
-            opened(events(300, 1)), rundir=tmp_path / "run", resume=True, progress=False
-        )
+        return analysis().run(opened(events(300, 1)), rundir=tmp_path / "run", resume=True, progress=False)
 
     def register(text: str) -> None:
         space: dict[str, Any] = {"__name__": "an_analysis"}
@@ -522,9 +492,7 @@ def test_resuming_needs_a_directory() -> None:
 
 
 def test_resuming_in_a_new_directory_simply_runs(tmp_path: Path, files: Any) -> None:
-    result = load()["analysis"]().run(
-        opened(files), rundir=tmp_path / "new", resume=True, progress=False
-    )
+    result = load()["analysis"]().run(opened(files), rundir=tmp_path / "new", resume=True, progress=False)
     assert result.complete
 
 
@@ -598,24 +566,18 @@ def test_said_can_tell_results_apart(files: Mapping[str, Any]) -> None:
     assert said(one) != said(other)
 
 
-FAILING = SOURCE.replace(
-    "return y + shift", "assert not (y > 0.999).any() or len(y) > 10**9; return y + shift"
-)
+FAILING = SOURCE.replace("return y + shift", "assert not (y > 0.999).any() or len(y) > 10**9; return y + shift")
 
 
 @pytest.mark.parametrize("before", [SOURCE, FAILING])
-def test_rows_that_are_left_out_leave_everything_after_resuming_too(
-    before: str, tmp_path: Path
-) -> None:
+def test_rows_that_are_left_out_leave_everything_after_resuming_too(before: str, tmp_path: Path) -> None:
     """A row that fails in one output is in no other, whether or not that one was made before."""
     data = opened({"one": events(5000, 1)})
     options = {"on_error": "skip", "progress": False}
     load(before)["analysis"]().run(data, rundir=tmp_path / "run", **options)
     fresh = load(FAILING)["analysis"]().run(data, **options)
     assert fresh.ledger.failed > 0
-    again = load(FAILING)["analysis"]().run(
-        data, rundir=tmp_path / "run", resume=True, chunk=700, **options
-    )
+    again = load(FAILING)["analysis"]().run(data, rundir=tmp_path / "run", resume=True, chunk=700, **options)
     assert said(again) == said(fresh)
     assert again.ledger.failed == fresh.ledger.failed
     assert any("left out" in note for note in again.notes)
@@ -702,9 +664,7 @@ def test_friends_found_by_identity_are_looked_at_all(tmp_path: Path) -> None:
     joined_analysis().run(data(), rundir=tmp_path / "run", progress=False)
     assert continued(joined_analysis, data, tmp_path / "run").reads == []
     write(1, 99)
-    assert {label for label, *_ in continued(joined_analysis, data, tmp_path / "run").reads} == {
-        *mains
-    }
+    assert {label for label, *_ in continued(joined_analysis, data, tmp_path / "run").reads} == {*mains}
 
 
 def test_row_by_row_the_files_before_count_too(tmp_path: Path) -> None:
@@ -727,9 +687,7 @@ def test_row_by_row_the_files_before_count_too(tmp_path: Path) -> None:
 def test_other_units_are_another_input(tmp_path: Path) -> None:
     data = {"one": {**events(1000, 1), "x": np.random.default_rng(1).normal(0, 1e3, 1000)}}
     analysis = load()["analysis"]
-    analysis().run(
-        wr.data.open(data, grid=100), rundir=tmp_path / "run", max_rows=300, progress=False
-    )
+    analysis().run(wr.data.open(data, grid=100), rundir=tmp_path / "run", max_rows=300, progress=False)
     again = continued(analysis, lambda: wr.data.open(data, grid=70), tmp_path / "run")
     assert {(start, stop) for _, name, start, stop in again.reads if name == "x"} == {(0, 1000)}
 
@@ -776,13 +734,7 @@ def test_a_look_at_a_few_rows_costs_nothing(rows: int, tmp_path: Path, files: An
     analysis = load()["analysis"]
     analysis().run(opened(files), rundir=tmp_path / "run", progress=False)
     continued(analysis, lambda: opened(files), tmp_path / "run", max_rows=rows)
-    continued(
-        lambda: analysis(shift=0.1),
-        lambda: opened(files),
-        tmp_path / "run",
-        max_rows=rows,
-        chunk=50,
-    )
+    continued(lambda: analysis(shift=0.1), lambda: opened(files), tmp_path / "run", max_rows=rows, chunk=50)
     assert continued(analysis, lambda: opened(files), tmp_path / "run").reads == []
 
 
@@ -799,9 +751,7 @@ def test_a_slip_of_the_pen_costs_nothing(tmp_path: Path, files: Any) -> None:
 def test_what_is_of_no_use_goes_when_a_run_is_complete(tmp_path: Path, files: Any) -> None:
     analysis = load()["analysis"]
     for number in range(6):
-        analysis(shift=number / 10).run(
-            opened(files), rundir=tmp_path / "run", resume=True, progress=False
-        )
+        analysis(shift=number / 10).run(opened(files), rundir=tmp_path / "run", resume=True, progress=False)
         # One of the first run, for what has not changed since, and one of the last.
         assert _written(tmp_path / "run") == (3 if number == 0 else 6)
 
@@ -813,9 +763,7 @@ def test_only_the_torn_unit_is_done_again(tmp_path: Path) -> None:
         opened(data), rundir=tmp_path / "run", max_rows=650, chunk=100, engine="threads",
         workers=4, progress=False,
     )  # fmt: skip
-    same = analysis().run(
-        opened(data), rundir=tmp_path / "run", max_rows=650, resume=True, progress=False
-    )
+    same = analysis().run(opened(data), rundir=tmp_path / "run", max_rows=650, resume=True, progress=False)
     assert same.reads == []
     again = continued(analysis, lambda: opened(data), tmp_path / "run")
     read = sum(stop - start for _, name, start, stop in again.reads if name == "x")
@@ -842,9 +790,7 @@ def test_only_the_torn_unit_is_done_again(tmp_path: Path) -> None:
         max_size=6,
     )
 )
-def test_any_runs_may_follow_each_other(
-    runs: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_any_runs_may_follow_each_other(runs: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> None:
     place = tmp_path_factory.mktemp("runs")
     data = {"one": events(700, 1), "two": events(430, 2)}
     for options in map(dict, runs):
@@ -853,17 +799,13 @@ def test_any_runs_may_follow_each_other(
         made = load()["analysis"]
         with failing_above(boom):
             try:
-                again = made(shift=shift).run(
-                    source, rundir=place, resume=True, progress=False, **options
-                )
+                again = made(shift=shift).run(source, rundir=place, resume=True, progress=False, **options)
             except StepError:
                 assert options["on_error"] == "stop"
                 continue
         if not again.complete:
             continue  # rows that fail now may have been done before the switch was set
-        fresh = made(shift=shift).run(
-            source, engine="inline", max_rows=options["max_rows"], progress=False
-        )
+        fresh = made(shift=shift).run(source, engine="inline", max_rows=options["max_rows"], progress=False)
         assert said(again) == said(fresh)
 
 

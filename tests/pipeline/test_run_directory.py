@@ -118,9 +118,7 @@ analysis.run(wr.data.open({"x": np.arange(20000)}, grid=10), chunk=10, rundir=sy
 
 def test_a_killed_run_leaves_a_log_and_no_result(tmp_path: Path) -> None:
     place = tmp_path / "run"
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW, str(place)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen([sys.executable, "-c", SLOW, str(place)], stdout=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 60
         while not (place / "events.jsonl").exists() or not (place / "events.jsonl").stat().st_size:
             assert time.monotonic() < deadline

@@ -114,20 +114,12 @@ def test_the_file_has_the_rows_and_columns_asked_for(tmp_path: Path, kind: str) 
 
 @pytest.mark.parametrize("identity", [(), ("event",)])
 @pytest.mark.parametrize("kind", FORMATS)
-def test_an_analysis_of_the_skim_gives_the_same(
-    tmp_path: Path,
-    kind: str,
-    identity: tuple[str, ...],
-) -> None:
+def test_an_analysis_of_the_skim_gives_the_same(tmp_path: Path, kind: str, identity: tuple[str, ...]) -> None:
     datasets = {"a": columns(700, 3), "b": columns(300, 4)}
     original = skimming(identity=identity)
     path = str(tmp_path / f"{{dataset}}{FORMATS[kind]}")
     original.save(path, columns=["x", "Muon", "genWeight"], region="SR | high", format=kind)
-    source = wr.data.open(
-        dict(datasets),
-        metadata={"a": {"xsec": 2.0}, "b": {"xsec": 3.0}},
-        grid=97,
-    )
+    source = wr.data.open(dict(datasets), metadata={"a": {"xsec": 2.0}, "b": {"xsec": 3.0}}, grid=97)
     before = original.run(source, progress=False)
     skim = wr.data.open(str(tmp_path / f"*{FORMATS[kind]}"))
     assert list(skim.datasets) == ["a", "b"]
@@ -145,9 +137,7 @@ def test_an_analysis_of_the_skim_gives_the_same(
             assert new["sum"] == pytest.approx(old["sum"], rel=1e-12)
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
 @given(
     rows=st.integers(0, 120),
     grid=st.integers(1, 40),
@@ -161,15 +151,9 @@ def test_rows_are_in_order_whatever_the_chunks(
     data = columns(rows, rows)
     analysis = skimming()
     analysis.save(tmp_path / "skim.parquet", columns=["event", "Muon_pt"], region=region)
-    analysis.run(
-        wr.data.open(data, grid=grid), workers=workers, engine=engine, chunk=grid, progress=False
-    )
+    analysis.run(wr.data.open(data, grid=grid), workers=workers, engine=engine, chunk=grid, progress=False)
     low, two = data["x"] < 0.4, data["nMuon"] >= 2
-    masks = {
-        "presel": low,
-        "SR": low & two,
-        "high": ~low & two,
-    }
+    masks = {"presel": low, "SR": low & two, "high": ~low & two}
     chosen = list(masks) if region in (None, "*") else [name.strip() for name in region.split("|")]
     mask = np.logical_or.reduce([masks[name] for name in chosen])
     if region is None:
@@ -315,9 +299,7 @@ def test_what_the_steps_or_data_do_not_have_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_read_is_not_written_over(tmp_path: Path) -> None:
     with uproot.recreate(tmp_path / "in.root") as file:
         tree = file.mktree("Events", {"x": "float64", "nMuon": "uint32", "genWeight": "float64"})
-        tree.extend(
-            {"x": np.arange(3.0), "nMuon": np.arange(3, dtype="u4"), "genWeight": np.ones(3)}
-        )
+        tree.extend({"x": np.arange(3.0), "nMuon": np.arange(3, dtype="u4"), "genWeight": np.ones(3)})
     before = (tmp_path / "in.root").read_bytes()
     analysis = skimming()
     analysis.save(tmp_path / "in.root")
@@ -342,9 +324,7 @@ analysis.run(wr.data.open({"x": np.arange(2000)}, grid=10), chunk=10, progress=F
 
 
 def test_a_killed_run_leaves_nothing_under_the_name_and_the_next_clears_up(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen([sys.executable, "-c", SLOW, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
         deadline = time.monotonic() + 60
@@ -371,9 +351,7 @@ print(result.exit_code, len(result.saved), [note for note in result.notes if "sa
 
 
 def test_a_run_that_is_stopped_saves_nothing_and_says_so(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", STOPPED, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen([sys.executable, "-c", STOPPED, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
         deadline = time.monotonic() + 60
@@ -418,10 +396,7 @@ def test_the_analysis_runs_on_its_own_skim_with_its_made_columns(tmp_path: Path,
             return float(scaled.sum())
 
         made.save(
-            tmp_path / f"{{dataset}}{FORMATS[kind]}",
-            columns=["*", "scaled", "generator"],
-            region="SR",
-            format=kind,
+            tmp_path / f"{{dataset}}{FORMATS[kind]}", columns=["*", "scaled", "generator"], region="SR", format=kind
         )
         return made
 
@@ -544,9 +519,7 @@ def test_a_file_that_cannot_be_written_costs_no_result(tmp_path: Path, monkeypat
     monkeypatch.setattr("windrow.data.skim.write_skim", full)
     analysis = skimming()
     analysis.save(tmp_path / "skims" / "{dataset}.parquet")
-    with pytest.raises(
-        SaveError, match=r"skims/tt.parquet \(dataset 'tt'\).*No space left"
-    ) as caught:
+    with pytest.raises(SaveError, match=r"skims/tt.parquet \(dataset 'tt'\).*No space left") as caught:
         analysis.run({"tt": columns(50)}, rundir=tmp_path / "run", progress=False)
     kept = wr.load(tmp_path / "run")
     assert kept["summary"].keys() == caught.value.facts["result"]["summary"].keys()
@@ -587,9 +560,7 @@ def test_a_step_that_does_not_apply_is_left_out_of_the_file(tmp_path: Path) -> N
     analysis.save(tmp_path / "{dataset}.parquet", columns=["event", "simulated"], region=None)
     data = columns(20)
     analysis.run(
-        wr.data.open(
-            {"mc": data, "real": data}, metadata={"mc": {"is_mc": True}, "real": {"is_mc": False}}
-        ),
+        wr.data.open({"mc": data, "real": data}, metadata={"mc": {"is_mc": True}, "real": {"is_mc": False}}),
         progress=False,
     )
     mc = pq.read_table(tmp_path / "mc.parquet")

@@ -51,9 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in range(3):
         found = columns(seed)
         table = {
-            name: ak.to_arrow(values, extensionarray=False)
-            if isinstance(values, ak.Array)
-            else pa.array(values)
+            name: ak.to_arrow(values, extensionarray=False) if isinstance(values, ak.Array) else pa.array(values)
             for name, values in found.items()
         }
         pq.write_table(pa.table(table), path / f"{seed}.parquet", row_group_size=UNIT)
@@ -91,9 +89,7 @@ def analysis() -> wr.Pipeline:
     return made
 
 
-def run(
-    data: Any, split: tuple[int, int] | None, made: wr.Pipeline | None = None, **more: Any
-) -> Any:
+def run(data: Any, split: tuple[int, int] | None, made: wr.Pipeline | None = None, **more: Any) -> Any:
     options: dict[str, Any] = {"engine": "threads", "workers": 3, "chunk": UNIT, "order": "written"}
     options |= more
     return (made or analysis()).run(data, progress=False, _split=split, **options)
@@ -301,7 +297,5 @@ def test_over_a_slow_link_answers_and_bytes_stay_and_requests_do_not_grow(
     assert answers(result)[0] == answers(inline)[0]
     # Everybody opens files for himself, which takes a request or two for each of three files.
     assert len(web.requests) <= alone + 2 * 3 * (2 + (split or (4, 2))[0])
-    said = [
-        line for line in result.decisions if line.startswith("reading:") and "remote" not in line
-    ]
+    said = [line for line in result.decisions if line.startswith("reading:") and "remote" not in line]
     assert (said == []) == (split == (0, 2))

@@ -125,12 +125,7 @@ def source_of(data: dict[str, Any], unit: int) -> MemorySource:
 
 
 def failed_rows(result: Any) -> set[int]:
-    return {
-        row
-        for entry in result.ledger.entries
-        if entry.state == "failed"
-        for row in range(entry.start, entry.stop)
-    }
+    return {row for entry in result.ledger.entries if entry.state == "failed" for row in range(entry.start, entry.stop)}
 
 
 def run(analysis: wr.Pipeline, source: Any, **options: Any) -> Any:
@@ -164,9 +159,7 @@ def check_lines(result: Any, data: dict[str, Any], gone: set[int]) -> None:
     for region, stages in (("A", (left, past, kept)), ("B", (left, past))):
         lines = result.cutflow[region].executed
         assert [line.passed for line in lines] == [len(stage) for stage in stages]
-        assert [line.sumw for line in lines] == [
-            sum(1.0 + row[0] % 3 for row in stage) for stage in stages
-        ]
+        assert [line.sumw for line in lines] == [sum(1.0 + row[0] % 3 for row in stage) for stage in stages]
 
 
 #: Orders in which no step runs too early; in some, ``known`` drops rows before ``root`` can raise.
@@ -180,12 +173,7 @@ WAYS = st.fixed_dictionaries(
         "workers": st.integers(1, 3),
     }
 )
-DATA = st.builds(
-    columns,
-    st.integers(1, 160),
-    st.integers(0, 2**16),
-    st.sampled_from((0.0, 0.01, 0.05, 0.3)),
-)
+DATA = st.builds(columns, st.integers(1, 160), st.integers(0, 2**16), st.sampled_from((0.0, 0.01, 0.05, 0.3)))
 
 
 # --- which rows -----------------------------------------------------------------------------------
@@ -220,9 +208,7 @@ def test_in_a_moved_order_a_row_must_raise_there_too(
 
 @settings(max_examples=40)
 @given(data=DATA, unit=st.integers(1, 64), way=WAYS)
-def test_a_step_that_runs_too_early_costs_no_row(
-    data: dict[str, Any], unit: int, way: dict[str, Any]
-) -> None:
+def test_a_step_that_runs_too_early_costs_no_row(data: dict[str, Any], unit: int, way: dict[str, Any]) -> None:
     # Rows divisible by 7 reach no step in the written order; in this one they do.
     data["y"][0] = -1.0
     analysis = written_analysis()
@@ -256,9 +242,7 @@ def test_every_row_has_its_reason() -> None:
     found = {(e.start, e.stop): e.reason for e in result.ledger.problems}
     assert list(found) == [(8, 9), (9, 10), (11, 13), (40, 41), (55, 56)]
     assert found[8, 9] == "output 'labels' raised KeyError: 9 [d.mem, row 8; region B]"
-    assert (
-        found[11, 13] == "column 'root' raised ValueError: negative [d.mem, rows 11-13; region A]"
-    )
+    assert found[11, 13] == "column 'root' raised ValueError: negative [d.mem, rows 11-13; region A]"
     assert found[55, 56] == "cut 'known' raised KeyError: 7 [d.mem, row 55; region A]"
     assert "94 of 100 rows done, 6 failed" in str(result.ledger)
 
@@ -288,11 +272,7 @@ def test_a_unit_loses_its_rows_within_the_budget_and_all_beyond(chunk: int) -> N
     x[100 : 100 + MOST_ROWS] = -1  # unit 1: just within
     x[500 : 501 + MOST_ROWS] = -1  # unit 5: one too many
     x[[3, 999]] = -1
-    file = File(
-        label="d.mem",
-        columns={"x": x, "number": np.arange(1000)},
-        borders=tuple(range(0, 1001, 100)),
-    )
+    file = File(label="d.mem", columns={"x": x, "number": np.arange(1000)}, borders=tuple(range(0, 1001, 100)))
     source = MemorySource([Dataset(name="d", files=(file,))])
     result = run(only_even(), source, chunk=chunk)
     gone = {3, 999, *range(100, 100 + MOST_ROWS), *range(500, 600)}
@@ -304,9 +284,7 @@ def test_a_unit_loses_its_rows_within_the_budget_and_all_beyond(chunk: int) -> N
 def test_a_unit_all_of_whose_rows_fail(chunk: int) -> None:
     x = np.arange(40)
     x[10:20] = -1
-    file = File(
-        label="d.mem", columns={"x": x, "number": np.arange(40)}, borders=(0, 10, 20, 30, 40)
-    )
+    file = File(label="d.mem", columns={"x": x, "number": np.arange(40)}, borders=(0, 10, 20, 30, 40))
     result = run(only_even(), MemorySource([Dataset(name="d", files=(file,))]), chunk=chunk)
     assert failed_rows(result) == set(range(10, 20))
     assert result["halves"] == [*range(10), *range(20, 40)]
@@ -415,9 +393,7 @@ def test_rows_that_only_a_cut_left_out_brings_are_not_skipped() -> None:
     gone = failed_rows(result)
     assert gone == {33}
     assert "late" in result.nminus1["A"].failures
-    assert result["rows", "A"] == [
-        row[0] for row in per_row(data) if row[0] % 7 and row[0] != 33 and TABLE[row[2]]
-    ]
+    assert result["rows", "A"] == [row[0] for row in per_row(data) if row[0] % 7 and row[0] != 33 and TABLE[row[2]]]
 
 
 @settings(max_examples=15)

@@ -210,11 +210,7 @@ def test_a_socket_gives_the_bits_of_arrays() -> None:
             for one in batches(data, 333)
         ]
         connection, _ = server.accept()
-        with (
-            connection,
-            connection.makefile("wb") as file,
-            pa.ipc.new_stream(file, pieces[0].schema) as writer,
-        ):
+        with connection, connection.makefile("wb") as file, pa.ipc.new_stream(file, pieces[0].schema) as writer:
             for piece in pieces:
                 writer.write_batch(piece)
 
@@ -356,9 +352,7 @@ def test_a_producer_that_raises_ends_the_run_and_what_was_done_is_there() -> Non
         yield {"x": np.ones(6)}
         raise RuntimeError("the detector is off")
 
-    with pytest.raises(
-        DataError, match=r"after 11 rows of stream.*RuntimeError: the detector"
-    ) as info:
+    with pytest.raises(DataError, match=r"after 11 rows of stream.*RuntimeError: the detector") as info:
         summing().run(wr.data.stream(produce(), batch=4), workers=2)
     assert isinstance(info.value.__cause__, RuntimeError)
     result = info.value.facts["result"]
@@ -393,9 +387,7 @@ def test_a_step_that_raises_ends_the_run_and_what_was_done_is_there() -> None:
         yield {"x": np.array([1.0, -1.0])}
         yield from ({"x": np.ones(1)} for _ in range(100_000))
 
-    live = analysis.start(
-        wr.data.stream(produce()), workers=1
-    )  # another one may do later rows meanwhile
+    live = analysis.start(wr.data.stream(produce()), workers=1)  # another one may do later rows meanwhile
     while live.rows < 5:
         time.sleep(0.001)
     go_on.set()
@@ -544,15 +536,9 @@ SCRIPT = """
 @pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 @pytest.mark.parametrize(
     ("engine", "number", "producer"),
-    [
-        ("inline", "SIGINT", "going on"),
-        ("threads", "SIGINT", "blocked"),
-        ("threads", "SIGTERM", "going on"),
-    ],
+    [("inline", "SIGINT", "going on"), ("threads", "SIGINT", "blocked"), ("threads", "SIGTERM", "going on")],
 )
-def test_a_signal_ends_a_stream_with_what_was_taken(
-    engine: str, number: str, producer: str, tmp_path: Path
-) -> None:
+def test_a_signal_ends_a_stream_with_what_was_taken(engine: str, number: str, producer: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
     command = [sys.executable, str(script), engine, producer]
@@ -592,9 +578,7 @@ def test_rows_that_cannot_be_finished_in_time_are_missing(monkeypatch: pytest.Mo
     assert result.exit_code == 2
 
 
-def test_noting_what_was_read_does_not_look_at_all_that_was_read_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_noting_what_was_read_does_not_look_at_all_that_was_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a cut leaves gaps, the list of what was read grows with the stream, and all workers wait for it."""
     _, flow = wr.data.stream([columns(10)]).begin(None)
     workload = streaming.StreamWorkload(an_analysis().definition(0), flow, None, skip=False)

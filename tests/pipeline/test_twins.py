@@ -20,11 +20,7 @@ from windrow.pipeline.twins import same_function, same_value
 if TYPE_CHECKING:
     from windrow.blocks.program import Program
 
-DATA = {
-    "x": np.arange(-20, 20),
-    "y": np.linspace(0.0, 5.0, 40),
-    "p": ak.Array([[1.5, 2.5], []] * 20),
-}
+DATA = {"x": np.arange(-20, 20), "y": np.linspace(0.0, 5.0, 40), "p": ak.Array([[1.5, 2.5], []] * 20)}
 SCALE = 2
 
 
@@ -231,24 +227,17 @@ ORDERS = list(permutations(("positive1", "odd2", "positive2", "odd1", "varied2",
 
 @settings(max_examples=20)
 @given(
-    order=st.none() | st.sampled_from(ORDERS),
-    chunk=st.integers(1, 60),
-    engine=st.sampled_from(("inline", "threads")),
+    order=st.none() | st.sampled_from(ORDERS), chunk=st.integers(1, 60), engine=st.sampled_from(("inline", "threads"))
 )
 def test_nobody_can_tell(order: Any, chunk: int, engine: str) -> None:
     options = {"engine": engine, "workers": 2} | ({} if order is None else {"order": list(order)})
-    one, other = (
-        run(full_analysis(twice), chunk=max(chunk, 10), nminus1=True, **options)
-        for twice in (True, False)
-    )
+    one, other = (run(full_analysis(twice), chunk=max(chunk, 10), nminus1=True, **options) for twice in (True, False))
     assert {n: bits(v) for n, v in one.outputs["data"].items()} == {
         n: bits(v) for n, v in other.outputs["data"].items()
     }
     assert one.cutflow.as_dict() == other.cutflow.as_dict()
     assert one.nminus1.as_dict() == other.nminus1.as_dict()
-    assert {n: s.rows_out for n, s in one.steps.items()} == {
-        n: s.rows_out for n, s in other.steps.items()
-    }
+    assert {n: s.rows_out for n, s in one.steps.items()} == {n: s.rows_out for n, s in other.steps.items()}
 
 
 def test_the_second_one_is_not_called() -> None:

@@ -136,9 +136,7 @@ def test_a_function_is_not_a_condition() -> None:
         When.parse(lambda metadata: True, step="pileup")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "expression", ["is_nc", "fast and is_nc", "is_mc or is_nc", "1 < 0 < is_nc"]
-)
+@pytest.mark.parametrize("expression", ["is_nc", "fast and is_nc", "is_mc or is_nc", "1 < 0 < is_nc"])
 def test_a_typo_is_found_wherever_it_stands(expression: str) -> None:
     when = When.parse(expression, step="pileup")
     with pytest.raises(UnknownNameError) as caught:
@@ -198,9 +196,7 @@ def test_it_compares_and_pickles() -> None:
     assert again.holds(META, "d") is True
 
 
-ATOMS = st.sampled_from(
-    ["a", "b", "c", "n == 1", "n in (1, 2)", "n not in {0}", "n < 2", "0 <= n < 2", "t == 'x'"]
-)
+ATOMS = st.sampled_from(["a", "b", "c", "n == 1", "n in (1, 2)", "n not in {0}", "n < 2", "0 <= n < 2", "t == 'x'"])
 CONDITIONS = st.recursive(
     ATOMS,
     lambda inner: st.one_of(
@@ -212,18 +208,9 @@ CONDITIONS = st.recursive(
 )
 
 
-@given(
-    CONDITIONS,
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-    st.integers(-1, 3),
-    st.sampled_from(["x", "y"]),
-)
+@given(CONDITIONS, st.booleans(), st.booleans(), st.booleans(), st.integers(-1, 3), st.sampled_from(["x", "y"]))
 @settings(deadline=None)
-def test_it_means_what_python_means(
-    expression: str, a: bool, b: bool, c: bool, n: int, t: str
-) -> None:
+def test_it_means_what_python_means(expression: str, a: bool, b: bool, c: bool, n: int, t: str) -> None:
     metadata = {"a": a, "b": b, "c": c, "n": n, "t": t}
     got = When.parse(expression, step="s").holds(metadata, "d")
     assert got is bool(eval(expression, {"__builtins__": {}}, metadata))

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from description import Analysis, Dataset
 
 SETTINGS = settings(
-    max_examples=12,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -243,9 +241,7 @@ class TestFinding:
         assert why(plain_cut(), str(tmp_path / "*.root"), ("b.root", 3)).row == 3
 
     def test_without_identity(self) -> None:
-        with pytest.raises(
-            UsageError, match=r"does not say which columns identify a row.*identity="
-        ):
+        with pytest.raises(UsageError, match=r"does not say which columns identify a row.*identity="):
             why(dimuon(identity=None), events(), (1, 2, 3))
 
     def test_a_file_without_the_identity_column(self) -> None:

@@ -39,9 +39,7 @@ def test_the_exact_balance_is_two_of_eight() -> None:
 
 
 @given(seconds, seconds, threads, threads)
-def test_the_exact_split_makes_both_sides_equally_long(
-    setup: float, process: float, s: int, p: int
-) -> None:
+def test_the_exact_split_makes_both_sides_equally_long(setup: float, process: float, s: int, p: int) -> None:
     wanted = exact_split(s + p, setup, process, s, p)
     assert 0 < wanted < s + p
     assert setup * s / wanted == pytest.approx(process * p / (s + p - wanted))
@@ -64,9 +62,7 @@ def test_nothing_moves_in_balance(second: float, many: int) -> None:
 
 
 @given(st.integers(2, 64), seconds, seconds)
-def test_where_setting_up_computes_the_pool_is_the_exact_split(
-    cores: int, setup: float, process: float
-) -> None:
+def test_where_setting_up_computes_the_pool_is_the_exact_split(cores: int, setup: float, process: float) -> None:
     pool = pool_split(cores, setup, process, 1.0)
     assert sum(pool) == cores
     assert min(pool) >= 1
@@ -75,9 +71,7 @@ def test_where_setting_up_computes_the_pool_is_the_exact_split(
 
 
 @given(st.integers(1, 64), seconds, seconds, st.floats(0, 0.99))
-def test_processors_are_busy_and_no_more_than_that(
-    cores: int, setup: float, process: float, computing: float
-) -> None:
+def test_processors_are_busy_and_no_more_than_that(cores: int, setup: float, process: float, computing: float) -> None:
     pool = pool_split(cores, setup, process, computing)
     assert 1 <= pool.processing <= cores
     assert 1 <= pool.setting_up <= MOST_AHEAD * cores

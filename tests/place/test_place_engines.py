@@ -17,9 +17,7 @@ def no() -> bool:
     return False
 
 
-def watched(
-    wall: float, cpu: float, wait: float, tasks: int, workers: int = 2
-) -> tuple[LockWatch, float]:
+def watched(wall: float, cpu: float, wait: float, tasks: int, workers: int = 2) -> tuple[LockWatch, float]:
     """Tasks of one kind on workers that are always busy."""
     watch = LockWatch(workers)
     now = 0.0
@@ -67,9 +65,7 @@ def test_first_tasks_do_not_count() -> None:
 
 
 @given(
-    st.lists(
-        st.tuples(st.floats(0, 10), st.floats(0, 10), st.floats(0, 10)), min_size=1, max_size=20
-    ),
+    st.lists(st.tuples(st.floats(0, 10), st.floats(0, 10), st.floats(0, 10)), min_size=1, max_size=20),
     st.floats(0, 1e4),
 )
 def test_any_numbers_have_an_answer(used: list[tuple[float, float, float]], left: float) -> None:

@@ -35,9 +35,7 @@ def cases(draw: Any) -> tuple[list[tuple[int, int]], list[int], list[Covered]]:
 
 
 @given(cases())
-def test_every_wanted_row_has_every_product_once(
-    case: tuple[list[tuple[int, int]], list[int], list[Covered]],
-) -> None:
+def test_every_wanted_row_has_every_product_once(case: tuple[list[tuple[int, int]], list[int], list[Covered]]) -> None:
     units, borders, covered = case
     reuse = divide(units, borders, PRODUCTS, covered)
     count: dict[tuple[int, str], int] = {}
@@ -60,16 +58,14 @@ def test_every_wanted_row_has_every_product_once(
 
 
 @given(cases())
-def test_units_are_never_torn(
-    case: tuple[list[tuple[int, int]], list[int], list[Covered]],
-) -> None:
+def test_units_are_never_torn(case: tuple[list[tuple[int, int]], list[int], list[Covered]]) -> None:
     units, borders, covered = case
     ends = {*borders, *(end for part in units for end in part)}
     for _, ranges in divide(units, borders, PRODUCTS, covered).portions:
         assert {end for part in ranges for end in part} <= ends
-    assert len(
-        {frozenset(p) for p, _ in divide(units, borders, PRODUCTS, covered).portions}
-    ) == len(divide(units, borders, PRODUCTS, covered).portions)
+    assert len({frozenset(p) for p, _ in divide(units, borders, PRODUCTS, covered).portions}) == len(
+        divide(units, borders, PRODUCTS, covered).portions
+    )
 
 
 def test_whole_cover_leaves_nothing() -> None:
@@ -82,10 +78,7 @@ def test_whole_cover_leaves_nothing() -> None:
 def test_one_changed_product_is_all_that_is_left() -> None:
     kept = Covered(1, frozenset({"a", "b", "c-old"}), ((0, 20),))
     reuse = divide([(0, 30)], [0, 10, 20, 30], PRODUCTS, [kept])
-    assert [(set(p), r) for p, r in reuse.portions] == [
-        (set("abc"), ((20, 30),)),
-        ({"c"}, ((0, 20),)),
-    ]
+    assert [(set(p), r) for p, r in reuse.portions] == [(set("abc"), ((20, 30),)), ({"c"}, ((0, 20),))]
 
 
 def test_what_ends_inside_a_unit_is_not_used() -> None:
@@ -105,11 +98,5 @@ def test_torn_is_what_is_wanted_and_not_in_whole_units() -> None:
 
 def test_the_first_rows_of_each_category() -> None:
     inputs = [("a", ((0, 10),)), ("b", ((0, 4),)), ("a", ((0, 10),)), ("a", None), ("a", ((0, 3),))]
-    assert first_rows(inputs, 15) == (
-        [((0, 10),), ((0, 4),), ((0, 5),), None, None],
-        {"a": 0, "b": 11},
-    )
-    assert first_rows(inputs, None) == (
-        [((0, 10),), ((0, 4),), ((0, 10),), None, ((0, 3),)],
-        {},
-    )
+    assert first_rows(inputs, 15) == ([((0, 10),), ((0, 4),), ((0, 5),), None, None], {"a": 0, "b": 11})
+    assert first_rows(inputs, None) == ([((0, 10),), ((0, 4),), ((0, 10),), None, ((0, 3),)], {})

@@ -86,9 +86,7 @@ class Scripted:
             if isinstance(command, orders.Launch):
                 number = command.attempt
                 handle = Handle(number, number, 0, 0, command.task.inputs)
-                self.events.append(
-                    happened.Finished(number, 0, 0, handle, Measurement(wall=1.0), None)
-                )
+                self.events.append(happened.Finished(number, 0, 0, handle, Measurement(wall=1.0), None))
             elif isinstance(command, orders.Merge):
                 ids = tuple(handle.id for handle in command.handles)
                 self.events.append(happened.Merged(command.into, ids, 0, 0))
@@ -119,10 +117,7 @@ def scheduler(rows: int = 40, **more: Any) -> Scheduler:
 
 
 def test_partials_come_in_the_order_of_their_rows() -> None:
-    specs = [
-        InputSpec(id=number, category="data", rows=40, borders=(0, 10, 20, 30, 40))
-        for number in (0, 1)
-    ]
+    specs = [InputSpec(id=number, category="data", rows=40, borders=(0, 10, 20, 30, 40)) for number in (0, 1)]
     made = Scheduler(specs, Policies(Fixed(10)))
     outcome = run(made, ThreadsEngine(4), Work(lambda rows, plan: rows.start))
     assert list(outcome.partials) == [0, 1]

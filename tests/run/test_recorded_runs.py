@@ -104,12 +104,7 @@ def test_costs_are_taken_apart(tmp_path: Path) -> None:
 def test_rows_that_were_not_wanted_are_not_wanted_again(tmp_path: Path) -> None:
     whole = SimulatedInput.even("cheap", 20_000, 500)
     model = uneven()
-    part = SimulatedInput(
-        category="cheap",
-        rows=20_000,
-        borders=whole.borders,
-        ranges=((2_000, 5_000), (8_000, 9_000)),
-    )
+    part = SimulatedInput(category="cheap", rows=20_000, borders=whole.borders, ranges=((2_000, 5_000), (8_000, 9_000)))
     record(tmp_path / "run", type(model)(inputs=(part,), costs=model.costs), 1)
     (one,) = read_record(tmp_path / "run").inputs
     assert one.ranges == ((2_000, 5_000), (8_000, 9_000))
@@ -217,9 +212,7 @@ def test_a_record_foretells_other_cuttings(chunk: int | None, tmp_path: Path) ->
     found = read_record(tmp_path / "run")
     for workers in (1, 4):
         truth = simulate(model, workers, chunk=chunk).seconds
-        assert simulate(found.model(), workers, chunk=chunk).seconds == pytest.approx(
-            truth, rel=0.1
-        )
+        assert simulate(found.model(), workers, chunk=chunk).seconds == pytest.approx(truth, rel=0.1)
 
 
 def test_what_is_not_done_by_workers_stays(tmp_path: Path) -> None:
@@ -259,9 +252,7 @@ def test_reads_may_come_from_another_device(tmp_path: Path) -> None:
         ({"merge_s": 2.0}, 4, "processes", "merging"),
     ],
 )
-def test_what_limits_a_run_is_said(
-    costs: dict[str, Any], workers: int, kind: Kind, words: str
-) -> None:
+def test_what_limits_a_run_is_said(costs: dict[str, Any], workers: int, kind: Kind, words: str) -> None:
     from windrow.run.simulate import what_limits
 
     assert words in what_limits(simulate(uneven(**costs), workers, kind=kind, chunk=2_000))

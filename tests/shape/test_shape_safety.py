@@ -20,25 +20,19 @@ def test_nothing_held_is_never_due(cost: float | None, life: float | None) -> No
 
 
 @given(SECONDS, SECONDS, KNOWN_OR_NOT, KNOWN_OR_NOT)
-def test_more_work_is_never_less_due(
-    held: float, more: float, cost: float | None, life: float | None
-) -> None:
+def test_more_work_is_never_less_due(held: float, more: float, cost: float | None, life: float | None) -> None:
     if Bounded().due(held, cost, life):
         assert Bounded().due(held + more, cost, life)
 
 
 @given(SECONDS, SECONDS, SECONDS, KNOWN_OR_NOT)
-def test_a_lower_cost_is_never_less_due(
-    held: float, cost: float, more: float, life: float | None
-) -> None:
+def test_a_lower_cost_is_never_less_due(held: float, cost: float, more: float, life: float | None) -> None:
     if Bounded().due(held, cost + more, life):
         assert Bounded().due(held, cost, life)
 
 
 @given(SECONDS, KNOWN_OR_NOT, SECONDS, SECONDS)
-def test_shorter_lives_are_never_less_due(
-    held: float, cost: float | None, life: float, more: float
-) -> None:
+def test_shorter_lives_are_never_less_due(held: float, cost: float | None, life: float, more: float) -> None:
     if Bounded().due(held, cost, life + more):
         assert Bounded().due(held, cost, life)
 

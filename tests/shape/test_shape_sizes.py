@@ -31,11 +31,7 @@ def affine(fixed: float, per_row: float, sizes: list[int]) -> StepCost:
 # -- costs
 
 
-@given(
-    st.floats(1e-6, 1.0),
-    st.floats(1e-9, 1e-3),
-    st.lists(st.integers(1, 10**6), min_size=2, max_size=20),
-)
+@given(st.floats(1e-6, 1.0), st.floats(1e-9, 1e-3), st.lists(st.integers(1, 10**6), min_size=2, max_size=20))
 def test_an_affine_cost_is_found_again(fixed: float, per_row: float, sizes: list[int]) -> None:
     assume(max(sizes) > 2 * min(sizes))
     assume(per_row * max(sizes) > 1e-3 * fixed)  # otherwise the slope is lost in rounding
@@ -122,10 +118,7 @@ def test_rows_that_are_expected_count_as_left() -> None:
 
 
 @given(
-    st.integers(1, 64),
-    st.lists(st.integers(1, 10**5), min_size=1, max_size=60),
-    st.floats(0, 1.0),
-    st.floats(0, 1e-4),
+    st.integers(1, 64), st.lists(st.integers(1, 10**5), min_size=1, max_size=60), st.floats(0, 1.0), st.floats(0, 1e-4)
 )
 @example(2, [1, 2, 1], 5e-324, 5e-324)
 @example(6, [1, 1, 1, 1, 1, 25], 0.0, 0.0)
@@ -142,15 +135,7 @@ def test_guided_tasks_cover_all_work_and_feed_every_worker(
     while cutter.rows:
         unit, left = cutter.next_unit()
         costs = affine(fixed, per_row, sizes)
-        want = shape.rows(
-            request(
-                workers=workers,
-                unit=unit,
-                units=left,
-                known=cutter.rows,
-                costs=costs,
-            )
-        )
+        want = shape.rows(request(workers=workers, unit=unit, units=left, known=cutter.rows, costs=costs))
         assert want <= max(-(-cutter.rows // workers), unit) + unit // 2
         rows = cutter.cut(want)
         sizes.append(rows.stop - rows.start)
@@ -180,11 +165,7 @@ def test_blocks_before_anything_is_measured() -> None:
     assert block_rows("flat", StepCost()) == 65_536
 
 
-@given(
-    st.sampled_from(["flat", "awkward"]),
-    st.floats(1e-7, 1.0),
-    st.floats(1e-10, 1e-3),
-)
+@given(st.sampled_from(["flat", "awkward"]), st.floats(1e-7, 1.0), st.floats(1e-10, 1e-3))
 def test_blocks_are_the_smallest_that_pay(kind: StepKind, fixed: float, per_row: float) -> None:
     cost = affine(fixed, per_row, [1000, 1_000_000])
     rows = block_rows(kind, cost)

@@ -410,11 +410,7 @@ f = make(corrections, {limit})
 def test_what_comes_and_goes_is_named() -> None:
     one = of("def g(): return 1\ndef f(): return g()").parts
     two = of("A = 1\ndef f(): return A").parts
-    assert difference(one, two) == [
-        "function 'f' changed",
-        "function 'g' is gone",
-        "global 'A' is new",
-    ]
+    assert difference(one, two) == ["function 'f' changed", "function 'g' is gone", "global 'A' is new"]
     assert difference({"all of it": "1"}, {"all of it": "2"}) != []
 
 
@@ -620,11 +616,7 @@ def test_tables_of_pandas_count_by_what_is_in_them() -> None:
     assert fingerprint(frame).opaque == ()
     assert fingerprint(frame).digest == fingerprint(pandas.DataFrame(columns)).digest
     others = [frame.rename(columns={"a": "c"}), frame.set_index("a"), frame.iloc[::-1], frame["a"]]
-    others += [
-        frame.assign(b=["x", "y"]),
-        frame.assign(a=frame.a.astype(float)),
-        frame.astype({"b": "category"}),
-    ]
+    others += [frame.assign(b=["x", "y"]), frame.assign(a=frame.a.astype(float)), frame.astype({"b": "category"})]
     assert len({fingerprint(one).digest for one in [frame, *others]}) == 8
 
 
@@ -703,9 +695,7 @@ def test_what_is_opaque_says_where_it_is() -> None:
         assert fingerprint(module(text, client=client).f).opaque == (
             "item 0 of attribute 'log' of global 'held' of function 'pt' (a socket.socket)",
         )
-        assert fingerprint({"a": client}, name="the options").opaque == (
-            "item 'a' of the options (a socket.socket)",
-        )
+        assert fingerprint({"a": client}, name="the options").opaque == ("item 'a' of the options (a socket.socket)",)
 
 
 class Hostile:
@@ -900,10 +890,7 @@ def test_signatures_that_were_given_freeze_at_once() -> None:
         ("C = []\ndef f(x): C.append(x)", ("C.append()",)),
         ("C = {}\ndef g(x): C.update(x)\ndef f(x): g(x)", ("C.update()",)),
         ("def m(n):\n  def f():\n    nonlocal n\n    n += 1\n  return f\nf = m(1)", ("n",)),
-        (
-            "def m(n):\n  def f():\n    def g():\n      nonlocal n\n      n += 1\n    g()\n  return f\nf = m(1)",
-            ("n",),
-        ),
+        ("def m(n):\n  def f():\n    def g():\n      nonlocal n\n      n += 1\n    g()\n  return f\nf = m(1)", ("n",)),
         ("def f(n):\n  def g():\n    nonlocal n\n    n += 1\n  g()", ()),
         ("def f(x):\n  c = {}\n  c[1] = 2\n  c.update(x)\n  x.a = 3", ()),
         ("T = 'a,b'\ndef f(x): return T.split(',')", ()),
@@ -914,9 +901,7 @@ def test_writing_to_what_others_see_is_noticed(text: str, stores: tuple[str, ...
 
 
 def test_how_far_a_program_has_come_can_be_left_out() -> None:
-    made = module(
-        "C, N = {}, 0\ndef f(x):\n  global N\n  N += 1\n  C[x] = g(x)\ndef g(x): return C.get(x)"
-    )
+    made = module("C, N = {}, 0\ndef f(x):\n  global N\n  N += 1\n  C[x] = g(x)\ndef g(x): return C.get(x)")
     before = fingerprint(made.f), fingerprint(made.f, exact=False)
     made.f(1)
     after = fingerprint(made.f), fingerprint(made.f, exact=False)

@@ -108,9 +108,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Any:
         ("3", "import pyarrow, numba, vector\nhelpers = __import__('helpers')\nhelpers.table(3)\n"),
     ],
 )
-def test_it_is_the_same_in_every_process(
-    first: Any, tmp_path: Path, seed: str, before: str
-) -> None:
+def test_it_is_the_same_in_every_process(first: Any, tmp_path: Path, seed: str, before: str) -> None:
     # In another directory too, and with other comments.
     directory = write(tmp_path / f"elsewhere{seed}", helpers="# moved\n\n" + HELPERS)
     assert ask(directory, seed, before) == first

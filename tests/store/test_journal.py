@@ -17,25 +17,10 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    initialize,
-    invariant,
-    multiple,
-    rule,
-)
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 import windrow.store.journal_file as journal_file
-from windrow.errors import (
-    CorruptFileError,
-    DataError,
-    InternalError,
-    JournalError,
-    MissingFileError,
-    WindrowError,
-)
+from windrow.errors import CorruptFileError, DataError, InternalError, JournalError, MissingFileError, WindrowError
 from windrow.store.journal import Blob, Journal, KnownInput
 from windrow.store.journal_records import check_disjoint, plain, seal
 from windrow.store.local_disk import is_on_local_disk
@@ -74,12 +59,7 @@ def files(place: Path) -> list[str]:
 
 
 def test_what_was_written_is_read_in_another_session(place: Path, journal: Journal) -> None:
-    pieces: list[bytes | memoryview] = [
-        b"some ",
-        memoryview(bytearray(b"bytes")),
-        b"",
-        memoryview(b""),
-    ]
+    pieces: list[bytes | memoryview] = [b"some ", memoryview(bytearray(b"bytes")), b"", memoryview(b"")]
     blob = journal.write("a", ["p", "q"], [(20, 30), (0, 10), (10, 20)], pieces)
     other = journal.write("b", ["p"], [], [])
     journal.note("options", {"chunk": 3, "names": ["x", None]})
@@ -149,9 +129,7 @@ def test_a_reader_sees_a_live_run_and_changes_nothing(place: Path, journal: Jour
     journal.write("a", ["q"], [(0, 20)], [b"y"])
 
 
-def test_without_shared_memory_the_old_way_is_taken(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_shared_memory_the_old_way_is_taken(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_file, "is_on_local_disk", lambda _: False)
     with Journal.create(place) as journal:
         journal.know([known()])
@@ -290,9 +268,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
             self.journal.close()
             shutil.rmtree(self.home)
 
-    @rule(
-        key=st.sampled_from("ab"), identity=st.sampled_from("12"), mtime=st.none() | st.integers(0)
-    )
+    @rule(key=st.sampled_from("ab"), identity=st.sampled_from("12"), mtime=st.none() | st.integers(0))
     def know(self, key: str, identity: str, mtime: int | None) -> None:
         mtime = None if mtime is None else min(mtime, 2**62)
         if key in self.inputs and self.inputs[key].identity != identity:
@@ -308,9 +284,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
         superseded=st.lists(consumes(written), max_size=2, unique=True),
         content=st.lists(st.binary(max_size=30), max_size=3),
     )
-    def write(
-        self, key: str, products: list[str], cuts: list[int], superseded: list[int], content: Any
-    ) -> Any:
+    def write(self, key: str, products: list[str], cuts: list[int], superseded: list[int], content: Any) -> Any:
         ranges = list(zip(cuts[::2], cuts[1::2], strict=False))
         rows = frozenset(row for start, stop in ranges for row in range(start, stop))
         superseded = [n for n in superseded if n in self.blobs]
@@ -335,9 +309,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
         for number in numbers:
             self.blobs.pop(number, None)
 
-    @rule(
-        key=st.text(max_size=3), value=st.recursive(st.none() | st.integers() | st.text(), st.lists)
-    )
+    @rule(key=st.text(max_size=3), value=st.recursive(st.none() | st.integers() | st.text(), st.lists))
     def note(self, key: str, value: Any) -> None:
         try:
             key.encode()
@@ -523,10 +495,7 @@ def test_a_changed_or_missing_byte_is_refused_or_changes_nothing(
             story = str(error)
         if story:
             assert which in story
-            assert any(
-                todo in story
-                for todo in ("resume=False", "newer Windrow", "another dir", "not a part")
-            )
+            assert any(todo in story for todo in ("resume=False", "newer Windrow", "another dir", "not a part"))
         else:
             assert which == "journal.sqlite"
 
@@ -610,9 +579,7 @@ def test_no_journal_is_no_journal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("which", [".", "journal.sqlite", "blobs", "blobs/00000001.blob"])
 @pytest.mark.parametrize("others", [0o020, 0o002])
-def test_what_others_could_have_written_is_not_read(
-    tmp_path: Path, which: str, others: int
-) -> None:
+def test_what_others_could_have_written_is_not_read(tmp_path: Path, which: str, others: int) -> None:
     place = tmp_path / "run"
     written(place)
     usual = (place / which).stat().st_mode

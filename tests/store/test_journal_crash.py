@@ -92,9 +92,7 @@ def test_a_killed_writer_loses_nothing_it_was_told_is_written(tmp_path: Path) ->
     assert sum(done.values()) > 30
 
 
-def test_nothing_depends_on_what_a_power_cut_could_take(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_depends_on_what_a_power_cut_could_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The content is on the disk before it has its name, the name before the commit, the commit before a removal."""
     tmp_path.chmod(0o700)
     journal_faults.prepare(tmp_path / "run")

@@ -163,9 +163,7 @@ def test_a_resumed_run_goes_on_from_blobs_of_others(journal: Journal, clock: Clo
     ]  # fmt: skip
 
 
-def test_an_interrupt_in_a_write_costs_nothing(
-    journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_in_a_write_costs_nothing(journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -252,9 +250,7 @@ class Slow:
     speed=st.floats(1e7, 1e9),
     steps=st.lists(st.tuples(st.integers(0, 2), st.floats(0.001, 3)), min_size=50, max_size=300),
 )
-def test_writing_takes_one_percent_at_most(
-    sizes: list[int], speed: float, steps: list[tuple[int, float]]
-) -> None:
+def test_writing_takes_one_percent_at_most(sizes: list[int], speed: float, steps: list[tuple[int, float]]) -> None:
     """And one write more, as the first ones are guesses. At the end all of it is there."""
     clock = Clock()
     slow: Any = Slow(clock, 1 / speed)

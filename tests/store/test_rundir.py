@@ -119,9 +119,7 @@ def ended(place: Path, state: str, content: bytes | None) -> None:
 
 
 @settings(max_examples=60)
-@given(
-    runs=st.lists(st.sampled_from(["complete", "incomplete", "failed", "running"]), max_size=6),
-)
+@given(runs=st.lists(st.sampled_from(["complete", "incomplete", "failed", "running"]), max_size=6))
 def test_a_complete_result_is_there_until_another_one_is(
     tmp_path_factory: pytest.TempPathFactory, runs: list[str]
 ) -> None:
@@ -129,10 +127,7 @@ def test_a_complete_result_is_there_until_another_one_is(
     place = tmp_path_factory.mktemp("runs") / "run"
     for number, state in enumerate(runs):
         ended(place, state, b"%d" % number if state in ("complete", "incomplete") else None)
-    there = [
-        where.joinpath("result.pickle").exists() and result_of(where)
-        for where in (place, place / "previous")
-    ]
+    there = [where.joinpath("result.pickle").exists() and result_of(where) for where in (place, place / "previous")]
     results = [number for number, state in enumerate(runs) if state in ("complete", "incomplete")]
     complete = [number for number in results if runs[number] == "complete"]
     wanted = {*complete[-1:], *(results[-1:] if runs and results[-1:] == [len(runs) - 1] else ())}
@@ -265,9 +260,7 @@ def test_a_shared_directory_is_left_as_it_is(tmp_path: Path, others: int, empty:
 
 @pytest.mark.parametrize("which", ["directory", "file"])
 @pytest.mark.parametrize("others", [0o020, 0o002])
-def test_a_result_others_could_have_written_is_not_read(
-    tmp_path: Path, which: str, others: int
-) -> None:
+def test_a_result_others_could_have_written_is_not_read(tmp_path: Path, which: str, others: int) -> None:
     directory = filled(tmp_path / "run")
     place = directory.path if which == "directory" else directory.path / "result.pickle"
     place.chmod(mode(place) | others)
@@ -336,12 +329,8 @@ def test_other_files_are_not_results(tmp_path: Path) -> None:
         read_result_file(tmp_path / "x")
 
 
-@pytest.mark.parametrize(
-    ("state", "words"), [("running", "was killed"), ("failed", "failed"), ("odd", "'odd'")]
-)
-def test_a_run_without_a_result_says_what_became_of_it(
-    tmp_path: Path, state: str, words: str
-) -> None:
+@pytest.mark.parametrize(("state", "words"), [("running", "was killed"), ("failed", "failed"), ("odd", "'odd'")])
+def test_a_run_without_a_result_says_what_became_of_it(tmp_path: Path, state: str, words: str) -> None:
     directory = RunDirectory.create(tmp_path / "run")
     directory.write_manifest({"state": state, "started": "2026-01-01T00:00:00+00:00"})
     with pytest.raises(MissingFileError, match=f"{words}.*2026-01-01"):
@@ -350,9 +339,7 @@ def test_a_run_without_a_result_says_what_became_of_it(
         directory.read_summary()
 
 
-def test_a_failed_write_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "f"
     file.write_bytes(b"old")
 

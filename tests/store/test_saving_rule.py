@@ -26,9 +26,7 @@ def test_it_is_worth_it_from_that_time_on(spent: float, cost: float) -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0.001, 100), st.floats(0, 5)), max_size=200))
-def test_a_run_that_follows_the_rule_spends_its_share_at_most(
-    steps: list[tuple[float, float]],
-) -> None:
+def test_a_run_that_follows_the_rule_spends_its_share_at_most(steps: list[tuple[float, float]]) -> None:
     """Work of some seconds, then a write whose cost is predicted rightly."""
     elapsed = spent = 0.0
     for work, cost in steps:
@@ -46,9 +44,7 @@ def test_the_first_guess() -> None:
 
 
 @given(st.lists(st.tuples(SIZES, st.floats(0, 1e3)), max_size=20), SIZES, st.floats(0, 1e3))
-def test_a_prediction_moves_towards_what_was_seen(
-    before: list[tuple[int, float]], size: int, seconds: float
-) -> None:
+def test_a_prediction_moves_towards_what_was_seen(before: list[tuple[int, float]], size: int, seconds: float) -> None:
     cost = WriteCost()
     for one in before:
         cost = cost.after(*one)

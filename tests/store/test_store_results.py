@@ -49,9 +49,7 @@ def test_nothing_is_made_before_something_is_written(tmp_path: Path) -> None:
 
 
 @given(where=st.floats(0, 1, exclude_max=True), long=st.booleans())
-def test_one_wrong_byte_is_noticed(
-    tmp_path_factory: pytest.TempPathFactory, where: float, long: bool
-) -> None:
+def test_one_wrong_byte_is_noticed(tmp_path_factory: pytest.TempPathFactory, where: float, long: bool) -> None:
     results = Results(tmp_path_factory.mktemp("store") / "results")
     results.write(KEY, {"0": [b"word", bytes(2 * SHORT if long else 100)]}, {"task": "f"})
     path = results.path(KEY)

@@ -35,9 +35,7 @@ def there(results: Results, count: int) -> list[int]:
     return [number for number in range(count) if results.find(key(number)) is not None]
 
 
-files = st.lists(
-    st.builds(Kept, st.text(max_size=3), st.integers(0, 1000), st.floats(0, 100)), max_size=20
-)
+files = st.lists(st.builds(Kept, st.text(max_size=3), st.integers(0, 1000), st.floats(0, 100)), max_size=20)
 
 
 @given(kept=files, budget=st.integers(0, 10_000), since=st.floats(0, 110))
@@ -110,10 +108,7 @@ def test_an_open_session_of_another_process_claims_what_it_used(tmp_path: Path) 
         "sys.stdin.read()\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout is not None
         assert other.stdin is not None

@@ -58,11 +58,7 @@ def fill(directory: wr.OutDir, names: list[str]) -> None:
 @wr.task
 def listed(directory: wr.InDir) -> dict[str, str]:
     place = Path(directory)
-    found = {
-        str(path.relative_to(place)): path.read_text()
-        for path in place.rglob("*")
-        if path.is_file()
-    }
+    found = {str(path.relative_to(place)): path.read_text() for path in place.rglob("*") if path.is_file()}
     return dict(sorted(found.items()))
 
 

@@ -153,22 +153,14 @@ def parts_not_yet(value: Any, place: str, failures: int) -> Any:
     yield not_yet(value, place, failures)
 
 
-OUTPUTS: dict[str, int | str] = {
-    "pair": 2,
-    "parts": 3,
-    "in_any_order": 3,
-    "counted": "stream",
-    "parts_not_yet": 2,
-}
+OUTPUTS: dict[str, int | str] = {"pair": 2, "parts": 3, "in_any_order": 3, "counted": "stream", "parts_not_yet": 2}
 CHANGES = ("change", "change_and_fail")
 BODIES: tuple[Callable[..., Any], ...] = (
     combine, array, pair, parts, in_any_order, counted, change, change_and_fail, fail, not_yet, parts_not_yet,
 )  # fmt: skip
 TASKS = {
     body.__name__: wr.task(
-        body,
-        outputs=OUTPUTS.get(body.__name__, 1),
-        inout="thing" if body.__name__ in CHANGES else (),
+        body, outputs=OUTPUTS.get(body.__name__, 1), inout="thing" if body.__name__ in CHANGES else ()
     )
     for body in BODIES
 }

@@ -110,12 +110,8 @@ def test_files_that_are_written_are_the_value(way: Way, tmp_path: Path) -> None:
     packed, counts = tmp_path / "o'ut.gz", tmp_path / "counts.txt"
     value = call(way, sorted_and_packed, tmp_path / "in put.txt", packed, counts=str(counts))
     assert value == (packed, counts)
-    assert gzip.decompress(packed.read_bytes()).decode().split() == [
-        str(one) for one in sorted(set(numbers))
-    ]
-    assert counts.read_text().splitlines() == [
-        f"{numbers.count(one)} {one}" for one in sorted(set(numbers))
-    ]
+    assert gzip.decompress(packed.read_bytes()).decode().split() == [str(one) for one in sorted(set(numbers))]
+    assert counts.read_text().splitlines() == [f"{numbers.count(one)} {one}" for one in sorted(set(numbers))]
 
 
 def test_files_whose_names_are_not_known_before_are_a_list(way: Way, tmp_path: Path) -> None:
@@ -138,9 +134,7 @@ def test_commands_read_what_others_write(engine: str, tmp_path: Path) -> None:
         assert count.result().split()[0] == "3"
 
 
-def test_relative_paths_are_the_callers(
-    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_are_the_callers(way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.txt").write_text("hi\n")
     monkeypatch.chdir(tmp_path)
     assert call(way, packed_copy, "x.txt", "y.gz") == tmp_path / "y.gz"
@@ -177,8 +171,7 @@ def test_they_read_nothing(way: Way) -> None:
 
 
 @pytest.mark.parametrize(
-    "script",
-    ["false; echo on", "false | cat", "echo $not_set_anywhere", "cat /no/such/file | sort"],
+    "script", ["false; echo on", "false | cat", "echo $not_set_anywhere", "cat /no/such/file | sort"]
 )
 def test_what_fails_in_the_middle_is_a_failure(script: str) -> None:
     with pytest.raises(CommandError):
@@ -263,9 +256,7 @@ def test_signals_are_named() -> None:
     assert "SIGKILL (exit status 137); nobody here sent that" in str(
         failure(PLAIN, wr.command(lambda: "sh -c 'kill -9 $$'"))
     )
-    assert "ended by SIGTERM" in str(
-        failure(PLAIN, wr.command(lambda: ["sh", "-c", "kill -TERM $$"]))
-    )
+    assert "ended by SIGTERM" in str(failure(PLAIN, wr.command(lambda: ["sh", "-c", "kill -TERM $$"])))
     assert "stopped reading" in str(failure(PLAIN, wr.command(lambda: "yes | head -1")))
     assert wr.command(lambda: "(yes || true) | head -1")() == "y\n"
 
@@ -365,9 +356,7 @@ def test_memory_and_time_of_all_processes_are_measured() -> None:
 
 @pytest.mark.parametrize("shorts", [0, 3])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_is_measured_counts_for_the_task(
-    engine: str, shorts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_measured_counts_for_the_task(engine: str, shorts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after short tasks, after which a worker does not look itself what the next one uses."""
     found: list[Any] = []
     observe = Driver._observe
@@ -378,9 +367,7 @@ def test_what_is_measured_counts_for_the_task(
 
     monkeypatch.setattr(Driver, "_observe", spy)
     work = f"sum(i for i in range({10**6})); time.sleep(0.3)"
-    task = wr.command(
-        lambda: f"{sys.executable} -S -c \"import time; x = b'x' * 80_000_000; {work}\""
-    )
+    task = wr.command(lambda: f"{sys.executable} -S -c \"import time; x = b'x' * 80_000_000; {work}\"")
     with wr.Session(engine=engine, workers=1) as session:
         for number in range(shorts):
             assert session.submit(abs, -number).result() == number

@@ -40,9 +40,7 @@ def number() -> str:
 
 
 @pytest.mark.parametrize("way", ["plain", *ENGINES])
-def test_what_a_command_leaves_in_the_background_ends_with_it(
-    way: str, number: str, tmp_path: Path
-) -> None:
+def test_what_a_command_leaves_in_the_background_ends_with_it(way: str, number: str, tmp_path: Path) -> None:
     @wr.command
     def leaves(number: str, flag: Any) -> str:
         return (
@@ -154,9 +152,7 @@ def test_a_killed_worker_leaves_nothing(number: str, tmp_path: Path) -> None:
         assert alive(number) == []
 
 
-def test_a_shell_that_is_killed_is_a_failure_and_leaves_nothing(
-    number: str, tmp_path: Path
-) -> None:
+def test_a_shell_that_is_killed_is_a_failure_and_leaves_nothing(number: str, tmp_path: Path) -> None:
     @wr.command
     def told(shell: Any, number: str) -> str:
         return "echo $$ > {shell}; " + CROWD

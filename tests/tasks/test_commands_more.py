@@ -28,9 +28,7 @@ def test_tmp_is_one_directory_wherever_it_stands() -> None:
 
 @pytest.mark.parametrize("number", [*range(3, 16), 200, 255, *shell.HIGH])
 @pytest.mark.parametrize("engine", [None, "threads"])
-def test_descriptors_of_the_command_line_are_its_own(
-    engine: str | None, number: int, tmp_path: Path
-) -> None:
+def test_descriptors_of_the_command_line_are_its_own(engine: str | None, number: int, tmp_path: Path) -> None:
     @wr.command
     def written(out: wr.OutFile, *, number: int) -> str:
         return "exec {number}> {out}; echo data >&{number}"
@@ -53,9 +51,7 @@ def test_where_descriptors_are_few_it_is_still_told_who_of_a_pipe_failed(
     def broken() -> str:
         return "true | (exit 3) | true"
 
-    with pytest.raises(
-        CommandError, match=r"of the 3 programs of the last pipe it was number 2 \(3\)"
-    ):
+    with pytest.raises(CommandError, match=r"of the 3 programs of the last pipe it was number 2 \(3\)"):
         broken()
 
 
@@ -118,17 +114,9 @@ def split_by_a_list_of_a_helper() -> wr.Task:
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        split_by_its_own_text,
-        split_by_an_f_string,
-        split_by_a_text_outside,
-        split_by_a_list_of_a_helper,
-    ],
+    "make", [split_by_its_own_text, split_by_an_f_string, split_by_a_text_outside, split_by_a_list_of_a_helper]
 )
-def test_it_is_run_again_if_an_amount_in_its_line_is_another_one(
-    make: Callable[[], wr.Task], tmp_path: Path
-) -> None:
+def test_it_is_run_again_if_an_amount_in_its_line_is_another_one(make: Callable[[], wr.Task], tmp_path: Path) -> None:
     (tmp_path / "in").write_text("".join(f"{i}\n" for i in range(100)))
     split = make()
     for cores, found in ((1, 0), (1, 1), (2, 0), (2, 1)):
@@ -139,9 +127,7 @@ def test_it_is_run_again_if_an_amount_in_its_line_is_another_one(
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_an_amount_that_its_line_does_not_name_makes_no_difference(
-    named: bool, tmp_path: Path
-) -> None:
+def test_an_amount_that_its_line_does_not_name_makes_no_difference(named: bool, tmp_path: Path) -> None:
     @wr.command
     def quiet(out: wr.OutFile) -> str:
         return "echo x > {out}"

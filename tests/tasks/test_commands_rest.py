@@ -45,9 +45,7 @@ def done(way: str, task: Any, *arguments: Any) -> Any:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_process_substitution_writes_all_of_its_output(
-    way: str, table: Path, tmp_path: Path
-) -> None:
+def test_a_process_substitution_writes_all_of_its_output(way: str, table: Path, tmp_path: Path) -> None:
     @wr.command
     def both(table: wr.InFile, a: wr.OutFile, b: wr.OutFile) -> str:
         return "tee >(while read -r x; do echo $x; done > {a}) < {table} > {b}"
@@ -67,9 +65,7 @@ def test_a_process_substitution_writes_all_of_its_output(
         "exec > >(sleep 0.2; cat > {a}); cat {table}",
     ],
 )
-def test_whoever_is_at_work_on_an_output_is_waited_for(
-    template: str, table: Path, tmp_path: Path
-) -> None:
+def test_whoever_is_at_work_on_an_output_is_waited_for(template: str, table: Path, tmp_path: Path) -> None:
     @wr.command
     def copied(table: wr.InFile, a: wr.OutFile) -> str:
         return template
@@ -85,9 +81,7 @@ def test_what_a_process_substitution_prints_is_part_of_the_value(table: Path) ->
     assert counted(table).split() == [str(LINES)]
 
 
-@pytest.mark.parametrize(
-    "left", ["sleep {n} &", "sleep {n} | cat &", "(echo x; sleep {n}) | (cat; sleep {n}) &"]
-)
+@pytest.mark.parametrize("left", ["sleep {n} &", "sleep {n} | cat &", "(echo x; sleep {n}) | (cat; sleep {n}) &"])
 def test_who_holds_nothing_of_the_command_is_ended(left: str, number: str, tmp_path: Path) -> None:
     @wr.command
     def written(n: str, a: wr.OutFile) -> str:
@@ -108,9 +102,7 @@ def test_a_command_that_failed_waits_for_nobody(number: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_deadline_ends_who_is_still_writing_and_the_error_says_who(
-    way: str, number: str, tmp_path: Path
-) -> None:
+def test_the_deadline_ends_who_is_still_writing_and_the_error_says_who(way: str, number: str, tmp_path: Path) -> None:
     @wr.command(deadline=0.5)
     def endless(n: str, a: wr.OutFile) -> str:
         return "echo half > {a}; sleep {n} >> {a} &"
@@ -144,8 +136,6 @@ def test_one_that_opens_an_output_while_it_is_ended_fails_the_command(
     def late(n: str, a: wr.OutFile) -> str:
         return "echo half > {a}; sleep {n} >> {a} &"
 
-    with pytest.raises(
-        CommandError, match=r"sleep \(process \d+\) was writing a.txt: .* write `wait`"
-    ):
+    with pytest.raises(CommandError, match=r"sleep \(process \d+\) was writing a.txt: .* write `wait`"):
         late(number, tmp_path / "a.txt")
     assert alive(number) == []

@@ -40,9 +40,7 @@ def seen(script: str) -> list[str]:
 
 
 @given(texts, st.lists(texts, max_size=3), st.integers() | st.floats(allow_nan=False))
-def test_values_arrive_as_they_were_given_wherever_they_stand(
-    text: str, several: list[str], number: float
-) -> None:
+def test_values_arrive_as_they_were_given_wherever_they_stand(text: str, several: list[str], number: float) -> None:
     script = filled(
         "# a comment with {x}, that isn't a command\n"
         "show {x} a{x}b '{x}' 'a {x} b' \"{x}\" \"a {x}\" $'{x}\\t' \"$(printf %sE {x})\" "
@@ -147,9 +145,7 @@ def test_a_document_whose_end_is_not_found_is_refused(template: str) -> None:
         filled(template, x="a b")
 
 
-@pytest.mark.parametrize(
-    "template", ['"${Y#{x}}"', '"${Y/{x}/b}"', "cat <<EOF\n${Y:-{x}}\nEOF", "\"${Y:-'{x}'}\""]
-)
+@pytest.mark.parametrize("template", ['"${Y#{x}}"', '"${Y/{x}/b}"', "cat <<EOF\n${Y:-{x}}\nEOF", "\"${Y:-'{x}'}\""])
 def test_what_cannot_be_quoted_in_an_expansion_is_refused(template: str) -> None:
     assert filled(template, x="a.fa") == template.replace("{x}", "a.fa")
     for value in ("a b", "a/b", "%a", "-1", "}", "$(ls)"):
@@ -217,26 +213,19 @@ def test_double_braces_are_a_literal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "meant"),
-    [("sort {raeds}", "reads"), ("sort {read}", "reads"), ("-t {threads}", "cores")],
+    ("template", "meant"), [("sort {raeds}", "reads"), ("sort {read}", "reads"), ("-t {threads}", "cores")]
 )
-def test_a_misspelt_parameter_is_an_error_that_says_which_was_meant(
-    template: str, meant: str
-) -> None:
+def test_a_misspelt_parameter_is_an_error_that_says_which_was_meant(template: str, meant: str) -> None:
     with pytest.raises(UsageError, match=rf"did you mean \{{{meant}\}}\?"):
         filled(template, reads="x", cores=1)
 
 
-@pytest.mark.parametrize(
-    "template", ["sort {sample}", "cat <<EOF\nit's\nEOF\nsort $(echo {sample})"]
-)
+@pytest.mark.parametrize("template", ["sort {sample}", "cat <<EOF\nit's\nEOF\nsort $(echo {sample})"])
 def test_a_name_that_is_no_parameter_is_refused_outside_of_quotes(template: str) -> None:
     message = r"has \{sample\}, which is no parameter; it may use \{x\}, \{cores\}; write \{\{sample\}\} if"
     with pytest.raises(UsageError, match=message):
         filled(template, x="value", cores=1)
-    assert (
-        seen(filled("exec {out}> /dev/null; show {{sample}} '{sample}'", x=1)) == ["{sample}"] * 2
-    )
+    assert seen(filled("exec {out}> /dev/null; show {{sample}} '{sample}'", x=1)) == ["{sample}"] * 2
 
 
 @pytest.mark.parametrize("part", ["{x.stem}", "{x[0]}", "{x:.3f}", "{x!r}"])

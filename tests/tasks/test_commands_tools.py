@@ -72,8 +72,7 @@ def test_reads_are_sorted_indexed_and_counted_as_python_does(engine: str, tmp_pa
         lines = listed.result().splitlines()
     assert lines == [f"{n} {c} {p}" for n, c, p in sorted(reads, key=lambda one: one[1:])]
     assert found == [
-        sum(c == where and p <= last and p + LENGTH - 1 >= first for _, c, p in reads)
-        for where, first, last in regions
+        sum(c == where and p <= last and p + LENGTH - 1 >= first for _, c, p in reads) for where, first, last in regions
     ]
 
 
@@ -88,13 +87,7 @@ def test_what_a_tool_says_is_shown(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("tools")
 def test_the_example_gives_the_answers_of_plain_python(tmp_path: Path) -> None:
     script = ROOT / "examples" / "commands" / "run.py"
-    ran = subprocess.run(
-        [sys.executable, script, tmp_path],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    ran = subprocess.run([sys.executable, script, tmp_path], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
     assert "as plain Python counts" in ran.stdout
     assert "900 reads are where they were taken from" in ran.stdout

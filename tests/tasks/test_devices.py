@@ -130,9 +130,7 @@ def test_the_devices_of_this_process_are_shared_out(monkeypatch: pytest.MonkeyPa
         wr.Session(engine="inline", resources={"gpu": 4})
 
 
-def test_the_driver_tells_how_many_there_are(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_driver_tells_how_many_there_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(devices, "DRIVER", tmp_path / "gpus")
     for name in ("0000:01:00.0", "0000:02:00.0"):
         (tmp_path / "gpus" / name).mkdir(parents=True)
@@ -145,9 +143,7 @@ def test_the_driver_tells_how_many_there_are(
     after=st.sampled_from([[], ["-1"], ["-1", "5"], [""]]),
     variable=st.sampled_from(VARIABLES[:2]),
 )
-def test_what_follows_an_entry_that_is_none_does_not_count(
-    before: list[str], after: list[str], variable: str
-) -> None:
+def test_what_follows_an_entry_that_is_none_does_not_count(before: list[str], after: list[str], variable: str) -> None:
     assert visible_devices({variable: ", ".join(before + after)}) == tuple(before)
 
 
@@ -181,9 +177,7 @@ def test_half_a_device_is_refused() -> None:
 @pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
 def test_what_the_session_never_has_is_refused_at_the_call(engine: str) -> None:
     with wr.Session(engine=engine, workers=2, resources={"licence": 1}) as session:
-        with pytest.raises(
-            UsageError, match="'see_none' needs licence=2, but the session has licence=1"
-        ):
+        with pytest.raises(UsageError, match="'see_none' needs licence=2, but the session has licence=1"):
             see_none.options(resources={"licence": 2})()
         with pytest.raises(UsageError, match="needs robot=1, but the session has robot=0"):
             see_none.options(resources={"robot": 1})()

@@ -217,9 +217,7 @@ def test_what_cannot_travel_fails_alone(shared: Shared) -> None:
     assert executor.submit(pow, 2, 3).result(30) == 8
 
 
-def test_a_process_that_dies_is_replaced_and_its_call_tried_again(
-    tmp_path: Path, shared: Shared
-) -> None:
+def test_a_process_that_dies_is_replaced_and_its_call_tried_again(tmp_path: Path, shared: Shared) -> None:
     once = tmp_path / "once"
 
     def killed_once() -> str:
@@ -300,9 +298,7 @@ def test_an_initializer_runs_once_per_worker(engine: str, tmp_path: Path) -> Non
 
 
 @engines
-def test_an_initializer_that_fails_breaks_the_executor(
-    engine: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_initializer_that_fails_breaks_the_executor(engine: str, caplog: pytest.LogCaptureFixture) -> None:
     executor = wr.Executor(2, engine=engine, initializer=refuse)
     futures = [executor.submit(pow, 2, 3)]
     error = futures[0].exception(30)
@@ -400,9 +396,7 @@ def test_callbacks_may_submit(engine: str, shared: Shared) -> None:
 
 
 @engines
-def test_a_callback_that_raises_harms_nobody(
-    engine: str, shared: Shared, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_callback_that_raises_harms_nobody(engine: str, shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
     executor = shared(engine)
     seen = threading.Event()
 
@@ -586,9 +580,7 @@ def test_programs_that_just_end(engine: str, name: str, tmp_path: Path) -> None:
         """)
         + textwrap.dedent(body)
     )
-    ended = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=True
-    )
+    ended = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout.split() == out.split()
     assert err in ended.stderr
     assert bool(ended.stderr) == bool(err)

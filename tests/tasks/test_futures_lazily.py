@@ -24,9 +24,7 @@ def test_a_future_nobody_waits_for_has_no_condition() -> None:
         assert [one.result() for one in futures] == list(range(1, 21))
         assert all(one._own_condition is None for one in futures)
         assert concurrent.futures.wait(futures).not_done == set()
-        assert {one.result() for one in concurrent.futures.as_completed(futures)} == set(
-            range(1, 21)
-        )
+        assert {one.result() for one in concurrent.futures.as_completed(futures)} == set(range(1, 21))
         assert all(one.done() and not one.cancelled() for one in futures)
 
 
@@ -75,12 +73,7 @@ def test_the_second_call_is_as_the_first(engine: str) -> None:
 
     with wr.Session(engine=engine, workers=1) as session:
         calls = [joined(1, a=2), joined(1, a=2), joined(joined(1), b=[joined(2)]), joined(1, a=2)]
-        assert session.gather(calls) == [
-            [1, ("a", 2)],
-            [1, ("a", 2)],
-            [[1], ("b", [[2]])],
-            [1, ("a", 2)],
-        ]
+        assert session.gather(calls) == [[1, ("a", 2)], [1, ("a", 2)], [[1], ("b", [[2]])], [1, ("a", 2)]]
 
 
 def test_the_collector_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

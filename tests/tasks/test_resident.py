@@ -87,9 +87,7 @@ def test_the_caller_may_give_another_one(engine: str, tmp_path: Path) -> None:
 
 
 @engines
-def test_loading_that_fails_is_the_tasks_failure_and_tried_again(
-    engine: str, tmp_path: Path
-) -> None:
+def test_loading_that_fails_is_the_tasks_failure_and_tried_again(engine: str, tmp_path: Path) -> None:
     there = tmp_path / "there"
 
     def late() -> str:

@@ -264,9 +264,7 @@ def test_what_has_no_single_result_is_not_reused(tmp_path: Path) -> None:
         push(things, 1)
         push(things, 1)
         assert opened.gather(things) == [1, 1]
-        assert (
-            [one.result() for one in stream(3)] == [0, 1, 2] == [one.result() for one in stream(3)]
-        )
+        assert [one.result() for one in stream(3)] == [0, 1, 2] == [one.result() for one in stream(3)]
         stats = opened.reuse_stats
     assert stats.reasons["push"] == "not reusable: it changes what it is given"
     assert stats.reasons["stream"] == "not reusable: its outputs are a stream"
@@ -323,12 +321,7 @@ def hidden(array: Any) -> list[Any]:
     def closure(x: Any = 1) -> Any:
         return array, x
 
-    return [
-        array,
-        [1, (2, {"a": array})],
-        Cut("pt", 1.0, [array]),
-        closure,
-    ]
+    return [array, [1, (2, {"a": array})], Cut("pt", 1.0, [array]), closure]
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda one: type(one).__name__)
@@ -456,9 +449,7 @@ def test_a_store_that_cannot_be_made_is_said_and_harms_nothing(tmp_path: Path) -
         assert "no results are kept" in opened.reuse_stats.notes[0]
 
 
-def test_without_a_store_nothing_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_store_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "here"
     place.mkdir()
     monkeypatch.chdir(place)
@@ -520,9 +511,7 @@ def test_a_damaged_result(tmp_path: Path, where: str) -> None:
         assert runs() == ["numbers"]
 
 
-def test_globals_that_change_within_a_session(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_globals_that_change_within_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @wr.task(reuse=True)
     def scaled(x: int) -> int:
         return x * SCALE

@@ -133,10 +133,7 @@ def run(place: Path, program: Described, engine: str) -> tuple[list[tuple[int, .
     c = program.constants
     names: dict[str, Any] = {"LOG": str(log), "C2": c[2], "C3": {"a": c[3]}, "__name__": "program"}
     exec(SOURCE.format(c0=c[0], c1=c[1]), names)
-    tasks = [
-        wr.task(names[f"f{n}"], reuse=n < REUSED, outputs=2 if n == 3 else 1)
-        for n in range(FUNCTIONS)
-    ]
+    tasks = [wr.task(names[f"f{n}"], reuse=n < REUSED, outputs=2 if n == 3 else 1) for n in range(FUNCTIONS)]
     with wr.Session(engine=engine, workers=2, store=place / "store") as session:
         made: list[Any] = []
         for function, arguments in program.calls:
@@ -162,13 +159,7 @@ def test_exactly_what_is_affected_runs_again(
 
 
 def test_in_processes_as_well(tmp_path: Path) -> None:
-    calls = (
-        Call(0, (1,)),
-        Call(3, ((0, 0), 2)),
-        Call(1, ((1, 1),)),
-        Call(4, (2,)),
-        Call(2, ((1, 0), (3, 0))),
-    )
+    calls = (Call(0, (1,)), Call(3, ((0, 0), 2)), Call(1, ((1, 1),)), Call(4, (2,)), Call(2, ((1, 0), (3, 0))))
     known: set[Any] = set()
     for constants in ((1, 2, 3, 4, 5), (1, 2, 3, 5, 5)):
         program = Described(constants, calls)

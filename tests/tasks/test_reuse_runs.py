@@ -133,9 +133,7 @@ def test_only_what_has_changed_runs_again(tmp_path: Path) -> None:
         for old, new, _ in edits:
             program.change(old, new)
         result, ran = program.run("inline")
-        assert ran == sorted(
-            [*chain(*(again for *_, again in edits)), *(["end"] if edits[0][2] else [])]
-        )
+        assert ran == sorted([*chain(*(again for *_, again in edits)), *(["end"] if edits[0][2] else [])])
         assert result[0] == expected(program.text)
 
 

@@ -94,9 +94,7 @@ def test_a_helper_that_was_replaced_in_the_program_alone(
         assert opened.reuse_stats.found_in_store == 1
 
 
-def test_a_module_that_was_edited_while_the_program_runs(
-    tmp_path: Path, module: ModuleType
-) -> None:
+def test_a_module_that_was_edited_while_the_program_runs(tmp_path: Path, module: ModuleType) -> None:
     """New processes import what is in the file now; the program has what was there."""
     task = wr.task(module.f, reuse=True)
     assert module.__file__ is not None

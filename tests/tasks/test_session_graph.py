@@ -116,9 +116,7 @@ def test_a_task_is_explained(engine: str) -> None:
 def test_what_cannot_be_explained_is_said() -> None:
     with wr.Session(engine="inline") as session:
         assert session.explain(77) == "no task 77 is known to this session yet"
-        with pytest.raises(
-            UsageError, match="takes a future of this session, the number of a task"
-        ):
+        with pytest.raises(UsageError, match="takes a future of this session, the number of a task"):
             session.explain("one")
         assert "0 of 0 tasks are done" in session.explain()
 
@@ -172,9 +170,7 @@ def test_a_retry_and_a_release_are_explained() -> None:
         first, second = early()
         using = user(first)
         assert released.wait(30)
-        time.sleep(
-            0.1
-        )  # when it began is known from how long it took and from when its end was heard
+        time.sleep(0.1)  # when it began is known from how long it took and from when its end was heard
         go.set()
         second.result()
         over.set()

@@ -104,9 +104,7 @@ def test_a_session_that_goes_on_can_be_reported(tmp_path: Path) -> None:
     assert "Complete:" in session.report().read_text()
 
 
-def test_what_ends_while_a_page_is_made_is_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ends_while_a_page_is_made_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
     with wr.Session(engine="threads", workers=1, rundir=tmp_path / "run") as session:
         held = session.submit(go.wait, 30)
@@ -137,9 +135,7 @@ def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
         log.flush()
         with pytest.warns(UserWarning, match=r"is not complete: .*No space left on device"):
             session.close()
-    wr.Session(
-        engine="inline", rundir=tmp_path / "run"
-    ).close()  # nobody has the directory any more
+    wr.Session(engine="inline", rundir=tmp_path / "run").close()  # nobody has the directory any more
 
 
 def test_a_session_left_by_an_exception_says_so(tmp_path: Path) -> None:
@@ -176,9 +172,7 @@ def test_a_killed_session_has_a_report(tmp_path: Path) -> None:
 def test_reused_calls_are_counted(kept: bool, tmp_path: Path) -> None:
     """Also while the session goes on."""
     rundir = tmp_path / "run" if kept else None
-    with wr.Session(
-        engine="threads", reuse=True, store=tmp_path / "store", rundir=rundir
-    ) as session:
+    with wr.Session(engine="threads", reuse=True, store=tmp_path / "store", rundir=rundir) as session:
         assert {one(1).result(), one(1).result()} == {2}
         session.barrier()
         assert session.watched.run().reused == {"one": 1}
@@ -213,9 +207,7 @@ def test_a_long_session_is_remembered_in_sums() -> None:
         watch([done], [TaskEnded(number, "done")], monotonic())
     run = watch.run()
     assert sorted(run.tasks) == list(range(91, 101))
-    assert {
-        name: (sums.count, sums.seconds, sums.longest) for name, sums in run.dropped.items()
-    } == {
+    assert {name: (sums.count, sums.seconds, sums.longest) for name, sums in run.dropped.items()} == {
         "a": (45, 22.5, 0.5),
         "b": (45, 22.5, 0.5),
     }
@@ -242,9 +234,7 @@ def test_an_attempt_that_was_called_off_does_not_count() -> None:
     watch.called(task)
     watch([], [Launch(task, 1, 0, 0, plan)], began + 1)
     watch([], [Launch(task, 2, 1, 0, plan)], began + 2)
-    late, good = (
-        Finished(n, n - 1, 0, Handle(n, n, n - 1, 0, ()), Measurement(wall=0.5)) for n in (1, 2)
-    )
+    late, good = (Finished(n, n - 1, 0, Handle(n, n, n - 1, 0, ()), Measurement(wall=0.5)) for n in (1, 2))
     watch([late], [], began + 3)
     watch([good], [TaskEnded(1, "done")], began + 4)
     run = watch.run()

@@ -85,11 +85,7 @@ def worlds(draw: st.DrawFn, *, bounded: bool = True) -> World:
         seconds[number] = draw(st.integers(1, 40)) / 8
         shares = draw(st.lists(st.sampled_from([0.25, 0.5, 0.75]), max_size=len(outputs) - 1))
         early[number] = tuple(zip(sorted(shares), outputs, strict=False))
-        after = (
-            draw(st.lists(st.integers(1, number - 1), max_size=2, unique=True))
-            if number > 1
-            else []
-        )
+        after = draw(st.lists(st.integers(1, number - 1), max_size=2, unique=True)) if number > 1 else []
         needs: dict[str, float] = {PLACE: 1, "cores": 1}
         if bounded:
             needs["licence"] = draw(st.integers(0, 2))
@@ -200,9 +196,7 @@ def critical_path(world: World) -> float:
     there: dict[str, float] = {}
     ends: dict[int, float] = {}
     for task in world.tasks:
-        begin = max(
-            [0.0, *(there[name] for name in task.reads), *(ends[one] for one in task.after)]
-        )
+        begin = max([0.0, *(there[name] for name in task.reads), *(ends[one] for one in task.after)])
         took = world.costs.seconds[task.id]
         ends[task.id] = begin + took
         there |= dict.fromkeys(task.outputs, begin + took)

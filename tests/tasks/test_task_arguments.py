@@ -42,11 +42,7 @@ def accepted(function: Callable[..., Any], count: int, keywords: Mapping[str, in
     return True
 
 
-@given(
-    st.sampled_from(FUNCTIONS),
-    st.integers(0, 4),
-    st.dictionaries(st.sampled_from("abcdz"), st.just(1), max_size=4),
-)
+@given(st.sampled_from(FUNCTIONS), st.integers(0, 4), st.dictionaries(st.sampled_from("abcdz"), st.just(1), max_size=4))
 @example(more_names, 1, {"a": 1})  # both have that name
 def test_exactly_the_calls_of_the_plain_function_are_accepted(
     function: Callable[..., Any], count: int, keywords: dict[str, int]

@@ -69,9 +69,7 @@ def both(program: Callable[[], Any], place: Path, engine: str) -> tuple[Any, Any
 
 
 @everywhere
-def test_a_program_with_files_gives_what_it_gives_without_a_session(
-    engine: str, place: Path
-) -> None:
+def test_a_program_with_files_gives_what_it_gives_without_a_session(engine: str, place: Path) -> None:
     def program() -> list[Any]:
         found = []
         slowly("a.txt", "first")
@@ -163,9 +161,7 @@ def test_a_body_that_fails_leaves_nothing(engine: str, place: Path) -> None:
         (fills_nothing, r"OutDir\) is an empty directory"),
     ],
 )  # fmt: skip
-def test_an_output_that_was_not_written_is_a_failure(
-    engine: str, task: Any, message: str, place: Path
-) -> None:
+def test_an_output_that_was_not_written_is_a_failure(engine: str, task: Any, message: str, place: Path) -> None:
     with session(engine), pytest.raises(TaskFileError, match=message):
         task("x").result(30)
     assert holdings(place) == {}
@@ -204,9 +200,7 @@ def test_bodies_get_paths_in_the_form_that_was_given(engine: str, place: Path) -
 
 
 @everywhere
-def test_paths_mean_what_they_meant_at_the_call(
-    engine: str, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_mean_what_they_meant_at_the_call(engine: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = place / "other"
     other.mkdir()
 
@@ -243,15 +237,11 @@ def test_a_path_that_a_task_says_may_be_of_several_files(engine: str) -> None:
 def test_what_is_missing_is_told_by_what_was_to_be_there() -> None:
     Path("table.txt").write_text("x")
     with session("inline"):
-        with pytest.raises(
-            UsageError, match=r"directory .*table\.txt .*where a file is; .*wr\.InFile"
-        ):
+        with pytest.raises(UsageError, match=r"directory .*table\.txt .*where a file is; .*wr\.InFile"):
             listed("table.txt")
         with pytest.raises(MissingFileError, match=r"no such directory, .*with wr\.OutDir$"):
             listed("none")
-        with pytest.raises(
-            MissingFileError, match=r"none\.\* .*no such file, .*with wr\.OutFiles$"
-        ):
+        with pytest.raises(MissingFileError, match=r"none\.\* .*no such file, .*with wr\.OutFiles$"):
             align("none")
 
 
@@ -297,9 +287,7 @@ def test_what_cannot_be_meant_is_refused_at_the_call(place: Path) -> None:
             two("x", other="./x")
         with pytest.raises(UsageError, match="give each output a path of its own"):
             in_tree("x", "x/y")
-        with pytest.raises(
-            UsageError, match=r"is annotated with wr\.OutFile, so it is given a path"
-        ):
+        with pytest.raises(UsageError, match=r"is annotated with wr\.OutFile, so it is given a path"):
             write(3, "text")
         with pytest.raises(UsageError, match=r"where a directory is; name a file in it"):
             write("directory", "text")
@@ -382,9 +370,7 @@ def test_what_may_fail_leaves_what_was_there(engine: str) -> None:
         bad.options(on_failure="ignore")("x")
         assert read("x").result(30) == "before"
         bad.options(on_failure="ignore")("y")
-        with pytest.raises(
-            MissingFileError, match=r"reads .*y .*task that writes it has failed, and"
-        ):
+        with pytest.raises(MissingFileError, match=r"reads .*y .*task that writes it has failed, and"):
             read("y").result(30)
 
 
@@ -532,9 +518,7 @@ def test_stamps_and_digests(place: Path) -> None:
     assert content_digest(place / "d") != before
 
 
-def test_files_that_go_while_they_are_looked_at(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_go_while_they_are_looked_at(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that overwrites a directory moves its files while another one that reads it is called."""
     (place / "tree").mkdir()
     for name in ("a", "b"):

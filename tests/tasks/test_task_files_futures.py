@@ -60,9 +60,7 @@ def one_in_silence(out: wr.OutFile) -> None:
 @pytest.mark.parametrize("make", [by_command, one_and_tell, one_in_silence])
 @pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("in_a_list", [False, True])
-def test_a_later_writer_comes_after_the_reader(
-    make: Callable[[str], Any], kept: bool, in_a_list: bool
-) -> None:
+def test_a_later_writer_comes_after_the_reader(make: Callable[[str], Any], kept: bool, in_a_list: bool) -> None:
     gate = threading.Event()
 
     @wr.task(reuse=False)
@@ -184,10 +182,7 @@ def test_what_is_no_path_is_refused_at_the_call(given: Any) -> None:
     message = rf"task 'read': parameter 'path' is annotated with wr.InFile.*got {given}"
     with session(), pytest.raises(UsageError, match=message):
         read(given)
-    with (
-        session(),
-        pytest.raises(UsageError, match=r"parameter 'out' is annotated with wr.OutFile"),
-    ):
+    with session(), pytest.raises(UsageError, match=r"parameter 'out' is annotated with wr.OutFile"):
         tell_path(given)
 
 

@@ -157,10 +157,7 @@ def test_what_is_read_while_it_changes_is_read_again(tmp_path: Path) -> None:
 
     path.write_text("text")
     give_back = False
-    with (
-        wr.Session(engine="threads", workers=1, reuse=False),
-        pytest.raises(TaskFileError, match="which has changed"),
-    ):
+    with wr.Session(engine="threads", workers=1, reuse=False), pytest.raises(TaskFileError, match="which has changed"):
         torn(path).result(30)
     assert len(tries) == 1  # the second attempt saw at once that what it was promised is nowhere
     tries.clear()
@@ -169,9 +166,7 @@ def test_what_is_read_while_it_changes_is_read_again(tmp_path: Path) -> None:
         assert torn(path).result(30) == "text"
 
 
-def test_what_a_lost_attempt_has_moved_does_not_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_lost_attempt_has_moved_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names differ from one attempt to the next; the first is lost when all is in place and nobody knows."""
     tries: list[int] = []
     told = file_places.note_completed

@@ -182,9 +182,7 @@ def read_as_file(path: wr.InFile) -> Any:
 
 @pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
 @pytest.mark.parametrize("reuse", [True, False])
-def test_released_paths_are_final_and_the_files_are_there(
-    engine: str, reuse: bool, place: Path
-) -> None:
+def test_released_paths_are_final_and_the_files_are_there(engine: str, reuse: bool, place: Path) -> None:
     both = [(str(place / "a"), "A")], [(str(place / "b"), "B")]
     for _ in range(2):
         with session(engine, reuse=reuse) as opened:
@@ -344,9 +342,7 @@ def on_two_file_systems(monkeypatch: pytest.MonkeyPatch, mount: Path) -> None:
     monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == mount)
 
 
-def test_files_come_into_a_directory_on_a_file_system_of_its_own(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_come_into_a_directory_on_a_file_system_of_its_own(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "mount").mkdir()
     (place / "mount" / "mine").write_text("mine")
     on_two_file_systems(monkeypatch, place / "mount")

@@ -142,9 +142,7 @@ def test_a_file_that_nobody_writes_in_the_end() -> None:
             missing.result(30)
 
 
-def test_who_names_a_file_comes_after_all_that_write_where_only_futures_know(
-    tmp_path: Path,
-) -> None:
+def test_who_names_a_file_comes_after_all_that_write_where_only_futures_know(tmp_path: Path) -> None:
     """Also where those are many: each of them comes after one of long before, so that the latest stand for all."""
     (tmp_path / "made").mkdir()
 
@@ -238,9 +236,7 @@ def test_a_writer_waits_for_the_last_of_very_many_readers(number: int) -> None:
     assert set(claims.meeting(claim)[0].readers) >= {number, number + 1}
 
 
-def test_one_that_is_just_being_called_is_not_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_is_just_being_called_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread calls something with files between two steps of the call."""
     go = threading.Event()
 

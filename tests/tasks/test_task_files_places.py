@@ -133,18 +133,12 @@ def test_claims_that_meet_are_found() -> None:
 
 
 @given(st.lists(claims, max_size=12), st.lists(st.tuples(st.booleans(), claims), max_size=12))
-def test_claims_are_found_whatever_came_before(
-    asked: list[Claim], steps: list[tuple[bool, Claim]]
-) -> None:
+def test_claims_are_found_whatever_came_before(asked: list[Claim], steps: list[tuple[bool, Claim]]) -> None:
     table, known, written = Claims(), dict[Claim, None](), object()
     for number, (writes, claim) in enumerate(steps, 1):
         if writes and claim.shape == "tree":  # what is said of anything inside counts no more
             inside = claim.path.rstrip("/") + "/"
-            gone = [
-                one
-                for one in known
-                if literal(one.path).startswith(inside) or one == Claim("file", claim.path)
-            ]
+            gone = [one for one in known if literal(one.path).startswith(inside) or one == Claim("file", claim.path)]
             for one in gone:
                 del known[one]
         known[claim] = None
@@ -252,9 +246,7 @@ PROGRAM = """
 
 def test_a_program_that_closes_nothing_leaves_nothing_private(place: Path) -> None:
     code = textwrap.dedent(PROGRAM)
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60
-    )
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout) == (0, "1\n"), ran.stderr
     assert holdings(place) == {"x": "x", "y": "y"}
 
@@ -298,9 +290,7 @@ def test_tmp_goes_with_the_session(place: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("exchanges", [True, False])
-def test_two_sessions_may_write_one_directory(
-    exchanges: bool, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_sessions_may_write_one_directory(exchanges: bool, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not exchanges:
         monkeypatch.setattr(file_moves, "_exchange", lambda *_: False)
 
@@ -389,9 +379,7 @@ def test_where_nothing_can_be_written_is_named(place: Path) -> None:
         write("file/x", "text").result(30)
 
 
-def test_a_full_disk_is_noticed_before_anything_is_in_place(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_noticed_before_anything_is_in_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: str, mode: str = "r", **options: Any) -> Any:
         return Path("/dev/full" if "w" in mode else path).open(mode, **options)
 
@@ -507,9 +495,7 @@ def test_a_program_killed_between_two_moves_makes_all_again(place: Path) -> None
         return subprocess.run([sys.executable, "-c", code, text, str(moves)], timeout=60).returncode
 
     def left() -> dict[str, str]:
-        return {
-            name: text for name, text in holdings(place).items() if not name.startswith(".windrow")
-        }
+        return {name: text for name, text in holdings(place).items() if not name.startswith(".windrow")}
 
     names = ("a", "b", "other/c", "tree/in")
     assert go("old", -1) == 0
@@ -521,17 +507,11 @@ def test_a_program_killed_between_two_moves_makes_all_again(place: Path) -> None
         assert sum(found[one] == text for one in names) == moves
         assert all(found[one] in (before[one], text) for one in names)
     assert go("new 1", -1) == 0
-    assert left() == {
-        **dict.fromkeys(names, "new 1"),
-        "other": "<directory>",
-        "tree": "<directory>",
-    }
+    assert left() == {**dict.fromkeys(names, "new 1"), "other": "<directory>", "tree": "<directory>"}
     assert [one.name for one in place.rglob(".windrow-*")] == []
 
 
 def test_a_log_that_cannot_be_written_is_named() -> None:
     task = wr.command(log="/dev/full")(lambda: "echo x >&2")
-    with pytest.raises(
-        wr.errors.CommandError, match=r"its log cannot be written: No space left.*/dev/full"
-    ):
+    with pytest.raises(wr.errors.CommandError, match=r"its log cannot be written: No space left.*/dev/full"):
         task()

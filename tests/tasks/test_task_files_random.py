@@ -85,9 +85,7 @@ def play(program: list[Op], place: Path, *, plainly: bool) -> list[Any]:
                 found.append(parts_of(path))
             elif op.kind == "fail" and plainly:
                 if not path.exists():
-                    program[step] = Op(
-                        "nothing", op.name
-                    )  # what reads it would be refused, or fail later
+                    program[step] = Op("nothing", op.name)  # what reads it would be refused, or fail later
             elif op.kind == "fail":
                 torn.options(on_failure="ignore")(path)
         except FileNotFoundError:

@@ -311,9 +311,7 @@ def test_a_large_directory_is_not_reused(writes: bool) -> None:
 
 
 @pytest.mark.parametrize("store", [None, "kept", "../home/deep/kept"])
-def test_the_store_is_no_part_of_a_directory(
-    store: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_store_is_no_part_of_a_directory(store: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WINDROW_STORE")
     Path("results").mkdir()  # a name that others use too
     Path("results/a.txt").write_text("a")

@@ -178,9 +178,7 @@ def test_what_needs_a_cancelled_task_says_so(engine: str, tmp_path: Path) -> Non
         second = add(first)
         assert first.cancel()
         go.touch()
-        assert second.cancelled() or isinstance(
-            _raised(second), (DependencyError, concurrent.futures.CancelledError)
-        )
+        assert second.cancelled() or isinstance(_raised(second), (DependencyError, concurrent.futures.CancelledError))
 
 
 def _raised(future: Any) -> BaseException | None:
@@ -195,9 +193,7 @@ def _raised(future: Any) -> BaseException | None:
 
 
 @engines
-def test_released_outputs_are_final_and_the_rest_is_tried_again(
-    engine: str, tmp_path: Path
-) -> None:
+def test_released_outputs_are_final_and_the_rest_is_tried_again(engine: str, tmp_path: Path) -> None:
     diary = tmp_path / "diary"
 
     @wr.task(outputs=3, on_failure="retry", retries=3)
@@ -235,17 +231,11 @@ def test_released_outputs_are_final_although_a_second_attempt_makes_others(
     with wr.Session(engine=engine, workers=1) as session:
         for number in range(5):  # who sees the second attempt first is a matter of luck
             first, second = two()
-            assert session.gather([first, second, add(first)]) == [
-                2 * number + 1,
-                10,
-                2 * number + 2,
-            ]
+            assert session.gather([first, second, add(first)]) == [2 * number + 1, 10, 2 * number + 2]
 
 
 @parallel
-def test_what_was_begun_with_outputs_that_do_not_stay_is_done_again(
-    engine: str, tmp_path: Path
-) -> None:
+def test_what_was_begun_with_outputs_that_do_not_stay_is_done_again(engine: str, tmp_path: Path) -> None:
     diary = tmp_path / "diary"
     seen = tmp_path / "seen"
 
@@ -459,9 +449,7 @@ with wr.Executor(1) as executor:
 def test_what_a_script_defines_travels(tmp_path: Path) -> None:
     program = tmp_path / "script.py"
     program.write_text(SCRIPT)
-    ended = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=False
-    )
+    ended = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.stdout, ended.stderr) == ("12 True\nTrue\n5\n[2, 4]\n", "")
 
 
@@ -655,9 +643,7 @@ def test_the_way_to_a_failure_is_told_shortly_where_it_is_long() -> None:
         error = chain[-1].exception(60)
         assert isinstance(error, DependencyError)
         assert isinstance(error.__cause__, ValueError)
-        assert str(error).startswith(
-            "task 'add' (301) did not run: it needs 'add' (300), which needs"
-        )
+        assert str(error).startswith("task 'add' (301) did not run: it needs 'add' (300), which needs")
         assert "'add' (291), which needs ..., which needs 'broken' (1), which failed" in str(error)
         assert "..." not in str(chain[11].exception())
         assert "'add' (2), which needs 'broken' (1), which" in str(chain[11].exception())
@@ -688,9 +674,7 @@ with wr.Session(engine={engine!r}, workers=1) as session:
 def test_ctrl_c_ends_a_program_that_waits(tmp_path: Path) -> None:
     """In whatever way it waits; three programs, which all take their time to end, at once."""
     programs = []
-    for number, wait in enumerate(
-        ("first.result()", "session.barrier()", "session.gather([first])")
-    ):
+    for number, wait in enumerate(("first.result()", "session.barrier()", "session.gather([first])")):
         program = tmp_path / f"program{number}.py"
         program.write_text(textwrap.dedent(INTERRUPTED.format(engine="processes", wait=wait)))
         programs.append(

@@ -105,9 +105,7 @@ def hog(megabytes: int) -> int:
         ({"on_failure": "halt"}, r"task 'same': on_failure= is one of 'stop', .*; got 'halt'"),
     ],
 )
-def test_options_of_tasks_are_refused_where_they_are_written(
-    options: dict[str, Any], words: str
-) -> None:
+def test_options_of_tasks_are_refused_where_they_are_written(options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         same.options(**options)
     with pytest.raises(UsageError):
@@ -124,18 +122,12 @@ def test_options_of_tasks_are_refused_where_they_are_written(
         ({"resources": {"licence": 0, "robot": 2}}, {"cores": 1, "robot": 2}),
     ],
 )
-def test_options_that_mean_something_are_taken(
-    options: dict[str, Any], needs: dict[str, float]
-) -> None:
+def test_options_that_mean_something_are_taken(options: dict[str, Any], needs: dict[str, float]) -> None:
     task = same.options(**options, priority=-1, retries=0, deadline=0.5)
     assert dict(task.declared.needs.amounts) == needs
     again = task.options(version="2")
     assert again.declared.needs == task.declared.needs
-    assert (again.declared.priority, again.declared.retries, again.declared.deadline) == (
-        -1,
-        0,
-        0.5,
-    )
+    assert (again.declared.priority, again.declared.retries, again.declared.deadline) == (-1, 0, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -145,10 +137,7 @@ def test_options_that_mean_something_are_taken(
         ({"workers": -2}, r"workers= .*got -2"),
         ({"workers": "2"}, r"workers= .*got '2'"),
         ({"workers": True}, r"workers= .*got True"),
-        (
-            {"worker": 2},
-            r"wr.Session has no option 'worker'; did you mean 'workers'\?; it has engine",
-        ),
+        ({"worker": 2}, r"wr.Session has no option 'worker'; did you mean 'workers'\?; it has engine"),
         ({"nonsense": 2}, r"wr.Session has no option 'nonsense'; it has engine, workers"),
         ({"resources": {"licence": "1"}}, r"wr.Session: resources= of 'licence' .*got '1'"),
         ({"resources": {"gpu": "1"}}, r"wr.Session: resources= of 'gpu' .*got '1'"),
@@ -206,15 +195,11 @@ def test_a_placeholder_in_other_letters_is_an_error(said: Any) -> None:
         task(3)
 
 
-def test_an_open_file_is_no_argument_in_another_process(
-    processes: wr.Session, tmp_path: Path
-) -> None:
+def test_an_open_file_is_no_argument_in_another_process(processes: wr.Session, tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text("words")
     with path.open() as file:
-        with pytest.raises(
-            UsageError, match=r"task 'same' cannot be given an open file \('.*x.txt'\)"
-        ):
+        with pytest.raises(UsageError, match=r"task 'same' cannot be given an open file \('.*x.txt'\)"):
             processes.submit(same, file)
         with pytest.raises(UsageError, match="give it the path"):
             processes.submit(same, value=file)
@@ -245,10 +230,7 @@ def test_memory_that_was_exceeded_twice_is_told_in_megabytes(processes: wr.Sessi
 
 
 def test_more_memory_than_there_is_is_told_in_words(session: wr.Session) -> None:
-    with pytest.raises(
-        UsageError,
-        match=r"task 'same' needs memory=999 TB, but the session has memory=[\d.]+ [MGT]B;",
-    ):
+    with pytest.raises(UsageError, match=r"task 'same' needs memory=999 TB, but the session has memory=[\d.]+ [MGT]B;"):
         session.submit(same.options(memory="999 TB"), 1)
 
 
@@ -345,16 +327,11 @@ with wr.Session(engine=sys.argv[1], workers=1, store=False, progress=False):
 
 @pytest.mark.parametrize("engine", ["threads", "inline"])
 @pytest.mark.parametrize("where", ["result", "end"])
-def test_a_second_interrupt_leaves_what_cannot_be_interrupted(
-    engine: str, where: str, tmp_path: Path
-) -> None:
+def test_a_second_interrupt_leaves_what_cannot_be_interrupted(engine: str, where: str, tmp_path: Path) -> None:
     script = tmp_path / "interrupted.py"
     script.write_text(INTERRUPTED)
     program = subprocess.Popen(
-        [sys.executable, str(script), engine, where],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, str(script), engine, where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         assert program.stdout is not None

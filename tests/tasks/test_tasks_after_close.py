@@ -60,9 +60,7 @@ for end in (wr.Session.close, wr.Session.barrier, str):
 
 
 def test_a_program_that_forgets_to_close_is_told_what_it_loses() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", LEFT_OPEN], capture_output=True, text=True, timeout=60, check=False
-    )
+    ended = subprocess.run([sys.executable, "-c", LEFT_OPEN], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr
     (line,) = ended.stderr.splitlines()
     assert "session 'str' was not closed: 1 of 2 tasks had not ended and are lost" in line

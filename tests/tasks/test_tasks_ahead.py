@@ -81,9 +81,7 @@ def test_a_chain_is_done_in_one_queue(engine: str, launches: list[Launch]) -> No
 
 
 @pytest.mark.parametrize("engine", ["threads", "processes"])
-def test_what_is_changed_over_and_over_is_changed_in_one_queue(
-    engine: str, launches: list[Launch]
-) -> None:
+def test_what_is_changed_over_and_over_is_changed_in_one_queue(engine: str, launches: list[Launch]) -> None:
     with wr.Session(engine=engine, workers=2) as session:
         things: list[int] = []
         for number in range(4):
@@ -128,12 +126,8 @@ def test_what_reads_from_one_that_failed_fails_with_it(engine: str) -> None:
             wrong.result()
 
 
-@pytest.mark.parametrize(
-    ("engine", "wrong"), [("threads", "raise"), ("processes", "raise"), ("processes", "kill")]
-)
-def test_one_that_is_tried_again_takes_the_others_along(
-    engine: str, wrong: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("engine", "wrong"), [("threads", "raise"), ("processes", "raise"), ("processes", "kill")])
+def test_one_that_is_tried_again_takes_the_others_along(engine: str, wrong: str, tmp_path: Path) -> None:
     again = add_if.options(on_failure="retry", retries=1)
     (tmp_path / "known").touch()
     with wr.Session(engine=engine, workers=2) as session:

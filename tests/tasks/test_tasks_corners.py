@@ -68,9 +68,7 @@ def test_callbacks_of_what_is_cancelled_may_wait_for_others(engine: str, tmp_pat
 
 
 @parallel
-@pytest.mark.parametrize(
-    "how", ["result", "exception", "gather", "barrier", "stream", "group", "brought"]
-)
+@pytest.mark.parametrize("how", ["result", "exception", "gather", "barrier", "stream", "group", "brought"])
 def test_whoever_would_wait_for_himself_is_told(engine: str, how: str, tmp_path: Path) -> None:
     if how == "brought" and engine == "threads":
         pytest.skip("all values are here")
@@ -174,10 +172,7 @@ def test_many_cancels_and_withdrawals_do_not_break_a_session(engine: str) -> Non
     try:
         import tempfile
 
-        with (
-            tempfile.TemporaryDirectory() as place,
-            wr.Session(engine=engine, workers=4) as session,
-        ):
+        with tempfile.TemporaryDirectory() as place, wr.Session(engine=engine, workers=4) as session:
             for turn in range(40):
                 futures = []
                 for number in range(5):
@@ -391,9 +386,7 @@ def test_who_fails_with_what_a_failed_task_had_released_is_to_blame_himself(engi
 
 
 @engines
-def test_a_value_that_was_released_is_that_of_the_first_attempt(
-    engine: str, tmp_path: Path
-) -> None:
+def test_a_value_that_was_released_is_that_of_the_first_attempt(engine: str, tmp_path: Path) -> None:
     """Whoever asks sees what other tasks are given, also where the next attempt makes another one."""
 
     @wr.task(outputs=2, retries=2)

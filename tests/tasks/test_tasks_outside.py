@@ -71,9 +71,7 @@ def test_a_change_is_seen(change: str) -> None:
     def over() -> int:
         return value
 
-    function = {"closure": over, "content": names["look"].__wrapped__}.get(
-        change, names["cell"].__wrapped__
-    )
+    function = {"closure": over, "content": names["look"].__wrapped__}.get(change, names["cell"].__wrapped__)
     outside = Outside(function)
     assert outside.is_the_same()
     if change == "global":

@@ -70,11 +70,7 @@ def test_a_task_is_cancelled_or_runs_and_never_both(engine: str) -> None:
         for turn in range(30):
             numbers = range(turn * 100, turn * 100 + 100)
             futures = [session.submit(ran.add, number) for number in numbers]
-            cancelled = {
-                n
-                for n, one in zip(reversed(numbers), reversed(futures), strict=True)
-                if one.cancel()
-            }
+            cancelled = {n for n, one in zip(reversed(numbers), reversed(futures), strict=True) if one.cancel()}
             session.barrier(60)
             assert ran & set(numbers) == set(numbers) - cancelled
 
@@ -96,9 +92,7 @@ def until(true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("engine", ["threads", "processes"])
-def test_what_waits_behind_a_long_task_goes_to_a_worker_that_has_nothing_to_do(
-    engine: str, tmp_path: Path
-) -> None:
+def test_what_waits_behind_a_long_task_goes_to_a_worker_that_has_nothing_to_do(engine: str, tmp_path: Path) -> None:
     gates = [tmp_path / "first", tmp_path / "second"]
     with wr.Session(engine=engine, workers=2) as session:
         try:
@@ -120,9 +114,7 @@ def test_what_waits_behind_a_long_task_goes_to_a_worker_that_has_nothing_to_do(
 
 
 @pytest.mark.parametrize("engine", ["threads", "processes"])
-def test_what_was_done_before_a_long_task_is_known_while_that_runs(
-    engine: str, tmp_path: Path
-) -> None:
+def test_what_was_done_before_a_long_task_is_known_while_that_runs(engine: str, tmp_path: Path) -> None:
     """Reports of short tasks are sent together; nobody waits with them for one that takes long after all."""
     with wr.Session(engine=engine, workers=1) as session:
         for turn in range(4):
@@ -166,9 +158,7 @@ def nested(executor: Any, depth: int) -> int:
 
 def test_a_task_may_wait_for_one_that_it_calls() -> None:
     with wr.Executor(4, engine="threads") as executor:
-        assert {
-            one.result(60) for one in [executor.submit(nested, executor, 0) for _ in range(50)]
-        } == {0}
+        assert {one.result(60) for one in [executor.submit(nested, executor, 0) for _ in range(50)]} == {0}
         for shorts in range(8):
             futures = [executor.submit(nested, executor, 0) for _ in range(30 + shorts)]
             deep = executor.submit(nested, executor, 3)

@@ -252,9 +252,7 @@ def test_what_is_called_off_is_right_or_gone(engine: str, program: Program) -> N
 
 @settings(max_examples=40, deadline=None)
 @given(program=programs(cancels=True))
-def test_what_is_called_off_in_processes_is_right_or_gone(
-    processes: wr.Session, program: Program
-) -> None:
+def test_what_is_called_off_in_processes_is_right_or_gone(processes: wr.Session, program: Program) -> None:
     play(processes, program)
 
 

@@ -126,9 +126,7 @@ def test_a_failure_names_the_way_to_it(engine: str) -> None:
         with pytest.raises(ValueError, match="spilled") as own:
             bad.result(10)
         assert any("raised in task 'broken'" in one for one in own.value.__notes__)
-        with pytest.raises(
-            DependencyError, match=r"'add' .* needs 'broken' .* ValueError: spilled"
-        ) as info:
+        with pytest.raises(DependencyError, match=r"'add' .* needs 'broken' .* ValueError: spilled") as info:
             later.result(10)
         assert isinstance(info.value.__cause__, ValueError)
         assert add(1).result(10) == 2
@@ -217,13 +215,7 @@ def test_futures_are_those_of_the_standard_library(engine: str) -> None:
         done, rest = concurrent.futures.wait(futures, timeout=10)
         assert len(done) == 5
         assert not rest
-        assert sorted(f.result() for f in concurrent.futures.as_completed(futures)) == [
-            1,
-            2,
-            3,
-            4,
-            5,
-        ]
+        assert sorted(f.result() for f in concurrent.futures.as_completed(futures)) == [1, 2, 3, 4, 5]
         futures[0].add_done_callback(lambda one: called.append(one.result()))
         big = large(100_000)
         big.add_done_callback(lambda one: called.append(len(one.result())))

@@ -84,16 +84,12 @@ def test_a_value_that_ends_whoever_pickles_it_is_given_up(processes: wr.Session)
     others = [processes.submit(lambda size: [object] * size, size) for size in range(1, 9)]
     bomb = processes.submit(Bomb)
     more = [processes.submit(lambda size: [object] * size, size) for size in range(9, 17)]
-    with pytest.raises(
-        TaskLostError, match=r"cannot be sent to others.*exited with code 3.*2 times"
-    ):
+    with pytest.raises(TaskLostError, match=r"cannot be sent to others.*exited with code 3.*2 times"):
         bomb.result(60)
     assert [len(one) for one in processes.gather(others + more)] == list(range(1, 17))
 
 
-def test_a_value_that_others_can_use_now_does_not_wait_for_a_long_task(
-    processes: wr.Session, tmp_path: Path
-) -> None:
+def test_a_value_that_others_can_use_now_does_not_wait_for_a_long_task(processes: wr.Session, tmp_path: Path) -> None:
     def wait(name: str) -> None:
         (tmp_path / f"{name} runs").touch()
         until((tmp_path / name).exists)
@@ -114,9 +110,7 @@ def test_a_value_that_others_can_use_now_does_not_wait_for_a_long_task(
     processes.gather([first, second])
 
 
-def test_a_large_value_comes_although_its_worker_is_at_a_long_task(
-    processes: wr.Session, tmp_path: Path
-) -> None:
+def test_a_large_value_comes_although_its_worker_is_at_a_long_task(processes: wr.Session, tmp_path: Path) -> None:
     def wait(name: str) -> None:
         (tmp_path / f"{name} runs").touch()
         until((tmp_path / "go").exists)
@@ -134,9 +128,7 @@ def test_a_large_value_comes_although_its_worker_is_at_a_long_task(
     processes.gather(long)
 
 
-def test_a_function_that_cannot_be_unpickled_in_a_worker_says_so_whenever_it_is_called(
-    processes: wr.Session,
-) -> None:
+def test_a_function_that_cannot_be_unpickled_in_a_worker_says_so_whenever_it_is_called(processes: wr.Session) -> None:
     odd = Odd()
 
     def function() -> Any:
@@ -253,9 +245,7 @@ def test_arguments_may_contain_themselves_and_exceptions_be_speechless(engine: s
 
 @parallel
 @pytest.mark.parametrize("restartable", [True, False])
-def test_what_was_made_from_outputs_of_a_task_that_fails(
-    engine: str, restartable: bool, tmp_path: Path
-) -> None:
+def test_what_was_made_from_outputs_of_a_task_that_fails(engine: str, restartable: bool, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
 
     @wr.task(outputs=2, restartable=restartable)
@@ -282,9 +272,7 @@ def test_what_was_made_from_outputs_of_a_task_that_fails(
             assert [one.result(60) for one in (first, middle, last)] == [1, 2, 3]
             return
         assert isinstance(first.exception(60), OSError)
-        with pytest.raises(
-            DependencyError, match=r"see' .*needs .*plus' .*needs .*two'.*no second"
-        ):
+        with pytest.raises(DependencyError, match=r"see' .*needs .*plus' .*needs .*two'.*no second"):
             last.result(60)
         assert isinstance(middle.exception(60), DependencyError)
 
@@ -313,9 +301,7 @@ def test_a_value_that_nobody_holds_is_taken_back_too(engine: str, tmp_path: Path
 
 
 @parallel
-def test_items_made_from_what_may_be_taken_back_are_shown_late_and_right(
-    engine: str, tmp_path: Path
-) -> None:
+def test_items_made_from_what_may_be_taken_back_are_shown_late_and_right(engine: str, tmp_path: Path) -> None:
     diary, seen = tmp_path / "diary", tmp_path / "seen"
 
     two = takes_back(diary, seen)
@@ -356,9 +342,7 @@ def test_a_failure_on_what_is_taken_back_is_not_told(engine: str, tmp_path: Path
 
 
 @parallel
-def test_a_failure_is_told_when_it_is_known_that_nothing_is_taken_back(
-    engine: str, tmp_path: Path
-) -> None:
+def test_a_failure_is_told_when_it_is_known_that_nothing_is_taken_back(engine: str, tmp_path: Path) -> None:
     seen, told = tmp_path / "seen", tmp_path / "told"
 
     @wr.task(outputs=2, restartable=False)

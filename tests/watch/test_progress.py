@@ -83,9 +83,7 @@ def test_a_rate_knows_no_time_and_no_negative_speed() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.floats(1e-3, 1e5)), min_size=1, max_size=20))
-def test_a_rate_lies_between_the_slowest_and_the_fastest_stretch(
-    stretches: list[tuple[int, float]],
-) -> None:
+def test_a_rate_lies_between_the_slowest_and_the_fastest_stretch(stretches: list[tuple[int, float]]) -> None:
     rate, rows, now = Rate(0.0), 0, 0.0
     speeds = []
     for more, spent in stretches:
@@ -113,11 +111,7 @@ def test_expected_rows_are_waited_for() -> None:
 
 @pytest.mark.parametrize(
     ("numbers", "more"),
-    [
-        (HALF, {"rate": 0.0}),
-        (HALF._replace(inputs_unopened=2), {}),
-        (HALF, {"finished": True}),
-    ],
+    [(HALF, {"rate": 0.0}), (HALF._replace(inputs_unopened=2), {}), (HALF, {"finished": True})],
     ids=["no rate", "nothing known of the other files", "finished"],
 )
 def test_no_end_is_foretold_where_nobody_knows(numbers: Standing, more: dict[str, Any]) -> None:
@@ -171,9 +165,7 @@ def test_no_rows_is_a_line_too() -> None:
 
 def run(progress: Any, stream: io.StringIO, times: list[float], scheduler: Scheduler) -> None:
     clock = Clock()
-    with watching(
-        scheduler, progress=progress, name="dimuon", clock=clock, stream=stream
-    ) as observers:
+    with watching(scheduler, progress=progress, name="dimuon", clock=clock, stream=stream) as observers:
         for time in times:
             clock.now = 100.0 + time
             for observer in observers:
@@ -244,9 +236,7 @@ def test_a_very_short_run_draws_no_bar() -> None:
 def test_what_the_user_prints_stays_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     stream = Terminal()
     clock = Clock()
-    with watching(
-        Scheduler(HALF), progress=True, name="x", clock=clock, stream=stream
-    ) as observers:
+    with watching(Scheduler(HALF), progress=True, name="x", clock=clock, stream=stream) as observers:
         clock.now += 1
         observers[0]([], [], clock.now)
         print("mine")  # noqa: T201
@@ -288,10 +278,7 @@ def test_a_terminal_that_goes_away_does_not_end_the_run() -> None:
 
 def test_the_last_line_is_written_when_the_run_fails() -> None:
     stream = io.StringIO()
-    with (
-        pytest.raises(RuntimeError, match="run"),
-        watching(Scheduler(HALF), progress=True, name="x", stream=stream),
-    ):
+    with pytest.raises(RuntimeError, match="run"), watching(Scheduler(HALF), progress=True, name="x", stream=stream):
         raise RuntimeError("run")
     assert len(stream.getvalue().splitlines()) == 1
 

@@ -60,10 +60,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     profile = tmp_path_factory.mktemp("profile")
     with sync_playwright() as play:
         context = play.chromium.launch_persistent_context(
-            profile,
-            executable_path=found,
-            args=list(FLAGS),
-            viewport={"width": 1400, "height": 900},
+            profile, executable_path=found, args=list(FLAGS), viewport={"width": 1400, "height": 900}
         )
         yield context
         context.close()
@@ -85,9 +82,7 @@ def opened(browser: Any, page: Path, **options: Any) -> Iterator[tuple[Any, list
     wrong: list[str] = []
     tab.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else None)
     tab.on("pageerror", lambda error: wrong.append(str(error)))
-    tab.on(
-        "request", lambda r: None if r.url.startswith(("file:", "data:")) else wrong.append(r.url)
-    )
+    tab.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else wrong.append(r.url))
     try:
         if options:
             tab.emulate_media(**options)
@@ -147,9 +142,7 @@ def test_the_report_of_the_demo_is_whole(browser: Any, demo_page: Path) -> None:
         ("const lines = table[cutflow.kind];", "const lines = table.executed;", "does not switch"),
     ],
 )
-def test_the_test_notices(
-    browser: Any, demo_page: Path, tmp_path: Path, old: str, new: str, fault: str
-) -> None:
+def test_the_test_notices(browser: Any, demo_page: Path, tmp_path: Path, old: str, new: str, fault: str) -> None:
     text = demo_page.read_text()
     assert text.count(old) == 1
     broken = tmp_path / "broken.html"

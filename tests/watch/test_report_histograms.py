@@ -46,8 +46,7 @@ def test_one_dimension_is_what_numpy_has(
     storage = hist.storage.Weight() if weighted else hist.storage.Double()
     histogram = Hist(axis[0], storage=storage)
     histogram.fill(
-        x.astype(int) if isinstance(axis[0], hist.axis.Integer) else x,
-        **({"weight": weight} if weighted else {}),
+        x.astype(int) if isinstance(axis[0], hist.axis.Integer) else x, **({"weight": weight} if weighted else {})
     )
     (plain,) = plain_histograms(histogram)
     expected, _ = np.histogram(x[inside], bins=axis[1], weights=weight[inside])
@@ -73,16 +72,12 @@ def test_one_dimension_is_what_numpy_has(
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), max_size=40))
 def test_more_dimensions_are_shown_by_each_axis(points: list[Any]) -> None:
     rows = np.array(points, dtype=float).reshape(-1, 3) * 0.999 + 0.0005
-    histogram = (
-        Hist.new.Reg(3, 0, 1, name="a").Reg(4, 0, 1, name="b").Reg(5, 0, 1, name="c").Double()
-    )
+    histogram = Hist.new.Reg(3, 0, 1, name="a").Reg(4, 0, 1, name="b").Reg(5, 0, 1, name="c").Double()
     histogram.fill(*rows.T)
     projected = plain_histograms(histogram)
     assert [one["projected"] for one in projected] == ["a", "b", "c"]
     for number, one in enumerate(projected):
-        assert np.array_equal(
-            one["values"], histogram.values().sum(axis=tuple({0, 1, 2} - {number}))
-        )
+        assert np.array_equal(one["values"], histogram.values().sum(axis=tuple({0, 1, 2} - {number})))
         assert "summed over" in one["notes"][0]
     (flat,) = plain_histograms(histogram.project("a", "b"))
     assert np.array_equal(flat["values"], histogram.values().sum(axis=2))
@@ -161,9 +156,7 @@ def test_histograms_are_found_wherever_they_hide() -> None:
     assert [path for path, _ in find_histograms(nested)] == [("a", "0"), ("a", "1", "b", "0")]
     assert not is_histogram(Hist)
     assert not is_histogram({"values": 1})
-    outputs = {
-        "set": {("out", None, "nominal"): nested, ("n", "SR", "up"): {"rows": 12_345, "mean": 0.5}}
-    }
+    outputs = {"set": {("out", None, "nominal"): nested, ("n", "SR", "up"): {"rows": 12_345, "mean": 0.5}}}
     drawn, notes = drawn_histograms(outputs)
     assert [item["name"] for item in drawn] == ["out / a / 0", "out / a / 1 / b / 0"]
     assert notes == []
@@ -177,9 +170,7 @@ def test_a_histogram_that_cannot_be_read_is_named() -> None:
             raise RuntimeError("no")
 
     cube = Hist.new.Reg(2, 0, 1).Reg(2, 0, 1).Reg(2, 0, 1).Mean()
-    drawn, notes = drawn_histograms(
-        {"set": {("a", None, "nominal"): Broken(), ("b", None, "nominal"): cube}}
-    )
+    drawn, notes = drawn_histograms({"set": {("a", None, "nominal"): Broken(), ("b", None, "nominal"): cube}})
     assert drawn == []
     assert "RuntimeError: no" in notes[0]
     assert "more dimensions" in notes[1]

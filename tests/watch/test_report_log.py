@@ -22,9 +22,7 @@ from windrow.watch.report_timeline import memory_data, shares, spread, throughpu
 PLAN = Plan(id=3, category="data", order=())
 
 
-def written(
-    tasks: list[tuple[int, float, float, float]], *, discard: frozenset[int] = frozenset()
-) -> list[str]:
+def written(tasks: list[tuple[int, float, float, float]], *, discard: frozenset[int] = frozenset()) -> list[str]:
     """Write (worker, launched, heard, wall) with the real event log; task i has rows 10 i to 10 i + 10 of input i % 3."""
     stream = io.StringIO()
     log = EventLog(stream)
@@ -64,10 +62,7 @@ def test_what_was_written_is_read_back() -> None:
 def test_ends_that_were_heard_of_together_are_taken_apart() -> None:
     # The driver heard of both at 10 s; each took 3 s, one after the other.
     log = read_log(written([(0, 1.0, 10.0, 3.0), (0, 1.0, 10.0, 3.0)]))
-    assert sorted(zip(log.tasks.begin.tolist(), log.tasks.end.tolist(), strict=True)) == [
-        (3.0, 6.0),
-        (6.0, 9.0),
-    ]
+    assert sorted(zip(log.tasks.begin.tolist(), log.tasks.end.tolist(), strict=True)) == [(3.0, 6.0), (6.0, 9.0)]
 
 
 @pytest.mark.parametrize(
@@ -112,11 +107,7 @@ def test_an_empty_log_has_nothing_to_draw() -> None:
 
 
 times = st.floats(0, 50, allow_nan=False)
-schedules = st.lists(
-    st.tuples(st.integers(0, 3), times, st.floats(0.001, 5), st.floats(0, 2)),
-    min_size=1,
-    max_size=30,
-)
+schedules = st.lists(st.tuples(st.integers(0, 3), times, st.floats(0.001, 5), st.floats(0, 2)), min_size=1, max_size=30)
 
 
 def logged(schedule: list[tuple[int, float, float, float]]) -> Log:
@@ -185,9 +176,7 @@ def test_many_tasks_are_joined_and_gaps_stay(monkeypatch: pytest.MonkeyPatch) ->
     assert len(blocks["lane"]) <= 200
     assert sum(blocks["tasks"]) == len(tasks)
     assert sum(blocks["rows"]) == 10 * len(tasks)
-    area = sum(
-        b * (e - s) for b, s, e in zip(blocks["busy"], blocks["begin"], blocks["end"], strict=True)
-    )
+    area = sum(b * (e - s) for b, s, e in zip(blocks["busy"], blocks["begin"], blocks["end"], strict=True))
     assert area == pytest.approx(float((log.tasks.end - log.tasks.begin).sum()), rel=0.02)
     resting = [
         busy

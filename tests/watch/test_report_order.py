@@ -45,20 +45,12 @@ def moved() -> Any:
     with eager(100):
         # A policy that measures nothing: what it wants does not depend on how busy the machine is.
         policy: Any = lambda _: ["double", "cheap", "costly"]  # noqa: E731
-        result = slow_first(by_column=True).run(
-            data,
-            order=policy,
-            chunk=200,
-            engine="inline",
-            progress=False,
-        )
+        result = slow_first(by_column=True).run(data, order=policy, chunk=200, engine="inline", progress=False)
     assert result.order[-1][1] == ("double", "cheap", "costly")
     return result
 
 
-def told(
-    names: Sequence[str] = ("b", "a"), written: Sequence[str] = ("a", "b"), **changes: Any
-) -> dict[str, Any]:
+def told(names: Sequence[str] = ("b", "a"), written: Sequence[str] = ("a", "b"), **changes: Any) -> dict[str, Any]:
     """A story made by hand; names with a dot are columns."""
     steps: list[dict[str, Any]] = [
         {
@@ -101,9 +93,7 @@ def heights(path: str) -> list[float]:
     return found
 
 
-names = st.lists(
-    st.text("ab<&\"'\u00e9", min_size=1, max_size=40), min_size=2, max_size=25, unique=True
-)
+names = st.lists(st.text("ab<&\"'\u00e9", min_size=1, max_size=40), min_size=2, max_size=25, unique=True)
 
 
 @given(st.data())
@@ -111,17 +101,12 @@ def test_lines_lead_from_the_first_order_to_the_last(data: st.DataObject) -> Non
     first = data.draw(names)
     later = data.draw(st.lists(st.permutations(first), min_size=1, max_size=24))
     times = sorted(data.draw(st.floats(0, 100)) for _ in later)
-    stretches = [
-        Stretch(first, 0.0),
-        *(Stretch(one, time) for one, time in zip(later, times, strict=True)),
-    ]
+    stretches = [Stretch(first, 0.0), *(Stretch(one, time) for one, time in zip(later, times, strict=True))]
     tips = {name: f"{name}\nplace: 1" for name in first}
     picture = drawn(stretches, tips=tips, checkpoints=times)
     lines = {}
     for group in picture.iter("g"):
-        lines[group.find("title").text.removesuffix("\nplace: 1")] = group.findall("path")[1].get(
-            "d"
-        )
+        lines[group.find("title").text.removesuffix("\nplace: 1")] = group.findall("path")[1].get("d")
     assert set(lines) == set(first)
     begin = sorted(first, key=lambda name: heights(lines[name])[0])
     end = sorted(first, key=lambda name: heights(lines[name])[-1])
@@ -138,20 +123,9 @@ def test_lines_lead_from_the_first_order_to_the_last(data: st.DataObject) -> Non
 
 
 def test_names_stand_on_both_sides_with_their_places_and_times_below() -> None:
-    picture = drawn(
-        [Stretch(("a", "b"), None, "written"), Stretch(("b", "a"), 0.0)], checkpoints=[7.0]
-    )
+    picture = drawn([Stretch(("a", "b"), None, "written"), Stretch(("b", "a"), 0.0)], checkpoints=[7.0])
     texts = ["".join(text.itertext()).replace("\u00a0", " ") for text in picture.iter("text")]
-    assert texts == [
-        "written",
-        "0 s",
-        "1 min 40 s",
-        "work of all workers",
-        "a  1",
-        "b  2",
-        "1  b",
-        "2  a",
-    ]
+    assert texts == ["written", "0 s", "1 min 40 s", "work of all workers", "a  1", "b  2", "1  b", "2  a"]
 
 
 def test_what_moved_stands_out() -> None:
@@ -174,9 +148,7 @@ def test_the_section_counts_what_ran(moved: Any) -> None:
     assert section.count('<g class="step"') == 2
     assert section.count('<g class="step made"') == 1
     rows = re.findall(r"<tr>(<td>\d+</td>.*?)</tr>", section)
-    cells = [
-        [text_of(one) for one in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row)] for row in rows
-    ]
+    cells = [[text_of(one) for one in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row)] for row in rows]
     places = [(row[0], row[1], row[2]) for row in cells[:3]]
     assert places == [("1", "2", "double column"), ("2", "3", "cheap"), ("3", "1", "costly")]
     for row, name in zip(cells, ("double", "cheap", "costly"), strict=False):
@@ -226,9 +198,7 @@ def test_many_steps_are_drawn_as_cuts_and_many_changes_as_the_last_ones(moved: A
     orders = [written[2 * turn :] + written[: 2 * turn] for turn in range(1, 20)] * 2
     story = told(orders[-1], written)
     one = story["checkpoints"][0]
-    story["checkpoints"] = [
-        {**one, "order": names, "spent_s": float(t)} for t, names in enumerate(orders)
-    ]
+    story["checkpoints"] = [{**one, "order": names, "spent_s": float(t)} for t, names in enumerate(orders)]
     issued = (("data", tuple(written), ""), ("data", tuple(orders[-1]), ""))
     html = order(report_data(replace(moved, ordering={"data": story}, order=issued)))
     assert html.count('<g class="step"') == 20
@@ -285,9 +255,7 @@ def test_datasets_with_the_same_order_have_it_listed_once() -> None:
 def test_an_order_that_stayed_is_told_in_two_lines() -> None:
     story = told(("a", "b"))
     story["checkpoints"][0] |= {"changed": False, "why": "kept: no cheaper order is known"}
-    lines = order_lines(
-        {"tt": story}, [("tt", ("a", "b"), "the written order"), ("x", ("a",), "asked")]
-    )
+    lines = order_lines({"tt": story}, [("tt", ("a", "b"), "the written order"), ("x", ("a",), "asked")])
     assert lines[:2] == [
         "order for x: a (asked)",
         "order of tt, decided once and never changed: the written one (no cheaper order is known)",
@@ -313,8 +281,7 @@ def test_an_order_that_was_taken_back_says_why() -> None:
 def test_a_notebook_has_one_line(moved: Any) -> None:
     line = order_line(moved.ordering)
     assert re.fullmatch(
-        r"Order: another than the written one, at \d+ % of the written order's cost, by the model",
-        line,
+        r"Order: another than the written one, at \d+ % of the written order's cost, by the model", line
     )
     assert line.replace("'", "&#x27;") in moved._repr_html_()
     several = order_line({"one": told(), "two": told(("a", "b")), "three": {"checkpoints": []}})
@@ -346,9 +313,7 @@ def test_the_log_has_new_orders_and_the_trace_names_them() -> None:
     assert [line.get("order") for line in lines] == [None, ["b", "a"], None]
     assert lines[1]["guards"] == [["a", "b"]]
     assert (lines[1]["category"], lines[1]["reason"], lines[1]["plan"]) == ("tt", "saves", 2)
-    trace = json.loads(
-        trace_text(read_log(stream.getvalue().splitlines()), "run", lambda _: ("tt", "f"))
-    )
+    trace = json.loads(trace_text(read_log(stream.getvalue().splitlines()), "run", lambda _: ("tt", "f")))
     found = [(e["name"], e["ts"]) for e in trace["traceEvents"] if e["ph"] == "i"]
     assert found == [("order kept: tt", 0.0), ("new order: tt", 1e6), ("order kept: tt", 2e6)]
 
@@ -375,11 +340,9 @@ class _Scheduler:
 
 def test_progress_tells_of_a_new_order_for_a_while() -> None:
     seen: list[tuple[bool, str]] = []
-    with watching(
-        _Scheduler(),
-        progress=lambda shot: seen.append((shot.finished, shot.news)),
-        clock=lambda: 0.0,
-    ) as (observer,):
+    with watching(_Scheduler(), progress=lambda shot: seen.append((shot.finished, shot.news)), clock=lambda: 0.0) as (
+        observer,
+    ):
         observer([], [launch(WRITTEN)], 1.0)
         observer([Planned(WRITTEN)], [], 2.0)
         observer([Planned(OTHER)], [], 3.0)

@@ -194,17 +194,8 @@ def test_nothing_says_where_files_are() -> None:
         datasets={"/DYJets/Run2/NANOAODSIM": {"from": label}},
         ledger=Ledger(
             (
-                Entry(
-                    label, "/DYJets/Run2/NANOAODSIM", 0, None, "missing", f"cannot open {label}: no"
-                ),
-                Entry(
-                    remote,
-                    "set",
-                    0,
-                    5,
-                    "failed",
-                    f"[Errno 2] '{remote}' of /DYJets/Run2/NANOAODSIM",
-                ),
+                Entry(label, "/DYJets/Run2/NANOAODSIM", 0, None, "missing", f"cannot open {label}: no"),
+                Entry(remote, "set", 0, 5, "failed", f"[Errno 2] '{remote}' of /DYJets/Run2/NANOAODSIM"),
             )
         ),
         notes=(f"read {label}, then stopped",),
@@ -231,18 +222,13 @@ def test_file_names(text: str, expected: str) -> None:
     assert file_name(text) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["1/2 of the rows", "3 rows/s and 5 MB/s", "and/or", "a // b", "a: b/c", "/"]
-)
+@pytest.mark.parametrize("text", ["1/2 of the rows", "3 rows/s and 5 MB/s", "and/or", "a // b", "a: b/c", "/"])
 def test_words_with_slashes_stay(text: str) -> None:
     assert without_paths(text) == text
 
 
 def test_what_is_missing_is_said_in_plain_sight() -> None:
-    entries = [
-        Entry("a.root", "set", 0, 90, "done"),
-        Entry("a.root", "set", 90, 100, "failed", "it broke"),
-    ]
+    entries = [Entry("a.root", "set", 0, 90, "done"), Entry("a.root", "set", 90, 100, "failed", "it broke")]
     entries += [Entry(f"f{n}.root", "set", 0, None, "missing", "never reached") for n in range(600)]
     page = page_of(made(ledger=Ledger(tuple(entries))))
     assert "Incomplete: 90 of 100 rows done, 10 failed, 600 files never opened." in page.text
@@ -259,9 +245,7 @@ TASK = (
 
 
 def test_a_run_that_was_killed_says_so() -> None:
-    lines = [
-        '{"t":1.0,"event":"Discovered","input":0,"rows":100,"units":2,"worker":0,"incarnation":0}'
-    ]
+    lines = ['{"t":1.0,"event":"Discovered","input":0,"rows":100,"units":2,"worker":0,"incarnation":0}']
     lines += [TASK % (2.0 + n, n, n, 0, 25 * n, 25 * n + 25, 1.5 + n) for n in range(3)]
     lines.append(lines[-1][:40])
     log = read_log(lines)
@@ -288,19 +272,13 @@ def test_a_run_that_was_killed_says_so() -> None:
 
 
 def test_orders_that_are_alike_stand_together() -> None:
-    order = [
-        ("a", ("x", "y"), "written"),
-        ("b", ("x", "y"), "written"),
-        ("a", ("y", "x"), "learned"),
-    ]
+    order = [("a", ("x", "y"), "written"), ("b", ("x", "y"), "written"), ("a", ("y", "x"), "learned")]
     page = page_of(made(order=tuple(order)))
     assert "a, b x y written a y x learned" in page.text
 
 
 def test_a_run_that_failed_says_why() -> None:
-    log = read_log(
-        ['{"t":1.0,"event":"Resolve","status":"failed","failure":null,"reason":"bad /a/b/c.root"}']
-    )
+    log = read_log(['{"t":1.0,"event":"Resolve","status":"failed","failure":null,"reason":"bad /a/b/c.root"}'])
     data = unfinished_data({"pipeline": "x", "state": "failed"}, log)
     assert data["headline"] == "This run ended without a result:"
     assert data["verdict"].startswith("it failed: bad c.root")

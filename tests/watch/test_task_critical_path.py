@@ -42,9 +42,7 @@ def longest_of_all(spans: dict[int, Span], links: list[Link]) -> int:
         span = spans[number]
         ways = [span.end - span.begin]
         ways += [
-            min(link.at, span.end) - span.begin + from_here(link.target)
-            for link in links
-            if link.source == number
+            min(link.at, span.end) - span.begin + from_here(link.target) for link in links if link.source == number
         ]
         return max(ways)
 

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def ran(
-    number: int, name: str, *reads: int, after: tuple[int, ...] = (), state: str = "done"
-) -> Ran:
+def ran(number: int, name: str, *reads: int, after: tuple[int, ...] = (), state: str = "done") -> Ran:
     tries = (Try(number, 0, 0, 0, 1_000_000, 1_000_000),) if state == "done" else ()
     return Ran(number, name, 0, 1_000_000, state, tries, tuple(f"{one}.0" for one in reads), after)
 
@@ -61,9 +59,7 @@ def test_nothing_is_lost_by_joining(tasks: dict[int, Ran], most: int) -> None:
     assert len(nodes) <= max(most, len(names))
     data = sum(edge.count for edge in edges if edge.kind == "data")
     assert data == sum(len(task.reads) for task in tasks.values())
-    assert sum(edge.count for edge in edges if edge.kind == "after") == sum(
-        len(task.after) for task in tasks.values()
-    )
+    assert sum(edge.count for edge in edges if edge.kind == "after") == sum(len(task.after) for task in tasks.values())
 
 
 @settings(max_examples=50)

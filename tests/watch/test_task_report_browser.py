@@ -77,9 +77,7 @@ def total(parts: list[int]) -> int:
 @pytest.fixture(scope="module")
 def session_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("session")
-    with wr.Session(
-        engine="threads", workers=2, name="variants", rundir=directory / "run"
-    ) as session:
+    with wr.Session(engine="threads", workers=2, name="variants", rundir=directory / "run") as session:
         parts = [part for number in range(20) for part in halves(one(number))]
         assert total(parts).result() == sum(range(20))
     return session.report()
@@ -93,9 +91,7 @@ def faults(browser: Any, page: Path, **options: Any) -> list[str]:
     wrong: list[str] = []
     tab.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else None)
     tab.on("pageerror", lambda error: wrong.append(str(error)))
-    tab.on(
-        "request", lambda r: None if r.url.startswith(("file:", "data:")) else wrong.append(r.url)
-    )
+    tab.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else wrong.append(r.url))
     try:
         tab.emulate_media(**options)
         tab.goto(page.as_uri(), wait_until="load")
@@ -133,9 +129,7 @@ def test_the_report_of_a_session_is_whole(browser: Any, session_page: Path) -> N
         ('chart("chart-timeline"', 'void ("chart-timeline"', "no chart timeline"),
     ],
 )
-def test_the_check_notices(
-    browser: Any, session_page: Path, tmp_path: Path, old: str, new: str, fault: str
-) -> None:
+def test_the_check_notices(browser: Any, session_page: Path, tmp_path: Path, old: str, new: str, fault: str) -> None:
     text = session_page.read_text()
     assert old in text
     broken = tmp_path / "broken.html"

@@ -57,9 +57,7 @@ def test_what_is_found() -> None:
     assert found.path == ((1, 3), (2 * S, 2 * S))
     assert found.work == 8 * S
     assert found.least == 4 * S
-    assert [(one.source, one.target, one.output, one.by) for one in found.early] == [
-        (1, 2, "1.0", 2 * S)
-    ]
+    assert [(one.source, one.target, one.output, one.by) for one in found.early] == [(1, 2, "1.0", 2 * S)]
     by_name = {one.name: one for one in found.names}
     assert (by_name["use"].count, by_name["use"].retries, by_name["use"].reused) == (2, 1, 7)
     assert (by_name["<b>bad</b>"].failed, by_name["last"].failed) == (1, 1)
@@ -90,16 +88,7 @@ def page(run: GraphRun) -> str:
 
 def test_the_page_has_all_sections_and_no_foreign_markup() -> None:
     text = page(early_run())
-    for section in (
-        "summary",
-        "names",
-        "graph",
-        "timeline",
-        "path",
-        "waiting",
-        "early",
-        "failures",
-    ):
+    for section in ("summary", "names", "graph", "timeline", "path", "waiting", "early", "failures"):
         assert f'id="{section}"' in text
     assert "@@" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     assert "<b>bad</b>" not in text
@@ -123,14 +112,7 @@ def test_the_trace_has_arrows_and_marks() -> None:
     run = early_run()
     content = json.loads(task_trace(run, run.links()), parse_constant=pytest.fail)
     events = content["traceEvents"]
-    assert Counter(event["ph"] for event in events) == {
-        "M": 3,
-        "X": 5,
-        "s": 2,
-        "f": 2,
-        "i": 3,
-        "C": 2,
-    }
+    assert Counter(event["ph"] for event in events) == {"M": 3, "X": 5, "s": 2, "f": 2, "i": 3, "C": 2}
     spans = [event for event in events if event["ph"] == "X"]
     assert {(event["name"], event["tid"], event["ts"], event["dur"]) for event in spans} == {
         ("make", 1, 0, 3 * S),
@@ -141,15 +123,9 @@ def test_the_trace_has_arrows_and_marks() -> None:
     }
     starts = {event["id"]: event for event in events if event["ph"] == "s"}
     ends = {event["id"]: event for event in events if event["ph"] == "f"}
-    assert {(starts[one]["ts"], ends[one]["ts"], ends[one]["tid"]) for one in starts} == {
-        (S, S, 2),
-        (2 * S, 3 * S, 2),
-    }
+    assert {(starts[one]["ts"], ends[one]["ts"], ends[one]["tid"]) for one in starts} == {(S, S, 2), (2 * S, 3 * S, 2)}
     marks = [event for event in events if event["ph"] == "i" and event["s"] == "t"]
-    assert [(event["name"], event["ts"]) for event in marks] == [
-        ("released 1.0", S),
-        ("released 1.1", 2 * S),
-    ]
+    assert [(event["name"], event["ts"]) for event in marks] == [("released 1.0", S), ("released 1.1", 2 * S)]
     assert "secret" not in json.dumps(events)
     few = json.loads(task_trace(run, run.links(), most=2))["traceEvents"]
     assert sorted(event["dur"] for event in few if event["ph"] == "X") == [2 * S, 3 * S]
@@ -244,15 +220,10 @@ def test_a_page_of_many_tasks_has_a_fixed_size() -> None:
     st.lists(st.integers(0, 10**12), min_size=8, max_size=8),
     st.lists(st.integers(1, 99), max_size=3),
 )
-def test_a_plain_task_is_written_as_all_others_are(
-    name: str, numbers: list[int], read: list[int]
-) -> None:
+def test_a_plain_task_is_written_as_all_others_are(name: str, numbers: list[int], read: list[int]) -> None:
     number, called, ended, *attempt = numbers
     reads = tuple(f"{one}.0" for one in read)
     task = RawTask(number, name, called, ended, "done", reads, needs={"cores": 1})
     own, worker, launched, heard, wall = attempt
     wanted = task_line(task, [RawTry(number, own, worker, launched, heard, wall, "done")])
-    assert (
-        plain_line(number, name, called, ended, (own, worker, launched, heard, wall), reads)
-        == wanted
-    )
+    assert plain_line(number, name, called, ended, (own, worker, launched, heard, wall), reads) == wanted

@@ -107,22 +107,17 @@ def by_tick(
 @settings(max_examples=200)
 @given(
     task=tasks(),
-    there=st.fixed_dictionaries(
-        {name: st.lists(times(), max_size=2).map(sorted) for name in ("1.0", "2.0")}
-    ),
+    there=st.fixed_dictionaries({name: st.lists(times(), max_size=2).map(sorted) for name in ("1.0", "2.0")}),
     ended=st.fixed_dictionaries({3: times(), 4: times()}),
     staffed=times(20),
     brought=st.fixed_dictionaries(
-        {
-            name: st.lists(intervals().map(lambda pair: Brought(*pair)), max_size=2)
-            for name in ("1.0", "2.0")
-        }
+        {name: st.lists(intervals().map(lambda pair: Brought(*pair)), max_size=2) for name in ("1.0", "2.0")}
     ),
     offers=st.fixed_dictionaries({"gpu": st.integers(1, 3), "memory": st.integers(1, 3)}),
     holds=st.lists(
-        st.tuples(
-            intervals(), st.dictionaries(st.sampled_from(["gpu", "memory"]), st.integers(1, 3))
-        ).map(lambda pair: (*pair[0], pair[1])),
+        st.tuples(intervals(), st.dictionaries(st.sampled_from(["gpu", "memory"]), st.integers(1, 3))).map(
+            lambda pair: (*pair[0], pair[1])
+        ),
         max_size=4,
     ),
 )
@@ -130,9 +125,7 @@ def test_every_tick_has_the_cause_it_should_have(
     task: Ran, there: Any, ended: Any, brought: Any, offers: Any, holds: Any, staffed: int
 ) -> None:
     holds = [one for one in holds if one[0] < one[1]]
-    found = shared_out(
-        task, there.__getitem__, ended.__getitem__, brought, Supply(offers, holds), staffed
-    )
+    found = shared_out(task, there.__getitem__, ended.__getitem__, brought, Supply(offers, holds), staffed)
     assert found == by_tick(task, there, ended, brought, offers, holds, staffed)
     assert sum(found.values()) == task.end - task.called
     assert all(time > 0 for time in found.values())
@@ -148,12 +141,7 @@ def test_causes_of_a_session_by_hand() -> None:
         4: Ran(4, "d", 20, 170, "done", (Try(4, 2, 160, 160, 170, 170),), after=(2,), needs={"cores": 1}),
     }  # fmt: skip
     run = GraphRun(
-        name="s",
-        tasks=made,
-        workers=3,
-        span=170,
-        offers={"cores": 3, "licence": 1},
-        brought={"1.0": [Brought(42, 48)]},
+        name="s", tasks=made, workers=3, span=170, offers={"cores": 3, "licence": 1}, brought={"1.0": [Brought(42, 48)]}
     )
     assert waits(run) == {
         1: {"worker": 2, "running": 98},
@@ -174,11 +162,7 @@ def test_a_worker_does_one_thing_at_a_time_although_it_reports_many_at_once() ->
         RawTry(5, 5, 1, 2, 0, 0, ""),
     ]
     found = worked(raw, 50)
-    assert [(one.begin, one.end) for number in (1, 2, 3) for one in found[number]] == [
-        (10, 20),
-        (20, 30),
-        (30, 40),
-    ]
+    assert [(one.begin, one.end) for number in (1, 2, 3) for one in found[number]] == [(10, 20), (20, 30), (30, 40)]
     assert found[4] == [Try(4, 1, 0, 0, 6, 6, "failed")]
     assert found[5] == [Try(5, 1, 2, 6, 50, 50, "running")]
 
@@ -192,11 +176,7 @@ def test_a_task_that_never_ran_waits_until_its_end() -> None:
     tries = [RawTry(1, 1, 0, 4, 30, 0, "failed", "ValueError: no")]
     made = assembled(raw, tries, 50)
     run = GraphRun(name="s", tasks=made, workers=1, span=50)
-    assert waits(run) == {
-        1: {"worker": 4, "vain": 26},
-        2: {"inputs": 25},
-        3: {"inputs": 40},
-    }
+    assert waits(run) == {1: {"worker": 4, "vain": 26}, 2: {"inputs": 25}, 3: {"inputs": 40}}
     assert [made[number].state for number in (1, 2, 3)] == ["failed", "failed", "waiting"]
 
 

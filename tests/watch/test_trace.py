@@ -37,9 +37,7 @@ def small_log(tasks: int = 6) -> Log:
 
 
 def traced(log: Log, **options: Any) -> list[dict[str, Any]]:
-    text = trace_text(
-        log, 'a "run"', lambda number: (f"<set {number}>", f"file_{number}.root"), **options
-    )
+    text = trace_text(log, 'a "run"', lambda number: (f"<set {number}>", f"file_{number}.root"), **options)
     content = json.loads(text, parse_constant=pytest.fail)
     assert content["displayTimeUnit"] == "ms"
     events: list[dict[str, Any]] = content["traceEvents"]
@@ -55,11 +53,7 @@ def traced(log: Log, **options: Any) -> list[dict[str, Any]]:
 def test_every_worker_is_a_thread_and_every_task_an_event() -> None:
     events = traced(small_log())
     names = {(e["name"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M"}
-    assert names == {
-        ("process_name", 0): 'a "run"',
-        ("thread_name", 1): "worker 0",
-        ("thread_name", 2): "worker 1",
-    }
+    assert names == {("process_name", 0): 'a "run"', ("thread_name", 1): "worker 0", ("thread_name", 2): "worker 1"}
     tasks = [e for e in events if e["ph"] == "X"]
     assert len(tasks) == 6
     first = tasks[0]

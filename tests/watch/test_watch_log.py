@@ -45,18 +45,12 @@ class Work:
 
 
 def test_every_task_has_one_line_and_every_line_is_json(tmp_path: Path) -> None:
-    scheduler = Scheduler(
-        [InputSpec(id=0, category="data")], Policies(Fixed(10)), Options(on_error="skip")
-    )
+    scheduler = Scheduler([InputSpec(id=0, category="data")], Policies(Fixed(10)), Options(on_error="skip"))
     with EventLog.open(tmp_path / "log.jsonl") as log:
         run(scheduler, InlineEngine(), Work(), observers=[log])
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     tasks = [line for line in lines if line["event"] == "finished"]
-    assert [(line["start"], line["stop"], line["read"]) for line in tasks] == [
-        (0, 10, 77),
-        (10, 20, 77),
-        (30, 40, 77),
-    ]
+    assert [(line["start"], line["stop"], line["read"]) for line in tasks] == [(0, 10, 77), (10, 20, 77), (30, 40, 77)]
     assert all(line["t"] >= line["launched"] for line in tasks)
     assert len({line["attempt"] for line in tasks}) == 3
     (failed,) = [line for line in lines if line["event"] == "Failed"]
@@ -119,12 +113,7 @@ def test_memory_is_looked_at_now_and_then() -> None:
         log([], [], number / 100)
     log.flush()
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [(line["t"], line["rss"]) for line in lines] == [
-        (0.0, 100),
-        (0.25, 101),
-        (0.5, 102),
-        (0.75, 103),
-    ]
+    assert [(line["t"], line["rss"]) for line in lines] == [(0.0, 100), (0.25, 101), (0.5, 102), (0.75, 103)]
 
 
 def test_this_process_has_memory() -> None:

@@ -31,18 +31,13 @@ def joined(parts: list[Any]) -> Any:
         missing = None
         if any(part.undefined is not None for part in parts):
             missing = np.concatenate(
-                [
-                    np.zeros(len(p.passed), bool) if p.undefined is None else p.undefined
-                    for p in parts
-                ]
+                [np.zeros(len(p.passed), bool) if p.undefined is None else p.undefined for p in parts]
             )
         return Verdict(np.concatenate([part.passed for part in parts]), missing)
     if any(isinstance(part, UpDown) for part in parts):
         # A block without variations has the nominal for all three.
         whole = [part if isinstance(part, UpDown) else UpDown(part, part, part) for part in parts]
-        return UpDown(
-            *(np.concatenate(side) for side in zip(*(p.parts for p in whole), strict=True))
-        )
+        return UpDown(*(np.concatenate(side) for side in zip(*(p.parts for p in whole), strict=True)))
     return concatenate(parts)
 
 

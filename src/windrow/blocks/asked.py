@@ -64,9 +64,7 @@ class Asking:
         self._sets: dict[int, tuple[Selection, RowSet]] = {}  #: a selection is told by its identity
         self._answers: dict[str, Answer] = {}
 
-    def note(
-        self, cut: str, rows: Selection, verdict: Verdict, nan: NDArray[np.bool_] | None
-    ) -> None:
+    def note(self, cut: str, rows: Selection, verdict: Verdict, nan: NDArray[np.bool_] | None) -> None:
         """Keep what a cut said of some rows."""
         undefined = verdict.undefined
 

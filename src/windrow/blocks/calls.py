@@ -90,9 +90,7 @@ class Caller:
         if columns:
             self.store.load(columns, selection)
 
-    def gather(
-        self, arguments: Sequence[Argument], selection: Selection, lanes: tuple[int, ...]
-    ) -> list[Any]:
+    def gather(self, arguments: Sequence[Argument], selection: Selection, lanes: tuple[int, ...]) -> list[Any]:
         """Return the arguments of a function for the rows of ``selection``, locked against writing."""
         return [locked(self._argument(argument, selection, lanes)) for argument in arguments]
 
@@ -128,9 +126,7 @@ class Caller:
         try:
             value = step.function(*picked, **keywords)
         except SystemExit as error:
-            raise RuntimeError(
-                f"a step must not end the program: sys.exit({error.code!r})"
-            ) from error
+            raise RuntimeError(f"a step must not end the program: sys.exit({error.code!r})") from error
         if meter is not None:
             meter.call(selection.count if pick is None else _size(pick), watch.seconds())
         return value
@@ -181,9 +177,7 @@ class Caller:
                 self._ahead.touch(self._current, column, argument.members, ranges)
             return ranges
 
-        records = collection(
-            self.store, argument.source, argument.members, self.program.columns, selection, touch
-        )
+        records = collection(self.store, argument.source, argument.members, self.program.columns, selection, touch)
         self._records[argument.source] = (selection, lanes, records)
         return records
 
@@ -220,9 +214,7 @@ class Caller:
             return None
         (common,) = ranges
         length = sum(last - first for first, last in common)
-        values = [
-            _scalars(stored[a.source].array) if a.kind == "file" else a.default for a in arguments
-        ]
+        values = [_scalars(stored[a.source].array) if a.kind == "file" else a.default for a in arguments]
         return values, self.store.locate(selection, common), length
 
 

@@ -74,11 +74,7 @@ def collection(
 
 
 def _offsets(
-    store: ColumnStore,
-    column: str,
-    members: tuple[str, ...],
-    columns: Mapping[str, ColumnInfo],
-    ranges: Ranges,
+    store: ColumnStore, column: str, members: tuple[str, ...], columns: Mapping[str, ColumnInfo], ranges: Ranges
 ) -> Any:
     """Where the objects of each row begin: from a field that was read already, else from ``column``."""
     for member in (column, *members):
@@ -160,9 +156,7 @@ def _common(wanted: Ranges, mine: Ranges) -> Ranges:
 
 
 @cache
-def _form(
-    fields: tuple[str, ...], dtypes: tuple[Any, ...], jagged: bool, record: str | None
-) -> Any:
+def _form(fields: tuple[str, ...], dtypes: tuple[Any, ...], jagged: bool, record: str | None) -> Any:
     contents = [
         ak.forms.NumpyForm(ak.types.numpytype.dtype_to_primitive(dtype), form_key=f"field{number}")
         for number, dtype in enumerate(dtypes)

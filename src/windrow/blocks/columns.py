@@ -172,9 +172,7 @@ class ColumnStore:
         if not wanted:
             return
         requests = [
-            (names, self.start + first, self.start + last)
-            for ranges, names in wanted.items()
-            for first, last in ranges
+            (names, self.start + first, self.start + last) for ranges, names in wanted.items() for first, last in ranges
         ]
         with self._timed():
             self.reader.prefetch(requests)  # type: ignore[attr-defined]  # what has a link has it
@@ -227,9 +225,7 @@ class ColumnStore:
         firsts = np.array([first for first, _ in ranges])
         sizes = np.array([last - first for first, last in ranges])
         shifts = firsts - (np.cumsum(sizes) - sizes)
-        located: NDArray[np.int64] = (
-            index - shifts[np.searchsorted(firsts, index, side="right") - 1]
-        )
+        located: NDArray[np.int64] = index - shifts[np.searchsorted(firsts, index, side="right") - 1]
         return located
 
     # -- inside ------------------------------------------------------------------------------
@@ -252,11 +248,7 @@ class ColumnStore:
             self.read_cpu_s += thread_time() - computed
 
     def _gather(
-        self,
-        key: tuple[str, str],
-        selection: Selection,
-        values: Any,
-        positions: NDArray[np.int64] | None,
+        self, key: tuple[str, str], selection: Selection, values: Any, positions: NDArray[np.int64] | None
     ) -> Any:
         held = self._gathered.get(key)
         if held is not None and held[0] is selection:
@@ -283,10 +275,7 @@ class ColumnStore:
 def _runs(borders: NDArray[np.int64], wanted: NDArray[np.bool_]) -> Ranges:
     """Join neighbouring wanted units to ranges."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False])).astype(np.int8)))
-    return tuple(
-        (int(borders[first]), int(borders[last]))
-        for first, last in zip(edges[::2], edges[1::2], strict=True)
-    )
+    return tuple((int(borders[first]), int(borders[last])) for first, last in zip(edges[::2], edges[1::2], strict=True))
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:

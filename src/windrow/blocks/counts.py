@@ -68,9 +68,7 @@ class LineCounts:
     """Counts and weighted sums of every line; they add up."""
 
     counts: NDArray[np.int64]  #: (lines, 4)
-    sums: NDArray[
-        np.float64
-    ]  #: (lines, 2): sum of weights and of squared weights of the rows that passed
+    sums: NDArray[np.float64]  #: (lines, 2): sum of weights and of squared weights of the rows that passed
 
     def __add__(self, other: LineCounts) -> LineCounts:
         return LineCounts(self.counts + other.counts, self.sums + other.sums)
@@ -164,9 +162,7 @@ class Lines:
         """Return the lines of one unit."""
         return LineCounts(self._counts[number], self._sums[number])
 
-    def leaf(
-        self, number: int, known: bool
-    ) -> tuple[dict[Layout, LineCounts], dict[str, tuple[float, ...]]]:
+    def leaf(self, number: int, known: bool) -> tuple[dict[Layout, LineCounts], dict[str, tuple[float, ...]]]:
         """Return the lines of one unit, and the sums of each region's first and last line once more.
 
         These are the same in all orders, so that they are also added up apart from them: the last digits of a sum

@@ -17,14 +17,7 @@ from windrow.blocks.answers import checked, fewer_rows, joined
 from windrow.blocks.asked import Asked, Asking
 from windrow.blocks.calls import Caller, is_flat
 from windrow.blocks.columns import ColumnStore
-from windrow.blocks.counts import (
-    Lines,
-    end_weights,
-    initial_weights,
-    is_moved,
-    layout,
-    starts_as_written,
-)
+from windrow.blocks.counts import Lines, end_weights, initial_weights, is_moved, layout, starts_as_written
 from windrow.blocks.ends import lane_ends
 from windrow.blocks.failures import named_error
 from windrow.blocks.floating import counting, early_steps
@@ -289,9 +282,7 @@ class ChunkRun:
                 raise named_error(self, step, rows, error) from error
         return value
 
-    def _in_blocks(
-        self, step: BoundStep, arguments: list[Any], rows: Selection, meter: Meter
-    ) -> Any:
+    def _in_blocks(self, step: BoundStep, arguments: list[Any], rows: Selection, meter: Meter) -> Any:
         size = self._force_rows
         if size is None:
             # An awkward step has a high price per call, so it sees the survivors of the whole chunk at once;
@@ -321,9 +312,7 @@ class ChunkRun:
             before, inverted = self.selections[lane_number], lane.cuts[step.name]
             key = (id(before), inverted)
             if key not in after:
-                after[key] = (
-                    before if verdict is None else keep(before, verdict.side(inverted), rows)
-                )
+                after[key] = before if verdict is None else keep(before, verdict.side(inverted), rows)
             passed = self.selections[lane_number] = after[key]
             if lane.hidden:
                 continue  # only its end counts
@@ -344,9 +333,7 @@ class ChunkRun:
                 line = self.lines.layout.line(lane.region, cut)
                 self.lines.record(line, rows, rows, None, None, self._line_weights(rows))
 
-    def _line_weights(
-        self, passed: Selection, only: tuple[str, ...] | None = None
-    ) -> NDArray[np.float64] | None:
+    def _line_weights(self, passed: Selection, only: tuple[str, ...] | None = None) -> NDArray[np.float64] | None:
         """Multiply the weights that ran so far, or those of ``only`` among them."""
         allowed = self.program.weights if only is None else only
         names = [name for name in allowed if name in self.varied]

@@ -21,9 +21,7 @@ __all__ = ["described", "exception_of", "named_error", "regions_with"]
 MAX_PROBES = 40
 
 
-def named_error(
-    run: ChunkRun, step: BoundStep | BoundOutput, rows: Selection, error: Exception
-) -> Exception:
+def named_error(run: ChunkRun, step: BoundStep | BoundOutput, rows: Selection, error: Exception) -> Exception:
     """Return the error to raise in place of ``error``."""
     if run.store.read_error is not None:
         return _data_error(run, run.store.read_error)
@@ -43,9 +41,7 @@ def named_error(
         "stop": last,
         "region": regions_with(run, lanes, culprit),
     }
-    where = f"{run.chunk.label}, " + (
-        f"row {first}" if last == first + 1 else f"rows {first}-{last}"
-    )
+    where = f"{run.chunk.label}, " + (f"row {first}" if last == first + 1 else f"rows {first}-{last}")
     if isinstance(error, StepError):
         found = type(error)(f"{error.message} [{where}]", **{**error.facts, **facts})
         found.__cause__ = error.__cause__
@@ -65,11 +61,7 @@ def described(step: BoundStep | BoundOutput, error: Exception) -> str:
 def regions_with(run: ChunkRun, lanes: tuple[int, ...], row: int | None) -> str:
     """Name the regions of some lanes that still have a row of the chunk; all of them for None."""
     return ", ".join(
-        sorted(
-            str(run.program.lanes[lane].region)
-            for lane in lanes
-            if row is None or _has(run.selections[lane], row)
-        )
+        sorted(str(run.program.lanes[lane].region) for lane in lanes if row is None or _has(run.selections[lane], row))
     )
 
 

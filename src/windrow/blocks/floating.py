@@ -21,9 +21,7 @@ __all__ = ["counting", "early_steps", "quiet"]
 
 
 @lru_cache(maxsize=64)
-def early_steps(
-    order: tuple[str, ...], written: tuple[str, ...], cuts: frozenset[str]
-) -> frozenset[str]:
+def early_steps(order: tuple[str, ...], written: tuple[str, ...], cuts: frozenset[str]) -> frozenset[str]:
     """Return the steps that run before a cut that is written above them."""
     above: dict[str, set[str]] = {}
     seen: set[str] = set()

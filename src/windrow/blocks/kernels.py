@@ -91,11 +91,7 @@ class EachKernel:
         return _rebuild, facts
 
     def __call__(
-        self,
-        args: Sequence[Any],
-        rows: NDArray[np.int64] | None,
-        length: int,
-        rng: Rng | None = None,
+        self, args: Sequence[Any], rows: NDArray[np.int64] | None, length: int, rng: Rng | None = None
     ) -> NDArray[Any]:
         """Return one value per row of ``rows`` (None: all rows) of whole-block columns; ``rng`` is theirs."""
         columns = prepare(self.name, args, length)
@@ -103,9 +99,7 @@ class EachKernel:
         compiled = self._variant(columns)
         if compiled is None:
             empty = np.dtype(np.bool_ if self.kind == "cut" else np.float64)
-            return python_loop(
-                self.name, self.function, self.parameters, columns, chosen, empty, rng
-            )
+            return python_loop(self.name, self.function, self.parameters, columns, chosen, empty, rng)
         out = np.empty(len(chosen), compiled.dtype)
         values = [_compilable(value) for value in self.parameters.values()]
         drawing = [] if self.rng_place is None else self._drawing(rng, len(chosen))
@@ -122,9 +116,7 @@ class EachKernel:
         # All rows are a selection too: cheaper than compiling everything a second time.
         chosen = np.arange(length) if rows is None else np.ascontiguousarray(rows, np.int64).view()
         if rows is not None and len(chosen) and not 0 <= chosen.min() <= chosen.max() < length:
-            raise InternalError(
-                f"step {self.name!r}: rows {chosen.min()} to {chosen.max()} of a block of {length}"
-            )
+            raise InternalError(f"step {self.name!r}: rows {chosen.min()} to {chosen.max()} of a block of {length}")
         chosen.flags.writeable = False
         return chosen
 
@@ -133,9 +125,7 @@ class EachKernel:
         from windrow.random.typed import table
 
         if rng is None or rng.length != rows:
-            raise InternalError(
-                f"step {self.name!r} draws numbers for {rows} rows, but has {rng!r}"
-            )
+            raise InternalError(f"step {self.name!r} draws numbers for {rows} rows, but has {rng!r}")
         # Not writeable, as all arrays here: a compiled loop is for one kind of array.
         identity = np.ascontiguousarray(rng.identity).view()
         identity.flags.writeable = False
@@ -196,9 +186,7 @@ def _rebuild(*facts: Any) -> EachKernel:
     return EachKernel(function, parameters, name=name, kind=kind, use_numba=use_numba)
 
 
-def _bound(
-    step: str, function: Callable[..., Any], parameters: Mapping[str, object]
-) -> dict[str, Any]:
+def _bound(step: str, function: Callable[..., Any], parameters: Mapping[str, object]) -> dict[str, Any]:
     """Return the values of all keyword-only arguments, in the order of the function."""
     given = {key: constant(value) for key, value in parameters.items()}
     code = getattr(function, "__code__", None)
@@ -209,8 +197,7 @@ def _bound(
     for key in given:
         if key not in names:
             raise DefinitionError(
-                f"step {step!r} has no parameter {key!r} (it has {', '.join(names) or 'none'})"
-                + nearest(key, names)
+                f"step {step!r} has no parameter {key!r} (it has {', '.join(names) or 'none'})" + nearest(key, names)
             )
     for key in names:
         if key not in given and key not in defaults:
@@ -236,9 +223,7 @@ def _positional(function: Callable[..., Any]) -> types.FunctionType:
     # Their local variables follow those of the positional arguments already, so only the counts
     # change. Defaults are not needed: every argument is always given.
     code = code.replace(co_argcount=code.co_argcount + code.co_kwonlyargcount, co_kwonlyargcount=0)
-    return types.FunctionType(
-        code, function.__globals__, function.__name__, None, function.__closure__
-    )
+    return types.FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
 
 
 def _compilable(value: Any) -> Any:
@@ -309,11 +294,7 @@ def _result_dtype(result: Any) -> np.dtype[Any] | None:
 
 
 def _loop(
-    jitted: Any,
-    columns: Sequence[Column],
-    parameters: Sequence[Any],
-    rng_place: int | None,
-    result: Any,
+    jitted: Any, columns: Sequence[Column], parameters: Sequence[Any], rng_place: int | None, result: Any
 ) -> _Compiled | None:
     """Compile the loop over rows around a compiled function; None if its results are no numbers."""
     import numba
@@ -338,9 +319,7 @@ def _loop(
     return _Compiled(run, dtype)
 
 
-def _loop_source(
-    columns: Sequence[Column], parameters: int, rng_place: int | None
-) -> tuple[str, dict[str, Any]]:
+def _loop_source(columns: Sequence[Column], parameters: int, rng_place: int | None) -> tuple[str, dict[str, Any]]:
     """Return the text of a loop over rows and the names it needs."""
     names: dict[str, Any] = {}
     head: list[str] = []

@@ -121,9 +121,7 @@ class Lookahead:
             self._program.access.note(self._program.dataset, shares)
             self._shares.clear()
 
-    def _after(
-        self, place: int, seen: set[str]
-    ) -> Iterable[tuple[_Coming, dict[Ranges, list[str]], float]]:
+    def _after(self, place: int, seen: set[str]) -> Iterable[tuple[_Coming, dict[Ranges, list[str]], float]]:
         """Yield the later moments that lack columns no earlier one brings, and their rows now."""
         ranges: dict[tuple[int, ...], Ranges] = {}
         for coming in self._moments[place + 1 :]:
@@ -137,9 +135,7 @@ class Lookahead:
                 seen.update(columns)
                 yield coming, lacking, _rows(where) / max(self._store.length, 1)
 
-    def _expected(
-        self, now: _Coming, coming: _Coming, wanted: Mapping[Ranges, Sequence[str]], alive: float
-    ) -> Moment:
+    def _expected(self, now: _Coming, coming: _Coming, wanted: Mapping[Ranges, Sequence[str]], alive: float) -> Moment:
         log, dataset = self._program.access, self._program.dataset
         reached, share = log.expected(dataset, coming.name)
         # Both given that this chunk came so far, with so many rows.
@@ -168,9 +164,7 @@ def _rows(ranges: Ranges) -> int:
     return sum(last - first for first, last in ranges)
 
 
-def _moments(
-    program: Program, order: Sequence[str], identity: tuple[str, ...]
-) -> tuple[_Coming, ...]:
+def _moments(program: Program, order: Sequence[str], identity: tuple[str, ...]) -> tuple[_Coming, ...]:
     """List when columns are needed: at each step, then at the outputs of each lane."""
     found = []
     for name in order:

@@ -48,16 +48,7 @@ class Stopwatch:
 class Meter:
     """Sums for one step: enough to fit its fixed and its per-row cost later."""
 
-    __slots__ = (
-        "bytes_read",
-        "calls",
-        "read_s",
-        "rows_in",
-        "rows_out",
-        "rows_squared",
-        "rows_wall",
-        "wall",
-    )
+    __slots__ = ("bytes_read", "calls", "read_s", "rows_in", "rows_out", "rows_squared", "rows_wall", "wall")
 
     def __init__(self) -> None:
         self.calls = 0

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["rows_reading_nan", "rows_with_nan"]
 
 
-def rows_reading_nan(
-    store: ColumnStore, arguments: Sequence[Argument], rows: Selection
-) -> NDArray[np.bool_] | None:
+def rows_reading_nan(store: ColumnStore, arguments: Sequence[Argument], rows: Selection) -> NDArray[np.bool_] | None:
     """Return a mask of the rows with NaN in a column that a step reads; None if there are none."""
     found: NDArray[np.bool_] | None = None
     for argument in arguments:

@@ -60,9 +60,7 @@ class Value:
         try:
             merged = (self.merge or merge_values)(self.value, other.value)
         except Exception as error:
-            raise MergeError(
-                f"output {key[0]!r} (region {key[1]!r}) cannot be merged: {error}", step=key[0]
-            ) from error
+            raise MergeError(f"output {key[0]!r} (region {key[1]!r}) cannot be merged: {error}", step=key[0]) from error
         return Value(merged, self.merge)
 
 
@@ -98,9 +96,7 @@ def merge_leaves(left: Leaf, right: Leaf) -> Leaf:
     return Leaf(outputs, tables, given_up, ends, windows, finals)
 
 
-def _sum(
-    left: dict[str, tuple[float, ...]], right: dict[str, tuple[float, ...]]
-) -> dict[str, tuple[float, ...]]:
+def _sum(left: dict[str, tuple[float, ...]], right: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
     found = dict(left)
     for region, numbers in right.items():
         if region in found:
@@ -141,12 +137,7 @@ def _by_lane(run: ChunkRun) -> Iterator[tuple[int, list[BoundOutput]]]:
             yield lane, outputs
 
 
-def _evaluate(
-    run: ChunkRun,
-    output: BoundOutput,
-    selection: Selection,
-    results: list[dict[OutputKey, Value]],
-) -> None:
+def _evaluate(run: ChunkRun, output: BoundOutput, selection: Selection, results: list[dict[OutputKey, Value]]) -> None:
     meter = run.meters.setdefault(output.name, Meter())
     before = run.store.reader.bytes_read
     region = run.program.lanes[output.lane].region
@@ -154,9 +145,7 @@ def _evaluate(
     failed: dict[int, tuple[LeftOut, ...]] = {}  #: unit -> rows to do without
     try:
         run.caller.prepare(output.name, output.arguments, selection)
-        arguments = run.caller.gather(
-            [a for a in output.arguments if a.kind != "weight"], selection, (output.lane,)
-        )
+        arguments = run.caller.gather([a for a in output.arguments if a.kind != "weight"], selection, (output.lane,))
         places = [n for n, a in enumerate(output.arguments) if a.kind == "weight"]
         for variation, weight in _variations(run, output, selection):
             filled = list(arguments)
@@ -280,7 +269,6 @@ def _check(run: ChunkRun, output: BoundOutput, region: str | None, value: Any) -
             try_merging(value)
         except MergeError as error:
             raise MergeError(
-                f"output {output.name!r} (region {region!r}) cannot be merged: {error}",
-                step=output.name,
+                f"output {output.name!r} (region {region!r}) cannot be merged: {error}", step=output.name
             ) from error
         run.program.unchecked.discard(token)

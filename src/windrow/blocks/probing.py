@@ -83,9 +83,7 @@ def probe(
 class Look:
     """Some rows of a chunk, shown to steps in the written order."""
 
-    def __init__(
-        self, run: ChunkRun, rows: NDArray[np.int64], guards: Guards, narrow: Narrow
-    ) -> None:
+    def __init__(self, run: ChunkRun, rows: NDArray[np.int64], guards: Guards, narrow: Narrow) -> None:
         self.rows = rows  #: of the chunk, ascending
         self.program = run.program
         self.learned: list[tuple[str, str]] = []
@@ -283,14 +281,7 @@ class Look:
     # -- steps that raise --------------------------------------------------------------------
 
     def _protect(
-        self,
-        step: BoundStep,
-        lanes: Sequence[int],
-        mask: Mask,
-        lost: Mask,
-        error: Exception,
-        *,
-        last: bool,
+        self, step: BoundStep, lanes: Sequence[int], mask: Mask, lost: Mask, error: Exception, *, last: bool
     ) -> bool:
         """Learn guards for a step that raised on some rows, or do without a few rows; False if neither helps."""
         known = self._guards.setdefault(step.name, {})
@@ -301,13 +292,9 @@ class Look:
         ]
         failing, complete = np.empty(0, dtype=np.int64), False
         if is_about_rows(error) and not last:
-            failing, complete = failing_rows(
-                lambda part: self._raises(step, part), np.flatnonzero(mask)
-            )
+            failing, complete = failing_rows(lambda part: self._raises(step, part), np.flatnonzero(mask))
         cases = [
-            (int(row), lane)
-            for lane in lanes
-            for row in failing[self._meets(self._condition(step, lane))[failing]]
+            (int(row), lane) for lane in lanes for row in failing[self._meets(self._condition(step, lane))[failing]]
         ]
         rejects = self.rejects(cases, cuts)
         # What no cut above rejects raises in the written order too: the run will say so.

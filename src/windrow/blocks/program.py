@@ -111,9 +111,7 @@ class Program:
     defaults_used: tuple[str, ...] = ()  #: optional columns this file lacks
     #: step -> file columns it was seen to touch inside collections (shared, values replaced as a whole)
     touched: dict[str, frozenset[str]] = field(default_factory=dict)
-    access: AccessLog = field(
-        default_factory=AccessLog
-    )  #: what chunks need over slow links (shared)
+    access: AccessLog = field(default_factory=AccessLog)  #: what chunks need over slow links (shared)
     #: steps that still have to be shown to be row-pure (shared by all programs of a pipeline)
     unchecked: set[str] = field(default_factory=set)
     sample_rows: int = 256  #: how many rows the check for row-purity asks about again

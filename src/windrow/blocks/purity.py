@@ -138,11 +138,7 @@ def _leaf_differs(one: ak.Array, other: ak.Array, rows: int) -> NDArray[np.bool_
 
 def _flat(array: ak.Array) -> Any:
     flat = ak.flatten(array, axis=1)
-    if (
-        flat.ndim == 1
-        and not flat.fields
-        and not isinstance(flat.type.content, ak.types.OptionType)
-    ):
+    if flat.ndim == 1 and not flat.fields and not isinstance(flat.type.content, ak.types.OptionType):
         return ak.to_numpy(flat)
     return flat
 

@@ -87,9 +87,7 @@ def check_cut(step: str, value: Any, rows: int) -> Verdict:
 def check_column(step: str, value: Any, rows: int) -> Any:
     """Check that a column has one entry per row; return it as a NumPy or awkward array."""
     if isinstance(value, UpDown):
-        raise StepResultError(
-            f"column {step!r} returned wr.updown(...): only a weight has variations"
-        )
+        raise StepResultError(f"column {step!r} returned wr.updown(...): only a weight has variations")
     if isinstance(value, np.ma.MaskedArray):
         value = ak.from_numpy(value)
     elif not isinstance(value, (ak.Array, np.ndarray)) and _is_list(value):
@@ -124,9 +122,7 @@ def _numbers(step: str, value: Any, rows: int) -> NDArray[np.float64]:
             ) from error
     if value is None or np.ma.is_masked(value) or np.iscomplexobj(value):
         # NumPy would make a NaN of None, and forget masks and imaginary parts.
-        raise StepResultError(
-            f"weight {step!r} must return one number per row but returned {_describe(value)}"
-        )
+        raise StepResultError(f"weight {step!r} must return one number per row but returned {_describe(value)}")
     try:
         numbers = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -149,9 +145,7 @@ def _awkward_cut(step: str, value: ak.Array, rows: int) -> Verdict:
             "did you mean ak.any(..., axis=1) or ak.all(..., axis=1)?"
         )
     if value.fields:
-        raise StepResultError(
-            f"cut {step!r} must return one boolean per row but returned records ({value.type})"
-        )
+        raise StepResultError(f"cut {step!r} must return one boolean per row but returned records ({value.type})")
     missing = None
     if isinstance(value.type.content, ak.types.OptionType):
         missing = np.asarray(ak.is_none(value))
@@ -163,9 +157,7 @@ def _awkward_cut(step: str, value: ak.Array, rows: int) -> Verdict:
     return _verdict(step, ak.to_numpy(value), rows, missing)
 
 
-def _verdict(
-    step: str, value: NDArray[Any], rows: int, undefined: NDArray[np.bool_] | None
-) -> Verdict:
+def _verdict(step: str, value: NDArray[Any], rows: int, undefined: NDArray[np.bool_] | None) -> Verdict:
     if value.dtype != np.bool_:
         raise StepResultError(
             f"cut {step!r} must return booleans but returned {_describe(value)}; write the comparison out, for "

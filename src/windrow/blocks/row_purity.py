@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["check_row_purity"]
 
 
-def check_row_purity(
-    run: ChunkRun, step: BoundStep, arguments: list[Any], rows: Selection, value: Any
-) -> None:
+def check_row_purity(run: ChunkRun, step: BoundStep, arguments: list[Any], rows: Selection, value: Any) -> None:
     """Raise if a step's answers ``value`` depend on which rows it is asked about together; note that they do not."""
 
     def ask(positions: NDArray[np.int64]) -> Any:

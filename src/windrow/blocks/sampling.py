@@ -43,9 +43,7 @@ def lot(seed: int, identity: str, unit: int) -> tuple[float, float]:
     return (first >> 11) * 2048 / _RANGE, (second >> 11) * 2048 / _RANGE
 
 
-def places(
-    chunk: Chunk, units: Sequence[int], seed: int, identity: str, share: float, rows: int
-) -> list[Place]:
+def places(chunk: Chunk, units: Sequence[int], seed: int, identity: str, share: float, rows: int) -> list[Place]:
     """Return the rows of a chunk to look at: ``rows`` neighbours in a ``share`` of the units that it has whole.
 
     ``units`` are the unit borders of the whole file.

@@ -61,9 +61,7 @@ def write_down(run: ChunkRun) -> tuple[SavedPart, ...]:
             began = perf_counter()
             piece = _between(rows, first, last)
             columns = _columns(run, save, rows, piece, first, last)
-            place = (
-                Path(save.staging) / f"{os.getpid()}-{threading.get_ident()}-{next(_numbers)}.part"
-            )
+            place = Path(save.staging) / f"{os.getpid()}-{threading.get_ident()}-{next(_numbers)}.part"
             fragment = write_fragment(place, columns, len(piece), origin=run.chunk.label)
             meter.call(len(piece), perf_counter() - began)
             parts.append(SavedPart(save.key, run.chunk.input, run.start + first, fragment))
@@ -105,12 +103,7 @@ def _between(rows: Selection, first: int, last: int) -> NDArray[np.int64]:
 
 
 def _columns(
-    run: ChunkRun,
-    save: BoundSave,
-    rows: Selection,
-    piece: NDArray[np.int64],
-    first: int,
-    last: int,
+    run: ChunkRun, save: BoundSave, rows: Selection, piece: NDArray[np.int64], first: int, last: int
 ) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     if save.columns:

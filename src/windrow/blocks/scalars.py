@@ -198,8 +198,7 @@ def python_loop(
         return np.array(values, _common(dtypes))
     except OverflowError as error:
         raise StepResultError(
-            f"step {step!r} with each=True returned an integer that does not fit 64 bits: {error}",
-            step=step,
+            f"step {step!r} with each=True returned an integer that does not fit 64 bits: {error}", step=step
         ) from error
 
 
@@ -227,7 +226,6 @@ def wrong_result(step: str, what: str, row: SupportsIndex | None = None) -> Step
     place = "" if row is None else f" for row {row} of its block"
     hint = "; does every branch return?" if "None" in what or "none" in what else ""
     return StepResultError(
-        f"step {step!r} with each=True must return one number or boolean per row, "
-        f"but returned {what}{place}{hint}",
+        f"step {step!r} with each=True must return one number or boolean per row, but returned {what}{place}{hint}",
         step=step,
     )

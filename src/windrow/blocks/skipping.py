@@ -28,15 +28,7 @@ if TYPE_CHECKING:
     #: What a function raises on the rows at these positions; None: nothing.
     Ask = Callable[[NDArray[np.int64]], Exception | None]
 
-__all__ = [
-    "MOST_PROBES",
-    "MOST_ROWS",
-    "LeftOut",
-    "RowsFailed",
-    "Search",
-    "is_about_rows",
-    "skipped",
-]
+__all__ = ["MOST_PROBES", "MOST_ROWS", "LeftOut", "RowsFailed", "Search", "is_about_rows", "skipped"]
 
 #: Offending rows of a chunk. Beyond it the chunk fails, and then its units one by one: what counts in the end is that
 #: a unit has no more, whatever the chunks.
@@ -131,11 +123,7 @@ class Search:
         return tuple(self._left_out(run, step, lanes, row, raised) for row, raised in found)
 
     def _descend(
-        self,
-        index: NDArray[np.int64],
-        error: Exception | None,
-        ask: Ask,
-        found: list[tuple[int, Exception]],
+        self, index: NDArray[np.int64], error: Exception | None, ask: Ask, found: list[tuple[int, Exception]]
     ) -> None:
         """Go down into rows that fail; ``error`` is None if that is only known from the others, which do not."""
         if len(index) == 1:
@@ -156,12 +144,7 @@ class Search:
             self._descend(right, raised, ask, found)
 
     def _left_out(
-        self,
-        run: ChunkRun,
-        step: BoundStep | BoundOutput,
-        lanes: tuple[int, ...],
-        row: int,
-        error: Exception,
+        self, run: ChunkRun, step: BoundStep | BoundOutput, lanes: tuple[int, ...], row: int, error: Exception
     ) -> LeftOut:
         cause = None
         if self._exceptions:
@@ -172,9 +155,7 @@ class Search:
         return LeftOut(run.start + row, step.name, described(step, error), region, cause)
 
     @staticmethod
-    def _refuse_unreadable(
-        run: ChunkRun, step: BoundStep, rows: Selection, error: Exception | None
-    ) -> None:
+    def _refuse_unreadable(run: ChunkRun, step: BoundStep, rows: Selection, error: Exception | None) -> None:
         if error is not None and run.store.read_error is not None:
             raise named_error(run, step, rows, error) from error
 

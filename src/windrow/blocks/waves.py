@@ -50,9 +50,7 @@ class Moment:
     lanes: frozenset[int]  #: whose rows are wanted then
 
 
-def wave_length(
-    moments: Sequence[Moment], round_trip_s: float, bytes_per_s: float, most: int = MOST_WAVES
-) -> int:
+def wave_length(moments: Sequence[Moment], round_trip_s: float, bytes_per_s: float, most: int = MOST_WAVES) -> int:
     """Return how many of the coming moments a request that is sent now should serve.
 
     The first moment is now. Waves serve moments that follow each other: had a later one been served
@@ -124,11 +122,7 @@ class AccessLog:
         fade = 0.5 ** (1 / MEMORY)
         for moment, share in shares.items():
             chunks, came, rows = self._seen.get((dataset, moment), (0.0, 0.0, 0.0))
-            self._seen[dataset, moment] = (
-                fade * chunks + 1,
-                fade * came + (share > 0),
-                fade * rows + share,
-            )
+            self._seen[dataset, moment] = (fade * chunks + 1, fade * came + (share > 0), fade * rows + share)
 
     def knows(self, dataset: str, moment: str) -> bool:
         """Say whether any chunk was seen."""

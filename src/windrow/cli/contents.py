@@ -129,9 +129,7 @@ def _trees(one: Input) -> tuple[dict[str, str], str | None]:
     return kinds, chosen_tree(kinds, one.tree)
 
 
-def _tables(
-    one: Input, trees: Mapping[str, str], known: Mapping[str, int] | None = None
-) -> tuple[Table, ...]:
+def _tables(one: Input, trees: Mapping[str, str], known: Mapping[str, int] | None = None) -> tuple[Table, ...]:
     """Count the rows of every tree; understanding a large one takes a while, so not twice."""
     from windrow.data.root_files import open_file, translated
 
@@ -211,9 +209,7 @@ class Together:
     columns: Mapping[str, Column]  #: of any file; stored sizes are added up
     info: FileInfo  #: of all columns together; rows are added up
     missing: Mapping[str, tuple[str, ...]]  #: file -> columns that others have
-    types: Mapping[
-        str, Mapping[str, tuple[str, ...]]
-    ]  #: column -> type -> files, where they differ
+    types: Mapping[str, Mapping[str, tuple[str, ...]]]  #: column -> type -> files, where they differ
 
     @property
     def common(self) -> tuple[str, ...]:

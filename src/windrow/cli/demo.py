@@ -19,10 +19,7 @@ __all__ = ["FILES", "PLACES", "example_directory", "generated", "run_example"]
 #: The files of the example that the demo needs.
 FILES = ("generate.py", "analysis.py")
 #: Where they are: in an installed package (see pyproject.toml), or in a checkout.
-PLACES = (
-    Path(__file__).parent / "dimuon",
-    Path(__file__).resolve().parents[3] / "examples" / "dimuon",
-)
+PLACES = (Path(__file__).parent / "dimuon", Path(__file__).resolve().parents[3] / "examples" / "dimuon")
 #: How many files the generator writes.
 DATA_FILES = 6
 
@@ -33,8 +30,7 @@ def example_directory(places: tuple[Path, ...] = PLACES) -> Path:
         if all((place / name).is_file() for name in FILES):
             return place
     raise InternalError(
-        f"the demo's files {' and '.join(FILES)} are not in {' or '.join(map(str, places))}; "
-        "install Windrow again"
+        f"the demo's files {' and '.join(FILES)} are not in {' or '.join(map(str, places))}; install Windrow again"
     )
 
 

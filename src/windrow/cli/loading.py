@@ -42,8 +42,7 @@ def split_target(target: str) -> tuple[Path, str | None]:
         raise UsageError(f"the analysis file {file} {what}; expected a Python file")
     if file.suffix != ".py":
         raise UsageError(
-            f"the analysis file must be a Python file (.py), got {file}; "
-            "write: windrow run ANALYSIS.py DATA..."
+            f"the analysis file must be a Python file (.py), got {file}; write: windrow run ANALYSIS.py DATA..."
         )
     return file, pick
 
@@ -93,8 +92,7 @@ def pipeline_in(module: ModuleType, file: Path, pick: str | None = None) -> Pipe
         raise UnknownNameError(f"{file} has no pipeline {pick!r}{nearest(pick, found)} ({there})")
     if not found:
         raise UsageError(
-            f"{file} has no pipeline: expected one at the top level, such as "
-            'analysis = wr.Pipeline("name")'
+            f'{file} has no pipeline: expected one at the top level, such as analysis = wr.Pipeline("name")'
         )
     if USUAL_NAME in found or len({id(pipeline) for pipeline in found.values()}) == 1:
         return found.get(USUAL_NAME) or next(iter(found.values()))
@@ -110,9 +108,7 @@ def data_in(module: ModuleType, file: Path) -> Any:
         if value is None or isinstance(value, ModuleType | type) or isroutine(value):
             continue
         return value
-    raise UsageError(
-        f"no data: name files after {file}, or define {' or '.join(map(repr, DATA_NAMES))} in it"
-    )
+    raise UsageError(f"no data: name files after {file}, or define {' or '.join(map(repr, DATA_NAMES))} in it")
 
 
 def data_of(arguments: tuple[str, ...]) -> Any:
@@ -122,7 +118,6 @@ def data_of(arguments: tuple[str, ...]) -> Any:
         return arguments[0]
     if filesets:
         raise UsageError(
-            f"a fileset stands alone, but {filesets[0]} came with {len(arguments) - 1} more; "
-            "name one fileset, or files"
+            f"a fileset stands alone, but {filesets[0]} came with {len(arguments) - 1} more; name one fileset, or files"
         )
     return list(arguments)

@@ -94,19 +94,9 @@ def main(context: click.Context) -> int:
     metavar="adaptive|written|POLICY|FILE.json|A,B,...",
     help="Order of the steps; a file is one that freeze() wrote.",
 )
-@click.option(
-    "--chunk",
-    default="auto",
-    show_default=True,
-    metavar="auto|ROWS",
-    help="Most rows to schedule at once.",
-)
-@click.option(
-    "--engine", default="auto", show_default=True, help="auto, inline, threads or processes."
-)
-@click.option(
-    "--workers", type=click.IntRange(min=1), help="How many. [default: all cores granted]"
-)
+@click.option("--chunk", default="auto", show_default=True, metavar="auto|ROWS", help="Most rows to schedule at once.")
+@click.option("--engine", default="auto", show_default=True, help="auto, inline, threads or processes.")
+@click.option("--workers", type=click.IntRange(min=1), help="How many. [default: all cores granted]")
 @click.option("--memory", metavar="SIZE", help='What all workers may use, for instance "8 GB".')
 @click.option("--timeout", metavar="TIME", help='How long a chunk may take, for instance "5 min".')
 @click.option("--max-rows", type=click.IntRange(min=0), help="Only the first rows of each dataset.")
@@ -155,9 +145,7 @@ def main(context: click.Context) -> int:
 )
 @click.option("--save/--no-save", default=True, help="Write the files of analysis.save or not.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
-@click.option(
-    "--progress/--no-progress", default=None, help="Show progress. [default: on a terminal]"
-)
+@click.option("--progress/--no-progress", default=None, help="Show progress. [default: on a terminal]")
 @click.option("--explain", is_flag=True, help="Say what was decided and what the steps cost.")
 @click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
 def run(
@@ -209,11 +197,7 @@ def run(
 
 @main.command()
 @click.option(
-    "--rows",
-    type=click.IntRange(min=1),
-    default=1_200_000,
-    show_default=True,
-    help="How many events to generate.",
+    "--rows", type=click.IntRange(min=1), default=1_200_000, show_default=True, help="How many events to generate."
 )
 @click.option(
     "--keep",
@@ -221,9 +205,7 @@ def run(
     metavar="DIRECTORY",
     help="Generate the files there and leave them. [default: a temporary directory]",
 )
-@click.option(
-    "--workers", type=click.IntRange(min=1), help="How many. [default: all cores granted]"
-)
+@click.option("--workers", type=click.IntRange(min=1), help="How many. [default: all cores granted]")
 @click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
 def demo(rows: int, keep: Path | None, workers: int | None, debug: bool) -> int:
     """Generate collision events and find the J/psi, the Upsilon and the Z among them."""
@@ -257,9 +239,7 @@ def _pipeline_options(given: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
         try:
             options["chunk"] = int(options["chunk"])
         except ValueError:
-            raise UsageError(
-                f'--chunk is "auto" or a number of rows, got {options["chunk"]!r}'
-            ) from None
+            raise UsageError(f'--chunk is "auto" or a number of rows, got {options["chunk"]!r}') from None
     kinds = dict(_cutflow(text) for text in options["cutflow"])
     options["cutflow"] = kinds or "estimated"
     if quiet and options["progress"] is None:

@@ -72,8 +72,7 @@ def _directory(name: str) -> Path:
     plain = directory.name
     if not is_name(plain):
         raise UsageError(
-            f"the name of an analysis is one that Python can import, such as {_better(directory)!r}; "
-            f"got {plain!r}"
+            f"the name of an analysis is one that Python can import, such as {_better(directory)!r}; got {plain!r}"
         )
     if _installed(plain):
         raise UsageError(
@@ -137,8 +136,7 @@ def _pipeline(name: str, sources: Sequence[str]) -> dict[str, str]:
 
     if not sources:
         raise UsageError(
-            "which files is it for? write --from FILE, once for each dataset; "
-            "windrow show FILE tells what is in one"
+            "which files is it for? write --from FILE, once for each dataset; windrow show FILE tells what is in one"
         )
     files = _files(sources)
     source = data.open({dataset: {"files": paths[:LOOKED_AT]} for dataset, paths in files.items()})
@@ -155,11 +153,7 @@ def _pipeline(name: str, sources: Sequence[str]) -> dict[str, str]:
     plan = design(name, sources, datasets, merged, Sample(source, range(len(source.inputs))))
     if not plan.spectra and len(merged.common) < len(merged.columns):
         raise UsageError(_strangers(merged))
-    return {
-        f"{name}.py": analysis_text(plan),
-        f"test_{name}.py": checks_text(plan),
-        "README.md": readme_text(plan),
-    }
+    return {f"{name}.py": analysis_text(plan), f"test_{name}.py": checks_text(plan), "README.md": readme_text(plan)}
 
 
 def _strangers(merged: Together) -> str:

@@ -30,13 +30,7 @@ __all__ = ["command"]
 @click.option("--all", "everything", is_flag=True, help="List every column with type and size.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
-def command(
-    files: tuple[str, ...],
-    patterns: tuple[str, ...],
-    everything: bool,
-    as_json: bool,
-    debug: bool,
-) -> int:
+def command(files: tuple[str, ...], patterns: tuple[str, ...], everything: bool, as_json: bool, debug: bool) -> int:
     """Show the columns, collections, types, rows and units of FILEs.
 
     FILE is ROOT (TTree, RNTuple) or Parquet, a glob, or a fileset (.json). With several files, what
@@ -78,9 +72,7 @@ def _chosen(merged: Together, patterns: Sequence[str]) -> list[str]:
                 f"no column matches {pattern!r}{nearest(pattern.strip('*?_'), known)} "
                 f"(there are {len(merged.columns):,} columns)"
             )
-    return [
-        name for name in merged.columns if any(fnmatchcase(name, pattern) for pattern in patterns)
-    ]
+    return [name for name in merged.columns if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def _text(found: Sequence[Contents]) -> str:
@@ -109,15 +101,12 @@ def _columns(found: Sequence[Contents], merged: Together, chosen: Sequence[str])
     return "\n".join(parts)
 
 
-def _json(
-    found: Sequence[Contents], merged: Together | None, chosen: Sequence[str] = ()
-) -> dict[str, Any]:
+def _json(found: Sequence[Contents], merged: Together | None, chosen: Sequence[str] = ()) -> dict[str, Any]:
     wanted = set(chosen)
     answer: dict[str, Any] = {"files": [_file_json(file, wanted) for file in found]}
     if merged is not None:
         answer["missing"] = {
-            label: [name for name in names if name in wanted]
-            for label, names in merged.missing.items()
+            label: [name for name in names if name in wanted] for label, names in merged.missing.items()
         }
         answer["types"] = {
             name: {kind: list(labels) for kind, labels in kinds.items()}
@@ -134,9 +123,7 @@ def _file_json(file: Contents, wanted: set[str]) -> dict[str, Any]:
         "file": file.label,
         "format": file.format,
         "bytes": file.bytes,
-        "trees": [
-            {"name": table.name, "kind": table.kind, "rows": table.rows} for table in file.tables
-        ]
+        "trees": [{"name": table.name, "kind": table.kind, "rows": table.rows} for table in file.tables]
         if file.format == "root"
         else [],
         "tree": (file.used.name or None) if file.used else None,

@@ -26,20 +26,10 @@ SEEDS, SEEDS_OF_A_LINE = 5, 3
 
 @click.command("simulate")
 @click.argument("rundir", type=click.Path(path_type=Path))
+@click.option("--workers", type=click.IntRange(1, MOST_WORKERS), default=16, show_default=True, help="How many.")
+@click.option("--memory", metavar="SIZE", help='Of all workers together, such as "8 GB": how many fit?')
 @click.option(
-    "--workers",
-    type=click.IntRange(1, MOST_WORKERS),
-    default=16,
-    show_default=True,
-    help="How many.",
-)
-@click.option(
-    "--memory", metavar="SIZE", help='Of all workers together, such as "8 GB": how many fit?'
-)
-@click.option(
-    "--engine",
-    type=click.Choice(["threads", "processes"]),
-    help="What the workers are. [default: as recorded]",
+    "--engine", type=click.Choice(["threads", "processes"]), help="What the workers are. [default: as recorded]"
 )
 @click.option(
     "--device",
@@ -74,11 +64,7 @@ def command(
         fit = _fitting(recorded, memory, kind, workers)
         number = workers if fit is None else min(workers, fit)
         found = _forecasts(recorded, number, kind, seed, _device(device))
-        text = (
-            _json(recorded, found, kind, fit)
-            if as_json
-            else _text(recorded, found, kind, workers, memory, fit)
-        )
+        text = _json(recorded, found, kind, fit) if as_json else _text(recorded, found, kind, workers, memory, fit)
     except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
         click.echo(describe(error, debug=debug), err=True)
         raise SystemExit(1) from None
@@ -95,8 +81,7 @@ def _device(name: str | None) -> tuple[str, Device] | None:
     devices = load_devices()
     if name not in devices:
         raise UnknownNameError(
-            f"--device {name}: no such device{nearest(name, devices)} "
-            f"(devices: {', '.join(devices)})"
+            f"--device {name}: no such device{nearest(name, devices)} (devices: {', '.join(devices)})"
         )
     return name, devices[name]
 
@@ -134,21 +119,14 @@ def _forecasts(
 
 
 def _text(
-    recorded: Recorded,
-    found: list[Forecast],
-    kind: Kind,
-    asked: int,
-    memory: str | None,
-    fit: int | None,
+    recorded: Recorded, found: list[Forecast], kind: Kind, asked: int, memory: str | None, fit: int | None
 ) -> str:
     from windrow.units import format_count, format_seconds
 
     rows = sum(one.rows for one in recorded.inputs)
     many = "worker" if recorded.workers == 1 else "workers"
     head = f"recorded: {recorded.workers} {many} ({recorded.engine})"
-    took = (
-        f"{format_seconds(recorded.seconds)}, {format_count(rows)} rows, {recorded.tasks:,} tasks"
-    )
+    took = f"{format_seconds(recorded.seconds)}, {format_count(rows)} rows, {recorded.tasks:,} tasks"
     lines = [f"{head}, {took}", "", *_table(found), ""]
     last = found[-1]
     low, high = format_seconds(last.low), format_seconds(last.high)
@@ -195,10 +173,7 @@ def _table(found: list[Forecast]) -> list[str]:
         for one in found
     ]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-    return [
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        for line in (head, *cells)
-    ]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in (head, *cells)]
 
 
 def _json(recorded: Recorded, found: list[Forecast], kind: Kind, fit: int | None) -> str:

@@ -133,13 +133,7 @@ def word(text: str) -> str:
     return f"{plain}_column" if plain in {name.lower() for name in AWKWARD | USED} else plain
 
 
-def design(
-    name: str,
-    sources: Sequence[str],
-    datasets: Sequence[Dataset],
-    files: Together,
-    sample: Sample,
-) -> Design:
+def design(name: str, sources: Sequence[str], datasets: Sequence[Dataset], files: Together, sample: Sample) -> Design:
     """Decide what an analysis of these files should do."""
     common = set(files.common)
     objects = find_objects(files, sample)
@@ -190,9 +184,7 @@ def _trigger(files: Together, objects: Objects | None, common: set[str]) -> tupl
 
 def _is_flat(files: Together, column: str, kinds: str) -> bool:
     info = files.info.columns.get(column)
-    return bool(
-        info and info.kind == "flat" and info.dtype is not None and info.dtype.kind in kinds
-    )
+    return bool(info and info.kind == "flat" and info.dtype is not None and info.dtype.kind in kinds)
 
 
 def _is_weight(files: Together, column: str) -> bool:
@@ -218,10 +210,7 @@ def _names(files: Together, objects: Objects | None) -> dict[str, str]:
     }
     if objects is not None:
         wanted |= {"objects": objects.plural, "number": f"two_{objects.plural}"}
-    return {
-        usual: f"my_{name}" if name in files.columns or name in USED else name
-        for usual, name in wanted.items()
-    }
+    return {usual: f"my_{name}" if name in files.columns or name in USED else name for usual, name in wanted.items()}
 
 
 def _object_spectra(objects: Objects | None, steps: Mapping[str, str]) -> list[Spectrum]:
@@ -231,9 +220,7 @@ def _object_spectra(objects: Objects | None, steps: Mapping[str, str]) -> list[S
     if objects.mass is not None:
         label = f"mass of two {objects.plural} [{objects.unit}]"
         mass = Argument(steps["mass"])
-        spectra.append(
-            Spectrum(steps["mass_spectrum"], mass, mass.name, objects.mass, "mass", label)
-        )
+        spectra.append(Spectrum(steps["mass_spectrum"], mass, mass.name, objects.mass, "mass", label))
     if objects.leading is not None:
         label = f"leading {objects.singular} pt [{objects.unit}]"
         made = Argument(steps["objects"])
@@ -256,9 +243,7 @@ def _flat_cut(plain: Sequence[str], sample: Sample, steps: Mapping[str, str]) ->
     return None
 
 
-def _flat_spectra(
-    columns: Sequence[str], sample: Sample, steps: Mapping[str, str]
-) -> list[Spectrum]:
+def _flat_spectra(columns: Sequence[str], sample: Sample, steps: Mapping[str, str]) -> list[Spectrum]:
     spectra: list[Spectrum] = []
     for column in columns:
         argument = Argument(column)

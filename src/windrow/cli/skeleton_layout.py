@@ -22,11 +22,7 @@ WIDTH = 88
 
 def is_name(text: str) -> bool:
     """Say whether Python can write it as a name and means the same: some letters it replaces."""
-    return (
-        text.isidentifier()
-        and not keyword.iskeyword(text)
-        and unicodedata.normalize("NFKC", text) == text
-    )
+    return text.isidentifier() and not keyword.iskeyword(text) and unicodedata.normalize("NFKC", text) == text
 
 
 def as_name(text: str) -> str:

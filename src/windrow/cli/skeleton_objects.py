@@ -119,9 +119,7 @@ class Objects:
     @property
     def as_they_are(self) -> bool:
         """Whether the collection itself has four-vector behaviour: nothing has to be built."""
-        return all(name == field for name, field in self.momentum.items()) and (
-            len(self.momentum) == 4
-        )
+        return all(name == field for name, field in self.momentum.items()) and (len(self.momentum) == 4)
 
     @property
     def region(self) -> str:
@@ -189,9 +187,7 @@ def _objects(species: Species, group: Group, common: set[str]) -> Objects | None
     )
 
 
-def _parts(
-    parts: Mapping[str, tuple[str, ...]], lowered: Mapping[str, str]
-) -> dict[str, str] | None:
+def _parts(parts: Mapping[str, tuple[str, ...]], lowered: Mapping[str, str]) -> dict[str, str] | None:
     found = {part: lowered[s] for part, names in parts.items() for s in names if s in lowered}
     return found if len(found) == len(parts) else None
 
@@ -249,10 +245,7 @@ def _triggers(species: Species, files: Together, sample: Sample) -> tuple[str, .
     flags = [
         name
         for name, info in files.info.columns.items()
-        if info.kind == "flat"
-        and info.dtype is not None
-        and info.dtype.kind == "b"
-        and name not in files.types
+        if info.kind == "flat" and info.dtype is not None and info.dtype.kind == "b" and name not in files.types
     ]
     typical = [name for name in species.triggers if name in flags]
     known = typical or [n for n in flags if re.match(species.trigger_words, n)][:SIMILAR]
@@ -276,7 +269,5 @@ def _triggers(species: Species, files: Together, sample: Sample) -> tuple[str, .
 
 def _gain(fired: Mapping[int, Any], seen: Mapping[int, Any]) -> tuple[int, int]:
     """In how many files, and in how many rows, something fires that had not."""
-    counts = [
-        int(np.sum(rows & ~np.asarray(seen.get(file, False)))) for file, rows in fired.items()
-    ]
+    counts = [int(np.sum(rows & ~np.asarray(seen.get(file, False)))) for file, rows in fired.items()]
     return sum(1 for count in counts if count), sum(counts)

@@ -19,9 +19,7 @@ __all__ = ["analysis_text", "readme_text"]
 
 def analysis_text(design: Design) -> str:
     """Write the analysis."""
-    top = "\n\n".join(
-        part.strip("\n") for part in (_head(design), _fileset(design), _pipeline(design))
-    )
+    top = "\n\n".join(part.strip("\n") for part in (_head(design), _fileset(design), _pipeline(design)))
     parts = [
         top,
         *_steps(design),
@@ -144,9 +142,7 @@ def _step(
     more: Sequence[str] = (),
 ) -> str:
     """Write a decorated function; ``more`` are arguments that are no columns of a file."""
-    aliases = [
-        f"{quoted(one.name)}: {quoted(one.column)}" for one in reads if one.name != one.column
-    ]
+    aliases = [f"{quoted(one.name)}: {quoted(one.column)}" for one in reads if one.name != one.column]
     given = [*options, *([bracketed("reads={", aliases, "}", indent=5)] if aliases else [])]
     decorator = f"@analysis.{kind}"
     if given:
@@ -200,10 +196,7 @@ def _selection(objects: Objects) -> list[str]:
         lines += [f"        {quoted(name)}: {value}," for name, value in parts.items()]
         lines += ["    }", ")"]
         raw = "vectors"
-    conditions = {
-        "hard": f"{raw}.pt > {objects.pt_above:g}",
-        "central": f"abs({raw}.eta) < {objects.eta_below:g}",
-    }
+    conditions = {"hard": f"{raw}.pt > {objects.pt_above:g}", "central": f"abs({raw}.eta) < {objects.eta_below:g}"}
     if objects.isolation is not None:
         conditions["isolated"] = f"{raw}.{objects.isolation} < {ISOLATED:g}"
     lines += [f"{name} = {condition}" for name, condition in conditions.items()]

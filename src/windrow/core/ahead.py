@@ -25,9 +25,7 @@ __all__ = ["Ahead", "expected_inputs"]
 class Ahead:
     """Tasks that wait for others, and could be launched behind them."""
 
-    def __init__(
-        self, running: dict[int, TaskAttempt], chains: Chains, kind: Callable[[Node], Kind]
-    ) -> None:
+    def __init__(self, running: dict[int, TaskAttempt], chains: Chains, kind: Callable[[Node], Kind]) -> None:
         self._running = running  #: by task: the attempt that counts
         self._chains = chains
         self._kind = kind
@@ -76,16 +74,12 @@ class Ahead:
         worker = next(iter(chain.attempts.values())).worker.id
         for output in node.reads.values():
             handle = output.handle
-            if handle is not None and not (
-                output.here or (output.kept and handle.worker == worker)
-            ):
+            if handle is not None and not (output.here or (output.kept and handle.worker == worker)):
                 return None  # it would have to be brought first
         return chain if self._chains.has_room(chain, worker, node.task.category) else None
 
 
-def expected_inputs(
-    node: Node, running: dict[int, TaskAttempt]
-) -> tuple[tuple[Handle, ...], tuple[int, ...]]:
+def expected_inputs(node: Node, running: dict[int, TaskAttempt]) -> tuple[tuple[Handle, ...], tuple[int, ...]]:
     """Give the handles of what a task reads, those of what is being made included, and which of them are for it alone."""
     found: list[Handle] = []
     mine: list[int] = []

@@ -43,9 +43,7 @@ class Chains:
 
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
-        self._at: dict[
-            Kind, dict[int, Chain]
-        ] = {}  #: by kind and worker: the one that others may join
+        self._at: dict[Kind, dict[int, Chain]] = {}  #: by kind and worker: the one that others may join
         self._task_s: dict[str, float] = {}  #: by category
         self.queued = 0  #: attempts that were launched behind others
 
@@ -120,8 +118,7 @@ class Chains:
             waiting = [
                 one
                 for one in later
-                if one.state is AttemptState.LAUNCHED
-                and not (one.recalled or one.node.ahead or _is_followed(one.node))
+                if one.state is AttemptState.LAUNCHED and not (one.recalled or one.node.ahead or _is_followed(one.node))
             ]
             for attempt in waiting[len(waiting) // 2 :]:
                 attempt.recalled = True

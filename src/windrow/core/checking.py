@@ -53,14 +53,10 @@ def _check_after(graph: Graph, task: Task, ids: dict[int, Task]) -> None:
     for one in task.after:
         # One that is not known any more has ended, and nobody can need it.
         if one not in graph.nodes and one not in ids and one > graph.largest:
-            raise UsageError(
-                f"task {task.id} comes after task {one}, which was not submitted before it"
-            )
+            raise UsageError(f"task {task.id} comes after task {one}, which was not submitted before it")
 
 
-def _refuse_circles(
-    graph: Graph, tasks: Sequence[Task], makers: dict[str, Task], ids: dict[int, Task]
-) -> None:
+def _refuse_circles(graph: Graph, tasks: Sequence[Task], makers: dict[str, Task], ids: dict[int, Task]) -> None:
     def maker_of(name: str) -> Task | None:
         if name in makers:
             return makers[name]

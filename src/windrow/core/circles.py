@@ -13,9 +13,7 @@ __all__ = ["find_circle"]
 
 
 def find_circle(
-    tasks: Sequence[Task],
-    maker_of: Callable[[str], Task | None],
-    task_of: Callable[[int], Task | None],
+    tasks: Sequence[Task], maker_of: Callable[[str], Task | None], task_of: Callable[[int], Task | None]
 ) -> list[tuple[Task, str]] | None:
     """Find tasks that wait for each other, each with words for what it waits for of the next."""
 
@@ -28,9 +26,7 @@ def find_circle(
     finished: set[int] = set()
     for start in tasks:
         path = [(start, waits(start))] if start.id not in finished else []
-        on_path: dict[int, str] = {
-            start.id: ""
-        }  # task -> what it waits for of the next on the path
+        on_path: dict[int, str] = {start.id: ""}  # task -> what it waits for of the next on the path
         while path:
             task, links = path[-1]
             found = next(links, None)

@@ -159,9 +159,7 @@ class TaskEnded(NamedTuple):
     task: int
     state: TaskEnd
     failure: Failure | None = None
-    handle: Handle | None = (
-        None  #: of one that is done: stands for all that it had not reported before
-    )
+    handle: Handle | None = None  #: of one that is done: stands for all that it had not reported before
 
 
 class OutputFailed(NamedTuple):

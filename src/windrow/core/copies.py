@@ -21,9 +21,7 @@ __all__ = ["Copies"]
 class Copies:
     """The hand that takes reports of copies in."""
 
-    def __init__(
-        self, graph: Graph, places: Whereabouts, provisional: Provisional, crashes: int
-    ) -> None:
+    def __init__(self, graph: Graph, places: Whereabouts, provisional: Provisional, crashes: int) -> None:
         self._graph = graph
         self._places = places
         self._provisional = provisional
@@ -50,9 +48,7 @@ class Copies:
         if event.failure.kind is FailureKind.LOST:
             self._places.out.append(Discard(event.handle))
             self.lose(output)
-        elif output.maker is None or not self._provisional.when_sure(
-            output.maker, self.fetch_failed, event
-        ):
+        elif output.maker is None or not self._provisional.when_sure(output.maker, self.fetch_failed, event):
             self._places.drop(output)
             self._graph.fail_fetch(output, event.failure)
 

@@ -156,15 +156,7 @@ class Crew:
 
     # -- attempts
 
-    def launch(
-        self,
-        worker: WorkerState,
-        task: Task,
-        bundle: Bundle,
-        plan: Plan,
-        tries: Tries,
-        now: float,
-    ) -> Attempt:
+    def launch(self, worker: WorkerState, task: Task, bundle: Bundle, plan: Plan, tries: Tries, now: float) -> Attempt:
         """Begin an attempt."""
         attempt = Attempt(self._next_id(), task, worker, bundle, plan, tries)
         self.attempts[attempt.key] = worker.attempts[attempt.id] = attempt

@@ -109,10 +109,7 @@ class Dispatch:
         packing, known = self._packing, self._overtaken
         if known is None or known.key != key:
             self._overtaken = Overtaken(key, packing.reservations, now)
-        elif (
-            packing.reservations - known.reservations >= MOST_OVERTAKES
-            or now - known.since >= LONGEST_WAIT_S
-        ):
+        elif packing.reservations - known.reservations >= MOST_OVERTAKES or now - known.since >= LONGEST_WAIT_S:
             packing.hold(key, kind)
 
     def _first_waiting(self) -> tuple[Kind, int] | None:
@@ -177,8 +174,7 @@ class Dispatch:
         missing = [
             output
             for output in node.reads.values()
-            if not output.here
-            and (output.handle is None or not output.kept or output.handle.worker != worker)
+            if not output.here and (output.handle is None or not output.kept or output.handle.worker != worker)
         ]
         if not missing:
             return True

@@ -9,18 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from windrow.core.records import (
-        Evidence,
-        Failure,
-        Handle,
-        InputSpec,
-        Measurement,
-        Needs,
-        Plan,
-        Rows,
-        Task,
-        Worker,
-    )
+    from windrow.core.records import Evidence, Failure, Handle, InputSpec, Measurement, Needs, Plan, Rows, Task, Worker
 
 __all__ = [
     "AttemptEvent",
@@ -273,9 +262,7 @@ class Tick(NamedTuple):
 
 
 #: What is told of an attempt; all of them name it and the life of the worker it runs in.
-AttemptEvent: TypeAlias = (
-    Started | Progress | OutputReady | Finished | Failed | Exhausted | Shrunk | Cancelled
-)
+AttemptEvent: TypeAlias = Started | Progress | OutputReady | Finished | Failed | Exhausted | Shrunk | Cancelled
 
 Event: TypeAlias = (
     Submitted

@@ -12,15 +12,7 @@ if TYPE_CHECKING:
     from windrow.core.options import Options
     from windrow.core.records import Failure
 
-__all__ = [
-    "EXPLAINED",
-    "FEW_LOSSES",
-    "KILLED",
-    "MOST_LOSSES",
-    "Answer",
-    "answer",
-    "lost_too_often",
-]
+__all__ = ["EXPLAINED", "FEW_LOSSES", "KILLED", "MOST_LOSSES", "Answer", "answer", "lost_too_often"]
 
 #: The type of a loss by SIGKILL, which the kernel sends, too.
 KILLED = "Killed"
@@ -73,8 +65,5 @@ def lost_too_often(failure: Failure) -> Failure:
     """Say of the last loss of a task that it was one too many, and what may be behind it."""
     story = f"{failure.message}; that happened {MOST_LOSSES} times with these rows"
     if failure.type == KILLED:
-        story += (
-            ", from outside, perhaps by the kernel for want of memory: "
-            "memory= limits what a worker may use"
-        )
+        story += ", from outside, perhaps by the kernel for want of memory: memory= limits what a worker may use"
     return replace(failure, message=story)

@@ -204,9 +204,7 @@ class Graph:
         for reader in list(output.readers.values()):
             if reader.id in self.open and (reader.state is not TaskState.RUNNING or reader.ahead):
                 reader.root = root
-                message = (
-                    f"task {reader.id} did not run because task {root.id} {verb}: {why.message}"
-                )
+                message = f"task {reader.id} did not run because task {root.id} {verb}: {why.message}"
                 failure = Failure(FailureKind.USER, why.type, message, why.place, why.exception, since=maker.id)  # fmt: skip
                 self._give_up(reader, maker.state, failure)
 

@@ -40,9 +40,7 @@ class _Order:
 class Intake:
     """All inputs of a run."""
 
-    def __init__(
-        self, ledger: Ledger, limit: int | None, limits: Mapping[str, int] | None = None
-    ) -> None:
+    def __init__(self, ledger: Ledger, limit: int | None, limits: Mapping[str, int] | None = None) -> None:
         self.feeds: dict[int, Feed] = {}
         self.uncut = 0  #: rows that can be cut now
         self.unopened = 0  #: inputs whose rows are not known or not released yet

@@ -69,9 +69,7 @@ class Intervals:
         starts, stops = self._starts, self._stops
         at = bisect_right(starts, start) - 1
         if at < 0 or stops[at] < stop:
-            raise InternalError(
-                f"cannot take rows [{start}, {stop}) out of a set that holds {list(self)}"
-            )
+            raise InternalError(f"cannot take rows [{start}, {stop}) out of a set that holds {list(self)}")
         self.total -= stop - start
         left, right = starts[at], stops[at]
         if left < start and stop < right:

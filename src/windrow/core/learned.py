@@ -32,16 +32,7 @@ NOTHING = StepCost()
 class Learned:
     """What accepted attempts of a category learned, but guards, which are needed at once."""
 
-    __slots__ = (
-        "_looked",
-        "_notes",
-        "_probed",
-        "_steps",
-        "_terrain",
-        "_unread",
-        "_warned",
-        "_windows",
-    )
+    __slots__ = ("_looked", "_notes", "_probed", "_steps", "_terrain", "_unread", "_warned", "_windows")
 
     def __init__(self) -> None:
         self._unread: list[Evidence] = []

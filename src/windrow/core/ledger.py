@@ -197,16 +197,11 @@ class Ledger:
                 return [Entry(0, None, "missing", "never opened")]
             return [Entry(0, None, "failed", failure.message)]
         found = [
-            Entry(rows.start, rows.stop, "failed", failure.message)
-            for rows, failure in self.failures.get(input_id, ())
+            Entry(rows.start, rows.stop, "failed", failure.message) for rows, failure in self.failures.get(input_id, ())
         ]
         for handle in self.held.values():
             if handle.output == output:
-                found += (
-                    Entry(rows.start, rows.stop, "held", "")
-                    for rows in handle.rows
-                    if rows.input == input_id
-                )
+                found += (Entry(rows.start, rows.stop, "held", "") for rows in handle.rows if rows.input == input_id)
         for begin, end in book.everything:
             found += (Entry(*gap, "missing", "") for gap in book.taken.gaps(begin, end))
         # What is left is done.

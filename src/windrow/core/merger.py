@@ -37,9 +37,7 @@ _rows = attrgetter("rows")
 class Merger:
     """All bundles of a run."""
 
-    def __init__(
-        self, ledger: Ledger, next_id: Callable[[], int], safe: Safekeeping | None = None
-    ) -> None:
+    def __init__(self, ledger: Ledger, next_id: Callable[[], int], safe: Safekeeping | None = None) -> None:
         self.no_more = False  #: the run is ending: nothing is to come for any bundle
         self.merging: dict[int, Bundle] = {}  #: id of the merged handle -> its bundle
         self.fetching: dict[int, Bundle] = {}
@@ -64,9 +62,7 @@ class Merger:
 
     def review(self, bundle: Bundle, out: list[Command], level: int = 0) -> None:
         """Do what is due for a bundle after a level of it, or the rows left to cut, changed."""
-        if bundle.running or (
-            bundle.feed.cutter.rows and not self.no_more and bundle.worker.drain is None
-        ):
+        if bundle.running or (bundle.feed.cutter.rows and not self.no_more and bundle.worker.drain is None):
             if len(bundle.kept[level]) >= FAN_IN:
                 handles, bundle.kept[level] = bundle.kept[level], []
                 self._merge(bundle, handles, level + 1, out)

@@ -113,9 +113,7 @@ class Node:
         self.unended: dict[int, Node] = NOTHING  #: tasks it comes after that have not ended
         self.followers: list[Node] | None = None  #: tasks that come after its first end
         self.missing = 0  #: outputs it reads that do not exist, and tasks it comes after
-        self.pending: dict[str, Output] = (
-            NOTHING  #: outputs that are on their way while it is FETCHING
-        )
+        self.pending: dict[str, Output] = NOTHING  #: outputs that are on their way while it is FETCHING
         #: failed attempts since it was last done, by whose fault
         self.errors = self.io_errors = self.crashes = self.losses = 0
         self.enlarged = False
@@ -139,23 +137,9 @@ class Node:
 class TaskAttempt:
     """One try of a task of a graph on one worker."""
 
-    __slots__ = (
-        "chain",
-        "id",
-        "key",
-        "life",
-        "node",
-        "queued",
-        "recalled",
-        "reported",
-        "started",
-        "state",
-        "worker",
-    )
+    __slots__ = ("chain", "id", "key", "life", "node", "queued", "recalled", "reported", "started", "state", "worker")
 
-    def __init__(
-        self, number: int, node: Node, worker: WorkerState, chain: Chain, *, queued: bool = False
-    ) -> None:
+    def __init__(self, number: int, node: Node, worker: WorkerState, chain: Chain, *, queued: bool = False) -> None:
         self.id = number
         self.life = life = worker.id, worker.incarnation
         self.key = (number, *life)
@@ -163,9 +147,7 @@ class TaskAttempt:
         self.worker = worker
         self.chain = chain  #: what it holds, and who holds it together with it
         chain.attempts[number] = self
-        self.queued = (
-            queued  #: it runs when those of its chain that were launched before have ended
-        )
+        self.queued = queued  #: it runs when those of its chain that were launched before have ended
         self.state = AttemptState.LAUNCHED
         self.started = False
         self.recalled = False  #: its worker was asked to give it back

@@ -211,26 +211,20 @@ class Packing:
         own, shared = self.kind(needs).split(bench.site.names)
         pools = [self._pool(name) for name in bench.site.pools]
         return all(bench.offers[name] >= amount * ENOUGH for name, amount in own) and all(
-            any(pool.offers.get(name, 0) >= amount * ENOUGH for pool in pools)
-            for name, amount in shared
+            any(pool.offers.get(name, 0) >= amount * ENOUGH for pool in pools) for name, amount in shared
         )
 
     def possible(self, kind: Kind) -> bool:
         """Say whether any worker could ever run such a task with everything idle."""
         if kind.version != self.version:
             kind.version = self.version
-            kind.possible = any(
-                bench.open and self.could(worker, kind.needs)
-                for worker, bench in self.benches.items()
-            )
+            kind.possible = any(bench.open and self.could(worker, kind.needs) for worker, bench in self.benches.items())
         return kind.possible
 
     def largest(self, name: str) -> float:
         """Say how much of a resource the largest offerer has."""
         offerers: list[Offerer] = [bench for bench in self.benches.values() if bench.open]
-        return max(
-            (one.offers.get(name, 0) for one in [*offerers, *self.pools.values()]), default=0
-        )
+        return max((one.offers.get(name, 0) for one in [*offerers, *self.pools.values()]), default=0)
 
     # -- reservations
 
@@ -313,9 +307,7 @@ class Packing:
         """Keep what a task needs as it becomes free, at the worker that lacks least of it."""
         if self.holding is not None:
             return
-        able = [
-            one for one in self.benches if self.benches[one].open and self.could(one, kind.needs)
-        ]
+        able = [one for one in self.benches if self.benches[one].open and self.could(one, kind.needs)]
         if able:
             worker = min(able, key=lambda one: self.benches[one].grants)
             grant = self._grant(self.benches[worker], kind.needs, _offered)

@@ -16,16 +16,7 @@ if TYPE_CHECKING:
     from windrow.core.packing import Packing
     from windrow.core.tasks import Tasks
 
-__all__ = [
-    "PATIENCE_S",
-    "Patience",
-    "end_orphans",
-    "orphans",
-    "pass_time",
-    "review",
-    "too_large",
-    "too_late",
-]
+__all__ = ["PATIENCE_S", "Patience", "end_orphans", "orphans", "pass_time", "review", "too_large", "too_late"]
 
 #: Seconds that tasks which nobody can run wait for a worker that can, with nothing else to do:
 #: workers of one machine join within a few.

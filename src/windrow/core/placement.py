@@ -102,9 +102,7 @@ class Placement:
         self._crew.inspect(worker, feed)
         out.append(Inspect(feed.spec.id, worker.id, worker.incarnation))
 
-    def launch(
-        self, worker: WorkerState, task: Task, feed: Feed, tries: Tries, out: list[Command]
-    ) -> Attempt:
+    def launch(self, worker: WorkerState, task: Task, feed: Feed, tries: Tries, out: list[Command]) -> Attempt:
         """Let a worker try a task."""
         plan = self._accounts[task.category].plan
         bundle = self._merger.bundle(worker, feed)

@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from windrow.core.records import Plan, PlanJob, StepCost
 
-__all__ = [
-    "AtTheEnd",
-    "KeepOrder",
-    "OrderPolicy",
-    "Policies",
-    "SafetyPolicy",
-    "ShapePolicy",
-    "ShapeRequest",
-]
+__all__ = ["AtTheEnd", "KeepOrder", "OrderPolicy", "Policies", "SafetyPolicy", "ShapePolicy", "ShapeRequest"]
 
 
 class ShapeRequest(NamedTuple):

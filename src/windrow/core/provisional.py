@@ -88,11 +88,7 @@ class Provisional:
             return []
         waiting = self._waiting.pop(source.id)
         # One that runs again is looked at when it ends.
-        return [
-            node
-            for node in waiting.values()
-            if node.id not in self._graph.open and not self.hold(node)
-        ]
+        return [node for node in waiting.values() if node.id not in self._graph.open and not self.hold(node)]
 
     def source(self, node: Node) -> Node | None:
         """Find a task that has not ended and could take back what this one was made from."""

@@ -72,11 +72,7 @@ class Ready:
 
     def heads(self, without: Collection[Kind] = ()) -> list[tuple[Entry, Kind]]:
         """Give the next task of each kind, leaving out some kinds, as a heap: the very next is the first."""
-        found = [
-            (head, kind)
-            for kind in self._kinds
-            if (head := self.head(kind)) is not None and kind not in without
-        ]
+        found = [(head, kind) for kind in self._kinds if (head := self.head(kind)) is not None and kind not in without]
         if len(found) > 1:
             heapify(found)
         return found

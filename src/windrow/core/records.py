@@ -47,9 +47,7 @@ WorkerId = int
 class Needs:
     """Amounts per named resource: what a task asks for or a worker offers."""
 
-    amounts: tuple[
-        tuple[str, float], ...
-    ] = ()  #: sorted by name, no zeros, so that equal needs are equal
+    amounts: tuple[tuple[str, float], ...] = ()  #: sorted by name, no zeros, so that equal needs are equal
 
     @classmethod
     def of(cls, amounts: Mapping[str, float]) -> Needs:
@@ -94,9 +92,7 @@ class Task(NamedTuple):
     inputs: tuple[Rows, ...]
     size: int  #: rows
     needs: Needs = ONE_CORE
-    outputs: tuple[str, ...] = (
-        "",
-    )  #: fingerprints of what it makes; "" is all that a pipeline makes
+    outputs: tuple[str, ...] = ("",)  #: fingerprints of what it makes; "" is all that a pipeline makes
     priority: int = 0
     group: int = 0
     deadline: float | None = None
@@ -145,9 +141,7 @@ class Measurement(NamedTuple):
 
     wall: float = 0.0
     cpu: float = 0.0
-    lock_wait: float = (
-        0.0  #: wall - cpu - waiting for a processor: the interpreter lock, or blocking reads
-    )
+    lock_wait: float = 0.0  #: wall - cpu - waiting for a processor: the interpreter lock, or blocking reads
     peak_memory: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
@@ -291,9 +285,7 @@ class PlanJob:
     costs: StepCost = NO_COST  #: of its tasks: rows and wall time
     spent_s: float = 0.0  #: seconds of the category's accepted attempts
     run_s: float = 0.0  #: seconds that the whole run is expected to take, what is done included
-    left_s: float = (
-        0.0  #: seconds that the rest of the run is expected to take, added up over workers
-    )
+    left_s: float = 0.0  #: seconds that the rest of the run is expected to take, added up over workers
     blamed: int = 0  #: attempts that ran out of memory or time in a moved order
 
 

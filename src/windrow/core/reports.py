@@ -106,8 +106,7 @@ class Reports:
         account = self._accounts[plan.category]
         if not account.answer(plan):
             raise InternalError(
-                f"{plan} must have an id above {account.plan.id} and keep every guard of "
-                f"{list(account.guards)}"
+                f"{plan} must have an id above {account.plan.id} and keep every guard of {list(account.guards)}"
             )
         self._ask_for_plan(account, out)
 
@@ -162,6 +161,5 @@ def _check_cover(attempt: Attempt, event: Finished) -> None:
     rows = attempt.task.inputs
     if not event.handle.rows or not covers(rows, [*event.handle.rows, *left_out]):
         raise InternalError(
-            f"{event.handle} with {left_out} left out does not cover what attempt {attempt.id} "
-            f"ran: {rows}"
+            f"{event.handle} with {left_out} left out does not cover what attempt {attempt.id} ran: {rows}"
         )

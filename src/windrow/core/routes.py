@@ -72,9 +72,7 @@ def route(handlers: dict[type, Callable[[Any], None]], tasks: Tasks) -> None:
             # That brings a task nearer to its end: no useless life, however many such tasks there are.
             for attempt in tasks.at.get((event.worker, event.incarnation), {}).values():
                 attempt.worker.proven = True
-        worker_lost(
-            event._replace(failure=replace(failure, kind=FailureKind.LOST)) if blamed else event
-        )
+        worker_lost(event._replace(failure=replace(failure, kind=FailureKind.LOST)) if blamed else event)
         tasks.lost(event.worker, failure)
 
     def joined(event: happened.WorkerJoined) -> None:

@@ -67,26 +67,14 @@ class Scheduler:
         self._safe = Safekeeping(policies.safety) if early else None
         self.merger = Merger(self.ledger, next_id, self._safe)
         self.delays = Delays()
-        self.placement = Placement(
-            self.intake, self.crew, self.merger, self.accounts, policies.shape, options
-        )
+        self.placement = Placement(self.intake, self.crew, self.merger, self.accounts, policies.shape, options)
         ready = self.placement.ready
-        self.settling = Settling(
-            self.ledger, self.intake, self.crew, self.merger, self.delays, ready, options
-        )
+        self.settling = Settling(self.ledger, self.intake, self.crew, self.merger, self.delays, ready, options)
         spent = self.settling.spent
         self.staff = Staff(self.crew, self.merger, self.delays, spent, options, self._safe)
-        self.endgame = Endgame(
-            self.crew, self.intake, self.placement, self.accounts, options, spent
-        )
+        self.endgame = Endgame(self.crew, self.intake, self.placement, self.accounts, options, spent)
         self.reports = Reports(
-            self.ledger,
-            self.intake,
-            self.crew,
-            self.merger,
-            self.staff,
-            self.accounts,
-            policies.order,
+            self.ledger, self.intake, self.crew, self.merger, self.staff, self.accounts, policies.order
         )
         self.tasks = Tasks(options, self.crew, next_id)
         self._plans = dict(plans or {})
@@ -379,9 +367,7 @@ class Scheduler:
         intake = self.intake
         if self._rows_under_way or self.tasks.outstanding:
             return
-        if not self.stopping and (
-            intake.unopened or intake.uncut or self.placement.ready or self.delays.heap
-        ):
+        if not self.stopping and (intake.unopened or intake.uncut or self.placement.ready or self.delays.heap):
             return
         if self.failure is not None:
             self.status = "failed"

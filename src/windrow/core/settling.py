@@ -161,9 +161,7 @@ class Settling:
         found = self._merger.fetch_failed(handle, out)
         return found is not None and self._partials_lost(*found, failure, out)
 
-    def _partials_lost(
-        self, bundle: Bundle, rows: Iterable[Rows], failure: Failure, out: list[Command]
-    ) -> bool:
+    def _partials_lost(self, bundle: Bundle, rows: Iterable[Rows], failure: Failure, out: list[Command]) -> bool:
         """Partials are gone: there is nothing to try again, except that they vanished unseen."""
         often = max(self._options.retries, self._options.crashes)
         what = self._answer(failure, Tries(reads=often, crashes=often))
@@ -177,12 +175,7 @@ class Settling:
     # -- workers
 
     def lost(
-        self,
-        worker: WorkerState,
-        attempts: list[Attempt],
-        failure: Failure,
-        now: float,
-        out: list[Command],
+        self, worker: WorkerState, attempts: list[Attempt], failure: Failure, now: float, out: list[Command]
     ) -> bool:
         """Settle all that a worker had, and hold its end against what it was doing."""
         crashed = failure.kind is FailureKind.CRASHED
@@ -208,17 +201,13 @@ class Settling:
         self._intake.give_back(self._merger.forget(worker))
         return stop
 
-    def _inspection_lost(
-        self, feed: Feed, worker: WorkerState, failure: Failure, now: float
-    ) -> bool:
+    def _inspection_lost(self, feed: Feed, worker: WorkerState, failure: Failure, now: float) -> bool:
         self._intake.inspected(feed, worker.id, worker.incarnation)
         if self._answer(failure, feed.tries) is not Answer.AGAIN:
             worker.proven = True  # as in ``failed``
         return self.inspect_failed(feed, failure, now)
 
-    def _partial_crashed(
-        self, partial: tuple[Handle, Feed], failure: Failure, out: list[Command]
-    ) -> bool:
+    def _partial_crashed(self, partial: tuple[Handle, Feed], failure: Failure, out: list[Command]) -> bool:
         """A merge or a fetch ended its worker: after a few times its rows are at fault."""
         handle, feed = partial
         feed.tries = feed.tries.after(FailureKind.CRASHED)

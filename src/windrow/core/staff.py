@@ -42,13 +42,7 @@ class Staff:
     """Begins and ends the lives of workers."""
 
     def __init__(
-        self,
-        crew: Crew,
-        merger: Merger,
-        delays: Delays,
-        spent: Spent,
-        options: Options,
-        safe: Safekeeping | None,
+        self, crew: Crew, merger: Merger, delays: Delays, spent: Spent, options: Options, safe: Safekeeping | None
     ) -> None:
         self.starting: dict[int, int] = {}  #: worker id -> the life that was ordered
         self.draining: dict[int, WorkerState] = {}
@@ -85,9 +79,7 @@ class Staff:
 
     # -- ends
 
-    def left(
-        self, worker: WorkerState, failure: Failure, now: float, out: list[Command] | None
-    ) -> None:
+    def left(self, worker: WorkerState, failure: Failure, now: float, out: list[Command] | None) -> None:
         """A worker is gone; ``out`` is None if no other life of it is wanted."""
         drain = worker.drain
         told = drain is not None and drain.told
@@ -102,9 +94,7 @@ class Staff:
         useless = 0 if worker.proven or told else self._useless.get(worker.id, 0) + 1
         self._next_life(Restart(worker.id, worker.incarnation + 1), useless, now, out, again)
 
-    def stillborn(
-        self, life: Restart, failure: Failure, now: float, out: list[Command] | None
-    ) -> None:
+    def stillborn(self, life: Restart, failure: Failure, now: float, out: list[Command] | None) -> None:
         """A life ended before it began; reports of lives that are over are not news."""
         if not self._crew.bury(*life):
             return
@@ -121,9 +111,7 @@ class Staff:
             self._spent.losses += 1
         self._last_end = f"worker {worker}: {failure.message}"
 
-    def _next_life(
-        self, life: Restart, useless: int, now: float, out: list[Command] | None, again: bool
-    ) -> None:
+    def _next_life(self, life: Restart, useless: int, now: float, out: list[Command] | None, again: bool) -> None:
         self._useless[life.worker] = useless
         slow = useless - QUICK_LIVES
         if out is None or not again or slow >= SLOW_LIVES:
@@ -158,9 +146,7 @@ class Staff:
         """Tell workers to end that were drained and keep nothing any more."""
         for worker in self.draining.values():
             drain = worker.drain
-            if drain is not None and not (
-                drain.told or worker.busy or worker.bundles or worker.tied
-            ):
+            if drain is not None and not (drain.told or worker.busy or worker.bundles or worker.tied):
                 drain.told = True
                 out.append(StopWorker(worker.id, worker.incarnation))
 

@@ -51,10 +51,7 @@ def standing(scheduler: Scheduler) -> Standing:
         tasks_accepted=scheduler.reports.accepted,
         workers=len(crew.workers),
         graph_tasks=tasks.graph.submitted,
-        graph_done=tasks.graph.submitted
-        - len(tasks.graph.open)
-        - tasks.failed
-        - tasks.cancellations,
+        graph_done=tasks.graph.submitted - len(tasks.graph.open) - tasks.failed - tasks.cancellations,
         graph_failed=tasks.failed,
         graph_running=len(tasks.running),
     )

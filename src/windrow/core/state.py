@@ -18,17 +18,7 @@ if TYPE_CHECKING:
     from windrow.core.offerers import Grant
     from windrow.core.records import Evidence, Failure, Handle, InputSpec, Plan, Task, Worker
 
-__all__ = [
-    "NO_TRIES",
-    "Account",
-    "Attempt",
-    "Bundle",
-    "Drain",
-    "Feed",
-    "Spent",
-    "Tries",
-    "WorkerState",
-]
+__all__ = ["NO_TRIES", "Account", "Attempt", "Bundle", "Drain", "Feed", "Spent", "Tries", "WorkerState"]
 
 #: A task that computes less than this share of its time waits for something.
 MOSTLY_WAITS = 0.1
@@ -89,18 +79,7 @@ class Drain:
 class Feed:
     """One input as work is cut from it."""
 
-    __slots__ = (
-        "borders",
-        "bundles",
-        "cutter",
-        "failure",
-        "inspector",
-        "rows",
-        "spec",
-        "state",
-        "touched",
-        "tries",
-    )
+    __slots__ = ("borders", "bundles", "cutter", "failure", "inspector", "rows", "spec", "state", "touched", "tries")
 
     def __init__(self, spec: InputSpec) -> None:
         self.spec = spec
@@ -206,13 +185,7 @@ class Attempt:
     )
 
     def __init__(
-        self,
-        attempt_id: int,
-        task: Task,
-        worker: WorkerState,
-        bundle: Bundle,
-        plan: Plan,
-        tries: Tries,
+        self, attempt_id: int, task: Task, worker: WorkerState, bundle: Bundle, plan: Plan, tries: Tries
     ) -> None:
         self.id = attempt_id
         self.key = (attempt_id, worker.id, worker.incarnation)

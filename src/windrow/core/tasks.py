@@ -41,11 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tasks"]
 
-_ENDS: dict[TaskState, TaskEnd] = {
-    TaskState.DONE: "done",
-    TaskState.FAILED: "failed",
-    TaskState.CANCELLED: "cancelled",
-}
+_ENDS: dict[TaskState, TaskEnd] = {TaskState.DONE: "done", TaskState.FAILED: "failed", TaskState.CANCELLED: "cancelled"}
 
 
 class Tasks:
@@ -265,9 +261,7 @@ class Tasks:
         """Free what an attempt held; False if its task does not know it any more."""
         node = attempt.node
         counts = self.running.get(node.id) is attempt
-        attempt.move(
-            state if counts or state is not AttemptState.ACCEPTED else AttemptState.DISCARDED
-        )
+        attempt.move(state if counts or state is not AttemptState.ACCEPTED else AttemptState.DISCARDED)
         del self.attempts[attempt.key]
         del self.at[attempt.life][attempt.id]
         self.chains.leave(attempt.chain, attempt)
@@ -334,9 +328,7 @@ class Tasks:
     @property
     def under_way(self) -> bool:
         """Whether something will happen by itself, or the user may still say something."""
-        return bool(
-            self.attempts or self.places.fetching or self.wake is not None or not self.closed
-        )
+        return bool(self.attempts or self.places.fetching or self.wake is not None or not self.closed)
 
     @property
     def outstanding(self) -> bool:

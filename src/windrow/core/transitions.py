@@ -52,9 +52,7 @@ class TaskState(enum.IntEnum):
     FETCHING = 2  #: something it reads is on its way from another worker
     DELAYED = 3  #: it failed and will be tried again
     RUNNING = 4  #: an attempt of it was launched
-    DOUBTED = (
-        5  #: it failed on what may be taken back yet: then it runs again, otherwise it has failed
-    )
+    DOUBTED = 5  #: it failed on what may be taken back yet: then it runs again, otherwise it has failed
     DONE = 6  #: until an output of it is lost that somebody still needs
     FAILED = 7
     CANCELLED = 8
@@ -93,15 +91,11 @@ TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
 _State = TypeVar("_State", AttemptState, InputState, TaskState)
 
 
-def move(
-    table: dict[_State, frozenset[_State]], old: _State, new: _State, who: str, number: int
-) -> _State:
+def move(table: dict[_State, frozenset[_State]], old: _State, new: _State, who: str, number: int) -> _State:
     """Return the new state if the move is legal; otherwise tell the story."""
     if new not in table[old]:
         legal = ", ".join(sorted(state.name for state in table[old])) or "nowhere: it has ended"
-        raise InternalError(
-            f"{who} {number} cannot go from {old.name} to {new.name}; it can go to {legal}"
-        )
+        raise InternalError(f"{who} {number} cannot go from {old.name} to {new.name}; it can go to {legal}")
     return new
 
 

@@ -61,9 +61,7 @@ def _rows(scheduler: Scheduler) -> None:
 
     def put(parts: Iterable[Rows], place: str) -> None:
         for part in parts:
-            _check(
-                places[part.input].add(part.start, part.stop), f"{part} is {place} and elsewhere"
-            )
+            _check(places[part.input].add(part.start, part.stop), f"{part} is {place} and elsewhere")
 
     for feed in scheduler.intake.feeds.values():
         put(feed.cutter.waiting(), "waiting")
@@ -111,14 +109,8 @@ def _books(scheduler: Scheduler) -> None:
             sum(_sum(f.rows for f in listed) for listed in ledger.failures.values()),
             sum(book.failed.total for book in books),
         ),
-        "uncut": (
-            scheduler.intake.uncut,
-            sum(_sum(feed.cutter.waiting()) for feed in scheduler.intake.feeds.values()),
-        ),
-        "running": (
-            scheduler.crew.running_rows,
-            sum(_sum(a.task.inputs) for a in _owners(scheduler)),
-        ),
+        "uncut": (scheduler.intake.uncut, sum(_sum(feed.cutter.waiting()) for feed in scheduler.intake.feeds.values())),
+        "running": (scheduler.crew.running_rows, sum(_sum(a.task.inputs) for a in _owners(scheduler))),
     }
     for name, (counted, found) in counters.items():
         _check(counted == found, f"the counter {name!r} is {counted}, but there are {found}")
@@ -177,10 +169,7 @@ def _workers(scheduler: Scheduler) -> None:
             f"worker {worker.id} has {jobs} jobs, counted {worker.busy}, at most {MAX_WINDOW}",
         )
         at = [level for level, workers in enumerate(crew.levels) if worker.id in workers]
-        _check(
-            at == ([jobs] if worker.usable else []),
-            f"worker {worker.id} with {jobs} jobs is at levels {at}",
-        )
+        _check(at == ([jobs] if worker.usable else []), f"worker {worker.id} with {jobs} jobs is at levels {at}")
         for feed in worker.inspecting.values():
             _check(feed.inspector is worker, f"input {feed.spec.id} is inspected by another")
     _check(sum(map(len, crew.levels)) <= len(crew.workers), "the levels hold a worker that left")
@@ -209,8 +198,7 @@ def _attempts(scheduler: Scheduler) -> None:
             f"attempts {attempt.id} and {twin.id if twin else ''} disagree about what they share",
         )
         _check(
-            attempt.state <= AttemptState.CANCELLING
-            and crew.workers.get(attempt.worker.id) is attempt.worker,
+            attempt.state <= AttemptState.CANCELLING and crew.workers.get(attempt.worker.id) is attempt.worker,
             f"attempt {attempt.id} has ended or lost its worker, yet is live",
         )
 
@@ -226,8 +214,7 @@ def _inputs(scheduler: Scheduler) -> None:
         failed = feed.spec.id in ledger.failed_inputs
         _check(
             opened + unopened + failed == 1,
-            f"input {feed.spec.id} ({feed.state.name}): opened {opened}, unopened {unopened}, "
-            f"failed {failed}",
+            f"input {feed.spec.id} ({feed.state.name}): opened {opened}, unopened {unopened}, failed {failed}",
         )
         _check(
             (feed.inspector is not None) == (feed.state is InputState.INSPECTING),

@@ -74,9 +74,7 @@ def _outputs(scheduler: Scheduler) -> None:
     graph = scheduler.tasks.graph
     for output in graph.outputs.values():
         held = scheduler.tasks.provisional.held
-        readers = [
-            one.id for one in output.consumers.values() if one.state not in ENDS or one.id in held
-        ]
+        readers = [one.id for one in output.consumers.values() if one.state not in ENDS or one.id in held]
         _check(sorted(readers) == sorted(output.readers), f"{output.name!r} has other readers")
         _check(
             (output.handle is not None) == (output.kept or output.here),

@@ -70,9 +70,7 @@ class Whereabouts:
         for output in kept.values():
             if not output.readers or output.here or output.fetching:
                 continue  # by far the most: results that somebody holds
-            if any(
-                one.state is TaskState.READY and one is not node for one in output.readers.values()
-            ):
+            if any(one.state is TaskState.READY and one is not node for one in output.readers.values()):
                 self.fetch(output)
 
     def arrived(self, output: Output) -> None:

@@ -65,8 +65,7 @@ def _rows_of(arrays: Any, label: str) -> int:
     for name, length in lengths.items():
         if length != rows:
             raise SpecError(
-                f"{label}: columns must have one length, but {first!r} has {rows} rows and "
-                f"{name!r} has {length}"
+                f"{label}: columns must have one length, but {first!r} has {rows} rows and {name!r} has {length}"
             )
     return rows
 

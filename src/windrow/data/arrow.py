@@ -48,13 +48,7 @@ def find_leaves(schema: Any, stored: Any) -> dict[str, Leaf]:
 
 
 def _expand(
-    field: Any,
-    name: str,
-    top: str,
-    fields: tuple[str, ...],
-    in_list: bool,
-    nullable: bool,
-    first: int,
+    field: Any, name: str, top: str, fields: tuple[str, ...], in_list: bool, nullable: bool, first: int
 ) -> Iterator[Leaf]:
     kind = field.type
     nullable = nullable or field.nullable

@@ -14,15 +14,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = [
-    "IDENTITY_COLUMN",
-    "MAX_UNIT_ROWS",
-    "ColumnInfo",
-    "FileInfo",
-    "Input",
-    "Reader",
-    "Source",
-]
+__all__ = ["IDENTITY_COLUMN", "MAX_UNIT_ROWS", "ColumnInfo", "FileInfo", "Input", "Reader", "Source"]
 
 #: Units larger than this are cut on a fixed grid, so that one unit never decides the memory of a
 #: run.
@@ -45,9 +37,7 @@ class Input:
     tree: str | None = None  #: None: the only tree-like object in the file
     format: Literal["root", "parquet", "arrays"]
     rows: int | None = None  #: known without opening (arrays, preprocessed filesets)
-    steps: tuple[tuple[int, int], ...] | None = (
-        None  #: row ranges to restrict to (coffea's "steps")
-    )
+    steps: tuple[tuple[int, int], ...] | None = None  #: row ranges to restrict to (coffea's "steps")
     uuid: str | None = None  #: what the file must identify itself as (preprocessed filesets)
 
 
@@ -56,9 +46,7 @@ class ColumnInfo:
     """What a file says about one of its columns."""
 
     name: str
-    kind: (
-        Kind  #: flat: one number per row; jagged: one list of numbers per row; other: anything else
-    )
+    kind: Kind  #: flat: one number per row; jagged: one list of numbers per row; other: anything else
     dtype: np.dtype[Any] | None  #: of the numbers; None for "other"
     counter: str | None = None  #: column holding the list lengths, where the file has one
     stored_bytes: int = 0  #: compressed size in the whole file, 0 where unknown
@@ -72,9 +60,7 @@ class FileInfo:
     borders: tuple[int, ...]  #: canonical unit borders, 0 and rows included; (0,) for an empty file
     clusters: tuple[int, ...] = ()  #: finer borders within them, at which columns can be read apart
     columns: Mapping[str, ColumnInfo]
-    identity: (
-        str  #: file uuid, footer digest or dataset name: with the row number it identifies a row
-    )
+    identity: str  #: file uuid, footer digest or dataset name: with the row number it identifies a row
     collections: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: prefix -> columns "prefix_field" (or "prefix.field") that together are records
     identity_column: str | None = None  #: hidden column with the identity of each row (skims)

@@ -103,15 +103,11 @@ class ChainReader:
             low = max(start, firsts[number])
             high = min(stop, firsts[number + 1])
             if low < high or start == stop:
-                parts.append(
-                    self._read(number, columns, low - firsts[number], high - firsts[number])
-                )
+                parts.append(self._read(number, columns, low - firsts[number], high - firsts[number]))
             number += 1
         return {name: _concatenated([part[name] for part in parts]) for name in columns}
 
-    def take(
-        self, columns: Sequence[str], rows: NDArray[np.int64], *, option: bool
-    ) -> dict[str, Any]:
+    def take(self, columns: Sequence[str], rows: NDArray[np.int64], *, option: bool) -> dict[str, Any]:
         """Read ``columns`` of these rows, in their order; with ``option``, row -1 is None."""
         have = rows if not option else rows[rows >= 0]
         first = int(have[0]) if len(have) else 0
@@ -123,16 +119,12 @@ class ChainReader:
             every = np.full(len(rows), -1, dtype=np.int64)
             every[rows >= 0] = places
             return {name: _optional(values[name], every) for name in columns}
-        if len(have) == len(next(iter(values.values()))) and np.array_equal(
-            places, np.arange(len(have))
-        ):
+        if len(have) == len(next(iter(values.values()))) and np.array_equal(places, np.arange(len(have))):
             return values
         kinds = self.known.columns
         return {name: _gathered(values[name], places, kinds[name].kind) for name in columns}
 
-    def _scattered(
-        self, columns: Sequence[str], rows: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], dict[str, Any]]:
+    def _scattered(self, columns: Sequence[str], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], dict[str, Any]]:
         """Read the clusters these rows lie in; return where the rows stand in what was read."""
         ranges = self._ranges(np.sort(rows))
         parts = [self.read(columns, start, stop) for start, stop in ranges]

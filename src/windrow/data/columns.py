@@ -64,17 +64,11 @@ def _of_one_length(prefix: str, group: Sequence[ColumnInfo]) -> Sequence[ColumnI
     return [c for c in jagged if c.counter == chosen]
 
 
-def check_request(
-    info: FileInfo, label: str, columns: Sequence[str], start: int, stop: int
-) -> None:
+def check_request(info: FileInfo, label: str, columns: Sequence[str], start: int, stop: int) -> None:
     """Refuse columns the file does not have and rows outside of it."""
     for name in columns:
         if name not in info.columns:
             hint = nearest(name, info.columns) or f" among its {len(info.columns)} columns"
-            raise MissingColumnError(
-                f"{label} has no column {name!r}{hint}",
-                column=name,
-                file=label,
-            )
+            raise MissingColumnError(f"{label} has no column {name!r}{hint}", column=name, file=label)
     if not 0 <= start <= stop <= info.rows:
         raise UsageError(f"{label} has rows [0, {info.rows}), asked for [{start}, {stop})")

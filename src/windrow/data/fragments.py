@@ -69,9 +69,7 @@ class _Lists:
         return int(self.offsets.nbytes + self.numbers.nbytes)
 
 
-def write_fragment(
-    path: Path, columns: Mapping[str, Any], rows: int, *, origin: str = ""
-) -> Fragment:
+def write_fragment(path: Path, columns: Mapping[str, Any], rows: int, *, origin: str = "") -> Fragment:
     """Write columns of ``rows`` rows: NumPy arrays of numbers or awkward arrays of anything.
 
     ``origin`` names the file the rows are from in what is said about them later.
@@ -125,9 +123,7 @@ def _plain_columns(columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, column in columns.items():
         if len(column) != rows:
-            raise UsageError(
-                f"column {name!r} has {len(column)} rows where {rows} are to be saved", column=name
-            )
+            raise UsageError(f"column {name!r} has {len(column)} rows where {rows} are to be saved", column=name)
         for inner, value in _without_records(name, column):
             if inner in out:
                 raise UsageError(
@@ -206,11 +202,7 @@ def _is_count(column: Any, lengths: np.ndarray[Any, Any]) -> bool:
 
 
 def _batch(
-    plain: Mapping[str, Any],
-    shared: Sequence[Sequence[str]],
-    counts: Sequence[Sequence[str]],
-    start: int,
-    stop: int,
+    plain: Mapping[str, Any], shared: Sequence[Sequence[str]], counts: Sequence[Sequence[str]], start: int, stop: int
 ) -> Any:
     """Return rows [start, stop): first the groups of lists, then all other columns."""
     arrays, fields = [], []
@@ -238,10 +230,7 @@ def _list_group(plain: Mapping[str, Any], members: Sequence[str], start: int, st
             column=members[0],
         )
     numbers = [pa.array(plain[name].numbers[low:high]) for name in members]
-    fields = [
-        pa.field(name, array.type, nullable=False)
-        for name, array in zip(members, numbers, strict=True)
-    ]
+    fields = [pa.field(name, array.type, nullable=False) for name, array in zip(members, numbers, strict=True)]
     struct = pa.StructArray.from_arrays(numbers, fields=fields)
     item = pa.field("item", struct.type, nullable=False)
     borders = pa.array((offsets - low).astype(np.int32))
@@ -280,8 +269,7 @@ def _has_no_type(array: Any) -> bool:
 
 def _unsavable(name: str, value: Any) -> UsageError:
     return UsageError(
-        f"column {name!r} cannot be saved: no file format has its type, "
-        f'{ak.type(value)}; leave it out with "-{name}"',
+        f'column {name!r} cannot be saved: no file format has its type, {ak.type(value)}; leave it out with "-{name}"',
         column=name,
     )
 

@@ -151,9 +151,7 @@ class HttpFile:
         self._size: int | None = None  #: what the first answer said
         self._tags: dict[str, str] = {}  #: place -> what the server calls this version of the file
         self.requests = 0
-        self.first_byte_s: float | None = (
-            None  #: from sending the last request to the beginning of its answer
-        )
+        self.first_byte_s: float | None = None  #: from sending the last request to the beginning of its answer
 
     def close(self) -> None:
         """Close the connections; they open again when they are needed."""

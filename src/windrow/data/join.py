@@ -66,12 +66,7 @@ def join(
     if missing == "none" and columns is None:
         raise SpecError("missing='none' needs on=: row by row, every row must have its partner")
     joined = JoinedSource(
-        main=open_source(main),
-        friend=open_source(friend),
-        on=columns,
-        missing=missing,
-        prefix=prefix,
-        suffix=suffix,
+        main=open_source(main), friend=open_source(friend), on=columns, missing=missing, prefix=prefix, suffix=suffix
     )
     _partners(joined.main, joined.friend)
     return joined
@@ -291,9 +286,7 @@ class _InOrder:
 class _ByIdentity:
     """The friend's rows with the same identity; matched for a whole file, so that errors do not depend on cuts."""
 
-    def __init__(
-        self, source: JoinedSource, item: Input, reader: Reader, friend: ChainReader
-    ) -> None:
+    def __init__(self, source: JoinedSource, item: Input, reader: Reader, friend: ChainReader) -> None:
         self._source = source
         self._item = item
         self._reader = reader
@@ -339,10 +332,7 @@ class _ByIdentity:
 
 
 def _identities(names: Sequence[str], columns: Sequence[Any], rows: NDArray[np.int64]) -> str:
-    shown = [
-        "(" + ", ".join(f"{n}={c[row]}" for n, c in zip(names, columns, strict=True)) + ")"
-        for row in rows[:3]
-    ]
+    shown = ["(" + ", ".join(f"{n}={c[row]}" for n, c in zip(names, columns, strict=True)) + ")" for row in rows[:3]]
     return ", ".join(shown)
 
 

@@ -27,13 +27,7 @@ class JoinedColumns:
 
 
 def joined_columns(
-    main: FileInfo,
-    friend: Chain,
-    *,
-    labels: tuple[str, str],
-    on: Sequence[str],
-    rename: str,
-    option: bool,
+    main: FileInfo, friend: Chain, *, labels: tuple[str, str], on: Sequence[str], rename: str, option: bool
 ) -> JoinedColumns:
     """Name the friend's columns, but for those that identify rows; refuse names that both have.
 
@@ -82,12 +76,8 @@ def _check_identity(on: Sequence[str], label: str, columns: Mapping[str, ColumnI
     for name in on:
         if name not in columns:
             raise MissingColumnError(
-                f"{label} has no column {name!r}, which on= names{nearest(name, columns)}",
-                column=name,
-                file=label,
+                f"{label} has no column {name!r}, which on= names{nearest(name, columns)}", column=name, file=label
             )
         dtype = columns[name].dtype
         if columns[name].kind != "flat" or dtype is None or dtype.kind not in "biu":
-            raise UsageError(
-                f"{label}: on= names {name!r}, which is not one whole number per row ({dtype})"
-            )
+            raise UsageError(f"{label}: on= names {name!r}, which is not one whole number per row ({dtype})")

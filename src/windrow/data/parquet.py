@@ -51,9 +51,7 @@ class ParquetLayout:
 class ParquetReader(FetchesAhead):
     """One open Parquet file; ``ranges`` are the (offset, size) of the chunks fetched so far."""
 
-    def __init__(
-        self, source: Input, grid: int | None = None, layout: ParquetLayout | None = None
-    ) -> None:
+    def __init__(self, source: Input, grid: int | None = None, layout: ParquetLayout | None = None) -> None:
         self._label = source.label
         self._bytes = 0
         self.reads: list[tuple[str, int, int]] = []
@@ -201,13 +199,7 @@ def _layout(file: Any, parquet: Any, grid: int | None) -> ParquetLayout:
         identity_column=hidden,
         made=made_in(record),
     )
-    return ParquetLayout(
-        info=info,
-        leaves=leaves,
-        groups=tuple(groups),
-        metadata=metadata,
-        size=file.seek(0, 2),
-    )
+    return ParquetLayout(info=info, leaves=leaves, groups=tuple(groups), metadata=metadata, size=file.seek(0, 2))
 
 
 def _has_nulls(leaf: Leaf, metadata: Any) -> bool:
@@ -268,6 +260,5 @@ def _corrupt(label: str, exc: BaseException) -> CorruptFileError:
     lines = str(exc).strip().splitlines()
     reason = lines[0][:200] if lines else type(exc).__name__
     return CorruptFileError(
-        f"{label} cannot be read as Parquet: truncated, damaged or of another format ({reason})",
-        file=label,
+        f"{label} cannot be read as Parquet: truncated, damaged or of another format ({reason})", file=label
     )

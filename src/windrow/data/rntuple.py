@@ -44,12 +44,7 @@ class RNTupleReader(FetchesAhead):
     """One open RNTuple; ``ranges`` are the (offset, size) of the pages fetched so far."""
 
     def __init__(
-        self,
-        source: Input,
-        handle: Any,
-        ntuple: Any,
-        grid: int | None = None,
-        layout: RNTupleLayout | None = None,
+        self, source: Input, handle: Any, ntuple: Any, grid: int | None = None, layout: RNTupleLayout | None = None
     ) -> None:
         self._handle = handle
         self._ntuple = ntuple
@@ -171,9 +166,7 @@ class _Window:
                 self._columns[number] = kept[2]
             else:
                 self._count(number)
-                self._columns[number] = self._reader._ntuple.read_cluster_range(
-                    number, self._first, self._last
-                )
+                self._columns[number] = self._reader._ntuple.read_cluster_range(number, self._first, self._last)
         return self._columns[number]
 
     def _count(self, number: int) -> None:
@@ -213,9 +206,7 @@ def rntuple_layout(handle: Any, ntuple: Any, grid: int | None) -> RNTupleLayout:
             name=name,
             kind=kinds.get(field.shape, "other"),
             dtype=field.dtype,
-            counter=known_counters.get(name) or counters.get(field.offsets)
-            if field.shape == "jagged"
-            else None,
+            counter=known_counters.get(name) or counters.get(field.offsets) if field.shape == "jagged" else None,
             stored_bytes=sum(sizes.get(number, 0) for number in set(own)),
         )
     info = FileInfo(

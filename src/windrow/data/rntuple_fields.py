@@ -100,16 +100,12 @@ class _Finder:
     def _leaf(self, identifier: int, offsets: int, *, simple: bool) -> Field:
         record = self.records[identifier]
         leaf = simple and record.struct_role == uproot.const.RNTupleFieldRole.LEAF
-        column = (
-            self._column_of(identifier) if leaf and not self._children.get(identifier) else None
-        )
+        column = self._column_of(identifier) if leaf and not self._children.get(identifier) else None
         if column is not None:
             if record.type_name.startswith(_CARDINALITY):
                 if offsets == _NONE:
                     wide = np.dtype(np.uint64 if "64" in record.type_name else np.uint32)
-                    return Field(
-                        identifier=identifier, shape="counts", dtype=wide, offsets=column.idx
-                    )
+                    return Field(identifier=identifier, shape="counts", dtype=wide, offsets=column.idx)
             elif not record.type_name.startswith("std::string"):
                 dtype = self._ntuple.get_field_metadata(column.idx).dtype_result
                 if dtype.names is None and dtype.kind in "biuf":

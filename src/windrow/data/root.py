@@ -75,6 +75,4 @@ def _find_tree(handle: Any, source: Input) -> tuple[str, str]:
     else:
         problem = "which of its trees? write FILE:TREE or tree=" if trees else "no tree in it"
     listed = ", ".join(sorted(trees)) or "none"
-    raise MissingTreeError(
-        f"{source.label}: {problem}; trees there are: {listed}", file=source.label
-    )
+    raise MissingTreeError(f"{source.label}: {problem}; trees there are: {listed}", file=source.label)

@@ -227,9 +227,7 @@ class BasketFile:
             else:
                 packed = bytes(self._remote.read(offset, offset + size))
             if len(packed) != size:
-                raise ValueError(
-                    f"{column.name}: basket {number} ends after {len(packed)} of {size} bytes"
-                )
+                raise ValueError(f"{column.name}: basket {number} ends after {len(packed)} of {size} bytes")
             self.bytes_read += size
             self.ranges.append((offset, size))
             yield _parsed(column, number, packed)
@@ -266,14 +264,7 @@ def _parsed(column: Baskets, number: int, packed: bytes) -> _Basket:
 
 
 def _list_borders(
-    column: Baskets,
-    basket: _Basket,
-    raw: _Array,
-    rows: int,
-    row: int,
-    end: int,
-    local: _Array,
-    used: int,
+    column: Baskets, basket: _Basket, raw: _Array, rows: int, row: int, end: int, local: _Array, used: int
 ) -> tuple[int, int]:
     """Fill ``local`` with offsets of rows [row, end], counted from ``used``; return (from, to)."""
     size = column.stored.itemsize

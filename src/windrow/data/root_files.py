@@ -143,9 +143,7 @@ def refuse_truncated(label: str) -> None:
 
 def _corrupt(label: str, exc: BaseException) -> CorruptFileError:
     reason = str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
-    return CorruptFileError(
-        f"{label} cannot be read as ROOT: {_looks_like(label)} ({reason[:200]})", file=label
-    )
+    return CorruptFileError(f"{label} cannot be read as ROOT: {_looks_like(label)} ({reason[:200]})", file=label)
 
 
 #: What the first bytes of a file that is not ROOT give away.

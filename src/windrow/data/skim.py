@@ -69,9 +69,7 @@ def write_skim(
     target.
     """
     if format not in FORMATS:
-        raise UsageError(
-            f"a skim is written as {', '.join(FORMATS)}, not as {format!r}{nearest(format, FORMATS)}"
-        )
+        raise UsageError(f"a skim is written as {', '.join(FORMATS)}, not as {format!r}{nearest(format, FORMATS)}")
     filled = [fragment for fragment in fragments if fragment.rows]
     rows = sum(fragment.rows for fragment in filled)
     piece = piece_rows(rows, sum(fragment.memory for fragment in filled))

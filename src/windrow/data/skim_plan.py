@@ -62,10 +62,7 @@ def plan_skim(shapes: Mapping[str, Shape], empty: Shape | None, *, pieces: int, 
             field = field.with_type(_filled_in(field.type, empty.fields[name].type))
         fields.append(field.with_type(_filled_in(field.type, pa.float64())))
     return Plan(
-        schema=pa.schema(fields),
-        collections=_find_collections([shape for _, shape in known]),
-        pieces=pieces,
-        tree=tree,
+        schema=pa.schema(fields), collections=_find_collections([shape for _, shape in known]), pieces=pieces, tree=tree
     )
 
 
@@ -163,18 +160,13 @@ def _words(kind: Any) -> str:
 def _find_collections(shapes: Sequence[Shape]) -> tuple[Collection, ...]:
     """Group the columns of lists that have equal lengths in every fragment."""
     groups: dict[tuple[int, ...], list[str]] = {}
-    where = [
-        {name: number for number, members in enumerate(shape.lists) for name in members}
-        for shape in shapes
-    ]
+    where = [{name: number for number, members in enumerate(shape.lists) for name in members} for shape in shapes]
     for name in shapes[0].fields:
         if all(name in place for place in where):
             groups.setdefault(tuple(place[name] for place in where), []).append(name)
     found: dict[tuple[str | None, str | None, str], list[str]] = {}
     for key, members in groups.items():
-        counters = set.intersection(
-            *(set(shape.counts[number]) for shape, number in zip(shapes, key, strict=True))
-        )
+        counters = set.intersection(*(set(shape.counts[number]) for shape, number in zip(shapes, key, strict=True)))
         for name in members:
             prefix, counter = _prefix(name, counters, shapes[0].fields)
             alone = name if prefix is None else str(key)
@@ -185,16 +177,10 @@ def _find_collections(shapes: Sequence[Shape]) -> tuple[Collection, ...]:
     )
 
 
-def _prefix(
-    name: str, counters: Iterable[str], columns: Mapping[str, Any]
-) -> tuple[str | None, str | None]:
+def _prefix(name: str, counters: Iterable[str], columns: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return the collection a column belongs to and its counter: by the counter, else by name."""
     ends = [place for place, mark in enumerate(name) if mark == "_" and place]
-    usable = [
-        name[:end]
-        for end in ends
-        if name[:end] not in columns and _can_be_zipped(name[:end], name[end + 1 :])
-    ]
+    usable = [name[:end] for end in ends if name[:end] not in columns and _can_be_zipped(name[:end], name[end + 1 :])]
     for stem in (name, *reversed(usable)):
         for counter in (f"n{stem}", f"N{stem}"):
             if counter in counters:
@@ -265,8 +251,7 @@ def zipped_columns(plan: Plan, table: Any) -> dict[str, Any]:
             out[name] = layout
         elif one.prefix not in out:
             lists = ak.contents.RecordArray(
-                [layouts[member].content for member in one.members],
-                [one.field(member) for member in one.members],
+                [layouts[member].content for member in one.members], [one.field(member) for member in one.members]
             )
             out[str(one.prefix)] = ak.contents.ListOffsetArray(layout.offsets, lists)
     return out

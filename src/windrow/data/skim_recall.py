@@ -151,16 +151,14 @@ def _refuse_overlap(name: str, known: Sequence[tuple[Input, Mapping[str, Any]]])
             if mine != other:
                 raise SpecError(
                     f"dataset {name!r} has skims of the {what}s {mine!r} and {other!r}, "
-                    f"{first_file.label} and {one.label}: rows in both would count twice; "
-                    + _apart(name, "a", "b")
+                    f"{first_file.label} and {one.label}: rows in both would count twice; " + _apart(name, "a", "b")
                 )
         for sign in _signs(one, record):
             twin = seen.setdefault(sign, one)
             if twin is not one:
                 raise SpecError(
                     f"dataset {name!r} has the same rows twice: {twin.label} and {one.label} were "
-                    "saved from the same rows of one dataset; open one of them, or "
-                    + _apart(name, "a", "b")
+                    "saved from the same rows of one dataset; open one of them, or " + _apart(name, "a", "b")
                 )
 
 
@@ -179,7 +177,4 @@ def _signs(one: Input, record: Mapping[str, Any]) -> list[Any]:
 
 
 def _apart(name: str, one: str, other: str) -> str:
-    return (
-        "open them under names of their own, as in "
-        f"{{'{name}_{one}': FILES, '{name}_{other}': FILES}}"
-    )
+    return f"open them under names of their own, as in {{'{name}_{one}': FILES, '{name}_{other}': FILES}}"

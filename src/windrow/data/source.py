@@ -50,9 +50,7 @@ class FileSource:
         return _rebuild, (self.inputs, plain, self.grid)
 
 
-def _rebuild(
-    inputs: tuple[Input, ...], datasets: Mapping[str, Mapping[str, Any]], grid: int | None
-) -> FileSource:
+def _rebuild(inputs: tuple[Input, ...], datasets: Mapping[str, Mapping[str, Any]], grid: int | None) -> FileSource:
     return FileSource(inputs=inputs, datasets=_read_only(datasets), grid=grid)
 
 
@@ -129,8 +127,7 @@ def _check_promises(source: Input, reader: Reader) -> None:
     again = "preprocess the fileset again"
     if source.rows is not None and source.rows != rows:
         raise CorruptFileError(
-            f"{source.label}: the fileset says {source.rows} rows, the file has {rows}; {again}",
-            file=source.label,
+            f"{source.label}: the fileset says {source.rows} rows, the file has {rows}; {again}", file=source.label
         )
     if source.steps and source.steps[-1][1] > rows:
         raise CorruptFileError(
@@ -148,11 +145,7 @@ def _check_promises(source: Input, reader: Reader) -> None:
 
 
 def open(  # noqa: A001 - reads as windrow.data.open
-    spec: Any,
-    *,
-    tree: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    grid: int | None = None,
+    spec: Any, *, tree: str | None = None, metadata: Mapping[str, Any] | None = None, grid: int | None = None
 ) -> Source:
     """Return the source that ``spec`` names; nothing is read before work reaches it.
 
@@ -170,11 +163,7 @@ def open(  # noqa: A001 - reads as windrow.data.open
     grid
         Rows of a unit, instead of the file's own clusters or row groups.
     """
-    if (
-        hasattr(spec, "inputs")
-        and hasattr(spec, "datasets")
-        and callable(getattr(spec, "open", None))
-    ):
+    if hasattr(spec, "inputs") and hasattr(spec, "datasets") and callable(getattr(spec, "open", None)):
         if tree is not None or metadata is not None or grid is not None:
             raise SpecError("a source is complete: give tree, metadata and grid where it is opened")
         source: Source = spec
@@ -190,9 +179,7 @@ def open(  # noqa: A001 - reads as windrow.data.open
     return FileSource(inputs=tuple(parsed.inputs), datasets=_read_only(parsed.datasets), grid=grid)
 
 
-def _by_dataset(
-    metadata: Mapping[str, Any], datasets: Mapping[str, Any]
-) -> Mapping[str, Mapping[str, Any]]:
+def _by_dataset(metadata: Mapping[str, Any], datasets: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     unknown = [name for name in metadata if name not in datasets]
     if not unknown and all(isinstance(m, Mapping) for m in metadata.values()):
         return metadata

@@ -21,14 +21,7 @@ import numpy as np
 
 from windrow.data.arrays import ArrayTable
 from windrow.data.base import Input
-from windrow.data.paths import (
-    expand,
-    file_format,
-    is_named_like_file,
-    is_remote,
-    looks_like_file,
-    split_tree,
-)
+from windrow.data.paths import expand, file_format, is_named_like_file, is_remote, looks_like_file, split_tree
 from windrow.errors import SpecError
 
 __all__ = ["BARE_DATASET", "Parsed", "parse"]
@@ -147,9 +140,7 @@ def _is_array(value: Any) -> bool:
     if isinstance(value, np.ndarray | ak.Array):
         return True
     if isinstance(value, list | tuple):
-        return bool(value) and not any(
-            isinstance(item, str | os.PathLike | Mapping) for item in value
-        )
+        return bool(value) and not any(isinstance(item, str | os.PathLike | Mapping) for item in value)
     return hasattr(value, "__array__") and not isinstance(value, Mapping)
 
 
@@ -197,19 +188,11 @@ def _add_arrays(parsed: Parsed, name: str, arrays: Any) -> None:
         arrays = {column: arrays[column] for column in arrays.dtype.names}
     if not isinstance(arrays, Mapping) and not getattr(arrays, "fields", None):
         raise SpecError(
-            f"dataset {name!r}: an array needs named fields to be data; "
-            "write {'column': array} to name it"
+            f"dataset {name!r}: an array needs named fields to be data; write {{'column': array}} to name it"
         )
     table = ArrayTable(arrays, f"dataset {name!r}")
     parsed.inputs.append(
-        Input(
-            index=len(parsed.inputs),
-            dataset=name,
-            label=name,
-            location=table,
-            format="arrays",
-            rows=table.rows,
-        )
+        Input(index=len(parsed.inputs), dataset=name, label=name, location=table, format="arrays", rows=table.rows)
     )
 
 
@@ -222,9 +205,7 @@ def _add_files(parsed: Parsed, name: str, spec: Any, tree: str | None, kind: str
             entry = _file_input(parsed, name, path, {"object_path": tree, "format": kind}, details)
             where = path if is_remote(path) else os.path.realpath(path)
             if (where, entry.tree) in seen:
-                raise SpecError(
-                    f"dataset {name!r} names {path} twice; its rows would be counted twice"
-                )
+                raise SpecError(f"dataset {name!r} names {path} twice; its rows would be counted twice")
             seen.add((where, entry.tree))
             parsed.inputs.append(entry)
 
@@ -270,9 +251,7 @@ def _details(name: str, path: Any, value: Any) -> dict[str, Any]:
     )
 
 
-def _file_input(
-    parsed: Parsed, name: str, path: str, defaults: dict[str, Any], details: dict[str, Any]
-) -> Input:
+def _file_input(parsed: Parsed, name: str, path: str, defaults: dict[str, Any], details: dict[str, Any]) -> Input:
     facts = {**defaults, **details}
     kind = facts.get("format") or file_format(path)
     if kind not in ("root", "parquet"):

@@ -53,9 +53,7 @@ class Stream:
         columns: Sequence[str] | None,
         buffer: int,
     ) -> None:
-        self.inputs = (
-            Input(index=0, dataset=dataset, label=tap.label, location=None, format="arrays"),
-        )
+        self.inputs = (Input(index=0, dataset=dataset, label=tap.label, location=None, format="arrays"),)
         self.datasets = MappingProxyType({dataset: MappingProxyType(dict(metadata))})
         self.batch = batch
         self.buffer = buffer
@@ -118,9 +116,7 @@ def stream(
         Of a directory: end after so long without a new file.
     """
     if batch is not None and (type(batch) is not int or batch < 1):
-        raise SpecError(
-            f"batch= is the number of rows of a mini-batch and at least 1, not {batch!r}"
-        )
+        raise SpecError(f"batch= is the number of rows of a mini-batch and at least 1, not {batch!r}")
     if isinstance(columns, str):
         raise SpecError(f"columns= is a list of names, got {columns!r}")
     size = parse_bytes(buffer)
@@ -157,10 +153,7 @@ def _tap(source: Any, columns: Sequence[str] | None, until_idle: str | float | N
         return IteratorTap(source)
     raise SpecError(
         f"cannot stream from {source!r:.60}; expected an iterable of batches, a directory or tcp://localhost:PORT"
-        + (
-            "; a mapping of arrays is no stream: run over it as it is, or give [it]"
-            * isinstance(source, Mapping)
-        )
+        + ("; a mapping of arrays is no stream: run over it as it is, or give [it]" * isinstance(source, Mapping))
     )
 
 

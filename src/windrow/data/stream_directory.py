@@ -46,9 +46,7 @@ class _Unreadable:
 class DirectoryTap:
     """Batches of the files of a directory, in the order of their names as far as they are there together."""
 
-    def __init__(
-        self, place: Path, pattern: str, columns: Sequence[str] | None, until_idle: float | None
-    ) -> None:
+    def __init__(self, place: Path, pattern: str, columns: Sequence[str] | None, until_idle: float | None) -> None:
         if not place.is_dir():
             raise SpecError(f"{place} is no directory: a stream of files needs one that exists")
         self.label = f"stream {place / pattern if pattern else place}"

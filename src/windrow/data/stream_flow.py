@@ -58,9 +58,7 @@ class Flow:
         buffer: int,
         max_rows: int | None = None,
     ) -> None:
-        self.inputs = (
-            Input(index=0, dataset=dataset, label=label, location=None, format="arrays"),
-        )
+        self.inputs = (Input(index=0, dataset=dataset, label=label, location=None, format="arrays"),)
         self.datasets = {dataset: metadata}
         self.buffer = buffer
         self.borders = Borders()  #: of the units that were handed over
@@ -195,9 +193,7 @@ class Flow:
     def open(self, index: int) -> StreamReader:  # noqa: ARG002 - there is one
         """Give a reader of the rows that are in memory."""
         if self._columns is None or self._info is None:
-            raise DataError(
-                f"{self.inputs[0].label}: no batch has come, so that its columns are not known"
-            )
+            raise DataError(f"{self.inputs[0].label}: no batch has come, so that its columns are not known")
         return StreamReader(self, self._columns, self._info)
 
     def find(self, start: int, stop: int) -> list[tuple[ArrayTable, int, int]]:
@@ -212,9 +208,7 @@ class Flow:
                     found.append((table, low, high))
                 at += 1
         if sum(high - low for _, low, high in found) != stop - start:
-            raise DataError(
-                f"{self.inputs[0].label}: rows {start}-{stop} are gone: a stream is read once, as it runs"
-            )
+            raise DataError(f"{self.inputs[0].label}: rows {start}-{stop} are gone: a stream is read once, as it runs")
         return found
 
 

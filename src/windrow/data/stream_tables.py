@@ -143,9 +143,7 @@ def _kind(column: Any) -> str:
 
 def _is_unknown(kind: Any) -> bool:
     inside = getattr(kind, "contents", None) or [getattr(kind, "content", None)]
-    return isinstance(kind, ak.types.UnknownType) or any(
-        _is_unknown(one) for one in inside if one is not None
-    )
+    return isinstance(kind, ak.types.UnknownType) or any(_is_unknown(one) for one in inside if one is not None)
 
 
 @lru_cache(maxsize=64)  # numpy takes 20 us to write one down, for each column of each batch

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["table"]
 
 
-def table(
-    files: Any, tree: str | None = None, *, columns: Sequence[str] | None = None
-) -> dict[str, Any]:
+def table(files: Any, tree: str | None = None, *, columns: Sequence[str] | None = None) -> dict[str, Any]:
     """Return the columns of a tree by name, the files one after the other.
 
     ``wr.data.table("dy/*.root", "Runs")["genEventSumw"].sum()`` is the sum of weights before any skim. One number per
@@ -42,9 +40,7 @@ def table(
         raise SpecError(f"columns= is a list of names, got {columns!r}")
     source = open_source(files)
     if not isinstance(source, FileSource):
-        raise SpecError(
-            f"a table is read from files, got a {type(source).__name__}; give the files it is made of"
-        )
+        raise SpecError(f"a table is read from files, got a {type(source).__name__}; give the files it is made of")
     if len(source.datasets) > 1:
         names = ", ".join(source.datasets)
         raise SpecError(f"a table is read from the files of one dataset, got those of {names}")

@@ -112,9 +112,7 @@ class TTreeReader(FetchesAhead):
             return True
         return False
 
-    def _read_through_uproot(
-        self, names: Sequence[str], start: int, stop: int, out: dict[str, Any]
-    ) -> None:
+    def _read_through_uproot(self, names: Sequence[str], start: int, stop: int, out: dict[str, Any]) -> None:
         if self._handle is None:
             self._handle = open_file(self._location, self._remote)
             remote_file(self._handle)
@@ -254,9 +252,7 @@ def _plain(column: ColumnInfo, branch: Any, meaning: Any) -> np.dtype[Any] | Non
     return stored if stored.newbyteorder("=") == column.dtype else None
 
 
-def _baskets(
-    column: ColumnInfo, branch: Any, stored: np.dtype[Any], entries: tuple[int, ...]
-) -> Baskets:
+def _baskets(column: ColumnInfo, branch: Any, stored: np.dtype[Any], entries: tuple[int, ...]) -> Baskets:
     count = branch.num_baskets - len(branch.embedded_baskets)
     return Baskets(
         name=column.name,

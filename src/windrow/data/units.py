@@ -62,9 +62,7 @@ def unit_borders(
     return tuple(borders)
 
 
-def read_borders(
-    rows: int, file_borders: Iterable[int] | None = None, *, grid: int | None = None
-) -> tuple[int, ...]:
+def read_borders(rows: int, file_borders: Iterable[int] | None = None, *, grid: int | None = None) -> tuple[int, ...]:
     """Return the borders of what columns are read or left out for: units or finer."""
     return unit_borders(rows, file_borders, grid=grid, smallest=MIN_READ_ROWS)
 
@@ -112,9 +110,7 @@ def cluster_borders(
     return tuple(sorted(borders))
 
 
-def units_within(
-    borders: Sequence[int], steps: Iterable[tuple[int, int]] | None = None
-) -> tuple[tuple[int, int], ...]:
+def units_within(borders: Sequence[int], steps: Iterable[tuple[int, int]] | None = None) -> tuple[tuple[int, int], ...]:
     """Return the units as (start, stop), restricted to the row ranges ``steps`` where given.
 
     Steps that cut through a unit leave its parts; empty parts are left out.

@@ -89,14 +89,7 @@ class Page:
 
     # --- the worker's side
 
-    def begin(
-        self,
-        attempt: int,
-        memory_limit: int = 0,
-        seconds_limit: float = 0.0,
-        *,
-        metered: bool = True,
-    ) -> None:
+    def begin(self, attempt: int, memory_limit: int = 0, seconds_limit: float = 0.0, *, metered: bool = True) -> None:
         """Say that an attempt begins; from now on its limits hold. Without limits it need not be metered."""
         if metered:
             self._reset_peak()
@@ -155,12 +148,7 @@ class Page:
         sequence = words[_SEQUENCE]
         busy = words[_BUSY]
         seen = Attempt(
-            sequence,
-            words[_ATTEMPT],
-            words[_STARTED],
-            words[_MEMORY],
-            words[_NANOSECONDS] / 1e9,
-            words[_BASELINE],
+            sequence, words[_ATTEMPT], words[_STARTED], words[_MEMORY], words[_NANOSECONDS] / 1e9, words[_BASELINE]
         )
         if sequence % 2 or not busy or words[_SEQUENCE] != sequence:
             return None

@@ -90,12 +90,7 @@ def _close(file: int) -> None:
 
 
 def pack(
-    thing: Any,
-    kind: int = 0,
-    tag: int = 0,
-    *,
-    by_value: bool = False,
-    own: Callable[[ModuleType], bool] | None = None,
+    thing: Any, kind: int = 0, tag: int = 0, *, by_value: bool = False, own: Callable[[ModuleType], bool] | None = None
 ) -> Parcel:
     """Pack a thing; raises what pickling raised where that is impossible."""
     begin = perf_counter()
@@ -104,11 +99,7 @@ def pack(
 
 
 def parcel_of(
-    content: bytes | memoryview,
-    buffers: Sequence[memoryview],
-    kind: int,
-    tag: int,
-    begin: float | None = None,
+    content: bytes | memoryview, buffers: Sequence[memoryview], kind: int, tag: int, begin: float | None = None
 ) -> Parcel:
     """Make a parcel of a pickle and its buffers."""
     begin = perf_counter() if begin is None else begin
@@ -166,9 +157,7 @@ class Arrival(NamedTuple):
     pickled: int  #: bytes of the pickle, with which the body begins
     sizes: tuple[int, ...]  #: of the buffers
     body: memoryview
-    spare: memoryview | None = (
-        None  #: the same memory once more, where nobody sees what is written to the other
-    )
+    spare: memoryview | None = None  #: the same memory once more, where nobody sees what is written to the other
 
     def open(self, *, own: bool = False) -> Any:
         """Unpickle, without copying buffers; raises what that raises. ``own``: what came stays as it is, and can be sent on."""
@@ -266,9 +255,7 @@ class Link:
         A non-blocking socket returns at once: None if nothing was there to read.
         """
         try:
-            count, extra, flags, _ = self.socket.recvmsg_into(
-                [self._room], _FILE_ROOM, _CLOSE_ON_EXEC
-            )
+            count, extra, flags, _ = self.socket.recvmsg_into([self._room], _FILE_ROOM, _CLOSE_ON_EXEC)
         except BlockingIOError:
             return None
         except ConnectionResetError:

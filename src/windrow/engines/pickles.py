@@ -31,11 +31,7 @@ DEPTH = 12
 
 
 def dumps(
-    thing: Any,
-    *,
-    apart: int | None = None,
-    by_value: bool = False,
-    own: Callable[[ModuleType], bool] | None = None,
+    thing: Any, *, apart: int | None = None, by_value: bool = False, own: Callable[[ModuleType], bool] | None = None
 ) -> tuple[bytes, list[memoryview]]:
     """Pickle; buffers of at least ``apart`` bytes are not copied but returned beside the pickle.
 
@@ -70,9 +66,7 @@ def dumps(
 
 
 def _dumps_by_value(
-    thing: Any,
-    goes_inside: Callable[[pickle.PickleBuffer], bool],
-    own: Callable[[ModuleType], bool] | None = None,
+    thing: Any, goes_inside: Callable[[pickle.PickleBuffer], bool], own: Callable[[ModuleType], bool] | None = None
 ) -> bytes:
     """Pickle so that a process which has none of our modules loaded can read it.
 
@@ -289,9 +283,7 @@ def _round_trip(error: BaseException) -> bytes | None:
     return content if isinstance(again, BaseException) else None
 
 
-def _unseal(
-    content: bytes | None, words: str, notes: list[str], causes: list[bytes | None]
-) -> BaseException:
+def _unseal(content: bytes | None, words: str, notes: list[str], causes: list[bytes | None]) -> BaseException:
     error = _open(content, words)
     error.__notes__ = notes
     last = error
@@ -311,6 +303,5 @@ def _open(content: bytes | None, words: str) -> BaseException:
             if isinstance(error, BaseException):
                 return error
     return EngineError(
-        f"{words} (the exception itself could not leave its worker's process: it cannot be pickled "
-        "and made again)"
+        f"{words} (the exception itself could not leave its worker's process: it cannot be pickled and made again)"
     )

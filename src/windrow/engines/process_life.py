@@ -182,11 +182,7 @@ class Life:
         events: list[Event] = []
         worker, incarnation = self.worker, self.incarnation
         if ended.kind == "exceeded" and self._running is not None:
-            events.append(
-                Exhausted(
-                    self._running, worker, incarnation, ended.resource, ended.limit, ended.used
-                )
-            )
+            events.append(Exhausted(self._running, worker, incarnation, ended.resource, ended.limit, ended.used))
         elif self._killed:
             events += [Cancelled(attempt, worker, incarnation) for attempt in self._cancelled]
         failure = self._failure(ended)
@@ -202,10 +198,7 @@ class Life:
             return None
         kind, how = _how(ended)
         if self.link.garbled:
-            kind, how = (
-                FailureKind.CRASHED,
-                f"was ended because of what it sent: {self.link.garbled}",
-            )
+            kind, how = (FailureKind.CRASHED, f"was ended because of what it sent: {self.link.garbled}")
         message = f"worker {self.worker} {how} {self._doing()}"
         killed = ended.kind == "signal" and ended.code == signal.SIGKILL
         return Failure(kind, KILLED if killed else "WorkerLost", message, self._place())
@@ -220,9 +213,7 @@ class Life:
         launch = None if self._running is None else self._launched.get(self._running)
         if launch is None:
             return ""
-        rows = (
-            f"rows {part.start}-{part.stop} of input {part.input}" for part in launch.task.inputs
-        )
+        rows = (f"rows {part.start}-{part.stop} of input {part.input}" for part in launch.task.inputs)
         return ", ".join(rows) or f"task {launch.task.id}"
 
 

@@ -114,9 +114,7 @@ def read_task_report(written: tuple[Any, ...], life: Life, outputs: ProcessOutpu
     return Finished(attempt, worker, incarnation, handle, Measurement(*used))
 
 
-def discard_everywhere(
-    outputs: ProcessOutputs, command: Discard, lives: dict[int, Life]
-) -> list[Life]:
+def discard_everywhere(outputs: ProcessOutputs, command: Discard, lives: dict[int, Life]) -> list[Life]:
     """Forget an output here; return the lives that must be told."""
     handle = command.handle
     holders = outputs.discard(handle)

@@ -98,14 +98,10 @@ class TaskLaunches:
                 values = self._values(reads)
                 content = pickle.loads(small) if small is not None else arrival.open()  # type: ignore[union-attr] # noqa: S301
             except BaseException as error:  # noqa: BLE001 - a user's object that cannot be made again
-                story = (
-                    "raised while the arguments of the call were unpickled in a worker's process"
-                )
+                story = "raised while the arguments of the call were unpickled in a worker's process"
                 error.add_note(story)
                 return Failed(number, self._worker, self._incarnation, shelf.classify(error))
-            call = Call(
-                content, values, release, self.common, lambda: cancelled(number), launch.mine
-            )
+            call = Call(content, values, release, self.common, lambda: cancelled(number), launch.mine)
             event, made = shelf.call(launch, call)
         if made:
             self.outputs.setdefault(number, {}).update(made)
@@ -120,9 +116,7 @@ class TaskLaunches:
     def _lacks(self, launch: Launch) -> bool:
         """Whether something was not made that was being made when the launch was sent."""
         reads, _ = self._waiting[launch.attempt]
-        return any(
-            not more and name not in self.outputs.get(attempt, {}) for attempt, name, *more in reads
-        )
+        return any(not more and name not in self.outputs.get(attempt, {}) for attempt, name, *more in reads)
 
     def _keep_copies(self, reads: list[Any]) -> None:
         """Put copies that came with a launch where all launches find them."""
@@ -133,10 +127,7 @@ class TaskLaunches:
     def _values(self, reads: list[Any]) -> tuple[Any, ...]:
         self._keep_copies(reads)
         return tuple(
-            [
-                more[0] if len(more) == 1 else _opened(self.outputs[attempt], name)
-                for attempt, name, *more in reads
-            ]
+            [more[0] if len(more) == 1 else _opened(self.outputs[attempt], name) for attempt, name, *more in reads]
         )
 
     def keep_common(self, arrival: Arrival) -> None:

@@ -391,7 +391,5 @@ class _Worker:
 
     def _tell_broken(self, error: BaseException, what: str) -> None:
         message = f"{what}: {type(error).__name__}: {error}"
-        failure = Failure(
-            FailureKind.INTERNAL, type(error).__name__, message, "", portable(error, self._number)
-        )
+        failure = Failure(FailureKind.INTERNAL, type(error).__name__, message, "", portable(error, self._number))
         self._send(pack(failure, BROKEN))

@@ -12,17 +12,7 @@ import selectors
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import (
-    Cancel,
-    Discard,
-    Fetch,
-    Inspect,
-    Launch,
-    Merge,
-    Shrink,
-    StartWorker,
-    StopWorker,
-)
+from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, Shrink, StartWorker, StopWorker
 from windrow.core.events import Event, Fetched, FetchFailed, Started, WorkerJoined, WorkerLost
 from windrow.core.records import Failure, FailureKind, Handle, Worker
 from windrow.engines import process_worker as worker_side
@@ -326,9 +316,7 @@ class ProcessesEngine:
                     f"a result of worker {life.worker} was pickled there but cannot be unpickled here "
                     f'({type(error).__name__}: {error}); return something that can be, or use engine="threads"'
                 )
-                return FetchFailed(
-                    handle, Failure(FailureKind.USER, type(error).__name__, message, "", error)
-                )
+                return FetchFailed(handle, Failure(FailureKind.USER, type(error).__name__, message, "", error))
         return Fetched(handle, arrival.seconds + perf_counter() - begin, arrival.bytes)
 
     def take(self, handle: Handle) -> Any:
@@ -364,9 +352,7 @@ class ProcessesEngine:
         """Let idle workers close their files, end all others, and leave nothing behind."""
         try:
             if self._warden is not None and self._warden.alive and self._selector is not None:
-                with contextlib.suppress(
-                    EngineError
-                ):  # of a worker that broke: nothing is at stake any more
+                with contextlib.suppress(EngineError):  # of a worker that broke: nothing is at stake any more
                     self._close_workers()
         finally:
             for life in list(self._lives.values()):

@@ -56,9 +56,7 @@ class Split(Protocol):
         """A chunk was set up."""
         ...
 
-    def processed(
-        self, rows: int, wall_s: float, reading_s: float, waited_s: float, now: float
-    ) -> None:
+    def processed(self, rows: int, wall_s: float, reading_s: float, waited_s: float, now: float) -> None:
         """A chunk was processed; ``reading_s`` of its time it read, ``waited_s`` of that it waited."""
         ...
 

@@ -12,15 +12,7 @@ from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from windrow.core.commands import Inspect, Launch, Merge
-from windrow.core.events import (
-    Discovered,
-    Event,
-    Failed,
-    Finished,
-    InspectFailed,
-    Merged,
-    MergeFailed,
-)
+from windrow.core.events import Discovered, Event, Failed, Finished, InspectFailed, Merged, MergeFailed
 from windrow.core.records import Failure, FailureKind, Handle, Measurement, Rows
 from windrow.errors import UsageError
 
@@ -74,9 +66,7 @@ class Meter(Protocol):
 class Shelf:
     """Runs jobs for one life of one worker."""
 
-    def __init__(
-        self, workload: Workload, worker: int, incarnation: int, meter: Meter | None = None
-    ) -> None:
+    def __init__(self, workload: Workload, worker: int, incarnation: int, meter: Meter | None = None) -> None:
         self._workload = workload
         self._meter = meter
         self._worker = worker
@@ -156,9 +146,7 @@ class Shelf:
             skipped,
         )
 
-    def call(
-        self, command: Launch, call: Call, *, here: bool = False
-    ) -> tuple[Event, dict[str, Any]]:
+    def call(self, command: Launch, call: Call, *, here: bool = False) -> tuple[Event, dict[str, Any]]:
         """Run a task of a graph; what it made and did not release is returned beside the report.
 
         What it used beside time is told as zero, which is "not known", after a short one.
@@ -237,11 +225,7 @@ def warn_unclosed(errors: dict[int, BaseException | None]) -> None:
     """Say which workers could not be closed: what they made is whole, but a file may stay open."""
     for worker, error in errors.items():
         if error is not None:
-            warnings.warn(
-                f"worker {worker} could not release its files: {error!r}",
-                ResourceWarning,
-                stacklevel=3,
-            )
+            warnings.warn(f"worker {worker} could not release its files: {error!r}", ResourceWarning, stacklevel=3)
 
 
 def _without(rows: tuple[Rows, ...], gone: list[Rows]) -> tuple[Rows, ...]:

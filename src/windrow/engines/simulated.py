@@ -47,20 +47,12 @@ class SimulatedEngine:
     work_cpu_s = 0.0
 
     def __init__(
-        self,
-        model: Model,
-        workers: int,
-        *,
-        seed: int = 0,
-        kind: Kind = "processes",
-        real: bool = False,
+        self, model: Model, workers: int, *, seed: int = 0, kind: Kind = "processes", real: bool = False
     ) -> None:
         if kind not in ("threads", "processes"):
             raise UsageError(f'simulated workers are "threads" or "processes", got {kind!r}')
         apart = kind == "processes"
-        self.capabilities = Capabilities(
-            can_kill=apart, can_limit=apart, measures_memory=apart, isolates=apart
-        )
+        self.capabilities = Capabilities(can_kill=apart, can_limit=apart, measures_memory=apart, isolates=apart)
         self.world = World(model, at_least_one(workers), seed, self._report, apart=apart)
         self._driver = model.driver
         self._real = real

@@ -35,9 +35,7 @@ class Device:
     def __post_init__(self) -> None:
         grows = all(a < b for a, b in zip(self.streams, self.streams[1:], strict=False))
         if not self.streams or self.streams[0] != 1 or not grows:
-            raise UsageError(
-                f"streams of a device grow from 1, such as (1, 2, 4, 8); got {self.streams}"
-            )
+            raise UsageError(f"streams of a device grow from 1, such as (1, 2, 4, 8); got {self.streams}")
         if len(self.rates) != len(self.streams) or min(self.rates) <= 0:
             raise UsageError(
                 f"a device has one rate above 0 for each of its {len(self.streams)} numbers of "

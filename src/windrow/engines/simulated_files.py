@@ -13,15 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from windrow.engines.simulated_devices import Device
-from windrow.engines.simulated_model import (
-    AffineCosts,
-    Driver,
-    Fleet,
-    Model,
-    SimulatedInput,
-    drawn,
-    normal,
-)
+from windrow.engines.simulated_model import AffineCosts, Driver, Fleet, Model, SimulatedInput, drawn, normal
 from windrow.errors import CorruptFileError, MissingFileError, SpecError, UsageError, nearest
 from windrow.units import parse_bytes, parse_rate, parse_seconds
 
@@ -99,9 +91,7 @@ _INPUTS: dict[str, Reader] = {
     "rows_sigma": ("rows_sigma", _number),
     "unit": ("unit", _count),
 }
-_DRIVER: dict[str, Reader] = {
-    name: (f"{name}_s", parse_seconds) for name in ("event", "command", "latency")
-}
+_DRIVER: dict[str, Reader] = {name: (f"{name}_s", parse_seconds) for name in ("event", "command", "latency")}
 _FLEET: dict[str, Reader] = {
     "speeds": ("speeds", _all(_number)),
     "joins": ("joins", _all(parse_seconds)),
@@ -170,9 +160,7 @@ def load_model(path: str | Path, *, device: str | None = None, seed: int = 0) ->
         raise SpecError(f"{place.name}: {error.message}") from error
 
 
-def _workload(
-    section: Any, where: str, seed: int, first: int
-) -> tuple[str, list[SimulatedInput], AffineCosts]:
+def _workload(section: Any, where: str, seed: int, first: int) -> tuple[str, list[SimulatedInput], AffineCosts]:
     _known(section, (*_INPUTS, *_COSTS), where)
     about = _values({k: v for k, v in section.items() if k in _INPUTS}, _INPUTS, where)
     for name in ("category", "inputs", "rows", "unit"):
@@ -194,18 +182,10 @@ def _devices(content: Mapping[str, Any], where: str) -> dict[str, Device]:
     sections = content.get("device", {})
     if not isinstance(sections, dict):
         raise SpecError(f"{where}: devices are written [device.NAME]")
-    return {
-        name: _made(Device, section, _DEVICE, f"{where}, device {name}")
-        for name, section in sections.items()
-    }
+    return {name: _made(Device, section, _DEVICE, f"{where}, device {name}") for name, section in sections.items()}
 
 
-def _made(
-    kind: type[Any],
-    section: Any,
-    readers: Mapping[str, Reader],
-    where: str,
-) -> Any:
+def _made(kind: type[Any], section: Any, readers: Mapping[str, Reader], where: str) -> Any:
     """Make a record of a section."""
     _known(section, tuple(readers), where)
     values = _values(section, readers, where)
@@ -217,11 +197,7 @@ def _made(
         raise SpecError(f"{where}: {error.message}") from error
 
 
-def _values(
-    section: Mapping[str, Any],
-    readers: Mapping[str, Reader],
-    where: str,
-) -> dict[str, Any]:
+def _values(section: Mapping[str, Any], readers: Mapping[str, Reader], where: str) -> dict[str, Any]:
     values = {}
     for key, value in section.items():
         try:
@@ -236,9 +212,7 @@ def _known(section: Any, names: tuple[str, ...], where: str) -> None:
         raise SpecError(f"{where}: a table is expected, but got {section!r}")
     for key in section:
         if key not in names:
-            raise SpecError(
-                f"{where}: nobody knows {key!r}{nearest(key, names)} (known: {', '.join(names)})"
-            )
+            raise SpecError(f"{where}: nobody knows {key!r}{nearest(key, names)} (known: {', '.join(names)})")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -49,9 +49,7 @@ class Job:
         "memory", "open", "read", "share", "stages", "users", "worker",
     )  # fmt: skip
 
-    def __init__(
-        self, worker: SimulatedWorker, command: Launch | Inspect | Merge | Fetch, now: float
-    ) -> None:
+    def __init__(self, worker: SimulatedWorker, command: Launch | Inspect | Merge | Fetch, now: float) -> None:
         self.worker = worker
         self.command = command
         self.begun = now

@@ -238,9 +238,7 @@ class Model:
         for one in self.inputs:
             if one.category not in self.costs:
                 known = ", ".join(sorted(self.costs)) or "none"
-                raise UsageError(
-                    f"nothing says what tasks of {one.category!r} cost (known: {known})"
-                )
+                raise UsageError(f"nothing says what tasks of {one.category!r} cost (known: {known})")
         for category, costs in self.costs.items():
             if costs.device is not None and costs.device not in self.devices:
                 known = ", ".join(sorted(self.devices)) or "none"

@@ -49,13 +49,7 @@ class World:
     """All workers and shared things of a simulated run."""
 
     def __init__(
-        self,
-        model: Model,
-        workers: int,
-        seed: int,
-        report: Callable[[Event, float], None],
-        *,
-        apart: bool,
+        self, model: Model, workers: int, seed: int, report: Callable[[Event, float], None], *, apart: bool
     ) -> None:
         self.model, self.seed = model, seed
         self.tally = Tally()

@@ -25,11 +25,7 @@ def is_small(value: Any, depth: int = 0) -> bool:
     if kind is str or kind is bytes:
         return len(value) <= BYTES
     if kind is tuple or kind is list:
-        return (
-            len(value) <= ITEMS
-            and depth < _DEEPEST
-            and all(is_small(one, depth + 1) for one in value)
-        )
+        return len(value) <= ITEMS and depth < _DEEPEST and all(is_small(one, depth + 1) for one in value)
     if kind is dict:
         return (
             len(value) <= ITEMS
@@ -52,10 +48,6 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     if kind is dict:
         return is_plain(list(value), depth) and is_plain(list(value.values()), depth)
     if kind in (tuple, list, set, frozenset):
-        return (
-            len(value) <= _MANY
-            and depth < _DEEPEST
-            and all(is_plain(one, depth + 1) for one in value)
-        )
+        return len(value) <= _MANY and depth < _DEEPEST and all(is_plain(one, depth + 1) for one in value)
     known = kind.__module__.partition(".")[0] in _LIBRARIES
     return known and not getattr(getattr(value, "dtype", None), "hasobject", False)

@@ -36,10 +36,7 @@ class SwitchingEngine:
     capabilities = Capabilities()
 
     def __init__(
-        self,
-        first: Engine,
-        make_second: Callable[[int], Engine],
-        reason: Callable[[Measurement, float], str],
+        self, first: Engine, make_second: Callable[[int], Engine], reason: Callable[[Measurement, float], str]
     ) -> None:
         self._first = first
         self._make_second = make_second

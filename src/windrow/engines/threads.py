@@ -281,9 +281,7 @@ class _WorkerThread(threading.Thread):
     def _job(self, shelf: Shelf, command: Launch | Inspect | Merge) -> Event:
         try:
             if isinstance(command, Launch) and not command.task.inputs:
-                return self._engine.outputs.run(
-                    shelf, command, self.workload, self._tell, self.cancelled
-                )
+                return self._engine.outputs.run(shelf, command, self.workload, self._tell, self.cancelled)
             return shelf.do(command)
         except KeyboardInterrupt as error:
             # A signal only ever reaches the main thread: this one was raised by the user's code.

@@ -25,17 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = [
-    "Process",
-    "Tree",
-    "children",
-    "descendants",
-    "end_all",
-    "look",
-    "marked",
-    "resident",
-    "send_signal",
-]
+__all__ = ["Process", "Tree", "children", "descendants", "end_all", "look", "marked", "resident", "send_signal"]
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 #: Exact readings take at most this share of the time (they cost about 2 ms per GB).
@@ -228,10 +218,7 @@ class Tree:
             return sum(member.resident for member in members)
         if exactly or time.monotonic() >= self._exact_due:
             self._look_exactly()
-        return sum(
-            member.proportional + max(0, member.resident - member.resident_then)
-            for member in members
-        )
+        return sum(member.proportional + max(0, member.resident - member.resident_then) for member in members)
 
     def close(self) -> None:
         """Close the files."""

@@ -106,8 +106,7 @@ class Warden:
         """Start the server; it imports while the caller goes on."""
         if sys.platform != "linux":
             raise EngineError(
-                f"worker processes are watched through Linux's /proc, and this is {sys.platform}; "
-                "use engine='threads'"
+                f"worker processes are watched through Linux's /proc, and this is {sys.platform}; use engine='threads'"
             )
         if self.alive:
             return

@@ -30,9 +30,7 @@ def process_control(option: int, value: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def become_worker(
-    server: int, sock: int, page: int, bell: int, entry: str, path: list[str]
-) -> NoReturn:
+def become_worker(server: int, sock: int, page: int, bell: int, entry: str, path: list[str]) -> NoReturn:
     """Run ``entry`` ("module:function") with the socket and the page, and exit."""
     code = BROKEN
     try:

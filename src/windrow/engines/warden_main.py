@@ -43,12 +43,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.engines.page import Page, Sleep
 from windrow.engines.tree import children, descendants, end_all
-from windrow.engines.warden_child import (
-    PR_SET_CHILD_SUBREAPER,
-    PR_SET_PDEATHSIG,
-    become_worker,
-    process_control,
-)
+from windrow.engines.warden_child import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, become_worker, process_control
 from windrow.engines.warden_watch import ACTIVE_S, FAST_S, Verdict, Watched
 
 if TYPE_CHECKING:
@@ -151,9 +146,7 @@ class _Server:
 
     # --- making workers
 
-    def _fork(
-        self, sock: int, page: int, worker: int, incarnation: int, entry: str, path: list[str]
-    ) -> None:
+    def _fork(self, sock: int, page: int, worker: int, incarnation: int, entry: str, path: list[str]) -> None:
         server = os.getpid()
         try:
             with warnings.catch_warnings():

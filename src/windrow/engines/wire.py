@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import NO_LIMITS, Launch
 from windrow.core.events import Finished, Started
-from windrow.core.records import (
-    ONE_CORE,
-    Evidence,
-    Handle,
-    Measurement,
-    Needs,
-    Rows,
-    StepCost,
-    Task,
-)
+from windrow.core.records import ONE_CORE, Evidence, Handle, Measurement, Needs, Rows, StepCost, Task
 
 if TYPE_CHECKING:
     from windrow.core.records import Plan
@@ -31,9 +22,7 @@ class Writer:
     """The driver's side, for one life of a worker."""
 
     def __init__(self) -> None:
-        self._numbers: dict[
-            int, tuple[int, Plan]
-        ] = {}  #: by the plan's identity, which it thus keeps
+        self._numbers: dict[int, tuple[int, Plan]] = {}  #: by the plan's identity, which it thus keeps
 
     def write(self, command: Launch) -> tuple[Any, ...]:
         """Make a tuple of a launch."""

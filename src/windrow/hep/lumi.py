@@ -93,9 +93,7 @@ def lumi_ranges(run: Any, lumi: Any) -> dict[str, list[list[int]]]:
     ends = np.append((np.diff(numbers) != 1) | (np.diff(runs) != 0), True)[: len(keys)]
     begins = np.append(True, ends)[: len(keys)]
     ranges: dict[str, list[list[int]]] = {}
-    for one, first, last in zip(
-        runs[begins].tolist(), numbers[begins].tolist(), numbers[ends].tolist(), strict=True
-    ):
+    for one, first, last in zip(runs[begins].tolist(), numbers[begins].tolist(), numbers[ends].tolist(), strict=True):
         ranges.setdefault(str(one), []).append([first, last])
     return ranges
 
@@ -131,9 +129,7 @@ def _in_range(column: NDArray[Any]) -> NDArray[np.bool_] | None:
     return None if inside.all() else inside
 
 
-def _intervals(
-    ranges: Mapping[Any, Any], label: str
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _intervals(ranges: Mapping[Any, Any], label: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Return first and last keys, ascending; ranges that overlap or touch are joined."""
     pairs = sorted(
         ((run << 32) | first, (run << 32) | last)
@@ -169,17 +165,13 @@ def _pairs(run: Any, items: Any, label: str) -> list[tuple[int, int]]:
     for item in items:
         pair = isinstance(item, Sequence) and not isinstance(item, str) and len(item) == 2
         if not pair or not all(map(is_number, item)) or item[0] > item[1]:
-            raise SpecError(
-                f"{label}, run {run}: {item!r:.60} is not a range [first, last]; {_EXPECTED}"
-            )
+            raise SpecError(f"{label}, run {run}: {item!r:.60} is not a range [first, last]; {_EXPECTED}")
     return [(int(first), int(last)) for first, last in items]
 
 
 def _read(path: Path) -> Mapping[Any, Any]:
     if not path.is_file():
-        raise MissingFileError(
-            f"no such file: {path} (the list of luminosity sections)", file=str(path)
-        )
+        raise MissingFileError(f"no such file: {path} (the list of luminosity sections)", file=str(path))
     raw = path.read_bytes()
     try:
         content = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)

@@ -47,9 +47,7 @@ def momenta(records: Any = None, /, **components: Any) -> Any:
         return ak.zip(components, with_name=name, behavior=BEHAVIOR)
     fields = getattr(records, "fields", None)
     if not isinstance(records, ak.Array) or not fields:
-        raise UsageError(
-            f"momenta are made of an awkward array of records or of named components, got {records!r:.60}"
-        )
+        raise UsageError(f"momenta are made of an awkward array of records or of named components, got {records!r:.60}")
     renamed = _known_names(fields)
     rivals = _rivals(components)
     name = _record_name((*(field for field in renamed if field not in rivals), *components))
@@ -63,14 +61,10 @@ def momenta(records: Any = None, /, **components: Any) -> Any:
 def _record_name(fields: Collection[str]) -> str:
     have = set(fields)
     if not any(have.issuperset(pair) for pair in _AZIMUTHAL):
-        raise UsageError(
-            f"{', '.join(map(str, fields)) or 'nothing'} makes no momentum; {_EXPECTED}"
-        )
+        raise UsageError(f"{', '.join(map(str, fields)) or 'nothing'} makes no momentum; {_EXPECTED}")
     if not have.intersection(_LONGITUDINAL):
         if have.intersection(_TEMPORAL):
-            raise UsageError(
-                f"{', '.join(fields)} has a mass or energy, but no direction along the beam; {_EXPECTED}"
-            )
+            raise UsageError(f"{', '.join(fields)} has a mass or energy, but no direction along the beam; {_EXPECTED}")
         return "Momentum2D"
     return "Momentum4D" if have.intersection(_TEMPORAL) else "Momentum3D"
 

@@ -81,9 +81,7 @@ def adaptive(situation: Situation, *, materially: float = 0.02, budget: float = 
         if best is None:
             best, exact = _searched(situation, layout, sample, budget, current_cost)
         best = min(best, Best(written, written_cost), key=lambda found: found.cost)
-        chosen, why = _choose(
-            situation, sample, best, Best(current, current_cost), written_cost, materially
-        )
+        chosen, why = _choose(situation, sample, best, Best(current, current_cost), written_cost, materially)
     return Decision(
         order=chosen.order,
         cost=chosen.cost,
@@ -110,12 +108,7 @@ def _searched(
 
 
 def _choose(
-    situation: Situation,
-    sample: Sample,
-    best: Best,
-    current: Best,
-    written_cost: float,
-    materially: float,
+    situation: Situation, sample: Sample, best: Best, current: Best, written_cost: float, materially: float
 ) -> tuple[Best, str]:
     """Keep the current order unless the best one is cheaper by enough, and for sure."""
     gain = current.cost - best.cost
@@ -134,8 +127,7 @@ def _choose(
         return best, f"changed: the order in force is dearer than the written one; saves {saved}"
     if gain > materially * current.cost:
         return current, (
-            f"kept: another would save {saved} of the seconds, but the error of that is "
-            f"{percent(error / current.cost)}"
+            f"kept: another would save {saved} of the seconds, but the error of that is {percent(error / current.cost)}"
         )
     return current, f"kept: the cheapest would save {saved} of the seconds"
 

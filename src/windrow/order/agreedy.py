@@ -67,11 +67,7 @@ def _cuts_in_force(situation: Situation) -> list[str]:
 
 
 def _drops_per_second(
-    situation: Situation,
-    verdicts: Verdicts,
-    alive: NDArray[np.bool_],
-    one: Proposition,
-    made: set[str],
+    situation: Situation, verdicts: Verdicts, alive: NDArray[np.bool_], one: Proposition, made: set[str]
 ) -> float:
     drops = verdicts.discards(one.name, alive)
     seconds = total_seconds(situation, {one.name, *one.made} - made)

@@ -65,10 +65,7 @@ class Block:
     ) -> Block:
         """Collect the prices, given the cells ``alive`` in each lane now that some cuts are ``done``."""
         ran = {step for cut in done for step in (*layout.along[cut], layout.cuts[cut])}
-        todo = [
-            [step for step in (*layout.along[cut], layout.cuts[cut]) if step not in ran]
-            for cut in cuts
-        ]
+        todo = [[step for step in (*layout.along[cut], layout.cuts[cut]) if step not in ran] for cut in cuts]
         users: dict[str, int] = defaultdict(int)
         for number, names in enumerate(todo):
             for name in names:
@@ -91,8 +88,7 @@ class Block:
                 prices[number]["units", reading.owned, 0, unless] -= reading.seconds
         place = {cut: number for number, cut in enumerate(cuts)}
         before = tuple(
-            sum(1 << number for other, number in place.items() if layout.before[cut] >> other & 1)
-            for cut in cuts
+            sum(1 << number for other, number in place.items() if layout.before[cut] >> other & 1) for cut in cuts
         )
         tables = Tables(sample, alive, [layout.cuts[cut] for cut in cuts])
         return cls(tuple(cuts), before, tuple(prices), tuple(readings), tables)
@@ -160,9 +156,7 @@ def runs_of(layout: Layout) -> Iterator[list[int]]:
             done = ready
 
 
-def _readings(
-    situation: Situation, sample: Sample, ran: set[str], todo: Sequence[Sequence[str]]
-) -> Iterable[Reading]:
+def _readings(situation: Situation, sample: Sample, ran: set[str], todo: Sequence[Sequence[str]]) -> Iterable[Reading]:
     """Find the columns that cuts of a block may be the first to read for some lane."""
     owned: dict[str, int] = defaultdict(int)
     for name in ran:

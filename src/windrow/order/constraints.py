@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["complete", "guards_against", "repair"]
 
 
-def complete(
-    wanted: Sequence[str], written: Sequence[str], needs: Mapping[str, tuple[str, ...]]
-) -> tuple[str, ...]:
+def complete(wanted: Sequence[str], written: Sequence[str], needs: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Make a full order of a wanted one: what was left out comes just before it is first needed, else at the end."""
     _check_names(wanted, written)
     place = {name: number for number, name in enumerate(wanted)}
@@ -49,9 +47,7 @@ def complete(
 
 
 def repair(
-    order: Sequence[str],
-    needs: Mapping[str, tuple[str, ...]],
-    guards: Iterable[tuple[str, str]],
+    order: Sequence[str], needs: Mapping[str, tuple[str, ...]], guards: Iterable[tuple[str, str]]
 ) -> tuple[str, ...]:
     """Change an order as little as needed for every guard to hold: steps wait, nothing is brought forward."""
     before: dict[str, set[str]] = {name: set(needs[name]) & set(order) for name in order}

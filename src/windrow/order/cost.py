@@ -53,9 +53,7 @@ class Expected(NamedTuple):
         return sum(step.column_bytes for step in self.steps)
 
 
-def expected_cost(
-    situation: Situation, order: Sequence[str], sample: Sample | None = None
-) -> Expected:
+def expected_cost(situation: Situation, order: Sequence[str], sample: Sample | None = None) -> Expected:
     """Say what a legal order of all steps costs; ``sample`` saves laying out the windows again."""
     trace = _Trace.of(situation, order, sample or sample_of(situation))
     everything = np.ones((1, len(trace.sample.sizes)))
@@ -67,8 +65,7 @@ def expected_cost(
     passes = np.divide(after, before, out=np.ones(len(order)), where=before > 0)
     steps = zip(order, before, passes, seconds, column_s, column_bytes, strict=True)
     return Expected(
-        float(seconds.sum() + column_s.sum()),
-        tuple(StepExpected(name, *map(float, values)) for name, *values in steps),
+        float(seconds.sum() + column_s.sum()), tuple(StepExpected(name, *map(float, values)) for name, *values in steps)
     )
 
 
@@ -96,9 +93,7 @@ class _Trace:
     after: NDArray[np.intp]  #: by step: the set that its lanes want afterwards
     prices: Floats  #: (fixed_s, row_s, block) by step
     reader: NDArray[np.intp]  #: by column reading: the step
-    gained: NDArray[
-        np.intp
-    ]  #: by column reading: a set of which every unit has been read afterwards
+    gained: NDArray[np.intp]  #: by column reading: a set of which every unit has been read afterwards
     owned: NDArray[np.intp]  #: by column reading: a set of which every unit had been read before
     column_s: Floats
     column_bytes: Floats
@@ -141,10 +136,7 @@ class _Trace:
         total = keep @ sample.sizes[:, None]
         alive = keep @ self.counts.T
         none = (self.counts == 0).T
-        bare = [
-            (keep[:, kind.members] * sample.sizes[kind.members]) @ none[kind.members]
-            for kind in sample.kinds
-        ]
+        bare = [(keep[:, kind.members] * sample.sizes[kind.members]) @ none[kind.members] for kind in sample.kinds]
         units = sample.unit_share(alive, bare, total)
         units[:, -1] = 0.0  # a step that nobody needs
         share = alive / total
@@ -152,11 +144,7 @@ class _Trace:
         rows = share[:, self.before] * sample.chunk_rows
         blocks = np.divide(rows, block, out=np.ones_like(rows), where=block > 0)
         calls = sample.chunk_share(units)[:, self.before] * np.maximum(1.0, blocks)
-        return (
-            share,
-            fixed_s * calls + row_s * rows,
-            units[:, self.gained] - units[:, self.owned],
-        )
+        return (share, fixed_s * calls + row_s * rows, units[:, self.gained] - units[:, self.owned])
 
 
 class _Alive:

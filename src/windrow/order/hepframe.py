@@ -55,8 +55,7 @@ def weights(found: Mapping[str, Proposition]) -> dict[str, float]:
     """Weigh propositions: the less one discards and the longer it takes, the heavier it is."""
     longest = max((one.seconds for one in found.values()), default=0.0)
     return {
-        name: DISCARDED * (1 - one.discarded)
-        + (TIME * one.seconds / longest if longest > 0 else 0.0)
+        name: DISCARDED * (1 - one.discarded) + (TIME * one.seconds / longest if longest > 0 else 0.0)
         for name, one in found.items()
     }
 
@@ -77,8 +76,4 @@ def _moved_to_later_levels(found: Mapping[str, Proposition]) -> set[str]:
         return set()
     usual_s = statistics.median(one.seconds for one in found.values())
     usual_discarded = statistics.median(one.discarded for one in found.values())
-    return {
-        name
-        for name, one in found.items()
-        if one.seconds > HEAVY * usual_s and one.discarded < usual_discarded
-    }
+    return {name for name, one in found.items() if one.seconds > HEAVY * usual_s and one.discarded < usual_discarded}

@@ -22,9 +22,7 @@ class Step(NamedTuple):
 
     name: str
     kind: str  #: "cut", "column" or "weight"
-    lanes: tuple[
-        int, ...
-    ]  #: the lanes that need it: it runs once, on the rows that any of them still wants
+    lanes: tuple[int, ...]  #: the lanes that need it: it runs once, on the rows that any of them still wants
     fixed_s: float = 0.0  #: seconds per call
     row_s: float = 0.0  #: seconds per row
     block: int = 0  #: rows per call at most; 0: all of a chunk

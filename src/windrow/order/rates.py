@@ -30,14 +30,7 @@ if TYPE_CHECKING:
 
     from windrow.order.model import Situation, Step
 
-__all__ = [
-    "Proposition",
-    "Verdicts",
-    "full_order",
-    "propositions",
-    "seconds_per_row",
-    "total_seconds",
-]
+__all__ = ["Proposition", "Verdicts", "full_order", "propositions", "seconds_per_row", "total_seconds"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +62,7 @@ class Verdicts:
         self._verdicts = np.concatenate(parts) if parts else empty
         #: how many rows are alike
         self.rows: NDArray[np.int64] = (
-            np.concatenate([window.rows for window in situation.windows])
-            if parts
-            else np.empty(0, np.int64)
+            np.concatenate([window.rows for window in situation.windows]) if parts else np.empty(0, np.int64)
         )
         self.lanes = [lane for lane in situation.lanes if lane.cuts]
 

@@ -33,9 +33,7 @@ def reasons(situation: Situation, expected: Expected, layout: Layout) -> tuple[s
     return tuple(said)
 
 
-def _of_cut(
-    situation: Situation, step: StepExpected, number: int, cuts: int, dearest: float
-) -> str:
+def _of_cut(situation: Situation, step: StepExpected, number: int, cuts: int, dearest: float) -> str:
     place = "last" if number == cuts and cuts > 1 else _ordinal(number)
     if not step.alive:
         return f"{place}: no sampled row is left for it"
@@ -62,9 +60,7 @@ def _per_row(situation: Situation, step: StepExpected) -> float:
 
 
 def _ordinal(number: int) -> str:
-    ending = (
-        "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    )
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
 
 

@@ -41,10 +41,7 @@ MOST_SWEEPS = 4
 def quick_order(situation: Situation, layout: Layout, sample: Sample) -> Best:
     """Find the order of greedy, or the current one with other steps as late as can be if that is cheaper."""
     thin = thinned(sample, MOST_CELLS)
-    orders = {
-        layout.full(cuts)
-        for cuts in (_greedy(situation, layout, thin), list(range(len(layout.cuts))))
-    }
+    orders = {layout.full(cuts) for cuts in (_greedy(situation, layout, thin), list(range(len(layout.cuts))))}
     found = {order: expected_cost(situation, order, sample).total for order in sorted(orders)}
     return Best(*min(found.items(), key=lambda pair: pair[1]))
 
@@ -236,9 +233,7 @@ class _State:
         for mask in set(smaller.values()):
             union = np.logical_or.reduce([self.alive[lane] for lane in lanes_of(mask)])
             counts[mask] = np.bincount(sample.window, sample.rows * union, len(sample.sizes))
-        by_window = np.array([counts[mask] for mask in smaller.values()]).reshape(
-            -1, len(sample.sizes)
-        )
+        by_window = np.array([counts[mask] for mask in smaller.values()]).reshape(-1, len(sample.sizes))
         alive = by_window.sum(axis=1)
         bare = [(by_window[:, k.members] == 0) @ sample.sizes[k.members] for k in sample.kinds]
         units = sample.unit_share(alive, bare, sample.total).tolist()
@@ -249,9 +244,7 @@ class _State:
 # --- local search ---------------------------------------------------------------------------------
 
 
-def _sweep(
-    situation: Situation, layout: Layout, sample: Sample, order: list[int], budget: float
-) -> list[int]:
+def _sweep(situation: Situation, layout: Layout, sample: Sample, order: list[int], budget: float) -> list[int]:
     """Slide a window to and fro, as wide as the budget allows, until nothing changes."""
     for width in WIDTHS:
         block = Block.of(situation, layout, sample, sample.everything(), (), order[:width])

@@ -44,11 +44,7 @@ class Best(NamedTuple):
 
 
 def best_order(
-    situation: Situation,
-    *,
-    budget: float = BUDGET,
-    layout: Layout | None = None,
-    sample: Sample | None = None,
+    situation: Situation, *, budget: float = BUDGET, layout: Layout | None = None, sample: Sample | None = None
 ) -> Best | None:
     """Find the cheapest legal order of cuts, other steps as late as can be; None if that takes too long."""
     layout = layout or layout_of(situation)
@@ -119,9 +115,7 @@ class _Costs:
             self._add(reading, costs, amounts, layer)
         return costs
 
-    def _add(
-        self, reading: Reading, costs: Floats, amounts: Floats, layer: NDArray[np.int64]
-    ) -> None:
+    def _add(self, reading: Reading, costs: Floats, amounts: Floats, layer: NDArray[np.int64]) -> None:
         """Charge a column to every cut that reads it for lanes for which it was not read yet."""
         kinds = sorted(set(reading.readers.values()))
         code = np.zeros(len(layer), np.intp)
@@ -144,9 +138,7 @@ class _Costs:
         return np.array(rows)
 
 
-def _values(
-    block: Block, wanted: Iterable[tuple[str, int, int]]
-) -> dict[tuple[str, int, int], Floats]:
+def _values(block: Block, wanted: Iterable[tuple[str, int, int]]) -> dict[tuple[str, int, int], Floats]:
     """Evaluate what costs are proportional to after every subset."""
     tables, sample = block.tables, block.tables.sample
     counted: dict[int, Floats] = {}

@@ -124,8 +124,7 @@ def sample_of(situation: Situation) -> Sample:
     literals = {literal for lane in situation.lanes for literal in lane.cuts}
     verdicts = {cut: _verdicts(cut, windows) for cut, _ in literals}
     keeps = {
-        (cut, inverted): (verdicts[cut] == (FAILED if inverted else PASSED))
-        | (verdicts[cut] == ABSENT)
+        (cut, inverted): (verdicts[cut] == (FAILED if inverted else PASSED)) | (verdicts[cut] == ABSENT)
         for cut, inverted in literals
     }
     sample = Sample(
@@ -152,11 +151,7 @@ def _lane(lane: Lane, keeps: Mapping[tuple[str, bool], Bools]) -> dict[str, Bool
 def _wider(lanes: Sequence[set[tuple[str, bool]]]) -> tuple[int, ...]:
     """Of equal lanes the first stands for the others."""
     return tuple(
-        sum(
-            1 << other
-            for other, cuts in enumerate(lanes)
-            if cuts < mine or (cuts == mine and other < lane)
-        )
+        sum(1 << other for other, cuts in enumerate(lanes) if cuts < mine or (cuts == mine and other < lane))
         for lane, mine in enumerate(lanes)
     )
 
@@ -176,17 +171,13 @@ def thinned(sample: Sample, most_cells: int) -> Sample:
         if len(members := np.intersect1d(kind.members, chosen))
     ]
     fewer = sample.only(keep)
-    return replace(
-        fewer, window=number[fewer.window], sizes=sample.sizes[chosen], kinds=tuple(kinds)
-    )
+    return replace(fewer, window=number[fewer.window], sizes=sample.sizes[chosen], kinds=tuple(kinds))
 
 
 def _verdicts(cut: str, windows: Sequence[Window]) -> NDArray[np.int8]:
     """Join what the windows say of a cut."""
     parts = [
-        window.verdicts[:, window.cuts.index(cut)]
-        if cut in window.cuts
-        else np.full(len(window.rows), ABSENT, np.int8)
+        window.verdicts[:, window.cuts.index(cut)] if cut in window.cuts else np.full(len(window.rows), ABSENT, np.int8)
         for window in windows
     ]
     return np.concatenate(parts) if parts else np.full(1, ABSENT, np.int8)

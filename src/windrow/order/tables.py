@@ -50,9 +50,7 @@ class Tables:
         for lane, counts in self._counting(lanes_of(mask)):
             again = counts[cells]  # what was counted for other lanes and is alive in this one too
             mine = np.flatnonzero(counts)
-            kept = np.concatenate(
-                [kept, kept[again] & self._kept(lane)[cells[again]], self._kept(lane)[mine]]
-            )
+            kept = np.concatenate([kept, kept[again] & self._kept(lane)[cells[again]], self._kept(lane)[mine]])
             rows = np.concatenate([rows, -rows[again], self.sample.rows[mine]])
             cells = np.concatenate([cells, cells[again], mine])
         total: Floats = np.bincount(kept, rows, self.states).astype(np.float64)
@@ -104,9 +102,7 @@ class Tables:
             by_place = np.zeros(-(-len(self.sample.sizes) // 64) * 64)
             by_place[self._place[kind.members]] = self.sample.sizes[kind.members]
             rows = by_place.reshape(-1, 8)
-            tables.append(
-                [(n // 8, n % 8, bits @ rows[n]) for n in range(len(rows)) if rows[n].any()]
-            )
+            tables.append([(n // 8, n % 8, bits @ rows[n]) for n in range(len(rows)) if rows[n].any()])
         return tables
 
     def _kept(self, lane: int) -> NDArray[np.int64]:
@@ -135,9 +131,7 @@ class Tables:
         return self.any[lane]
 
 
-def _halves(
-    values: NDArray[Number], cuts: int
-) -> Iterator[tuple[NDArray[Number], NDArray[Number]]]:
+def _halves(values: NDArray[Number], cuts: int) -> Iterator[tuple[NDArray[Number], NDArray[Number]]]:
     """For each cut, views of the subsets without it and of the same subsets with it."""
     for cut in range(cuts):
         pairs = values.reshape(-1, 2, 1 << cut)

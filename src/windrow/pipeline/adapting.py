@@ -190,9 +190,7 @@ class Adapting:
             left_s = job.left_s
             if changed:
                 plan = replace(plan, order=chosen.order, reason=chosen.why)
-                left_s *= (
-                    min(chosen.cost / chosen.current_cost, 1.0) if chosen.current_cost else 1.0
-                )
+                left_s *= min(chosen.cost / chosen.current_cost, 1.0) if chosen.current_cost else 1.0
                 sample = self._sample(job, evidence, chunk_rows, left_s)
             if not state.checkpoints.period_s:
                 # Of a stream nobody knows how much is left.
@@ -212,9 +210,7 @@ class Adapting:
         """Say how hard to think: half of what is left for it, the other half is for later."""
         return min(max(0.5 * allowed_s / WHOLE_EFFORT_S, LEAST_EFFORT), 1.0)
 
-    def _sample(
-        self, job: PlanJob, evidence: Evidence, chunk_rows: float, left_s: float
-    ) -> Sampling:
+    def _sample(self, job: PlanJob, evidence: Evidence, chunk_rows: float, left_s: float) -> Sampling:
         """Say how much to look until the next time, if the rest of the run takes ``left_s``."""
         unit_rows = self._unit_rows(job.category)
         if not unit_rows or not job.costs.wall:
@@ -257,14 +253,11 @@ class Adapting:
 
     # -- afterwards ------------------------------------------------------------------------------
 
-    def learned(
-        self, evidence: Mapping[str, Evidence], plans: Mapping[str, Plan]
-    ) -> dict[str, Learned]:
+    def learned(self, evidence: Mapping[str, Evidence], plans: Mapping[str, Plan]) -> dict[str, Learned]:
         """Say what the next run should know."""
         return {
             dataset: Learned(
-                self._found(dataset, plan),
-                replace(evidence[dataset], windows=evidence[dataset].windows[-REMEMBERED:]),
+                self._found(dataset, plan), replace(evidence[dataset], windows=evidence[dataset].windows[-REMEMBERED:])
             )
             for dataset, plan in plans.items()
             if self.policy is not None and dataset not in self.fixed and evidence[dataset].windows

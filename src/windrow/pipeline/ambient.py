@@ -67,9 +67,7 @@ def seal(definition: Definition) -> dict[str, Mapping[str, str]]:
     return {name: found.parts for name, found in step_fingerprints(definition).items()}
 
 
-def _load_imported(
-    here: Mapping[str, Mapping[str, str]], sealed: Mapping[str, Mapping[str, str]]
-) -> bool:
+def _load_imported(here: Mapping[str, Mapping[str, str]], sealed: Mapping[str, Mapping[str, str]]) -> bool:
     """Load modules that steps import while they run, and that are loaded at home already; say whether there were any."""
     loaded = False
     for name, parts in here.items():

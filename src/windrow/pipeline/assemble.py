@@ -58,9 +58,7 @@ def assemble(
     """Make the result of a run that ended."""
     book = scheduler.ledger
     united = {
-        item.index: _united(
-            beginning.partials(item.index, outcome.partials, definition), definition
-        )
+        item.index: _united(beginning.partials(item.index, outcome.partials, definition), definition)
         for item in source.inputs
     }
     last_rows = {item.index: beginning.last_row(item.index, book) for item in source.inputs}
@@ -79,8 +77,7 @@ def assemble(
     return Result(
         **_asked_for(definition, source),
         outputs={
-            dataset: {key: value.value for key, value in leaf.outputs.items()}
-            for dataset, leaf in leaves.items()
+            dataset: {key: value.value for key, value in leaf.outputs.items()} for dataset, leaf in leaves.items()
         },
         cutflow=Cutflow(tables, way),
         nminus1=_nminus1(definition, leaves),
@@ -127,9 +124,7 @@ def _asked_for(definition: Definition, source: Source) -> dict[str, Any]:
     }
 
 
-def _united(
-    parts: Sequence[tuple[frozenset[Product] | None, Partial]], definition: Definition
-) -> list[Partial]:
+def _united(parts: Sequence[tuple[frozenset[Product] | None, Partial]], definition: Definition) -> list[Partial]:
     """Unite the partials of an input: one for each set of products that are in the same of them."""
     if all(products is None for products, _ in parts):
         return [unite([partial for _, partial in parts])] if parts else []
@@ -180,12 +175,7 @@ def _side_by_side(leaves: Sequence[Leaf]) -> Leaf:
 
 
 def _fill_empty_lanes(
-    dataset: str,
-    leaf: Leaf,
-    definition: Definition,
-    source: Source,
-    workload: PipelineWorkload,
-    absent: dict[str, str],
+    dataset: str, leaf: Leaf, definition: Definition, source: Source, workload: PipelineWorkload, absent: dict[str, str]
 ) -> None:
     """Evaluate outputs of lanes that no row reached once, on typed arrays of no length, so that every key exists."""
     regions = [*definition.regions, None]
@@ -225,10 +215,7 @@ def _fill_empty_lanes(
 
 
 def _tables(
-    definition: Definition,
-    source: Source,
-    leaves: dict[str, Leaf],
-    planned: dict[str, tuple[str, ...]],
+    definition: Definition, source: Source, leaves: dict[str, Leaf], planned: dict[str, tuple[str, ...]]
 ) -> dict[tuple[str, str], Table]:
     weights = frozenset(n for n, s in definition.steps.items() if s.kind == "weight")
     used = frozenset(cut for cuts in definition.regions.values() for cut in cuts)
@@ -304,9 +291,7 @@ def _end(leaf: Leaf, region: str) -> Count:
     return Count(int(rows), sumw, sumw2)
 
 
-def _ledger(
-    source: Source, accounts: Mapping[int, Sequence[CoreEntry]], workload: PipelineWorkload
-) -> Ledger:
+def _ledger(source: Source, accounts: Mapping[int, Sequence[CoreEntry]], workload: PipelineWorkload) -> Ledger:
     """Say of every row what became of it; rows still held when a run ended are missing from the result."""
     return Ledger(
         tuple(
@@ -320,9 +305,7 @@ def _ledger(
     )  # fmt: skip
 
 
-def _steps(
-    definition: Definition, outcome: RunOutcome, workload: PipelineWorkload
-) -> dict[str, StepSummary]:
+def _steps(definition: Definition, outcome: RunOutcome, workload: PipelineWorkload) -> dict[str, StepSummary]:
     totals: dict[str, Any] = {}
     for evidence in outcome.evidence.values():
         for name, cost in evidence.steps:

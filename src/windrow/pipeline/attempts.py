@@ -59,14 +59,7 @@ class _Early:
 class Attempts:
     """The attempts at one chunk; the last one has the meters."""
 
-    def __init__(
-        self,
-        run: ChunkRun,
-        definition: Definition,
-        plan: Plan,
-        *,
-        skip: bool,
-    ) -> None:
+    def __init__(self, run: ChunkRun, definition: Definition, plan: Plan, *, skip: bool) -> None:
         self.run = run  #: as planned, and not begun
         self._begun = False
         self.guards: tuple[tuple[str, str], ...] = ()  #: what protects a step that was too early

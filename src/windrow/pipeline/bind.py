@@ -92,9 +92,7 @@ class _Binder:
         self.label = label
         steps = definition.steps
         self.active = {
-            name: step
-            for name, step in steps.items()
-            if step.when is None or step.when.holds(metadata, dataset)
+            name: step for name, step in steps.items() if step.when is None or step.when.holds(metadata, dataset)
         }
         self.columns = {name for name, step in steps.items() if step.kind == "column"}
         self.weights = tuple(n for n, step in self.active.items() if step.kind == "weight")
@@ -154,8 +152,7 @@ class _Binder:
             saves=self.saves,
             all_rows=self._adds_up_all_rows
             or any(
-                s.kind == "output" and s.regions is None and self._wanted(s.name, None)
-                for s in self.active.values()
+                s.kind == "output" and s.regions is None and self._wanted(s.name, None) for s in self.active.values()
             ),
         )
 
@@ -270,11 +267,7 @@ class _Binder:
         assert step.kind != "output"
         # Compiling freezes what the function reads from outside, so a changed constant needs another kernel;
         # so does another dataset, if the function sees its metadata.
-        key = (
-            step.name,
-            frozen_names(step.function),
-            repr(dict(self.metadata)) if "dataset" in keywords else "",
-        )
+        key = (step.name, frozen_names(step.function), repr(dict(self.metadata)) if "dataset" in keywords else "")
         kernel = self.definition.kernels.get(key)
         if kernel is None:
             kernel = EachKernel(step.function, keywords, name=step.name, kind=step.kind)

@@ -93,19 +93,14 @@ def changed_rows(first: Result, second: Result, limit: int) -> Changes:
         if region not in regions
     ]
     pairs = _same_files(first.kept, second.kept)
-    alone = (
-        _without(first.kept, {a for a, _ in pairs}),
-        _without(second.kept, {b for _, b in pairs}),
-    )
+    alone = (_without(first.kept, {a for a, _ in pairs}), _without(second.kept, {b for _, b in pairs}))
     found: list[ChangedRow] = []
     counts = dict.fromkeys(regions, (0, 0))
     for pair in pairs:
         _by_number(first, second, pair, regions, counts, found, limit, notes)
     compared = bool(pairs)
     if alone[0] or alone[1]:
-        compared = (
-            _by_identity(first, second, alone, regions, counts, found, limit, notes) or compared
-        )
+        compared = _by_identity(first, second, alone, regions, counts, found, limit, notes) or compared
     if not compared:
         return Changes(None, {}, (), tuple(notes))
     count = sum(left + entered for left, entered in counts.values())
@@ -162,10 +157,7 @@ def _by_number(
         counts[region] = (counts[region][0] + len(left), counts[region][1] + len(entered))
         for rows, file, gone in ((left, one, True), (entered, two, False)):
             room = max(limit - len(found), 0)
-            found += [
-                ChangedRow(region, file.dataset, file.label, row, gone)
-                for row in rows[:room].tolist()
-            ]
+            found += [ChangedRow(region, file.dataset, file.label, row, gone) for row in rows[:room].tolist()]
     if skipped:
         notes.append(f"{one.label}: {skipped:,} rows were processed by one run only, not compared")
 
@@ -181,9 +173,7 @@ def _by_identity(
     notes: list[str],
 ) -> bool:
     """Match rows of different files by their identity columns; False, with a note, where that cannot be done."""
-    what = (
-        f"{len(alone[0])} files of the first and {len(alone[1])} of the second run are not the same"
-    )
+    what = f"{len(alone[0])} files of the first and {len(alone[1])} of the second run are not the same"
     columns = first.identity
     if not columns or columns != second.identity:
         notes.append(
@@ -193,10 +183,7 @@ def _by_identity(
         return False
     sides = ((first, alone[0]), (second, alone[1]))
     try:
-        moved = {
-            region: _moved(*(_identities(*side, region, columns, notes) for side in sides))
-            for region in regions
-        }
+        moved = {region: _moved(*(_identities(*side, region, columns, notes) for side in sides)) for region in regions}
         # A row that the other run never looked at has not changed side.
         unseen = [
             _unseen({key for rows in moved.values() for key in rows[number]}, *other, columns)
@@ -211,10 +198,7 @@ def _by_identity(
         for moving, gone in zip(known, (True, False), strict=True):
             room = max(limit - len(found), 0)
             found += [replace(row, left=gone) for row in moving[:room]]
-    for keys, which, other, result in (
-        (unseen[0], "first", "second", second),
-        (unseen[1], "second", "first", first),
-    ):
+    for keys, which, other, result in ((unseen[0], "first", "second", second), (unseen[1], "second", "first", first)):
         if keys:
             notes.append(_about_unseen(keys, which, other, result))
     return True
@@ -277,17 +261,13 @@ def _identities(
         keys = zip(*(values[column].tolist() for column in columns), strict=True)
         for row, key in zip(rows.tolist(), keys, strict=True):
             if (file.dataset, *key) in found:
-                notes.append(
-                    f"{file.label}: several rows have the same {', '.join(columns)}; one is compared"
-                )
+                notes.append(f"{file.label}: several rows have the same {', '.join(columns)}; one is compared")
             who = dict(zip(columns, key, strict=True))
             found[file.dataset, *key] = ChangedRow(region, file.dataset, file.label, row, True, who)
     return found
 
 
-def _with_identities(
-    rows: list[ChangedRow], first: Result, second: Result, notes: list[str]
-) -> list[ChangedRow]:
+def _with_identities(rows: list[ChangedRow], first: Result, second: Result, notes: list[str]) -> list[ChangedRow]:
     """Read who the rows are that were found by their number, file by file."""
     places: dict[tuple[bool, str, str], list[int]] = {}
     for place, row in enumerate(rows):

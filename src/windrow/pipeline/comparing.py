@@ -118,9 +118,7 @@ def _tables(result: Result) -> dict[tuple[str, str], Table]:
     return {(region, d): flow[region, d] for region in flow.regions for d in flow.datasets}
 
 
-def _line_differences(
-    region: str, dataset: str, first: Sequence[Line], second: Sequence[Line]
-) -> list[LineDifference]:
+def _line_differences(region: str, dataset: str, first: Sequence[Line], second: Sequence[Line]) -> list[LineDifference]:
     found = []
     for one, two in zip(first, second, strict=True):
         if one.passed != two.passed:

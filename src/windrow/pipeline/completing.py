@@ -69,12 +69,8 @@ class _Known:
         #: step -> rows it has to be asked about; None: all that are left
         self.wanted = self._wanted(program, cuts, length)
 
-    def _wanted(
-        self, program: Program, cuts: Sequence[str], length: int
-    ) -> dict[str, NDArray[np.bool_] | None]:
-        wanted: dict[str, NDArray[np.bool_] | None] = {
-            name: np.zeros(length, dtype=bool) for name in program.steps
-        }
+    def _wanted(self, program: Program, cuts: Sequence[str], length: int) -> dict[str, NDArray[np.bool_] | None]:
+        wanted: dict[str, NDArray[np.bool_] | None] = {name: np.zeros(length, dtype=bool) for name in program.steps}
         for lane in program.lanes:
             # Rows of which it is not known yet that a cut above rejects them.
             left = np.ones(length, dtype=bool)
@@ -123,9 +119,7 @@ class _CompletingRun(ChunkRun):
         else:
             self.store.put(step.name, rows, np.empty(0) if value is None else value)
 
-    def _verdict(
-        self, cut: str, alive: Selection, rows: Selection, value: Verdict | None
-    ) -> Verdict | None:
+    def _verdict(self, cut: str, alive: Selection, rows: Selection, value: Verdict | None) -> Verdict | None:
         """Put together what a cut said before and now."""
         if not alive.count:
             return None
@@ -194,18 +188,14 @@ class Unfinished:
             for name, step in definition.steps.items()
             if step.kind != "output" and self.fingerprints.get(name) != fingerprint(step)
         ]
-        gone = [
-            n for n in next(iter(self.tables.values())).written_order if n not in definition.steps
-        ]
+        gone = [n for n in next(iter(self.tables.values())).written_order if n not in definition.steps]
         if changed or gone:
             raise UsageError(
                 f"complete() needs the analysis as it ran: {', '.join(map(repr, [*changed, *gone]))} changed since"
             )
         return definition
 
-    def _dataset(
-        self, dataset: str, tables: Mapping[str, Table], definition: Definition
-    ) -> dict[str, Table]:
+    def _dataset(self, dataset: str, tables: Mapping[str, Table], definition: Definition) -> dict[str, Table]:
         orders = {plan.order for table in tables.values() for plan in table.moved}
         inputs = [item for item in self.source.inputs if item.dataset == dataset]
         chunks = {item.index: self._chunks(item.index, orders) for item in inputs}
@@ -227,9 +217,7 @@ class Unfinished:
             parts = {plan: lines for plan, lines in table.parts.items() if plan.order not in orders}
             for plan, lines in total.tables.items():
                 parts[plan] = parts[plan] + lines if plan in parts else lines
-            found[region] = replace(
-                table, parts=parts, members=tuple(replace(m, parts=parts) for m in table.members)
-            )
+            found[region] = replace(table, parts=parts, members=tuple(replace(m, parts=parts) for m in table.members))
         return found
 
     def _chunks(self, index: int, orders: set[tuple[str, ...]]) -> list[tuple[int, Asked]]:
@@ -238,11 +226,7 @@ class Unfinished:
         return sorted(found.items())
 
     def _run(
-        self,
-        item: Input,
-        definition: Definition,
-        regions: tuple[str, ...],
-        chunks: Sequence[tuple[int, Asked]] | None,
+        self, item: Input, definition: Definition, regions: tuple[str, ...], chunks: Sequence[tuple[int, Asked]] | None
     ) -> Iterator[Partial]:
         """Go through the rows of an input: the chunks given, or all that are in the result."""
         if chunks == [] or not self.done.get(item.index):

@@ -39,19 +39,13 @@ class Table(TableFormats):
     parts: Mapping[Layout, LineCounts]  #: by the order that ran
     not_applying: frozenset[str] = frozenset()
     planned: tuple[str, ...] = ()  #: the order that would have run, for a dataset without rows
-    used: frozenset[str] = (
-        frozenset()
-    )  #: cuts of any region; the initial line stands before the first
+    used: frozenset[str] = frozenset()  #: cuts of any region; the initial line stands before the first
     scaled: bool = False  #: whether the weighted sums were scaled after the run
-    members: tuple[
-        Member, ...
-    ] = ()  #: what each dataset has; none: one, of which nothing was sampled
+    members: tuple[Member, ...] = ()  #: what each dataset has; none: one, of which nothing was sampled
     #: sums of weights and squared weights of the initial line (NaN: not known) and of the end, added up apart from orders
     finals: tuple[float, ...] = ()
     #: the written order, once somebody asked: estimating takes its time, and all that is shown begins with it
-    _written: list[tuple[Line, ...] | None] = field(
-        default_factory=list, init=False, compare=False, repr=False
-    )
+    _written: list[tuple[Line, ...] | None] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property
     def passed(self) -> int:
@@ -281,15 +275,10 @@ class Cutflow(CutflowFormats, Mapping[str, Table]):
         if isinstance(key, tuple):
             if key not in self._tables:
                 raise KeyError(
-                    f"no table {key!r}; regions: {', '.join(self.regions)}; "
-                    f"datasets: {', '.join(self.datasets)}"
+                    f"no table {key!r}; regions: {', '.join(self.regions)}; datasets: {', '.join(self.datasets)}"
                 )
             return self._tables[key]
-        tables = [
-            self._tables[key, dataset]
-            for dataset in self.datasets
-            if (key, dataset) in self._tables
-        ]
+        tables = [self._tables[key, dataset] for dataset in self.datasets if (key, dataset) in self._tables]
         if not tables:
             raise KeyError(f"no region {key!r}; there are {', '.join(self.regions)}")
         total = tables[0]
@@ -318,9 +307,7 @@ class Cutflow(CutflowFormats, Mapping[str, Table]):
         if all(table.is_exact for table in self._tables.values()):
             return self
         if self._way is None:
-            raise UsageError(
-                "these cutflows do not know where their rows are: complete those of the run"
-            )
+            raise UsageError("these cutflows do not know where their rows are: complete those of the run")
         completed: Cutflow = self._way.complete(analysis)
         return completed
 

@@ -124,11 +124,7 @@ class TableFormats:
         text = [f"{self.title}: {self.kind}", *text_lines(lines, self.weighted, entered=entered)]
         if any(line.kind == "estimated" for line in lines):
             ran = "rows that reached and passed each cut"
-            said = (
-                f"{self.orders} orders ran, exact: {ran}"
-                if several
-                else "the order that ran, exact:"
-            )
+            said = f"{self.orders} orders ran, exact: {ran}" if several else "the order that ran, exact:"
             text += [f"  {said}", *text_lines(self.executed, self.weighted, entered=several)]
         return "\n".join(text)
 

@@ -27,9 +27,7 @@ class Line:
     inverted: bool = False
     kind: Literal["exact", "estimated"] = "exact"
     passed_error: float = 0.0  #: standard error of ``passed``; 0: it is exact
-    interval: tuple[int, int] | None = (
-        None  #: where ``passed`` is, with 95 % confidence; None: exact
-    )
+    interval: tuple[int, int] | None = None  #: where ``passed`` is, with 95 % confidence; None: exact
     sumw_sampling: float = 0.0  #: standard error of ``sumw`` that comes from sampling
     sampled: int = 0  #: rows that were looked at for it
 

@@ -39,15 +39,12 @@ def stop_where_it_raised(
     arguments = run.caller.gather(step.arguments, rows, lanes)
     lines = [f"{failure}", f"  file {run.chunk.label}, {where}"]
     lines += [
-        f"  {argument.name} = {short(values, 72)}"
-        for argument, values in zip(step.arguments, arguments, strict=True)
+        f"  {argument.name} = {short(values, 72)}" for argument, values in zip(step.arguments, arguments, strict=True)
     ]
     sys.stdout.write("\n".join(lines) + "\n")
     frames = user_frames(lambda: _call(run, step, arguments, rows), step.function)
     if frames is None:
-        sys.stdout.write(
-            "  The function itself does not raise, so there is nothing to step into.\n"
-        )
+        sys.stdout.write("  The function itself does not raise, so there is nothing to step into.\n")
         return
     pdb.post_mortem(frames)
 
@@ -65,8 +62,7 @@ def user_frames(call: Callable[[], Any], function: Callable[..., Any]) -> Traceb
         (
             number
             for number, part in enumerate(frames)
-            if part.tb_frame.f_code is code
-            or (code is None and not part.tb_frame.f_code.co_filename.startswith(OURS))
+            if part.tb_frame.f_code is code or (code is None and not part.tb_frame.f_code.co_filename.startswith(OURS))
         ),
         None,
     )

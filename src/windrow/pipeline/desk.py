@@ -92,9 +92,7 @@ def find_input(source: Source, name: Any) -> Input:
     if not found:
         names = [Path(label).name for label in labels] + labels
         shown = ", ".join(labels[:5]) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
-        raise UnknownNameError(
-            f"no file of the data is called {text!r}{nearest(text, names)} (files: {shown})"
-        )
+        raise UnknownNameError(f"no file of the data is called {text!r}{nearest(text, names)} (files: {shown})")
     places = "; ".join(f"{item.label} (dataset {item.dataset!r})" for item in found[:10])
     raise UsageError(f"{text!r} may be any of {len(found)} files: {places}; give more of the path")
 

@@ -130,9 +130,7 @@ def _histograms(left: Any, right: Any) -> tuple[str, float | None, float | None]
     return _arrays(np.asarray(one), np.asarray(two), "variances")
 
 
-def _mappings(
-    left: Mapping[Any, Any], right: Mapping[Any, Any]
-) -> tuple[str, float | None, float | None] | None:
+def _mappings(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> tuple[str, float | None, float | None] | None:
     words: list[str] = []
     sizes: list[tuple[float | None, float | None]] = []
     for key in dict.fromkeys([*left, *right]):

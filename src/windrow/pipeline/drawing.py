@@ -125,9 +125,7 @@ def _drawn(card: Card, box: Rectangle) -> str:
         parts.append(_text(box.x + 12, y, card.name, NAME_SIZE, INK, bold=True))
         y += LINE_HEIGHT
     for line in card.lines:
-        parts.append(
-            _text(box.x + 12, y, line, LINE_SIZE, INK if card.kind == "file" else PALE_INK)
-        )
+        parts.append(_text(box.x + 12, y, line, LINE_SIZE, INK if card.kind == "file" else PALE_INK))
         y += LINE_HEIGHT
     return "".join([*parts, "</g>"])
 
@@ -177,13 +175,9 @@ def _lines(edges: Sequence[Edge], layout: Layout, regions: dict[str, int]) -> li
             stretches.setdefault(look, {})[_stretch(start, end)] = None
         tips.append(_tip(route[-1], colour, edge.manner))
     drawn = []
-    for (colour, dash, width), paths in sorted(
-        stretches.items(), key=lambda item: item[0][0] != LINE
-    ):
+    for (colour, dash, width), paths in sorted(stretches.items(), key=lambda item: item[0][0] != LINE):
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
-        drawn.append(
-            f'<path d="{"".join(paths)}" fill="none" stroke="{colour}" stroke-width="{width}"{dashed}/>'
-        )
+        drawn.append(f'<path d="{"".join(paths)}" fill="none" stroke="{colour}" stroke-width="{width}"{dashed}/>')
     return drawn + tips
 
 

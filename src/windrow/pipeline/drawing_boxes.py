@@ -116,11 +116,7 @@ def _files(drawn: Picture, steps: dict[str, StepDefinition]) -> None:
         texts = [_column_text(reads[column]) for column in columns]
         drawn.cards.append(
             Card(
-                key=key,
-                kind="file",
-                name="",
-                lines=_listed(texts),
-                about=f"columns of the file: {', '.join(columns)}",
+                key=key, kind="file", name="", lines=_listed(texts), about=f"columns of the file: {', '.join(columns)}"
             )
         )
         drawn.edges += [Edge(key, _key(name), "reads") for name in together]
@@ -151,12 +147,7 @@ def _step_card(step: StepDefinition, stage: int, more: list[str]) -> Card:
     if words:
         about.append(words.splitlines()[0])
     return Card(
-        key=_key(step.name),
-        kind=step.kind,
-        name=step.name,
-        lines=(*lines, *more),
-        about="\n".join(about),
-        stage=stage,
+        key=_key(step.name), kind=step.kind, name=step.name, lines=(*lines, *more), about="\n".join(about), stage=stage
     )
 
 
@@ -192,9 +183,7 @@ def _outputs(drawn: Picture, definition: Definition, steps: dict[str, StepDefini
     # Every region joined with every output is a thicket: one box stands for all regions.
     joint = len(everywhere) > 2 and len(full) > 1
     if joint:
-        drawn.cards.append(
-            Card(key="joint regions", kind="joint", name="all regions", stage=JOINTS)
-        )
+        drawn.cards.append(Card(key="joint regions", kind="joint", name="all regions", stage=JOINTS))
         drawn.join([_region_key(name) for name in everywhere], "joint regions", "gives")
     products: dict[tuple[str, ...], str] = {}
     for output in outputs:
@@ -225,10 +214,7 @@ def _factors(output: StepDefinition, steps: dict[str, StepDefinition]) -> tuple[
 
 
 def _weighted(
-    drawn: Picture,
-    output: StepDefinition,
-    factors: tuple[str, ...],
-    products: dict[tuple[str, ...], str],
+    drawn: Picture, output: StepDefinition, factors: tuple[str, ...], products: dict[tuple[str, ...], str]
 ) -> None:
     if len(factors) < 2:
         drawn.join([_key(name) for name in factors], _key(output.name), "reads")

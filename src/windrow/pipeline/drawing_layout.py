@@ -120,9 +120,7 @@ def place(boxes: Sequence[Box], edges: Sequence[Edge]) -> Layout:
     }
     top = min((r.y for r in rectangles.values()), default=0.0)
     top = min([top, *heights.values()])
-    rectangles = {
-        key: Rectangle(r.x, r.y - top, r.width, r.height) for key, r in rectangles.items()
-    }
+    rectangles = {key: Rectangle(r.x, r.y - top, r.width, r.height) for key, r in rectangles.items()}
     heights = {node: height - top for node, height in heights.items()}
     bottom = max([*(r.y + r.height for r in rectangles.values()), *heights.values()], default=0.0)
     routes = _routes(edges, paths, rectangles, heights, lefts)
@@ -160,10 +158,7 @@ def _layers(boxes: Sequence[Box], edges: Sequence[Edge]) -> dict[str, int]:
 
 
 def _move_right(
-    layer: dict[str, int],
-    stages: Mapping[str, int],
-    before: Mapping[str, list[str]],
-    after: Mapping[str, list[str]],
+    layer: dict[str, int], stages: Mapping[str, int], before: Mapping[str, list[str]], after: Mapping[str, list[str]]
 ) -> None:
     """Move boxes next to what reads them, where this shortens lines and hides no order of steps."""
     for key, others in after.items():
@@ -176,9 +171,7 @@ def _move_right(
             layer[key] = max(layer[key], min(layer[other] for other in others) - 1)
 
 
-def _net(
-    boxes: Sequence[Box], edges: Sequence[Edge], layer_of: Mapping[str, int]
-) -> tuple[_Net, list[list[Node]]]:
+def _net(boxes: Sequence[Box], edges: Sequence[Edge], layer_of: Mapping[str, int]) -> tuple[_Net, list[list[Node]]]:
     """Split long edges at the layers they pass."""
     count = max(layer_of.values(), default=-1) + 1
     net = _Net([[] for _ in range(count)], {})
@@ -224,9 +217,7 @@ def _order(net: _Net) -> None:
     net.layers = best
 
 
-def _by_mean(
-    layer: list[Node], neighbours: Mapping[Node, list[Node]], place_of: Mapping[Node, int]
-) -> list[Node]:
+def _by_mean(layer: list[Node], neighbours: Mapping[Node, list[Node]], place_of: Mapping[Node, int]) -> list[Node]:
     means = []
     last = -1.0
     for position, node in enumerate(layer):

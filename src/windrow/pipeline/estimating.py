@@ -90,9 +90,7 @@ class Stratified:
 class Patterns:
     """What the windows say of a region's cuts, pattern by pattern."""
 
-    passes: NDArray[
-        np.bool_
-    ]  #: (patterns, cuts), on the region's side; a cut that is not there passes
+    passes: NDArray[np.bool_]  #: (patterns, cuts), on the region's side; a cut that is not there passes
     asked: NDArray[np.bool_]  #: (patterns, cuts)
     rows: NDArray[np.float64]
     sums: NDArray[np.float64]  #: (patterns, 1 + weights, 2)
@@ -108,9 +106,7 @@ def _first(failing: NDArray[np.bool_]) -> NDArray[np.int64]:
     return found
 
 
-def patterns(
-    windows: Sequence[Window], cuts: Mapping[str, bool], weights: Sequence[str]
-) -> Patterns:
+def patterns(windows: Sequence[Window], cuts: Mapping[str, bool], weights: Sequence[str]) -> Patterns:
     """Look at windows with the eyes of a region: ``cuts`` in written order with whether they are inverted.
 
     Windows have all weights that exist; ``weights`` are those of the pipeline in written order.
@@ -148,9 +144,7 @@ def _sums(window: Window, weights: Sequence[str]) -> NDArray[np.float64]:
     return np.ascontiguousarray(window.sums[:, there])
 
 
-def estimate(
-    ran: Sequence[Stratified], seen: Patterns | None, weighted: Sequence[int]
-) -> list[Estimate] | None:
+def estimate(ran: Sequence[Stratified], seen: Patterns | None, weighted: Sequence[int]) -> list[Estimate] | None:
     """Estimate what is left after each written cut; None where rows would have to be seen and none were.
 
     ``weighted`` says for each line, the one before all cuts first, how many of the weights stand above it.
@@ -311,18 +305,14 @@ class _Part:
             floor = rows**2 * self._unseen(rows, seen) * square / (size + 2)
             total.more[1] += max(0.0, floor - float((spread**2).sum()))
 
-    def _by_window(
-        self, which: NDArray[np.bool_], values: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
+    def _by_window(self, which: NDArray[np.bool_], values: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         assert self.seen is not None
         values = self.seen.rows if values is None else values
         window = self.seen.window[which]
         found = np.bincount(window, values[which], minlength=len(self.seen.orders))
         return np.asarray(found, dtype=np.float64)
 
-    def _spread(
-        self, rows: int, part: NDArray[np.float64], there: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _spread(self, rows: int, part: NDArray[np.float64], there: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each window adds to the error of ``rows`` times the ratio of two sums over windows: by leaving it out."""
         assert self.seen is not None
         seen, scale = float(there.sum()), self.seen.scale

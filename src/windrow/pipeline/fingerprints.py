@@ -96,9 +96,7 @@ def _said(value: Any, depth: int = 0) -> str:
             brackets = "[]" if type(value) is list else "()"
             return ", ".join(_said(item, depth + 1) for item in value).join(brackets)
         if type(value) is dict:
-            items = sorted(
-                f"{_said(k, depth + 1)}: {_said(v, depth + 1)}" for k, v in value.items()
-            )
+            items = sorted(f"{_said(k, depth + 1)}: {_said(v, depth + 1)}" for k, v in value.items())
             return ", ".join(items).join("{}")
     if isinstance(value, np.generic) and not value.dtype.hasobject:
         return f"{value.dtype} {value.item()!r}"

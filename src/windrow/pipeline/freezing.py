@@ -36,12 +36,7 @@ def freeze(result: Result, path: Any) -> str:
 class FrozenOrders(dict[str, tuple[str, ...]]):
     """Orders by dataset as a file has them: who reads them has to know that they are of another run."""
 
-    def __init__(
-        self,
-        path: str,
-        orders: Mapping[str, tuple[str, ...]],
-        guards: tuple[tuple[str, str], ...],
-    ) -> None:
+    def __init__(self, path: str, orders: Mapping[str, tuple[str, ...]], guards: tuple[tuple[str, str], ...]) -> None:
         super().__init__(orders)
         self.path = path
         self.guards = guards  #: (step, cut that has to run before it), learned in that run
@@ -76,6 +71,4 @@ def _are_names(value: Any) -> bool:
 
 def _unfit(path: Any, expected: str, came: Any) -> UsageError:
     said = "nothing" if came is None else repr(came)
-    return UsageError(
-        f"order= {path}: {expected}, and there is {said}; write the file again with result.freeze()"
-    )
+    return UsageError(f"order= {path}: {expected}, and there is {said}; write the file again with result.freeze()")

@@ -12,14 +12,7 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.steps import StepDefinition
 
-__all__ = [
-    "ALL",
-    "check_definitions",
-    "dependencies",
-    "matching_regions",
-    "regions_of",
-    "written_order",
-]
+__all__ = ["ALL", "check_definitions", "dependencies", "matching_regions", "regions_of", "written_order"]
 
 #: The region there is when none was declared.
 ALL = "all"
@@ -72,9 +65,7 @@ def dependencies(steps: Mapping[str, StepDefinition]) -> dict[str, tuple[str, ..
     """For each cut, column and weight: the steps that must run before it."""
     made = {name for name, step in steps.items() if step.kind == "column"}
     return {
-        name: tuple(
-            dict.fromkeys([r.column for r in step.reads if r.column in made] + list(step.after))
-        )
+        name: tuple(dict.fromkeys([r.column for r in step.reads if r.column in made] + list(step.after)))
         for name, step in steps.items()
         if step.kind != "output"
     }
@@ -132,14 +123,11 @@ def _known_cut(where: str, cut: str, cuts: list[str], steps: Mapping[str, StepDe
     if cut in steps:
         raise DefinitionError(f"{where} names {cut!r}, which is a {steps[cut].kind}, not a cut")
     raise UnknownNameError(
-        f"{where} names the cut {cut!r}, which is not defined{nearest(cut, cuts)} "
-        f"(cuts: {', '.join(cuts) or 'none'})"
+        f"{where} names the cut {cut!r}, which is not defined{nearest(cut, cuts)} (cuts: {', '.join(cuts) or 'none'})"
     )
 
 
-def _check_output(
-    output: StepDefinition, regions: Mapping[str, Mapping[str, bool]], weights: list[str]
-) -> None:
+def _check_output(output: StepDefinition, regions: Mapping[str, Mapping[str, bool]], weights: list[str]) -> None:
     for pattern in output.regions or ():
         if not any(fnmatchcase(region, pattern) for region in regions):
             raise UnknownNameError(
@@ -154,9 +142,7 @@ def _check_output(
             )
 
 
-def _refuse_non_column(
-    step: StepDefinition, column: str, steps: Mapping[str, StepDefinition]
-) -> None:
+def _refuse_non_column(step: StepDefinition, column: str, steps: Mapping[str, StepDefinition]) -> None:
     other = steps.get(column)
     if column == "weight" and step.takes_weight:
         return

@@ -109,9 +109,6 @@ def padded(histogram: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] |
     """Return values and variances with an underflow and an overflow bin on every axis, empty where it has none."""
     values = np.asarray(histogram.values(flow=True), dtype=np.float64)
     variances = histogram.variances(flow=True)
-    widths = [
-        (0 if axis.traits.underflow else 1, 0 if axis.traits.overflow else 1)
-        for axis in histogram.axes
-    ]
+    widths = [(0 if axis.traits.underflow else 1, 0 if axis.traits.overflow else 1) for axis in histogram.axes]
     squares = None if variances is None else np.pad(np.asarray(variances, np.float64), widths)
     return np.pad(values, widths), squares

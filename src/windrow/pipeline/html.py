@@ -25,15 +25,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.nminus1 import NMinusOne
     from windrow.pipeline.result import Result
 
-__all__ = [
-    "comparison_html",
-    "cutflow_html",
-    "ledger_html",
-    "nminus1_html",
-    "result_html",
-    "sparkline",
-    "table_html",
-]
+__all__ = ["comparison_html", "cutflow_html", "ledger_html", "nminus1_html", "result_html", "sparkline", "table_html"]
 
 _LINE = "1px solid rgba(128,128,128,.35)"
 _CELL = f"padding:.15em .8em .15em 0;border-bottom:{_LINE};text-align:"
@@ -61,9 +53,7 @@ def result_html(result: Result) -> str:
         table = result.cutflow[region]
         title = f"Cutflow {region}: {table.passed:,} of {table.executed[0].passed:,} rows"
         parts.append(_folded(title, table_html(table)))
-    parts += [
-        _folded(f"N-1 {region}", nminus1_html(result.nminus1[region])) for region in result.nminus1
-    ]
+    parts += [_folded(f"N-1 {region}", nminus1_html(result.nminus1[region])) for region in result.nminus1]
     if not result.ledger.complete:
         parts.append(_folded("Rows that are not done", ledger_html(result.ledger), shown=True))
     if result.notes:
@@ -98,9 +88,7 @@ def _value(value: Any) -> str:
         return f"{sparkline(value)} {total}"
     inside = list(histograms_in(value))
     if inside and not is_histogram(value):
-        return (
-            f"{type(value).__name__} with {len(inside)} histogram{'s' if len(inside) > 1 else ''}"
-        )
+        return f"{type(value).__name__} with {len(inside)} histogram{'s' if len(inside) > 1 else ''}"
     text = " ".join(repr(value).split())
     return _text(text if len(text) <= 80 else f"{text[:77]}...")
 
@@ -207,10 +195,7 @@ def ledger_html(ledger: Ledger) -> str:
 def comparison_html(comparison: Comparison) -> str:
     """Return what differs between two results."""
     parts = ["<p><b>The results are the same.</b></p>" if comparison.same else ""]
-    for title, items in (
-        ("outputs differ", comparison.outputs),
-        ("cutflow lines differ", comparison.cutflow),
-    ):
+    for title, items in (("outputs differ", comparison.outputs), ("cutflow lines differ", comparison.cutflow)):
         if items:
             more = [f"and {len(items) - MOST_LINES:,} more"] if len(items) > MOST_LINES else []
             lines = [*map(str, items[:MOST_LINES]), *more]
@@ -254,14 +239,10 @@ def _list(items: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{_text(item)}</li>" for item in items) + "</ul>"
 
 
-def _table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "", numbers: Any = ()
-) -> str:
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "", numbers: Any = ()) -> str:
     """Heads and cells are HTML already; columns in ``numbers`` are set to the right."""
     side = ["right" if number in numbers else "left" for number in range(len(heads))]
-    head = "".join(
-        f'<th style="{_CELL}{where}">{text}</th>' for text, where in zip(heads, side, strict=True)
-    )
+    head = "".join(f'<th style="{_CELL}{where}">{text}</th>' for text, where in zip(heads, side, strict=True))
     body = "".join(
         "<tr style='background:none'>"
         + "".join(f'<td style="{_CELL}{w}">{c}</td>' for c, w in zip(row, side, strict=True))

@@ -72,10 +72,7 @@ def _facts(step: StepDefinition) -> dict[str, Any]:
 
 
 def identities(
-    definition: Definition,
-    dataset: str,
-    metadata: Mapping[str, Any],
-    steps: Mapping[str, Fingerprint],
+    definition: Definition, dataset: str, metadata: Mapping[str, Any], steps: Mapping[str, Fingerprint]
 ) -> dict[Product, Identity]:
     """Say what each product of a dataset is the same by."""
     return _Reader(definition, dataset, metadata, steps).all()
@@ -83,11 +80,7 @@ def identities(
 
 class _Reader:
     def __init__(
-        self,
-        definition: Definition,
-        dataset: str,
-        metadata: Mapping[str, Any],
-        steps: Mapping[str, Fingerprint],
+        self, definition: Definition, dataset: str, metadata: Mapping[str, Any], steps: Mapping[str, Fingerprint]
     ) -> None:
         self.definition = definition
         self.steps = steps
@@ -128,9 +121,7 @@ class _Reader:
             opaque += self.registered.opaque
         words += (f"{name} {_version(name)}" for name in _FOUNDATIONS)
         text = "\x1f".join(words).encode("utf-8", "surrogatepass")
-        return Identity(
-            hashlib.blake2b(text, digest_size=16).hexdigest(), tuple(dict.fromkeys(opaque))
-        )
+        return Identity(hashlib.blake2b(text, digest_size=16).hexdigest(), tuple(dict.fromkeys(opaque)))
 
     def _see_metadata(self, words: list[str]) -> tuple[str, ...]:
         found = fingerprint(dict(self.metadata), name="metadata")

@@ -50,12 +50,7 @@ class Journaling:
     """
 
     def __init__(
-        self,
-        journal: Journal,
-        beginning: Beginning,
-        definition: Definition,
-        source: Source,
-        workload: PipelineWorkload,
+        self, journal: Journal, beginning: Beginning, definition: Definition, source: Source, workload: PipelineWorkload
     ) -> None:
         self._journal = journal
         self._beginning = beginning

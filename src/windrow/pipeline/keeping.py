@@ -203,9 +203,7 @@ def _unpack(content: bytes, path: str, rundir: str | None) -> Result:
                 values[field.name] = _read(packed[field.name])
             except Exception as error:
                 if field.default is MISSING and field.default_factory is MISSING:
-                    raise CorruptFileError(
-                        f"{path}: {field.name!r} cannot be read back ({_said(error)})"
-                    ) from error
+                    raise CorruptFileError(f"{path}: {field.name!r} cannot be read back ({_said(error)})") from error
                 notes.append(f"{field.name!r} of the result cannot be read back ({_said(error)})")
     values["outputs"] = _outputs(outputs, not_kept, notes)
     values["not_kept"] = not_kept

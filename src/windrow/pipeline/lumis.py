@@ -28,19 +28,13 @@ def lumis(result: Result) -> dict[str, list[list[int]]]:
     anything, all count. A skim says itself which sections it was made from: its rows are only those that were selected.
     """
     if result.source is None:
-        raise DataError(
-            "what was read is not kept with this result, so its luminosity sections cannot be read"
-        )
+        raise DataError("what was read is not kept with this result, so its luminosity sections cannot be read")
     wanted = _recorded(result.datasets)
     places: dict[tuple[str, str], list[int]] = {}
     for item in result.source.inputs:
         places.setdefault((item.dataset, item.label), []).append(item.index)
     found: set[tuple[int, int]] = set()
-    skims = {
-        name: about["skim"]
-        for name, about in _members(result.datasets)
-        if isinstance(about.get("skim"), Mapping)
-    }
+    skims = {name: about["skim"] for name, about in _members(result.datasets) if isinstance(about.get("skim"), Mapping)}
     for name, skim in skims.items():
         if wanted.get(name, True):
             found |= _of_skim(name, skim, result.ledger)

@@ -39,9 +39,7 @@ def check_same_analysis(first: Result, other: Result) -> None:
     ]
     mine, theirs = _regions(first), _regions(other)
     pairs.append(("regions", tuple(mine), tuple(theirs)))
-    pairs += [
-        (f"cuts of region {name!r}", mine[name], theirs[name]) for name in mine if name in theirs
-    ]
+    pairs += [(f"cuts of region {name!r}", mine[name], theirs[name]) for name in mine if name in theirs]
     ours, yours = _steps_written(first), _steps_written(other)
     if ours is not None and yours is not None:
         pairs.append(("steps", *ours[:1], *yours[:1]))
@@ -73,9 +71,7 @@ def check_same_steps(results: Sequence[Result]) -> None:
 
 def check_same_scale(results: Sequence[Result]) -> None:
     """Refuse a dataset that was scaled in one result and not, or by another number, in another."""
-    known: dict[
-        tuple[str, str], tuple[int, float]
-    ] = {}  # what it is called, dataset -> result, factor
+    known: dict[tuple[str, str], tuple[int, float]] = {}  # what it is called, dataset -> result, factor
     for number, result in enumerate(results, 1):
         for name in result.outputs:
             for dataset, factor in factors_of(result, name).items():

@@ -164,9 +164,7 @@ def _outputs(
     for dataset in dict.fromkeys(name for result in results for name in result.outputs):
         parts = [result for result in results if dataset in result.outputs]
         outputs[dataset], gone = add_outputs(
-            [part.outputs[dataset] for part in parts],
-            merges,
-            [part.not_kept.get(dataset, {}) for part in parts],
+            [part.outputs[dataset] for part in parts], merges, [part.not_kept.get(dataset, {}) for part in parts]
         )
         if gone:
             not_kept[dataset] = gone

@@ -102,9 +102,7 @@ class NMinusOne:
 
     def __str__(self) -> str:
         width = max(len(label) for label in self.labels)
-        lines = [
-            f"{self.region} ({self.dataset or 'all datasets'}): N-1, exact, weighted by all weights"
-        ]
+        lines = [f"{self.region} ({self.dataset or 'all datasets'}): N-1, exact, weighted by all weights"]
         lines.append(f"  {'':<{width}}  {'rows':>12}  {'weighted':>14}  {'+-':>10}")
         for label, count in zip(self.labels, self.counts, strict=True):
             text = f"  {label:<{width}}  "
@@ -127,9 +125,7 @@ class NMinusOneTables(Mapping[str, NMinusOne]):
         mine = [table for (name, _), table in self.tables.items() if name == region]
         if not mine:
             asked = ", ".join(self) or "none: run with nminus1=True"
-            raise UnknownTable(
-                f"no N-1 table for region {region!r}{nearest(str(region), self)} (regions: {asked})"
-            )
+            raise UnknownTable(f"no N-1 table for region {region!r}{nearest(str(region), self)} (regions: {asked})")
         if dataset is not None:
             if (region, dataset) not in self.tables:
                 known = [other for name, other in self.tables if name == region]

@@ -65,9 +65,7 @@ class Options:
     ) -> Options:
         """Check every option, refusing what does not exist rather than ignoring it."""
         if resume and rundir is None:
-            raise UsageError(
-                "resume=True continues what is in a run directory: say which one with rundir="
-            )
+            raise UsageError("resume=True continues what is in a run directory: say which one with rundir=")
         _check_engine(engine, memory=memory, timeout=timeout)
         _one_of("on_error", on_error, ("stop", "skip"))
         return cls(
@@ -117,9 +115,7 @@ def _order(order: Any) -> Any:
 
 def _by_dataset(order: Mapping[Any, Any]) -> dict[str, Any]:
     if not order:
-        raise UsageError(
-            'order= is a mapping without any dataset; leave order= out, or say order="written"'
-        )
+        raise UsageError('order= is a mapping without any dataset; leave order= out, or say order="written"')
     for dataset, names in order.items():
         if not isinstance(dataset, str):
             raise UsageError(f"order= maps names of datasets to lists of names, got {dataset!r}")
@@ -158,9 +154,7 @@ def _one_of(option: str, value: Any, allowed: Sequence[str]) -> None:
 
 def _count(option: str, value: Any, or_else: str = "", least: int = 1) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < least:
-        raise UsageError(
-            f"{option}= must be {or_else}a whole number of at least {least}, got {value!r}"
-        )
+        raise UsageError(f"{option}= must be {or_else}a whole number of at least {least}, got {value!r}")
     return int(value.__index__())
 
 
@@ -185,9 +179,7 @@ def _cutflow(value: Any) -> Mapping[str, str]:
     if isinstance(value, str):
         value = {"*": value}
     if not isinstance(value, Mapping):
-        raise UsageError(
-            f"cutflow= is one of {kinds} or a mapping of datasets to them, got {value!r}"
-        )
+        raise UsageError(f"cutflow= is one of {kinds} or a mapping of datasets to them, got {value!r}")
     for kind in value.values():
         _one_of("cutflow", kind, kinds)
     return dict(value)

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["order_story"]
 
 
-def order_story(
-    order: Adapting, evidence: Mapping[str, Evidence], result: Result
-) -> dict[str, Any]:
+def order_story(order: Adapting, evidence: Mapping[str, Evidence], result: Result) -> dict[str, Any]:
     """Tell how the order of each dataset came about."""
     rows: dict[str, int] = {}
     for entry in result.ledger.entries:
@@ -50,9 +48,7 @@ def order_story(
     return story
 
 
-def _steps(
-    situation: Situation, chosen: Chosen, ran: Mapping[str, StepCost]
-) -> list[dict[str, Any]]:
+def _steps(situation: Situation, chosen: Chosen, ran: Mapping[str, StepCost]) -> list[dict[str, Any]]:
     from windrow.order.cost import expected_cost
 
     why = dict(chosen.steps)

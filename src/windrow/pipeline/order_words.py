@@ -11,32 +11,20 @@ if TYPE_CHECKING:
 
     from windrow.core.records import Evidence
 
-__all__ = [
-    "cost_share",
-    "how_decided",
-    "is_moved",
-    "order_line",
-    "order_lines",
-    "savings",
-    "warned_note",
-]
+__all__ = ["cost_share", "how_decided", "is_moved", "order_line", "order_lines", "savings", "warned_note"]
 
 #: Changes of an order that are told one by one.
 MOST_CHANGES = 5
 
 
-def order_lines(
-    ordering: Mapping[str, Any], issued: Sequence[tuple[str, tuple[str, ...], str]] = ()
-) -> list[str]:
+def order_lines(ordering: Mapping[str, Any], issued: Sequence[tuple[str, tuple[str, ...], str]] = ()) -> list[str]:
     """Say which order each dataset had and why; ``issued`` are the orders as they came.
 
     Where something was decided, that is told at length, once for all datasets that came to the same order.
     """
     decided = {dataset: told for dataset, told in ordering.items() if "steps" in told}
     lines = [
-        f"order for {dataset}: {' '.join(order)} ({why})"
-        for dataset, order, why in issued
-        if dataset not in decided
+        f"order for {dataset}: {' '.join(order)} ({why})" for dataset, order, why in issued if dataset not in decided
     ]
     listed: dict[tuple[str, ...], str] = {}
     for dataset, told in decided.items():
@@ -62,9 +50,7 @@ def order_line(ordering: Mapping[str, Any]) -> str:
         return f"Order: {(*taken_back, 'the written one, as no cheaper one was found')[0]}"
     shares = sorted(cost_share(told) for told in moved)
     low, high = (f"{100 * share:.0f}" for share in (shares[0], shares[-1]))
-    cost = (
-        f"{low if low == high else f'{low} to {high}'} % of the written order's cost, by the model"
-    )
+    cost = f"{low if low == high else f'{low} to {high}'} % of the written order's cost, by the model"
     if len(ordering) == 1:
         return f"Order: another than the written one, at {cost}"
     return f"Order: another than the written one in {len(moved)} of {len(ordering)} datasets, at {cost}"
@@ -171,6 +157,4 @@ def warned_note(evidence: Iterable[Evidence]) -> list[str]:
         return []
     names = ", ".join(repr(name) for name in sorted(counts))
     many = f"{sum(counts.values()):,} floating-point warnings"
-    return [
-        f"{many} in {names}, run earlier than written: on rows that a cut written above removes, most likely"
-    ]
+    return [f"{many} in {names}, run earlier than written: on rows that a cut written above removes, most likely"]

@@ -44,9 +44,7 @@ def check_conditions(definition: Definition, source: Source) -> None:
                 step.when.holds(metadata, dataset)
 
 
-def make_orders(
-    definition: Definition, source: Source, options: Options, pipeline: Pipeline
-) -> Orders:
+def make_orders(definition: Definition, source: Source, options: Options, pipeline: Pipeline) -> Orders:
     """Decide the order each dataset begins with, and how many rows of plain arrays a step sees at once."""
     _check_cutflow(options.cutflow, source)
     asked, said = _asked(options.order, source)
@@ -73,13 +71,7 @@ def make_orders(
             order, why = written, f"the written order, because {exact}"
             orders.fixed[dataset] = exact
         orders.plans[dataset] = Plan(
-            id=number,
-            category=dataset,
-            order=order,
-            guards=guards,
-            blocks=blocks,
-            reason=why,
-            written=written,
+            id=number, category=dataset, order=order, guards=guards, blocks=blocks, reason=why, written=written
         )
     return orders
 
@@ -127,9 +119,7 @@ def _asked(order: Any, source: Source) -> tuple[dict[str, Any], list[str]]:
     return {dataset: order.get(dataset, other) for dataset in source.datasets}, said
 
 
-def _begin(
-    definition: Definition, dataset: str, asked: Any, pipeline: Pipeline
-) -> tuple[tuple[str, ...], str]:
+def _begin(definition: Definition, dataset: str, asked: Any, pipeline: Pipeline) -> tuple[tuple[str, ...], str]:
     """Return the order to begin with, and why."""
     written = definition.written
     if isinstance(asked, tuple):
@@ -144,10 +134,7 @@ def _begin(
 
 
 def _weights_first(
-    order: tuple[str, ...],
-    definition: Definition,
-    asked: tuple[str, ...],
-    needs: Mapping[str, tuple[str, ...]],
+    order: tuple[str, ...], definition: Definition, asked: tuple[str, ...], needs: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
     """Put weights that are written above the first cut there, with all they need, unless the user has placed these."""
     cuts = {cut for region in definition.regions.values() for cut in region}

@@ -33,15 +33,7 @@ from windrow.pipeline.desk import (
     row_number,
     run_over,
 )
-from windrow.pipeline.peek_rows import (
-    Found,
-    columns_of,
-    in_file,
-    keys_of,
-    read_now,
-    together,
-    verdicts,
-)
+from windrow.pipeline.peek_rows import Found, columns_of, in_file, keys_of, read_now, together, verdicts
 from windrow.pipeline.peek_table import Peek
 
 if TYPE_CHECKING:
@@ -115,12 +107,7 @@ class _Look:
     """One call of peek."""
 
     def __init__(
-        self,
-        definition: Definition,
-        source: Source,
-        names: tuple[str, ...],
-        region: str | None,
-        debug: bool,
+        self, definition: Definition, source: Source, names: tuple[str, ...], region: str | None, debug: bool
     ) -> None:
         self.definition = definition
         self.source = source
@@ -248,9 +235,7 @@ class _Look:
 
     # -- one piece ---------------------------------------------------------------------------
 
-    def _piece(
-        self, aim: _Aim, reader: Reader, item: Input, bounds: tuple[int, int], count: int
-    ) -> None:
+    def _piece(self, aim: _Aim, reader: Reader, item: Input, bounds: tuple[int, int], count: int) -> None:
         run = run_over(aim.program, reader, item, *bounds)
         wanted = count - len(self.found.files)
         try:
@@ -312,9 +297,7 @@ class _Look:
             side = verdict.side(run.program.lanes[lane].cuts[step.name])
             run.selections[lane] = keep(run.selections[lane], side, rows)
 
-    def _value(
-        self, run: ChunkRun, step: BoundStep, rows: Selection, lanes: tuple[int, ...]
-    ) -> Any:
+    def _value(self, run: ChunkRun, step: BoundStep, rows: Selection, lanes: tuple[int, ...]) -> Any:
         try:
             return attempt(run, step, rows, lanes)
         except Exception as error:

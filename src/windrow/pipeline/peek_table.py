@@ -41,9 +41,7 @@ class Peek:
             if name in known:
                 return known[name]
         names = self.keys()
-        raise UnknownNameError(
-            f"peek has no {name!r}{nearest(name, names)} (it has {', '.join(names)})"
-        )
+        raise UnknownNameError(f"peek has no {name!r}{nearest(name, names)} (it has {', '.join(names)})")
 
     def __contains__(self, name: object) -> bool:
         return name in self.values or name in self.identity
@@ -88,8 +86,7 @@ class Peek:
             align = ["right" if right else "left" for right in numeric]
             parts.append("<table><thead><tr>")
             parts += [
-                f'<th style="text-align:{side}">{escape(head)}</th>'
-                for head, side in zip(heads, align, strict=True)
+                f'<th style="text-align:{side}">{escape(head)}</th>' for head, side in zip(heads, align, strict=True)
             ]
             parts.append("</tr></thead><tbody>")
             for cells in body:
@@ -127,9 +124,7 @@ class Peek:
 
 
 def _is_number(value: Any) -> bool:
-    return value is None or (
-        isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    )
+    return value is None or (isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool))
 
 
 def _tail(label: str) -> str:

@@ -175,18 +175,11 @@ class Pipeline(Writing):
         return draw(self)
 
     def definition(
-        self,
-        seed: int,
-        options: Options | None = None,
-        *,
-        recheck: bool = False,
-        sample_rows: int = 256,
+        self, seed: int, options: Options | None = None, *, recheck: bool = False, sample_rows: int = 256
     ) -> Definition:
         """Freeze the steps for one run; raises if they cannot mean anything. Without options nothing is saved."""
         regions = regions_of(self._steps, self._regions)
-        check_definitions(
-            self.name, self._steps, regions, needs_output=not recheck and not self._saves
-        )
+        check_definitions(self.name, self._steps, regions, needs_output=not recheck and not self._saves)
         for save in self._saves.values():
             check_save(save, regions, self._steps)
         unchecked = self._unchecked

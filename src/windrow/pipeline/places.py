@@ -77,9 +77,7 @@ class Place:
 
         def reason(used: Measurement, now: float) -> str:
             watch.add(used, now)
-            return watch.change(
-                now, lambda: _left_s(scheduler), lambda: _from_disk() - before > LITTLE
-            )
+            return watch.change(now, lambda: _left_s(scheduler), lambda: _from_disk() - before > LITTLE)
 
         self._switching = SwitchingEngine(threads, self._processes, reason)
         return self._switching
@@ -89,9 +87,7 @@ class Place:
         memory = int(AHEAD_SHARE * granted_memory(os.environ)) or AHEAD_BYTES
         if self.split is None:
             split = MeasuredSplit(
-                self.workers,
-                lambda: self.remote or _from_disk() - before > LITTLE,
-                remote=self.remote,
+                self.workers, lambda: self.remote or _from_disk() - before > LITTLE, remote=self.remote
             )
             return SetupAhead(split, self.workers, memory)
         if not self.split[0]:
@@ -175,11 +171,7 @@ class _Deeper:
 
 
 def choose_place(
-    source: Source,
-    options: Options,
-    to_do: int,
-    waited: str,
-    steps: Callable[[], Mapping[str, Fingerprint]],
+    source: Source, options: Options, to_do: int, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]
 ) -> Place:
     """Decide where chunks run."""
     workers, memory = options.workers, options.memory

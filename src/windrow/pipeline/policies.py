@@ -51,9 +51,7 @@ def choose(policy: Any, situation: Situation, effort: float = 1.0) -> Chosen:
 
         found = adaptive(situation, budget=effort * BUDGET)
         steps = tuple(zip(found.order, found.steps, strict=True))
-        return Chosen(
-            found.order, found.why, found.cost, found.written_cost, steps, found.current_cost
-        )
+        return Chosen(found.order, found.why, found.cost, found.written_cost, steps, found.current_cost)
     if isinstance(policy, str):
         order = import_module(f"windrow.order.{policy}").order(situation)
         why = f"as the policy {policy!r} says"
@@ -79,9 +77,7 @@ def _of_user(policy: Any, situation: Situation) -> tuple[str, ...]:
         if isinstance(wanted, Iterable) and not isinstance(wanted, str):
             names = tuple(wanted)
     except Exception as error:
-        raise UsageError(
-            f"the function given as order= raised {type(error).__name__}: {error}"
-        ) from error
+        raise UsageError(f"the function given as order= raised {type(error).__name__}: {error}") from error
     if wanted is None:
         return situation.current
     if not names or not all(isinstance(name, str) for name in names):

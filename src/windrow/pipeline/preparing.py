@@ -50,9 +50,7 @@ class PreparedColumns:
             meter.read_s += seconds
 
 
-def chunk_of(
-    source: Input, part: Rows, borders: tuple[int, ...], clusters: tuple[int, ...]
-) -> Chunk:
+def chunk_of(source: Input, part: Rows, borders: tuple[int, ...], clusters: tuple[int, ...]) -> Chunk:
     """Describe the rows of a task as whole units of its input."""
     if not part.start < part.stop:
         raise InternalError(f"an empty chunk was launched: {part}")
@@ -74,11 +72,7 @@ def first_steps(program: Program, order: tuple[str, ...]) -> list[BoundStep]:
 
 
 def read_ahead(
-    program: Program,
-    reader: Reader,
-    chunk: Chunk,
-    order: tuple[str, ...],
-    stopping: Callable[[], bool],
+    program: Program, reader: Reader, chunk: Chunk, order: tuple[str, ...], stopping: Callable[[], bool]
 ) -> PreparedColumns:
     """Read what the first steps of a chunk need; over a slow link also what comes in the same request."""
     prepared = PreparedColumns()

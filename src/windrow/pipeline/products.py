@@ -28,9 +28,7 @@ class Product(NamedTuple):
     def said(self) -> str:
         """The product in words."""
         where = "" if self.region is None else f" in region {self.region!r}"
-        what = {"ends": "the sums of all lanes", "cutflow": "the cutflow"}.get(
-            self.kind, f"{self.kind} {self.name!r}"
-        )
+        what = {"ends": "the sums of all lanes", "cutflow": "the cutflow"}.get(self.kind, f"{self.kind} {self.name!r}")
         return f"{what}{where}"
 
 
@@ -54,8 +52,6 @@ def classes(
     """Group products that are in the same parts (None: in which all are), so that each is added up from its own."""
     groups: dict[tuple[int, ...], list[Product]] = {}
     for product in everything:
-        where = tuple(
-            number for number, mine in enumerate(parts) if mine is None or product in mine
-        )
+        where = tuple(number for number, mine in enumerate(parts) if mine is None or product in mine)
         groups.setdefault(where, []).append(product)
     return [(frozenset(products), where) for where, products in groups.items() if where]

@@ -29,11 +29,7 @@ def project(partial: Partial, products: frozenset[Product]) -> Partial:
 
 
 def _leaf(leaf: Leaf, products: frozenset[Product]) -> Leaf:
-    outputs = {
-        key: value
-        for key, value in leaf.outputs.items()
-        if Product("output", key[0], key[1]) in products
-    }
+    outputs = {key: value for key, value in leaf.outputs.items() if Product("output", key[0], key[1]) in products}
     regions = frozenset(p.region for p in products if p.kind == "cutflow" and p.region is not None)
     tables: dict[Layout, LineCounts] = {}
     if regions:

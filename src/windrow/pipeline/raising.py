@@ -26,9 +26,7 @@ def raised(failure: Failure, workload: PipelineWorkload, options: Options) -> Ba
         return failure.exception
     where = "" if failure.place in failure.message else f"{failure.place}: "
     if failure.type == OUT_OF_TIME:
-        advice = (
-            '; allow more (timeout= is for one chunk), or leave such rows out with on_error="skip"'
-        )
+        advice = '; allow more (timeout= is for one chunk), or leave such rows out with on_error="skip"'
     elif failure.kind is FailureKind.EXHAUSTED:
         advice = '; allow more (memory= is for all workers together), or leave such rows out with on_error="skip"'
         if options.memory is not None and options.memory < EMPTY_WORKER * options.workers:

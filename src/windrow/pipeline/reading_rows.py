@@ -44,9 +44,7 @@ def read_rows(
         for piece in np.split(rows, breaks):
             start, stop = int(piece[0]), int(piece[-1]) + 1
             if stop > reader.info.rows:
-                raise DataError(
-                    f"{label} has {reader.info.rows} rows, and row {stop - 1} is asked for"
-                )
+                raise DataError(f"{label} has {reader.info.rows} rows, and row {stop - 1} is asked for")
             values = reader.read(columns, start, stop)
             parts.append({c: np.asarray(values[c])[piece - start] for c in columns})
     except OSError as error:

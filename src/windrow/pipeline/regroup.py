@@ -53,10 +53,7 @@ def group(result: Result, groups: Mapping[str, str | Sequence[str]]) -> Result:
             name: {d: by for dataset in datasets for d, by in factors_of(result, dataset).items()}
             for name, datasets in members.items()
         },
-        datasets={
-            name: _group_metadata(name, datasets, result.datasets)
-            for name, datasets in members.items()
-        },
+        datasets={name: _group_metadata(name, datasets, result.datasets) for name, datasets in members.items()},
     )
 
 
@@ -77,14 +74,10 @@ def _group_outputs(
     return outputs, not_kept
 
 
-def _members(
-    groups: Mapping[str, str | Sequence[str]], datasets: tuple[str, ...]
-) -> dict[str, tuple[str, ...]]:
+def _members(groups: Mapping[str, str | Sequence[str]], datasets: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Return the datasets of every group and of those in none."""
     if not isinstance(groups, Mapping):
-        raise UsageError(
-            f'group takes a mapping such as {{"top": ["tt*", "single_top"]}}, got {groups!r}'
-        )
+        raise UsageError(f'group takes a mapping such as {{"top": ["tt*", "single_top"]}}, got {groups!r}')
     owner: dict[str, str] = {}
     members: dict[str, tuple[str, ...]] = {}
     for name, patterns in groups.items():
@@ -141,9 +134,7 @@ def _tables(cutflow: Cutflow) -> dict[tuple[str, str], Table]:
     return {(r, d): cutflow[r, d] for r in cutflow.regions for d in cutflow.datasets}
 
 
-def _group_metadata(
-    name: str, datasets: tuple[str, ...], metadata: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+def _group_metadata(name: str, datasets: tuple[str, ...], metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     if datasets == (name,):
         return dict(metadata.get(name, {}))
     own = {dataset: dict(metadata.get(dataset, {})) for dataset in datasets}
@@ -159,10 +150,7 @@ def _group_metadata(
 # -- scaling -----------------------------------------------------------------------------------
 
 
-def scale(
-    result: Result,
-    factor: float | Mapping[str, float] | Callable[[Mapping[str, Any], Result], float],
-) -> Result:
+def scale(result: Result, factor: float | Mapping[str, float] | Callable[[Mapping[str, Any], Result], float]) -> Result:
     """Scale every dataset's histograms and the weighted sums of its cutflow; what was counted stays as counted.
 
     Parameters
@@ -191,29 +179,22 @@ def scale(
             if not any(True for _ in histograms_in(value)):
                 left[key[0]] = None
 
-            def change(
-                path: Any, histogram: Any, name: str = key[0], by: float = factors[dataset]
-            ) -> Any:
+            def change(path: Any, histogram: Any, name: str = key[0], by: float = factors[dataset]) -> Any:
                 # All datasets get the same kind of histogram, so that they can still be added up.
                 return scaled(histogram, by, variances=(name, path) not in unknown)
 
             outputs[dataset][key] = map_histograms(value, change)
     notes = ["scaled: " + ", ".join(f"{name} by {by:.6g}" for name, by in factors.items())]
     if left:
-        notes.append(
-            f"not scaled, because only histograms and weighted cutflows are: {', '.join(left)}"
-        )
+        notes.append(f"not scaled, because only histograms and weighted cutflows are: {', '.join(left)}")
     return replace(
         result,
         outputs=outputs,
         cutflow=result.cutflow.changed(partial(_scale_cutflow, factors=factors)),
-        nminus1=NMinusOneTables(
-            {key: table.scaled(factors[key[1]]) for key, table in result.nminus1.tables.items()}
-        ),
+        nminus1=NMinusOneTables({key: table.scaled(factors[key[1]]) for key, table in result.nminus1.tables.items()}),
         initial={name: count.scaled(factors[name]) for name, count in result.initial.items()},
         scaled={
-            name: {d: before * by for d, before in factors_of(result, name).items()}
-            for name, by in factors.items()
+            name: {d: before * by for d, before in factors_of(result, name).items()} for name, by in factors.items()
         },
         notes=(*result.notes, *notes),
     )
@@ -242,9 +223,7 @@ def _factors(result: Result, factor: Any) -> dict[str, float]:
                     f"(metadata: {', '.join(map(str, metadata)) or 'none'}; outputs: {', '.join(result)})"
                 ) from error
             except ZeroDivisionError as error:
-                raise UsageError(
-                    f"scale: the function divides by zero for dataset {dataset!r}"
-                ) from error
+                raise UsageError(f"scale: the function divides by zero for dataset {dataset!r}") from error
             found[dataset] = _number(value, dataset)
         return found
     return {dataset: _number(factor, dataset) for dataset in datasets}

@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.core.records import (
-    FAILED,
-    NOT_ASKED,
-    PASSED,
-    UNDEFINED,
-    Evidence,
-    StepCost,
-    StepFacts,
-    Terrain,
-    Window,
-)
+from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Evidence, StepCost, StepFacts, Terrain, Window
 from windrow.pipeline.adapting import Learned
 from windrow.pipeline.fingerprints import fingerprint
 from windrow.pipeline.situations import fitting
@@ -81,11 +71,7 @@ def _learned(learned: Learned) -> dict[str, Any]:
         "steps": {name: list(cost) for name, cost in evidence.steps},
         "probed": {name: list(cost) for name, cost in evidence.probed},
         "terrain": evidence.terrain,
-        "windows": [
-            _window(window)
-            for window in evidence.windows[-WINDOWS:]
-            if len(window.rows) <= PATTERNS
-        ],
+        "windows": [_window(window) for window in evidence.windows[-WINDOWS:] if len(window.rows) <= PATTERNS],
     }
 
 
@@ -103,12 +89,7 @@ def _of_plain(found: Mapping[str, Any]) -> Learned:
     steps, lanes = found["terrain"]
     terrain = Terrain(
         tuple(
-            StepFacts(
-                name,
-                kind,
-                tuple(map(int, mine)),
-                tuple((str(column), float(size)) for column, size in columns),
-            )
+            StepFacts(name, kind, tuple(map(int, mine)), tuple((str(column), float(size)) for column, size in columns))
             for name, kind, mine, columns in steps
         ),
         tuple(tuple((str(cut), bool(side)) for cut, side in cuts) for cuts in lanes),

@@ -48,9 +48,7 @@ def write_report(result: Result, path: Any = None) -> Path:
     return _write(data, _log_of(rundir, result.log), page, trace)
 
 
-def report_rundir(
-    rundir: Path, page: Path | None = None, trace: Path | None = None
-) -> tuple[Path, Path | None, str]:
+def report_rundir(rundir: Path, page: Path | None = None, trace: Path | None = None) -> tuple[Path, Path | None, str]:
     """Write the report of a run directory; return page, trace (None without a log) and how it ended."""
     if not rundir.is_dir():
         raise UsageError(f"no run directory {rundir}")
@@ -96,9 +94,7 @@ def report_data(result: Result) -> dict[str, Any]:
         "inputs": _inputs(result),
         "cutflow": result.cutflow.as_dict(),
         "nminus1": result.nminus1.as_dict(),
-        "steps": [
-            {name: getattr(step, name) for name in step.__slots__} for step in result.steps.values()
-        ],
+        "steps": [{name: getattr(step, name) for name in step.__slots__} for step in result.steps.values()],
         "order": result.order,
         "ordering": [_ordering(dataset, result) for dataset in result.ordering],
         "decisions": pathless(result.decisions, keep),
@@ -155,10 +151,7 @@ def _ordering(dataset: str, result: Result) -> dict[str, Any]:
         return data
     # Counts of a whole run are those of a dataset where there is only one.
     only = result.steps if len(result.ordering) == 1 else {}
-    counted = {
-        name: {"rows_in": step.rows_in, "bytes_read": step.bytes_read}
-        for name, step in only.items()
-    }
+    counted = {name: {"rows_in": step.rows_in, "bytes_read": step.bytes_read} for name, step in only.items()}
     unknown = {"rows_in": None, "bytes_read": None}
     return {
         **data,

@@ -47,16 +47,12 @@ class Result(Mapping[str, Any]):
     """
 
     name: str
-    outputs: dict[
-        str, dict[tuple[str, str | None, str], Any]
-    ]  #: dataset -> (name, region, variation)
+    outputs: dict[str, dict[tuple[str, str | None, str], Any]]  #: dataset -> (name, region, variation)
     output_names: tuple[str, ...]
     cutflow: Cutflow
     ledger: Ledger
     steps: dict[str, StepSummary]
-    order: tuple[
-        tuple[str, tuple[str, ...], str], ...
-    ]  #: (dataset, order, why), as plans were issued
+    order: tuple[tuple[str, tuple[str, ...], str], ...]  #: (dataset, order, why), as plans were issued
     decisions: tuple[str, ...]
     notes: tuple[str, ...]
     guards: tuple[tuple[str, str], ...]
@@ -114,9 +110,7 @@ class Result(Mapping[str, Any]):
     def require_complete(self) -> Result:
         """Return the result, or raise if rows are missing from it."""
         if not self.complete:
-            raise IncompleteError(
-                f"the result of {self.name!r} is incomplete: {self.ledger.summary()}"
-            )
+            raise IncompleteError(f"the result of {self.name!r} is incomplete: {self.ledger.summary()}")
         return self
 
     # -- mapping -----------------------------------------------------------------------------
@@ -126,8 +120,7 @@ class Result(Mapping[str, Any]):
         name, rest = keys[0], list(keys[1:])
         if name not in self.output_names:
             raise UnknownKey(
-                f"no output {name!r}{nearest(str(name), self.output_names)} "
-                f"(outputs: {', '.join(self.output_names)})"
+                f"no output {name!r}{nearest(str(name), self.output_names)} (outputs: {', '.join(self.output_names)})"
             )
         found = {
             (region, variation, dataset): value
@@ -267,9 +260,7 @@ class Result(Mapping[str, Any]):
         lines += [f"guard: {step!r} runs after {cut!r}, learned" for step, cut in self.guards]
         lines += [f"note: {note}" for note in self.notes]
         width = max((len(name) for name in self.steps), default=4)
-        lines.append(
-            f"  {'step':<{width}}  {'rows in':>12}  {'rows out':>12}  {'per call':>9}  {'per row':>9}  bytes"
-        )
+        lines.append(f"  {'step':<{width}}  {'rows in':>12}  {'rows out':>12}  {'per call':>9}  {'per row':>9}  bytes")
         for step in self.steps.values():
             lines.append(
                 f"  {step.name:<{width}}  {step.rows_in:>12,}  {step.rows_out:>12,}  "

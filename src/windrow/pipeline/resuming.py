@@ -43,9 +43,7 @@ class Beginning:
 
     specs: list[InputSpec]
     journal: Journal | None = None
-    feeds: dict[int, Feed] = field(
-        default_factory=dict
-    )  #: of the scheduler's inputs that are not whole ones
+    feeds: dict[int, Feed] = field(default_factory=dict)  #: of the scheduler's inputs that are not whole ones
     limits: dict[str, int] | None = None  #: rows left for inputs that were never opened, by dataset
     digests: dict[str, dict[Product, Identity]] = field(default_factory=dict)  #: by dataset
     known: dict[int, KnownInput] = field(default_factory=dict)  #: by input of the source
@@ -70,11 +68,7 @@ class Beginning:
             others = Intervals()
             for entry in found:
                 others.add(entry.start, entry.stop or entry.start)
-            found += [
-                Entry(*gap, "done", "")
-                for start, stop in self.wanted[index]
-                for gap in others.gaps(start, stop)
-            ]
+            found += [Entry(*gap, "done", "") for start, stop in self.wanted[index] for gap in others.gaps(start, stop)]
         return _joined(sorted(found, key=lambda entry: entry.start))
 
     def last_row(self, index: int, ledger: Ledger) -> int:
@@ -162,10 +156,7 @@ def begin(
         )
     wanted, limits = first_rows(
         [
-            (
-                item.dataset,
-                _asked(item, result.known[item.index]) if item.index in result.known else None,
-            )
+            (item.dataset, _asked(item, result.known[item.index]) if item.index in result.known else None)
             for item in source.inputs
         ],
         max_rows,
@@ -191,32 +182,19 @@ def asked_orders(plans: Mapping[str, Plan], options: Options) -> dict[str, tuple
     return {
         dataset: plan.order
         for dataset, plan in plans.items()
-        if isinstance(options.order, tuple | dict)
-        or any(fnmatchcase(dataset, one) for one in exact)
+        if isinstance(options.order, tuple | dict) or any(fnmatchcase(dataset, one) for one in exact)
     }
 
 
-def _in_order(
-    products: Mapping[Product, Identity], order: tuple[str, ...]
-) -> dict[Product, Identity]:
+def _in_order(products: Mapping[Product, Identity], order: tuple[str, ...]) -> dict[Product, Identity]:
     """Tell cutflows apart by the order of the steps: a line of one is what is left after those before it."""
     return {
-        product: replace(mine, digest=f"{mine.digest} {' '.join(order)}")
-        if product.kind == "cutflow"
-        else mine
+        product: replace(mine, digest=f"{mine.digest} {' '.join(order)}") if product.kind == "cutflow" else mine
         for product, mine in products.items()
     }
 
 
-def _divide(
-    result: Beginning,
-    item: Input,
-    rows: Ranges,
-    blobs: list[Blob],
-    inputs: int,
-    *,
-    whole: bool,
-) -> None:
+def _divide(result: Beginning, item: Input, rows: Ranges, blobs: list[Blob], inputs: int, *, whole: bool) -> None:
     """Take over what is there of a known input, and put the rest among what is to do."""
     known = result.known[item.index]
     result.wanted[item.index] = rows

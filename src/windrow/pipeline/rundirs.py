@@ -28,9 +28,7 @@ _ASIDE = ("rundir", "progress", "block_rows", "split", "resume")
 
 
 @contextmanager
-def running_in(
-    options: Options, definition: Definition, source: Source
-) -> Iterator[RunDirectory | None]:
+def running_in(options: Options, definition: Definition, source: Source) -> Iterator[RunDirectory | None]:
     """Make the run directory, if one was asked for, for this run alone; note in it if the body fails."""
     if options.rundir is None:
         yield None
@@ -48,11 +46,7 @@ def running_in(
         try:
             yield directory
         except BaseException as error:
-            words = (
-                str(error)
-                if isinstance(error, WindrowError)
-                else f"{type(error).__name__}: {error}"
-            )
+            words = str(error) if isinstance(error, WindrowError) else f"{type(error).__name__}: {error}"
             directory.write_manifest({"state": "failed", "error": words, "ended": _now()})
             raise
 

@@ -67,11 +67,7 @@ __all__ = ["Options", "check_pipeline", "run_pipeline"]
 
 
 def run_pipeline(
-    pipeline: Pipeline,
-    definition: Definition,
-    data: Any,
-    options: Options,
-    inbox: Inbox | None = None,
+    pipeline: Pipeline, definition: Definition, data: Any, options: Options, inbox: Inbox | None = None
 ) -> Result:
     """Run a pipeline over data and return its result; ``inbox`` is for who watches from another thread."""
     source = windrow_data.open(data)
@@ -171,9 +167,7 @@ class _Run:
             workers=place.workers,
         )
 
-    def _remember(
-        self, order: Adapting, scheduler: Scheduler, outcome: RunOutcome, place: Place
-    ) -> None:
+    def _remember(self, order: Adapting, scheduler: Scheduler, outcome: RunOutcome, place: Place) -> None:
         """Keep what the next run need not find out."""
         pipeline = self.pipeline
         pipeline.guards.update(order.guards)
@@ -248,9 +242,7 @@ class _Run:
     def _again(self, failure: Failure) -> tuple[Result, BaseException | None]:
         """Results that cannot leave a process: once more, in threads, which need not send them."""
         options = replace(self.options, engine="threads")
-        again = _Run(
-            self.pipeline, self.definition, self.source, options, self.journal, inbox=self.inbox
-        )
+        again = _Run(self.pipeline, self.definition, self.source, options, self.journal, inbox=self.inbox)
         again.decisions.append(f"engine: threads after all, because {failure.message}")
         return again.run()
 
@@ -301,11 +293,7 @@ class _Run:
         if self.stream is not None:
             return self.stream.workload(self.definition, options)
         workload = PipelineWorkload(
-            self.definition,
-            self.source,
-            options.block_rows,
-            feeds=beginning.feeds,
-            skip=options.on_error == "skip",
+            self.definition, self.source, options.block_rows, feeds=beginning.feeds, skip=options.on_error == "skip"
         )
         for index, known in beginning.known.items():
             item = self.source.inputs[index]
@@ -317,18 +305,14 @@ class _Run:
             workload.keeping = False
         return workload
 
-    def _scheduler(
-        self, beginning: Beginning, plans: dict[str, Plan], order: Adapting, place: Place
-    ) -> Scheduler:
+    def _scheduler(self, beginning: Beginning, plans: dict[str, Plan], order: Adapting, place: Place) -> Scheduler:
         options = self.options
         chunk = options.chunk
         return Scheduler(
             beginning.specs,
             Policies(
                 shape=place.shape(
-                    Hastened(Guided(self.pipeline.costs), order.most_s)
-                    if chunk is None
-                    else Fixed(chunk)
+                    Hastened(Guided(self.pipeline.costs), order.most_s) if chunk is None else Fixed(chunk)
                 ),
                 order=order,
                 safety=place.safety(
@@ -356,9 +340,7 @@ class _Run:
         return (f"max_rows: only the first {rows} rows of each dataset were asked for",)
 
 
-def _issued(
-    plans: Mapping[str, Plan], scheduler: Scheduler
-) -> list[tuple[str, tuple[str, ...], str]]:
+def _issued(plans: Mapping[str, Plan], scheduler: Scheduler) -> list[tuple[str, tuple[str, ...], str]]:
     """List the orders that were in force and why; datasets of which nothing had to be run have the one planned."""
     accounts = scheduler.accounts
     return [

@@ -19,14 +19,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.steps import StepDefinition
 
-__all__ = [
-    "EVERY_REGION",
-    "SaveDefinition",
-    "bind_saves",
-    "check_save",
-    "define_save",
-    "regions_named",
-]
+__all__ = ["EVERY_REGION", "SaveDefinition", "bind_saves", "check_save", "define_save", "regions_named"]
 
 #: What ``region=`` is when it is left out: rows of any region.
 EVERY_REGION = "*"
@@ -72,32 +65,18 @@ def define_save(
         raise DefinitionError(f"save: {text!r} is no path with places: {error}") from None
     for place in places:
         if place not in PLACES:
-            raise DefinitionError(
-                f"save: {text!r} has a place {{{place}}}; there are {{dataset}} and {{cut}}"
-            )
+            raise DefinitionError(f"save: {text!r} has a place {{{place}}}; there are {{dataset}} and {{cut}}")
     if region is not None and not isinstance(region, str):
-        raise DefinitionError(
-            f'save: region= is a region\'s name, "SR | CR" or None for all rows, got {region!r}'
-        )
+        raise DefinitionError(f'save: region= is a region\'s name, "SR | CR" or None for all rows, got {region!r}')
     if "cut" in places and region is None:
         raise DefinitionError(f"save: {text!r} has a file for each cut, so region= must name one")
     patterns = (columns,) if isinstance(columns, str) else tuple(columns)
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
-        raise DefinitionError(
-            f'save: columns= are names and patterns, for instance ["*", "-HLT_*"], got {columns!r}'
-        )
-    return SaveDefinition(
-        path=text,
-        columns=patterns,
-        region=region,
-        format=_format(text, format),
-        tree=tree,
-    )
+        raise DefinitionError(f'save: columns= are names and patterns, for instance ["*", "-HLT_*"], got {columns!r}')
+    return SaveDefinition(path=text, columns=patterns, region=region, format=_format(text, format), tree=tree)
 
 
-def regions_named(
-    save: SaveDefinition, regions: Mapping[str, Mapping[str, bool]]
-) -> tuple[str, ...]:
+def regions_named(save: SaveDefinition, regions: Mapping[str, Mapping[str, bool]]) -> tuple[str, ...]:
     """Return the regions whose rows are saved; raises for one that is not defined."""
     if save.region is None:
         return ()
@@ -114,9 +93,7 @@ def regions_named(
 
 
 def check_save(
-    save: SaveDefinition,
-    regions: Mapping[str, Mapping[str, bool]],
-    steps: Mapping[str, StepDefinition],
+    save: SaveDefinition, regions: Mapping[str, Mapping[str, bool]], steps: Mapping[str, StepDefinition]
 ) -> None:
     """Raise if a save names what does not exist or cannot be saved."""
     named = regions_named(save, regions)
@@ -125,9 +102,7 @@ def check_save(
             f"save {save.path!r} has a file for each cut, so region= must name one region, not {save.region!r}"
         )
     if save.by_cut and not regions[named[0]]:
-        raise DefinitionError(
-            f"save {save.path!r} has a file for each cut, and region {named[0]!r} has no cuts"
-        )
+        raise DefinitionError(f"save {save.path!r} has a file for each cut, and region {named[0]!r} has no cuts")
     for pattern in save.columns:
         step = steps.get(pattern)
         if step is not None and step.kind in ("cut", "output"):
@@ -137,11 +112,7 @@ def check_save(
 
 
 def bind_saves(
-    definition: Definition,
-    dataset: str,
-    info: FileInfo,
-    active: Mapping[str, StepDefinition],
-    lanes: Sequence[Lane],
+    definition: Definition, dataset: str, info: FileInfo, active: Mapping[str, StepDefinition], lanes: Sequence[Lane]
 ) -> tuple[BoundSave, ...]:
     """Find the columns and lanes of every file that inputs like this one contribute to."""
     places = {lane.region: number for number, lane in enumerate(lanes)}
@@ -188,10 +159,7 @@ def known_after_cuts(definition: Definition, region: str) -> dict[str, frozenset
 
 
 def _chosen(
-    save: SaveDefinition,
-    info: FileInfo,
-    active: Mapping[str, StepDefinition],
-    definition: Definition,
+    save: SaveDefinition, info: FileInfo, active: Mapping[str, StepDefinition], definition: Definition
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Split what is to be saved into columns of the file and those that steps make.
 
@@ -221,9 +189,7 @@ def _format(path: str, given: str | None) -> Format:
     holds: dict[str, tuple[Format, ...]] = {".parquet": ("parquet",), ".root": ("rntuple", "ttree")}
     allowed = holds.get(suffix)
     if allowed is None:
-        raise DefinitionError(
-            f"save: {path!r} ends in {suffix or 'nothing'!r}; files are .parquet or .root"
-        )
+        raise DefinitionError(f"save: {path!r} ends in {suffix or 'nothing'!r}; files are .parquet or .root")
     if given is None:
         return allowed[0]
     if given not in FORMATS:

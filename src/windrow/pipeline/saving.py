@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.result import Result
 
-__all__ = [
-    "INCLUSIVE",
-    "check_suffix",
-    "entries",
-    "safe_name",
-    "save",
-    "variation_suffix",
-]
+__all__ = ["INCLUSIVE", "check_suffix", "entries", "safe_name", "save", "variation_suffix"]
 
 #: What the place of the region is called for outputs over all rows, before any cut.
 INCLUSIVE = "inclusive"
@@ -64,9 +57,7 @@ def save(result: Result, path: str | os.PathLike[str]) -> list[str]:
         raise
     if left_out:
         warnings.warn(
-            f"{place.name}: {place.suffix} cannot hold {', '.join(left_out)}; left out",
-            LeftOutWarning,
-            stacklevel=3,
+            f"{place.name}: {place.suffix} cannot hold {', '.join(left_out)}; left out", LeftOutWarning, stacklevel=3
         )
     return left_out
 

@@ -143,9 +143,7 @@ def _axis(axis: Any) -> dict[str, Any]:
     if kind in ("StrCategory", "IntCategory"):
         name = "category_str" if kind == "StrCategory" else "category_int"
         return {"type": name, "categories": list(axis), "flow": axis.traits.overflow, **about}
-    flow = {
-        name: bool(getattr(axis.traits, name)) for name in ("underflow", "overflow", "circular")
-    }
+    flow = {name: bool(getattr(axis.traits, name)) for name in ("underflow", "overflow", "circular")}
     if kind == "Variable" or getattr(axis, "transform", None) is not None:
         return {"type": "variable", "edges": plain(axis.edges), **flow, **about}
     lower, upper = float(axis.edges[0]), float(axis.edges[-1])
@@ -231,9 +229,7 @@ def _as_array(value: Any) -> Any:
             value = sorted(value)
         except TypeError:
             return None
-    if not isinstance(
-        value, str | bool | int | float | complex | list | tuple | np.generic | np.ndarray
-    ):
+    if not isinstance(value, str | bool | int | float | complex | list | tuple | np.generic | np.ndarray):
         if not type(value).__module__.startswith("awkward"):
             return None
         import awkward as ak

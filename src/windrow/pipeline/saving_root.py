@@ -64,9 +64,7 @@ def write_root(result: Result, path: Path) -> list[str]:
 
 def _pieces(value: Any, inner: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Mappings become directories where they hold histograms; other mappings stay whole."""
-    if isinstance(value, Mapping) and any(
-        is_histogram(item) or isinstance(item, Mapping) for item in value.values()
-    ):
+    if isinstance(value, Mapping) and any(is_histogram(item) or isinstance(item, Mapping) for item in value.values()):
         for key, item in value.items():
             yield from _pieces(item, (*inner, safe_name(str(key))))
     else:
@@ -128,9 +126,7 @@ def _edges(axis: Any) -> np.ndarray[Any, Any]:
     return np.asarray(axis.edges, dtype=np.float64)
 
 
-def _sums(
-    values: np.ndarray[Any, Any], variances: np.ndarray[Any, Any] | None, histogram: Any
-) -> dict[str, float]:
+def _sums(values: np.ndarray[Any, Any], variances: np.ndarray[Any, Any] | None, histogram: Any) -> dict[str, float]:
     """ROOT's running sums (fTsumw, fTsumwx, ...), which its mean and standard deviation come from."""
     letters = "xyz"[: histogram.ndim]
     centres = {}

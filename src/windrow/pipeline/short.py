@@ -24,9 +24,7 @@ def short(value: Any, room: int = ROOM) -> str:
     if isinstance(value, dict):
         return _joined(_fields(value, list(value)), len(value), room, "{}")
     if isinstance(value, ak.Array | np.ndarray | list | tuple) and np.ndim(_shell(value)):
-        return _joined(
-            (lambda left, item=item: short(item, left) for item in value), len(value), room, "[]"
-        )
+        return _joined((lambda left, item=item: short(item, left) for item in value), len(value), room, "[]")
     if isinstance(value, str | bytes):
         return _cut(repr(value), room)
     return _cut(" ".join(str(value).split()), room)

@@ -26,16 +26,10 @@ def fitting(guards: Iterable[tuple[str, str]], definition: Definition) -> set[tu
     """
     place = {name: number for number, name in enumerate(definition.written)}
     cuts = {name for name, step in definition.steps.items() if step.kind == "cut"}
-    return {
-        (step, cut)
-        for step, cut in guards
-        if step in place and cut in cuts and place[cut] < place[step]
-    }
+    return {(step, cut) for step, cut in guards if step in place and cut in cuts and place[cut] < place[step]}
 
 
-def constraints(
-    definition: Definition, guards: Iterable[tuple[str, str]] = ()
-) -> dict[str, tuple[str, ...]]:
+def constraints(definition: Definition, guards: Iterable[tuple[str, str]] = ()) -> dict[str, tuple[str, ...]]:
     """For each step, those that must run before it in every order.
 
     What it reads, ``after=`` and guards; for a barrier all that is written above it, and the barrier for all below; and

@@ -122,14 +122,10 @@ def publish(
     return None
 
 
-def _worth_writing(
-    targets: list[_Target], definition: Definition, result: Result
-) -> tuple[list[_Target], list[str]]:
+def _worth_writing(targets: list[_Target], definition: Definition, result: Result) -> tuple[list[_Target], list[str]]:
     """Leave out datasets none of whose rows is done: an earlier file is worth more than an empty one."""
     done = {entry.dataset for entry in result.ledger.entries if entry.state == "done"}
-    lost = {
-        entry.dataset for entry in result.ledger.entries if entry.state != "done" and entry.rows
-    }
+    lost = {entry.dataset for entry in result.ledger.entries if entry.state != "done" and entry.rows}
     notes = [
         f"nothing was saved for dataset {dataset!r}: none of its rows is done"
         for dataset in result.datasets
@@ -137,22 +133,12 @@ def _worth_writing(
     ]
     names = list(definition.steps)
     first = next((n for n, name in enumerate(names) if definition.steps[name].kind == "cut"), None)
-    below = (
-        [n for n in names[first:] if definition.steps[n].kind == "weight"]
-        if first is not None
-        else []
-    )
-    limited = [
-        d for d in result.datasets if skim_record.original_sums(result.datasets[d]) and d in lost
-    ]
+    below = [n for n in names[first:] if definition.steps[n].kind == "weight"] if first is not None else []
+    limited = [d for d in result.datasets if skim_record.original_sums(result.datasets[d]) and d in lost]
     if limited:
-        notes.append(
-            f"rows of {', '.join(limited)} are missing, and the sums of what is saved still count them"
-        )
+        notes.append(f"rows of {', '.join(limited)} are missing, and the sums of what is saved still count them")
     if below:
-        notes.append(
-            f"the sumw of saved files has the weights written above the first cut, not {', '.join(below)}"
-        )
+        notes.append(f"the sumw of saved files has the weights written above the first cut, not {', '.join(below)}")
     return [target for target in targets if target.dataset not in lost - done], notes
 
 
@@ -195,9 +181,7 @@ def _targets(definition: Definition, source: Source) -> list[_Target]:
     }
     for save in definition.saves:
         if is_remote(save.path):
-            raise UsageError(
-                f"save: {save.path!r} is remote: save to a local directory and copy it there"
-            )
+            raise UsageError(f"save: {save.path!r} is remote: save to a local directory and copy it there")
         cuts: Sequence[str] = ("",)
         if save.by_cut:
             cuts = tuple(known_after_cuts(definition, regions_named(save, definition.regions)[0]))
@@ -207,9 +191,7 @@ def _targets(definition: Definition, source: Source) -> list[_Target]:
                 place = target.path.resolve()
                 if place in targets:
                     other = targets[place]
-                    hint = (
-                        "put {dataset} into the path" if other.dataset != dataset else "rename one"
-                    )
+                    hint = "put {dataset} into the path" if other.dataset != dataset else "rename one"
                     raise UsageError(
                         f"save: {target.key!r} would be written twice, for {_whose(other)} and {_whose(target)}: "
                         f"each needs a file of its own; {hint}"
@@ -229,11 +211,7 @@ def _whose(target: _Target) -> str:
 
 
 def _record(
-    target: _Target,
-    definition: Definition,
-    source: Source,
-    result: Result,
-    fragments: Sequence[Fragment],
+    target: _Target, definition: Definition, source: Source, result: Result, fragments: Sequence[Fragment]
 ) -> Mapping[str, Any]:
     """What a reader of the file must know about the rows that are not in it."""
     dataset = target.dataset
@@ -269,9 +247,7 @@ def _lost(dataset: str, result: Result) -> int:
     return sum(e.rows for e in result.ledger.entries if e.dataset == dataset and e.state != "done")
 
 
-def _empty(
-    target: _Target, definition: Definition, source: Source, workload: PipelineWorkload
-) -> dict[str, Any]:
+def _empty(target: _Target, definition: Definition, source: Source, workload: PipelineWorkload) -> dict[str, Any]:
     """Find the columns of a file that no row got into."""
     inputs = [item for item in source.inputs if item.dataset == target.dataset]
     item = min(inputs, key=lambda item: item.index not in workload.borders)

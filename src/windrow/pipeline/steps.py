@@ -59,9 +59,7 @@ class StepDefinition:
     when: When | None = None
     after: tuple[str, ...] = ()
     takes_weight: bool = False
-    regions: tuple[str, ...] | None = (
-        "*",
-    )  #: outputs: names and globs; None: all rows before any cut
+    regions: tuple[str, ...] | None = ("*",)  #: outputs: names and globs; None: all rows before any cut
     weights: tuple[str, ...] | None = ("*",)  #: outputs: factors of ``weight``; None: unweighted
     merge: Callable[[Any, Any], Any] | None = None
     version: str | None = None  #: stands for what in the function cannot be looked into
@@ -78,9 +76,7 @@ def define(
 ) -> StepDefinition:
     """Read a function's signature and make a step of it."""
     if not callable(function):
-        raise DefinitionError(
-            f"a {kind} is made of a function, got {type(function).__name__} {function!r}"
-        )
+        raise DefinitionError(f"a {kind} is made of a function, got {type(function).__name__} {function!r}")
     step = name or _name_of(kind, function)
     positional, keywords = _arguments(kind, step, function)
     takes_weight = False
@@ -99,9 +95,7 @@ def define(
         kind=kind,
         function=function,
         reads=_reads(kind, step, positional, reads),
-        parameters=MappingProxyType(
-            {p.name: p.default for p in keywords if p.name not in RESERVED}
-        ),
+        parameters=MappingProxyType({p.name: p.default for p in keywords if p.name not in RESERVED}),
         reserved=reserved,
         module=getattr(function, "__module__", None) or type(function).__module__,
         takes_weight=takes_weight,
@@ -112,9 +106,7 @@ def define(
 def _name_of(kind: str, function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", "")
     if not name.isidentifier():
-        raise DefinitionError(
-            f"a {kind} made of {function!r} has no name of its own: give it one with name='...'"
-        )
+        raise DefinitionError(f"a {kind} made of {function!r} has no name of its own: give it one with name='...'")
     return name
 
 
@@ -173,10 +165,7 @@ def _refuse_lane_names(kind: str, step: str, reserved: tuple[str, ...]) -> None:
 
 
 def _reads(
-    kind: str,
-    step: str,
-    positional: list[inspect.Parameter],
-    reads: Mapping[str, str] | Sequence[str] | None,
+    kind: str, step: str, positional: list[inspect.Parameter], reads: Mapping[str, str] | Sequence[str] | None
 ) -> tuple[Read, ...]:
     names = [parameter.name for parameter in positional]
     for parameter in positional:
@@ -193,9 +182,7 @@ def _reads(
     if reads is None:
         aliases: dict[str, str] = {}
     elif isinstance(reads, str):
-        raise DefinitionError(
-            f"{kind} {step!r}: reads= takes a mapping or a list of columns, got {reads!r}"
-        )
+        raise DefinitionError(f"{kind} {step!r}: reads= takes a mapping or a list of columns, got {reads!r}")
     elif hasattr(reads, "items"):
         aliases = dict(reads.items())
         for argument in aliases:

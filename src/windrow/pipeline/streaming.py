@@ -187,9 +187,7 @@ class StreamBeginning(Beginning):
 class StreamWorkload(PipelineWorkload):
     """A pipeline over a stream: whatever portion the scheduler names, the rows are those of one input."""
 
-    def __init__(
-        self, definition: Definition, flow: Flow, block_rows: int | None, *, skip: bool
-    ) -> None:
+    def __init__(self, definition: Definition, flow: Flow, block_rows: int | None, *, skip: bool) -> None:
         super().__init__(definition, flow, block_rows, skip=skip)
         self.borders[0] = flow.borders  # type: ignore[assignment]  # it grows
         self._read: dict[str, Intervals] = {}
@@ -204,9 +202,7 @@ class StreamWorkload(PipelineWorkload):
         units = len(borders) - 1
         return borders[units] / units if units else 0.0
 
-    def program(
-        self, source: Input, info: FileInfo, products: frozenset[Product] | None = None
-    ) -> Program:
+    def program(self, source: Input, info: FileInfo, products: frozenset[Product] | None = None) -> Program:
         """Return the program; what it has no column for is noted here, as nothing is ever inspected."""
         program = super().program(source, info, products)
         with self._lock:

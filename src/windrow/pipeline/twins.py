@@ -41,17 +41,13 @@ def mark_twins(steps: Mapping[str, BoundStep]) -> dict[str, BoundStep]:
             group.append(step)
         else:
             twins |= {name, other.name}
-    return {
-        name: replace(step, same_as=first[name]) if name in twins else step
-        for name, step in steps.items()
-    }
+    return {name: replace(step, same_as=first[name]) if name in twins else step for name, step in steps.items()}
 
 
 def _sources(arguments: tuple[Argument, ...], first: Mapping[str, str]) -> tuple[Any, ...]:
     """Say where arguments come from; columns made by steps that are the same are the same."""
     return tuple(
-        (a.kind, first.get(a.source, a.source) if a.kind == "made" else a.source, a.members)
-        for a in arguments
+        (a.kind, first.get(a.source, a.source) if a.kind == "made" else a.source, a.members) for a in arguments
     )
 
 
@@ -60,10 +56,7 @@ def _same(one: BoundStep, other: BoundStep, digests: Digests) -> bool:
     return (
         same_value(dict(one.keywords), dict(other.keywords))
         and all(same_value(a.default, b.default) for a, b in defaults)
-        and (
-            same_function(one.function, other.function)
-            or _same_digest(one.function, other.function, digests)
-        )
+        and (same_function(one.function, other.function) or _same_digest(one.function, other.function, digests))
     )
 
 

@@ -60,8 +60,7 @@ class When:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             reason = error.msg if isinstance(error, SyntaxError) else str(error)
             raise DefinitionError(
-                f"step {step!r}: when={expression!r} cannot be read ({reason}); "
-                f"allowed are {_ALLOWED}"
+                f"step {step!r}: when={expression!r} cannot be read ({reason}); allowed are {_ALLOWED}"
             ) from error
         parser = _Checker(step, expression)
         parser.truth(tree)

@@ -21,14 +21,7 @@ from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.selection import everything
 from windrow.errors import MissingColumnError, StepError, UsageError, nearest
 from windrow.pipeline.bind import bind
-from windrow.pipeline.desk import (
-    attempt,
-    definition_at_desk,
-    find_input,
-    opened,
-    row_number,
-    run_over,
-)
+from windrow.pipeline.desk import attempt, definition_at_desk, find_input, opened, row_number, run_over
 from windrow.pipeline.short import short
 from windrow.pipeline.why_words import Line, Story, WeightLine, Why
 
@@ -64,9 +57,7 @@ def why(pipeline: Pipeline, data: Any, row: Any, *, seed: int = 0) -> Why:
     item, number = _place(definition, source, row)
     with opened(source, item.index) as reader:
         number = row_number(number, reader.info, item.label)
-        program = bind(
-            definition, item.dataset, source.datasets[item.dataset], reader.info, item.label
-        )
+        program = bind(definition, item.dataset, source.datasets[item.dataset], reader.info, item.label)
         run = run_over(program, reader, item, number, number + 1)
         try:
             return _told(definition, item, number, run)
@@ -92,9 +83,7 @@ def _place(definition: Definition, source: Source, row: Any) -> tuple[Input, int
             'row: write wr.Pipeline(..., identity=("run", "luminosityBlock", "event"))'
         )
     if len(row) != len(identity):
-        raise UsageError(
-            f"row={row!r} has {len(row)} values; a row is identified by {form} or given as (file, number)"
-        )
+        raise UsageError(f"row={row!r} has {len(row)} values; a row is identified by {form} or given as (file, number)")
     return _search(definition, source, dict(zip(identity, row, strict=True)))
 
 
@@ -116,18 +105,12 @@ def _search(definition: Definition, source: Source, wanted: Mapping[str, Any]) -
                 found += [(item, row) for row in _rows_with(reader, wanted, first, last)]
     text = ", ".join(f"{name} {value}" for name, value in wanted.items())
     if not found:
-        raise UsageError(
-            f"no row has {text}: {looked_at:,} rows in {len(source.inputs):,} files were looked at"
-        )
+        raise UsageError(f"no row has {text}: {looked_at:,} rows in {len(source.inputs):,} files were looked at")
     if len(found) > 1:
-        places = "; ".join(
-            f"row {row} of {item.label} (dataset {item.dataset!r})" for item, row in found[:10]
-        )
+        places = "; ".join(f"row {row} of {item.label} (dataset {item.dataset!r})" for item, row in found[:10])
         more = f" and {len(found) - 10} more" if len(found) > 10 else ""
         item, row = found[0]
-        raise UsageError(
-            f"{len(found)} rows have {text}: {places}{more}; name one by row=({item.label!r}, {row})"
-        )
+        raise UsageError(f"{len(found)} rows have {text}: {places}{more}; name one by row=({item.label!r}, {row})")
     return found[0]
 
 
@@ -135,9 +118,7 @@ def _rows_with(reader: Reader, wanted: Mapping[str, Any], first: int, last: int)
     rows: list[int] = []
     for start in range(first, last, SEARCH_ROWS):
         columns = reader.read(tuple(wanted), start, min(start + SEARCH_ROWS, last))
-        same = np.logical_and.reduce(
-            [np.asarray(columns[name] == value) for name, value in wanted.items()]
-        )
+        same = np.logical_and.reduce([np.asarray(columns[name] == value) for name, value in wanted.items()])
         rows += [start + int(position) for position in np.flatnonzero(same)]
     return rows
 
@@ -170,11 +151,7 @@ def _told(definition: Definition, item: Input, number: int, run: ChunkRun) -> Wh
         for name in program.written:
             answers[name] = _ask(run, program.steps[name], answers)
     whole = everything(1)
-    identity = {
-        name: run.store.file(name, whole)[0]
-        for name in definition.identity
-        if name in program.columns
-    }
+    identity = {name: run.store.file(name, whole)[0] for name in definition.identity if name in program.columns}
     stories = [
         _story(definition, program, lane_number, lane, answers)
         for lane_number, lane in enumerate(program.lanes)
@@ -220,9 +197,7 @@ def _reason(error: Exception) -> str:
     # awkward adds where in its own source it noticed.
     text = next((line for line in str(error).splitlines() if line.strip()), "(no message)")
     text = text.partition(" (in compiled code")[0].partition(" while attempting to")[0]
-    return (
-        f"{type(error).__name__}: {text if len(text) <= REASON_ROOM else text[:REASON_ROOM] + '…'}"
-    )
+    return f"{type(error).__name__}: {text if len(text) <= REASON_ROOM else text[:REASON_ROOM] + '…'}"
 
 
 def _read(run: ChunkRun, step: BoundStep) -> str:
@@ -255,13 +230,7 @@ def _read(run: ChunkRun, step: BoundStep) -> str:
 # -- telling it ----------------------------------------------------------------------------------
 
 
-def _story(
-    definition: Definition,
-    program: Program,
-    number: int,
-    lane: Lane,
-    answers: Mapping[str, _Answer],
-) -> Story:
+def _story(definition: Definition, program: Program, number: int, lane: Lane, answers: Mapping[str, _Answer]) -> Story:
     """Follow the row through one region in the written order."""
     removed: str | None = None
     stops: str | None = None
@@ -296,10 +265,7 @@ def _verdict(answer: _Answer, inverted: bool) -> str:
 
 
 def _weights(
-    definition: Definition,
-    program: Program,
-    answers: Mapping[str, _Answer],
-    stories: Sequence[Story],
+    definition: Definition, program: Program, answers: Mapping[str, _Answer], stories: Sequence[Story]
 ) -> list[WeightLine]:
     lines = []
     for name, step in definition.steps.items():
@@ -315,13 +281,10 @@ def _weights(
             guards = [
                 story.removed_by
                 for story in stories
-                if story.removed_by is not None
-                and definition.written.index(story.removed_by) < place
+                if story.removed_by is not None and definition.written.index(story.removed_by) < place
             ]
             behind = f"; it runs behind {' and '.join(dict.fromkeys(guards))}" if guards else ""
-            lines.append(
-                WeightLine(name, None, f"cannot be computed: {answer.trouble(name)}{behind}")
-            )
+            lines.append(WeightLine(name, None, f"cannot be computed: {answer.trouble(name)}{behind}"))
         elif isinstance(answer.value, UpDown):
             nominal, up, down = (float(part[0]) for part in answer.value.parts)
             lines.append(WeightLine(name, nominal, f"up {short(up)}, down {short(down)}"))

@@ -35,9 +35,7 @@ class Line:
         """Return the verdict and what there is to say about it."""
         if self.verdict == "cannot be computed":
             behind = f"; it runs behind {self.behind}" if self.behind is not None else ""
-            return "—" if not self.reached else "raises", (
-                f"cannot be computed for this row: {self.reason}{behind}"
-            )
+            return "—" if not self.reached else "raises", (f"cannot be computed for this row: {self.reason}{behind}")
         verdict = "n/a" if self.verdict == "does not apply" else self.verdict
         return (verdict if self.reached else f"({verdict})"), self.reason
 
@@ -48,9 +46,7 @@ class Story:
 
     region: str
     removed_by: str | None  #: the first cut that removed it
-    stops_at: (
-        str | None
-    )  #: a step that raises for it, though no cut removes it before: a run stops there
+    stops_at: str | None  #: a step that raises for it, though no cut removes it before: a run stops there
     lines: tuple[Line, ...]
 
     @property
@@ -137,8 +133,7 @@ class Why:
                 bold = line.reached and line.cut == story.removed_by
                 style = ' style="font-weight:bold"' if bold else ""
                 cells = "".join(
-                    f'<td style="text-align:left">{escape(cell)}</td>'
-                    for cell in (line.name, verdict, reason)
+                    f'<td style="text-align:left">{escape(cell)}</td>' for cell in (line.name, verdict, reason)
                 )
                 parts.append(f"<tr{style}>{cells}</tr>")
             parts.append("</tbody></table>")

@@ -16,8 +16,7 @@ def describe(pipeline: Pipeline) -> str:
     lines = [f"pipeline {pipeline.name!r}"]
     for step in definition.steps.values():
         reads = ", ".join(
-            read.column + (f" (default {read.default!r})" if read.optional else "")
-            for read in step.reads
+            read.column + (f" (default {read.default!r})" if read.optional else "") for read in step.reads
         )
         text = f"  {step.kind} {step.name}: reads {reads or 'no column'}"
         if step.when is not None:
@@ -31,7 +30,5 @@ def describe(pipeline: Pipeline) -> str:
     for save in pipeline.saves:
         rows = "all rows" if save.region is None else f"rows of region {save.region}"
         lines.append(f"  save {save.path}: {rows}, columns {', '.join(save.columns)}")
-    lines += [
-        f"  guard: {step} runs after {cut} (learned)" for step, cut in sorted(pipeline.guards)
-    ]
+    lines += [f"  guard: {step} runs after {cut} (learned)" for step, cut in sorted(pipeline.guards)]
     return "\n".join(lines)

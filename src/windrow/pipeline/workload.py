@@ -17,14 +17,7 @@ from windrow.blocks.skipping import skipped
 from windrow.core.records import Failure, FailureKind, Measurement
 from windrow.engines.base import Outcome
 from windrow.engines.setup import Reading
-from windrow.errors import (
-    CorruptFileError,
-    DataError,
-    DefinitionError,
-    RowPurityError,
-    StepError,
-    WindrowError,
-)
+from windrow.errors import CorruptFileError, DataError, DefinitionError, RowPurityError, StepError, WindrowError
 from windrow.pipeline.ambient import ambient, check_arrived, is_own, restore, seal
 from windrow.pipeline.attempts import Attempts
 from windrow.pipeline.bind import bind
@@ -156,9 +149,7 @@ class PipelineWorkload:
         elif isinstance(error, (DataError, FileNotFoundError)):
             kind = FailureKind.BAD_FILE
         elif isinstance(error, WindrowError):
-            kind = (
-                FailureKind.INTERNAL
-            )  # the analysis itself is wrong: no file or row can be blamed
+            kind = FailureKind.INTERNAL  # the analysis itself is wrong: no file or row can be blamed
         elif isinstance(error, OSError):
             kind = FailureKind.TRANSIENT_IO
         elif isinstance(error, MemoryError):
@@ -167,9 +158,7 @@ class PipelineWorkload:
         place = ", ".join(str(facts[key]) for key in ("step", "file") if key in facts)
         return Failure(kind, type(error).__name__, str(error), place, error)
 
-    def program(
-        self, source: Input, info: FileInfo, products: frozenset[Product] | None = None
-    ) -> Program:
+    def program(self, source: Input, info: FileInfo, products: frozenset[Product] | None = None) -> Program:
         """Return the program for a file, making it if no file with these columns came before."""
         key = (
             source.dataset,
@@ -180,14 +169,10 @@ class PipelineWorkload:
             program = self._programs.get(key)
             if program is None:
                 metadata = self.source.datasets[source.dataset]
-                program = bind(
-                    self.definition, source.dataset, metadata, info, source.label, products
-                )
+                program = bind(self.definition, source.dataset, metadata, info, source.label, products)
                 self._check_saved(program, source.label)
                 self._programs[key] = program
-                self.twins.update(
-                    {n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)}
-                )
+                self.twins.update({n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)})
             return program
 
     def _check_saved(self, program: Program, label: str) -> None:
@@ -198,9 +183,7 @@ class PipelineWorkload:
             if differing:
                 name = differing[0]
                 has, lacks = (first, label) if name in known else (label, first)
-                more = (
-                    f" (and {len(differing) - 1} more columns differ)" if len(differing) > 1 else ""
-                )
+                more = f" (and {len(differing) - 1} more columns differ)" if len(differing) > 1 else ""
                 raise DefinitionError(
                     f"save {save.key!r}: {has} has the column {name!r} and {lacks} has not{more}: a file has the same columns "
                     f"for all rows; leave it out with '-{name}', or give the files to different datasets",
@@ -243,8 +226,7 @@ class PipelineWorkload:
         if known != found or expected != (info.identity, info.rows):
             label = self.source.inputs[index].label
             raise CorruptFileError(
-                f"{label} was replaced while it was being read: run again, on files that stay as they are",
-                file=label,
+                f"{label} was replaced while it was being read: run again, on files that stay as they are", file=label
             )
 
     def note_kept(self, partial: Partial) -> None:
@@ -302,9 +284,7 @@ class _Worker:
         _, reader, program, chunk = self._opened(rows)
         return read_ahead(program, reader, chunk, plan.order, self.workload.stop.is_set)
 
-    def run(
-        self, rows: tuple[Rows, ...], plan: Plan, prepared: PreparedColumns | None = None
-    ) -> Outcome:
+    def run(self, rows: tuple[Rows, ...], plan: Plan, prepared: PreparedColumns | None = None) -> Outcome:
         """Run one chunk in the order of the plan, with what was prepared for it."""
         (part,) = rows
         source, reader, program, chunk = self._opened(rows)
@@ -355,13 +335,7 @@ class _Worker:
     def _attempts(self, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
         workload = self.workload
         run = ChunkRun(
-            program,
-            reader,
-            chunk,
-            plan.order,
-            dict(plan.blocks),
-            workload.block_rows,
-            stopping=workload.stop.is_set,
+            program, reader, chunk, plan.order, dict(plan.blocks), workload.block_rows, stopping=workload.stop.is_set
         )
         return Attempts(run, workload.definition, plan, skip=workload.skip)
 

@@ -56,9 +56,7 @@ class Writing:
 
     def __repr__(self) -> str:
         kinds = [step.kind for step in self._steps.values()]
-        counts = ", ".join(
-            f"{kinds.count(kind)} {kind}s" for kind in ("cut", "column", "weight", "output")
-        )
+        counts = ", ".join(f"{kinds.count(kind)} {kind}s" for kind in ("cut", "column", "weight", "output"))
         return f"<Pipeline {self.name!r}: {counts}, {len(self._regions)} regions>"
 
     @property
@@ -71,9 +69,7 @@ class Writing:
     @overload
     def cut(self, function: F, /) -> F: ...
     @overload
-    def cut(
-        self, function: Callable[..., Any] | None = None, /, **options: Any
-    ) -> Callable[[F], F]: ...
+    def cut(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Callable[[F], F]: ...
     def cut(self, function: Any = None, /, **options: Any) -> Any:
         """Add a cut: one boolean per row; None is neither pass nor fail.
 
@@ -87,9 +83,7 @@ class Writing:
     @overload
     def column(self, function: F, /) -> F: ...
     @overload
-    def column(
-        self, function: Callable[..., Any] | None = None, /, **options: Any
-    ) -> Callable[[F], F]: ...
+    def column(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Callable[[F], F]: ...
     def column(self, function: Any = None, /, **options: Any) -> Any:
         """Add a column of the function's name: one entry per row. Options as for ``cut``."""
         return self._decorate("column", function, **options)
@@ -97,9 +91,7 @@ class Writing:
     @overload
     def weight(self, function: F, /) -> F: ...
     @overload
-    def weight(
-        self, function: Callable[..., Any] | None = None, /, **options: Any
-    ) -> Callable[[F], F]: ...
+    def weight(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Callable[[F], F]: ...
     def weight(self, function: Any = None, /, **options: Any) -> Any:
         """Add a factor of the event weight: one number per row, or ``wr.updown(...)``. Options as for ``cut``."""
         return self._decorate("weight", function, **options)
@@ -107,9 +99,7 @@ class Writing:
     @overload
     def output(self, function: F, /) -> F: ...
     @overload
-    def output(
-        self, function: Callable[..., Any] | None = None, /, **options: Any
-    ) -> Callable[[F], F]: ...
+    def output(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Callable[[F], F]: ...
     def output(
         self,
         function: Any = None,
@@ -133,33 +123,23 @@ class Writing:
             chosen = _names(regions)
         for option in ("each", "after", "barrier"):
             if option in options:
-                raise DefinitionError(
-                    f"{option}= is for cuts, columns and weights, not for outputs"
-                )
+                raise DefinitionError(f"{option}= is for cuts, columns and weights, not for outputs")
         factors = None if weights is None else _names(weights)
-        return self._decorate(
-            "output", function, regions=chosen, weights=factors, merge=merge, **options
-        )
+        return self._decorate("output", function, regions=chosen, weights=factors, merge=merge, **options)
 
     def region(self, name: str, *cuts: str) -> None:
         """Declare a region: the rows that pass all of ``cuts``; ``"!cut"`` stands for the rows that fail it."""
         members: dict[str, bool] = {}
         for cut in cuts:
             if not isinstance(cut, str):
-                raise DefinitionError(
-                    f"region {name!r}: cuts are given by name, got {type(cut).__name__} {cut!r}"
-                )
+                raise DefinitionError(f"region {name!r}: cuts are given by name, got {type(cut).__name__} {cut!r}")
             plain = cut.removeprefix("!").strip()
             inverted = cut.startswith("!")
             if plain in members and members[plain] != inverted:
-                raise DefinitionError(
-                    f"region {name!r} asks for {plain!r} and its opposite: it is always empty"
-                )
+                raise DefinitionError(f"region {name!r} asks for {plain!r} and its opposite: it is always empty")
             members[plain] = inverted
         if name in self._regions and self._regions[name] != members:
-            warnings.warn(
-                f"region {name!r} is defined again and replaced", RedefinitionNote, stacklevel=2
-            )
+            warnings.warn(f"region {name!r} is defined again and replaced", RedefinitionNote, stacklevel=2)
         self._regions[name] = members
 
     def remove(self, name: str) -> None:
@@ -170,9 +150,7 @@ class Writing:
                 break
         else:
             every = [*self._steps, *self._regions, *self._saves]
-            raise UnknownNameError(
-                f"there is no step, region or save {name!r} to remove{nearest(name, every)}"
-            )
+            raise UnknownNameError(f"there is no step, region or save {name!r} to remove{nearest(name, every)}")
         self._forget(name)
         for cuts in self._regions.values():
             cuts.pop(name, None)
@@ -205,31 +183,16 @@ class Writing:
         """
         save = define_save(path, columns=columns, region=region, format=format, tree=tree)
         if self._saves.get(save.path, save) != save:
-            warnings.warn(
-                f"save {save.path!r} is defined again and replaced", RedefinitionNote, stacklevel=2
-            )
+            warnings.warn(f"save {save.path!r} is defined again and replaced", RedefinitionNote, stacklevel=2)
         self._saves[save.path] = save
 
     # -- inside ------------------------------------------------------------------------------
 
     def _decorate(self, kind: Kind, function: Any, **options: Any) -> Any:
-        allowed = {
-            "name",
-            "reads",
-            "when",
-            "after",
-            "each",
-            "regions",
-            "weights",
-            "merge",
-            "version",
-            "barrier",
-        }
+        allowed = {"name", "reads", "when", "after", "each", "regions", "weights", "merge", "version", "barrier"}
         for option in options:
             if option not in allowed:
-                raise DefinitionError(
-                    f"@{kind} has no option {option!r}; there are {', '.join(sorted(allowed))}"
-                )
+                raise DefinitionError(f"@{kind} has no option {option!r}; there are {', '.join(sorted(allowed))}")
 
         def add(written: Any) -> Any:
             self._add(kind, written, dict(options))

@@ -39,9 +39,7 @@ class Member:
         return Member(self.dataset, parts, self.absent & other.absent, windows, self.factor)
 
 
-def add_parts(
-    left: Mapping[Layout, LineCounts], right: Mapping[Layout, LineCounts]
-) -> dict[Layout, LineCounts]:
+def add_parts(left: Mapping[Layout, LineCounts], right: Mapping[Layout, LineCounts]) -> dict[Layout, LineCounts]:
     """Add up what ran in the same order."""
     parts = dict(left)
     for plan, lines in right.items():
@@ -84,9 +82,7 @@ class Writing:
                 found.append((name, frozenset(before)))
         return self._before_first(order) & above, tuple(found)
 
-    def odd_rows(
-        self, cut: str, parts: Mapping[Layout, LineCounts]
-    ) -> tuple[int, int] | tuple[None, None]:
+    def odd_rows(self, cut: str, parts: Mapping[Layout, LineCounts]) -> tuple[int, int] | tuple[None, None]:
         """Count rows that were undefined or had NaN, if the same rows reached the cut as in the written order."""
 
         def above(order: tuple[str, ...]) -> set[str]:
@@ -119,9 +115,7 @@ class Writing:
             mine = self._estimates(member)
             if mine is None:
                 return None
-            total = (
-                mine if total is None else [_add(a, b) for a, b in zip(total, mine, strict=True)]
-            )
+            total = mine if total is None else [_add(a, b) for a, b in zip(total, mine, strict=True)]
         return total
 
     def _estimates(self, member: Member) -> list[Estimate] | None:
@@ -137,9 +131,7 @@ class Writing:
             return None
         by = member.factor
         return [
-            line._replace(
-                sumw=line.sumw * by, sumw2=line.sumw2 * by**2, sumw_error=line.sumw_error * abs(by)
-            )
+            line._replace(sumw=line.sumw * by, sumw2=line.sumw2 * by**2, sumw_error=line.sumw_error * abs(by))
             for line in found
         ]
 
@@ -149,9 +141,7 @@ class Writing:
         lines = [weights & frozenset(self.order[: place(cut)]) for cut in self.cuts]
         return [self._before_first(self.order) & weights, *lines]
 
-    def _ran(
-        self, plan: Layout, lines: LineCounts, weights: frozenset[str], absent: frozenset[int]
-    ) -> Stratified:
+    def _ran(self, plan: Layout, lines: LineCounts, weights: frozenset[str], absent: frozenset[int]) -> Stratified:
         number = plan.regions.index(self.region)
         place = {cut: n for n, cut in enumerate(self.cuts)}
         cuts = tuple(place[cut] for cut in plan.lines[number])
@@ -169,9 +159,7 @@ class Writing:
             absent=absent,
         )
 
-    def _known(
-        self, plan: Layout, cuts: Sequence[int], first: int, weights: frozenset[str]
-    ) -> dict[int, int]:
+    def _known(self, plan: Layout, cuts: Sequence[int], first: int, weights: frozenset[str]) -> dict[int, int]:
         """Written lines whose weighted rows are those of a line that ran, and where that stands."""
         above = self._above(weights)
         known = {}

@@ -18,15 +18,7 @@ from windrow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "Balance",
-    "FixedSplit",
-    "MeasuredSplit",
-    "Pool",
-    "exact_split",
-    "paper_step",
-    "pool_split",
-]
+__all__ = ["Balance", "FixedSplit", "MeasuredSplit", "Pool", "exact_split", "paper_step", "pool_split"]
 
 #: Chunks between two checkpoints: at first, and at most.
 FIRST_PERIOD = 4
@@ -59,9 +51,7 @@ def paper_step(setup_s: float, process_s: float, setting_up: int, processing: in
     return 0.0
 
 
-def exact_split(
-    threads: int, setup_s: float, process_s: float, setting_up: int, processing: int
-) -> float:
+def exact_split(threads: int, setup_s: float, process_s: float, setting_up: int, processing: int) -> float:
     """Say how many of the threads should set up, so that both sides take the same time."""
     setup, process = setup_s * setting_up, process_s * processing
     return threads * setup / (setup + process) if setup + process > 0 else threads / 2
@@ -102,9 +92,7 @@ def pool_split(cores: int, setup_s: float, process_s: float, computing: float = 
 class Balance:
     """A split that is tuned at checkpoints, ever more rarely while nothing changes."""
 
-    cores: (
-        int  #: processors to keep busy; threads of the pool where setting up computes all the time
-    )
+    cores: int  #: processors to keep busy; threads of the pool where setting up computes all the time
     pool: Pool
     rule: Literal["exact", "paper"] = "exact"
     period: int = FIRST_PERIOD  #: chunks until the next checkpoint
@@ -161,9 +149,7 @@ class FixedSplit:
     def set_up(self, rows: int, wall_s: float, cpu_s: float) -> None:
         """Learn nothing."""
 
-    def processed(
-        self, rows: int, wall_s: float, reading_s: float, waited_s: float, now: float
-    ) -> None:
+    def processed(self, rows: int, wall_s: float, reading_s: float, waited_s: float, now: float) -> None:
         """Learn nothing."""
 
     def said(self) -> str:
@@ -201,9 +187,7 @@ class MeasuredSplit:
 
     waits = False
 
-    def __init__(
-        self, workers: int, from_afar: Callable[[], bool], *, remote: bool = False
-    ) -> None:
+    def __init__(self, workers: int, from_afar: Callable[[], bool], *, remote: bool = False) -> None:
         self.pool = Pool(workers if remote else 0, workers)
         self._workers = workers
         self._from_afar = from_afar
@@ -224,9 +208,7 @@ class MeasuredSplit:
             seen.setup_wall += wall_s
             seen.setup_cpu += cpu_s
 
-    def processed(
-        self, rows: int, wall_s: float, reading_s: float, waited_s: float, now: float
-    ) -> None:
+    def processed(self, rows: int, wall_s: float, reading_s: float, waited_s: float, now: float) -> None:
         """Count a chunk that is done; of its time so much was reading, and so much of that waiting."""
         if self._skip:
             self._skip -= 1
@@ -271,9 +253,7 @@ class MeasuredSplit:
         pool = pool_split(self._workers, seen.reading, seen.wall - seen.reading, computing)
         self._balance = Balance(self._workers, pool)
         self.pool = pool
-        self._words = (
-            f"reading: ahead of the workers, because they waited {share:.0%} of their time for data"
-        )
+        self._words = f"reading: ahead of the workers, because they waited {share:.0%} of their time for data"
         # Those at work have read by themselves, and the next ones were set up meanwhile: too good to be true.
         self._skip = (1 + MOST_AHEAD) * self._workers
         self._seen = None

@@ -58,9 +58,7 @@ class LockWatch:
         self._wall += used.wall
         self._wait += used.lock_wait
 
-    def change(
-        self, now: float, how_long: Callable[[], float | None], from_disk: Callable[[], bool]
-    ) -> str:
+    def change(self, now: float, how_long: Callable[[], float | None], from_disk: Callable[[], bool]) -> str:
         """Say why to change over to processes; empty if there is no reason.
 
         ``how_long`` tells the seconds still to go, ``from_disk`` whether some of the waiting may have been for data. Both

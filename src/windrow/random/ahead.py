@@ -91,9 +91,7 @@ def grant(cores: int) -> None:
     _SPARE.grant(cores)
 
 
-def make_shared(
-    wish: Wish, identity: Words | Span, counts: int | NDArray[np.int64]
-) -> NDArray[Any]:
+def make_shared(wish: Wish, identity: Words | Span, counts: int | NDArray[np.int64]) -> NDArray[Any]:
     """Make numbers as ``make`` does, one half of a large draw in the background."""
     out = new(wish, identity, counts)
     if len(out) < _SHARED or len(identity) < 2:
@@ -125,9 +123,7 @@ class Ahead:
         self._whose = None
         self._keep(())
 
-    def numbers(
-        self, wish: Wish, counts: int, identity: Words | Entries, start: int, stop: int
-    ) -> NDArray[Any]:
+    def numbers(self, wish: Wish, counts: int, identity: Words | Entries, start: int, stop: int) -> NDArray[Any]:
         """Return the numbers of rows start to stop, and begin those of as many rows that follow."""
         if identity is not self._whose:
             self.clear()
@@ -169,9 +165,7 @@ class Block:
 
     __slots__ = ("_ahead", "_identity", "_start", "_stop")
 
-    def __init__(
-        self, ahead: Ahead, identity: Callable[[], Words | Entries], start: int, stop: int
-    ) -> None:
+    def __init__(self, ahead: Ahead, identity: Callable[[], Words | Entries], start: int, stop: int) -> None:
         self._ahead = ahead
         self._identity = identity  #: of all rows
         self._start = start

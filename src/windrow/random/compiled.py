@@ -121,9 +121,7 @@ def _uniform(
                 part[j] = value if value < highest else highest
 
 
-def _exponential(
-    key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, scale: Any
-) -> None:
+def _exponential(key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, scale: Any) -> None:
     first, second, place = _room()
     for start in range(0, out.size, _BLOCK):
         n = min(_BLOCK, out.size - start)
@@ -133,9 +131,7 @@ def _exponential(
             part[j] = (0.0 - log(above_zero(first[j]))) * scale
 
 
-def _normal(
-    key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, loc: Any, scale: Any
-) -> None:
+def _normal(key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, loc: Any, scale: Any) -> None:
     first, second, place = _room()
     q, tail, where = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK, np.int64)
     for start in range(0, out.size, _BLOCK):
@@ -164,9 +160,7 @@ def _normal(
                 part[j] = part[j] * scale + loc
 
 
-def _integers(
-    key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, span: Any, offset: Any
-) -> None:
+def _integers(key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, span: Any, offset: Any) -> None:
     first, second, place = _room()
     for start in range(0, out.size, _BLOCK):
         n = min(_BLOCK, out.size - start)
@@ -176,9 +170,7 @@ def _integers(
             part[j] = np.int64(high_word(first[j], span) + offset)
 
 
-def _poisson(
-    key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, mean: Any, mean_step: Any
-) -> None:
+def _poisson(key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, mean: Any, mean_step: Any) -> None:
     first, second, place = _room()
     one, other, _ = _room()
     known, terms = -1.0, (0.0, 0.0, 0.0)

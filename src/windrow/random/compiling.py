@@ -53,9 +53,7 @@ class Compiler:
                 return
             self._begun.add(name)
         # No daemon: an interpreter that ends in the middle of LLVM does not end well.
-        thread = threading.Thread(
-            target=self.compile, args=(name, check), name=f"windrow-random-{name}"
-        )
+        thread = threading.Thread(target=self.compile, args=(name, check), name=f"windrow-random-{name}")
         thread.start()
 
     def compile(self, name: str, check: Callable[[Any], bool]) -> None:

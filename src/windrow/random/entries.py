@@ -76,9 +76,7 @@ class Entries:
 
     __slots__ = ("_drawn", "_span", "_words")
 
-    def __init__(
-        self, file_identity: str, first: int, length: int, places: NDArray[np.int64] | None = None
-    ) -> None:
+    def __init__(self, file_identity: str, first: int, length: int, places: NDArray[np.int64] | None = None) -> None:
         bits = None if places is None else np.asarray(places, np.int64).view(np.uint64)
         self._span = Span(file_hash(file_identity), first, length, bits)
         self._words: Words | None = None
@@ -103,9 +101,7 @@ class Entries:
         return self.words()
 
 
-def drawn_from(
-    identity: Words | Entries, method: str, counts: int | NDArray[np.int64], rows: int
-) -> Words | Span:
+def drawn_from(identity: Words | Entries, method: str, counts: int | NDArray[np.int64], rows: int) -> Words | Span:
     """Return what to make the numbers of so many rows from: identities, or a span to hash on the way."""
     return identity.drawn_from(method, counts, rows) if isinstance(identity, Entries) else identity
 

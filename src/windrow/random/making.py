@@ -58,11 +58,7 @@ def new(wish: Wish, identity: Words | Span, counts: Counts) -> NDArray[Any]:
 
 
 def make(
-    wish: Wish,
-    identity: Words | Span,
-    counts: Counts = 1,
-    means: Floats | None = None,
-    out: NDArray[Any] | None = None,
+    wish: Wish, identity: Words | Span, counts: Counts = 1, means: Floats | None = None, out: NDArray[Any] | None = None
 ) -> NDArray[Any]:
     """Return ``counts`` numbers for each row, one after the other; ``means``: one per Poisson number.
 
@@ -96,9 +92,7 @@ def make_object(wish: Wish, identity: Words, index: int) -> NDArray[Any]:
 # -- NumPy -------------------------------------------------------------------------------------
 
 
-def _fill(
-    wish: Wish, identity: Words | Span, counts: Counts, means: Floats | None, out: NDArray[Any]
-) -> None:
+def _fill(wish: Wish, identity: Words | Span, counts: Counts, means: Floats | None, out: NDArray[Any]) -> None:
     room = np.empty((4, min(_BLOCK, len(out))), np.uint64)
     transform = _TRANSFORMS.get(wish.method)
     for start, stop, rows, index in _counters(identity, counts, len(out)):
@@ -185,12 +179,7 @@ _TRANSFORMS: dict[str, Callable[..., None]] = {
 
 
 def _run(
-    loop: Any,
-    wish: Wish,
-    identity: Words | Span,
-    counts: Counts,
-    means: Floats | None,
-    out: NDArray[Any],
+    loop: Any, wish: Wish, identity: Words | Span, counts: Counts, means: Floats | None, out: NDArray[Any]
 ) -> None:
     parameters: tuple[Any, ...] = wish.parameters
     if wish.method == "uniform":

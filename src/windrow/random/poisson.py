@@ -31,9 +31,7 @@ LARGEST_MEAN = 2.0**50
 NOTHING_LEFT = 2.0**-70
 
 
-def fill_poisson(
-    key: int, first: Words, second: Words, mean: Floats, out: NDArray[np.int64]
-) -> None:
+def fill_poisson(key: int, first: Words, second: Words, mean: Floats, out: NDArray[np.int64]) -> None:
     """Write one number for each counter (first, second) and mean."""
     left = np.arange(len(out))
     attempt = 0

@@ -99,9 +99,7 @@ class RowRng:
         row = self._identity[self.row : self.row + 1]
         return int(self._numbers(row, (name, "poisson", index, draw), (mean,))[0])
 
-    def _numbers(
-        self, rows: Words, key: tuple[str, str, int, int], parameters: tuple[Any, ...]
-    ) -> NDArray[Any]:
+    def _numbers(self, rows: Words, key: tuple[str, str, int, int], parameters: tuple[Any, ...]) -> NDArray[Any]:
         name, method, index, draw = key
         if not (0 <= operator.index(index) <= LOW32 and 0 <= operator.index(draw) <= LOW32):
             raise UsageError(WRONG_NUMBER)
@@ -118,13 +116,7 @@ class RowStream:
         self._rng = rng
         self._name = name
 
-    def uniform(
-        self,
-        low: float = 0.0,
-        high: float = 1.0,
-        object: int = 0,
-        draw: int = 0,
-    ) -> float:
+    def uniform(self, low: float = 0.0, high: float = 1.0, object: int = 0, draw: int = 0) -> float:
         """Return a number from [low, high)."""
         if not (low < high and math.isfinite(high - low)):
             raise UsageError(WRONG_UNIFORM)
@@ -133,38 +125,21 @@ class RowStream:
             return value
         return min(value * (high - low) + low, math.nextafter(high, low))
 
-    def normal(
-        self,
-        loc: float = 0.0,
-        scale: float = 1.0,
-        object: int = 0,
-        draw: int = 0,
-    ) -> float:
+    def normal(self, loc: float = 0.0, scale: float = 1.0, object: int = 0, draw: int = 0) -> float:
         """Return a number of a normal distribution."""
         if not (math.isfinite(loc) and math.isfinite(scale) and scale >= 0.0):
             raise UsageError(WRONG_NORMAL)
         value: float = self._rng.standard(self._name, "normal", object, draw)
         return value if loc == 0.0 and scale == 1.0 else value * scale + loc
 
-    def exponential(
-        self,
-        scale: float = 1.0,
-        object: int = 0,
-        draw: int = 0,
-    ) -> float:
+    def exponential(self, scale: float = 1.0, object: int = 0, draw: int = 0) -> float:
         """Return a number of an exponential distribution of mean ``scale``."""
         if not (math.isfinite(scale) and scale >= 0.0):
             raise UsageError(WRONG_SCALE)
         value: float = self._rng.standard(self._name, "exponential", object, draw)
         return value * scale
 
-    def integers(
-        self,
-        low: int,
-        high: int | None = None,
-        object: int = 0,
-        draw: int = 0,
-    ) -> int:
+    def integers(self, low: int, high: int | None = None, object: int = 0, draw: int = 0) -> int:
         """Return an integer from [low, high), or from [0, low)."""
         start, stop = (0, low) if high is None else (low, high)
         if not -(2**63) <= operator.index(start) < operator.index(stop) <= 2**63:
@@ -172,12 +147,7 @@ class RowStream:
         word: int = self._rng.standard(self._name, "integers", object, draw) + 2**63
         return (word * (stop - start) >> 64) + start
 
-    def poisson(
-        self,
-        lam: float,
-        object: int = 0,
-        draw: int = 0,
-    ) -> int:
+    def poisson(self, lam: float, object: int = 0, draw: int = 0) -> int:
         """Return a count of mean ``lam``."""
         if not 0.0 <= lam <= LARGEST_MEAN:
             raise UsageError(WRONG_MEAN)

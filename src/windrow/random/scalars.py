@@ -317,9 +317,7 @@ def poisson_terms(mean: Any) -> Any:
 
 
 @compiled
-def poisson_of(
-    key: Any, first: Any, second: Any, one: Any, other: Any, mean: Any, terms: Any
-) -> Any:
+def poisson_of(key: Any, first: Any, second: Any, one: Any, other: Any, mean: Any, terms: Any) -> Any:
     """The Poisson number of one counter, of which the generator's first words are known."""
     if mean < SMALL_MEAN:
         u = above_zero(one)

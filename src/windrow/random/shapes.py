@@ -40,10 +40,7 @@ def whole(where: str, argument: str, value: int, lowest: int, highest: int) -> i
     except TypeError:
         number = lowest - 1
     if not lowest <= number <= highest:
-        raise UsageError(
-            f"{where}: {argument} must be an integer from {lowest} to {highest}, "
-            f"but is {short(value)}"
-        )
+        raise UsageError(f"{where}: {argument} must be an integer from {lowest} to {highest}, but is {short(value)}")
     return number
 
 
@@ -97,9 +94,7 @@ def _jagged(like: Any) -> Shape:
     return Shape(counts, wrap)
 
 
-def flat_means(
-    where: str, column: Any, length: int, shape: Shape, highest: float
-) -> NDArray[np.float64]:
+def flat_means(where: str, column: Any, length: int, shape: Shape, highest: float) -> NDArray[np.float64]:
     """Return one mean per number out of one per row or one per object."""
     import awkward as ak
 

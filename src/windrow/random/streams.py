@@ -98,13 +98,7 @@ class Stream:
         self._name = name
 
     def uniform(
-        self,
-        low: float = 0.0,
-        high: float = 1.0,
-        *,
-        like: Any = None,
-        size: int | None = None,
-        draw: int = 0,
+        self, low: float = 0.0, high: float = 1.0, *, like: Any = None, size: int | None = None, draw: int = 0
     ) -> Any:
         """Draw from [low, high), with 53 bits; ``high`` itself never comes."""
         low, high = self._number("low", low), self._number("high", high)
@@ -113,32 +107,18 @@ class Stream:
         return self._draw("uniform", (low, high), like, size, draw)
 
     def normal(
-        self,
-        loc: float = 0.0,
-        scale: float = 1.0,
-        *,
-        like: Any = None,
-        size: int | None = None,
-        draw: int = 0,
+        self, loc: float = 0.0, scale: float = 1.0, *, like: Any = None, size: int | None = None, draw: int = 0
     ) -> Any:
         """Draw from a normal distribution by inversion of 53 bits (up to 8.3 sigma)."""
         loc, scale = self._number("loc", loc), self._positive("scale", scale)
         return self._draw("normal", (loc, scale), like, size, draw)
 
-    def exponential(
-        self, scale: float = 1.0, *, like: Any = None, size: int | None = None, draw: int = 0
-    ) -> Any:
+    def exponential(self, scale: float = 1.0, *, like: Any = None, size: int | None = None, draw: int = 0) -> Any:
         """Draw from an exponential distribution of mean ``scale``, by inversion of 53 bits."""
         return self._draw("exponential", (self._positive("scale", scale),), like, size, draw)
 
     def integers(
-        self,
-        low: int,
-        high: int | None = None,
-        *,
-        like: Any = None,
-        size: int | None = None,
-        draw: int = 0,
+        self, low: int, high: int | None = None, *, like: Any = None, size: int | None = None, draw: int = 0
     ) -> Any:
         """Draw integers from [low, high), or from [0, low) if there is no ``high``.
 
@@ -197,9 +177,7 @@ class Stream:
         draw = whole(f"{self}.{method}", "draw", draw, 0, LOW32)
         return Wish(stream_key(self._rng.seed, self._name, method), method, draw, parameters)
 
-    def _draw(
-        self, method: str, parameters: tuple[Any, ...], like: Any, size: int | None, draw: int
-    ) -> Any:
+    def _draw(self, method: str, parameters: tuple[Any, ...], like: Any, size: int | None, draw: int) -> Any:
         wish = self._wish(method, parameters, draw)
         shape = shape_of(f"{self}.{method}", self._rng.length, like, size)
         return shape.wrap(self._rng.numbers(wish, shape.counts))

@@ -26,14 +26,7 @@ from windrow.random import numbers
 from windrow.random.generator import stream_key
 from windrow.random.making import Wish, make_object
 from windrow.random.poisson import LARGEST_MEAN
-from windrow.random.rows import (
-    WRONG_INTEGERS,
-    WRONG_MEAN,
-    WRONG_NORMAL,
-    WRONG_NUMBER,
-    WRONG_SCALE,
-    WRONG_UNIFORM,
-)
+from windrow.random.rows import WRONG_INTEGERS, WRONG_MEAN, WRONG_NORMAL, WRONG_NUMBER, WRONG_SCALE, WRONG_UNIFORM
 from windrow.random.shapes import LOW32
 
 if TYPE_CHECKING:
@@ -191,9 +184,7 @@ def _uniform(stream: Any, low: Any = 0.0, high: Any = 1.0, object: Any = 0, draw
 
 @overload_method(_StreamType, "normal")  # type: ignore[untyped-decorator]
 def _normal(stream: Any, loc: Any = 0.0, scale: Any = 1.0, object: Any = 0, draw: Any = 0) -> Any:
-    def number(
-        stream: Any, loc: Any = 0.0, scale: Any = 1.0, object: Any = 0, draw: Any = 0
-    ) -> Any:
+    def number(stream: Any, loc: Any = 0.0, scale: Any = 1.0, object: Any = 0, draw: Any = 0) -> Any:
         loc, scale = float(loc), float(scale)
         if not (math.isfinite(loc) and math.isfinite(scale) and scale >= 0.0):
             raise UsageError(WRONG_NORMAL)

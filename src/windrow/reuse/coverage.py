@@ -43,10 +43,7 @@ class Reuse(NamedTuple):
 
 
 def divide(
-    wanted: Sequence[tuple[int, int]],
-    borders: Sequence[int],
-    products: frozenset[str],
-    covered: Sequence[Covered],
+    wanted: Sequence[tuple[int, int]], borders: Sequence[int], products: frozenset[str], covered: Sequence[Covered]
 ) -> Reuse:
     """Divide the wanted rows of an input into what is there already and portions that lack the same products."""
     whole = Intervals(wanted)
@@ -104,8 +101,7 @@ def _total(rows: Ranges) -> int:
 def _fits(rows: Ranges, whole: Intervals, ends: set[int]) -> bool:
     """Say whether rows are whole units of what is wanted."""
     return bool(rows) and all(
-        not whole.free(start, stop) and not whole.gaps(start, stop) and {start, stop} <= ends
-        for start, stop in rows
+        not whole.free(start, stop) and not whole.gaps(start, stop) and {start, stop} <= ends for start, stop in rows
     )
 
 

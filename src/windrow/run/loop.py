@@ -12,16 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from windrow.core.commands import (
-    Discard,
-    Launch,
-    OutputFailed,
-    Replan,
-    Resolve,
-    Take,
-    TaskEnded,
-    WakeAt,
-)
+from windrow.core.commands import Discard, Launch, OutputFailed, Replan, Resolve, Take, TaskEnded, WakeAt
 from windrow.core.events import CancelRequested, Event, Planned, Tick
 
 if TYPE_CHECKING:

@@ -52,16 +52,13 @@ def read_record(path: str | os.PathLike[str]) -> Recorded:
             file=str(directory.log),
         ) from error
     if not np.count_nonzero(~log.tasks.discarded & (log.tasks.input >= 0)):
-        raise DataError(
-            f"{directory.log} tells of no task that ended, so there is nothing to foretell from"
-        )
+        raise DataError(f"{directory.log} tells of no task that ended, so there is nothing to foretell from")
     facts = _facts(directory, log)
     facts.held, facts.looks = aside.held, aside.looks
     table = _table(log, facts)
     inputs = _inputs(table, aside.found, facts)
     costs = {
-        category: _costs(category, table, inputs, facts, log)
-        for category in sorted({one.category for one in inputs})
+        category: _costs(category, table, inputs, facts, log) for category in sorted({one.category for one in inputs})
     }
     base, each = _memory(log, facts)
     return Recorded(
@@ -249,16 +246,12 @@ def _about_waiting(
             "had; what is foretold has a processor for every worker"
         )
     if facts.workers == 1:
-        facts.notes.append(
-            "whether workers get into each other's way in memory or at the disk cannot be seen with one"
-        )
+        facts.notes.append("whether workers get into each other's way in memory or at the disk cannot be seen with one")
 
 
 def _inputs(table: _Table, found: dict[int, dict[str, Any]], facts: _Facts) -> list[SimulatedInput]:
     ranges: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for number, start, stop in zip(
-        table.input.tolist(), table.start.tolist(), table.stop.tolist(), strict=True
-    ):
+    for number, start, stop in zip(table.input.tolist(), table.start.tolist(), table.stop.tolist(), strict=True):
         mine = ranges[number]
         if mine and mine[-1][1] == start:
             mine[-1] = mine[-1][0], stop
@@ -266,9 +259,7 @@ def _inputs(table: _Table, found: dict[int, dict[str, Any]], facts: _Facts) -> l
             mine.append((start, stop))
     highest = max([*ranges, *found, len(facts.datasets) - 1])
     edges: dict[int, set[int]] = defaultdict(set)
-    for number, start, stop in zip(
-        table.input.tolist(), table.start.tolist(), table.stop.tolist(), strict=True
-    ):
+    for number, start, stop in zip(table.input.tolist(), table.start.tolist(), table.stop.tolist(), strict=True):
         edges[number] |= {start, stop}
     inputs = []
     unknown = 0
@@ -308,9 +299,7 @@ def _borders(rows: int, about: dict[str, Any] | None, edges: set[int]) -> tuple[
     return tuple(sorted({edge for edge in edges | even if 0 <= edge <= rows} | {0, rows}))
 
 
-def _costs(
-    category: str, table: _Table, inputs: list[SimulatedInput], facts: _Facts, log: Log
-) -> RecordedCosts:
+def _costs(category: str, table: _Table, inputs: list[SimulatedInput], facts: _Facts, log: Log) -> RecordedCosts:
     mine = table.category == category
     warm = mine & ~table.cold
     fixed, cold_s = 0.0, 0.0
@@ -394,7 +383,5 @@ def _memory(log: Log, facts: _Facts) -> tuple[float | None, float | None]:
         facts.notes.append("the log has no memory of workers: how many fit is not known")
         return None, None
     used = log.memory[:, 1]
-    facts.notes.append(
-        "memory is that of the whole process, seen four times a second: short peaks may be missing"
-    )
+    facts.notes.append("memory is that of the whole process, seen four times a second: short peaks may be missing")
     return float(used[0]), float(used.max() - used[0]) / max(1, facts.workers)

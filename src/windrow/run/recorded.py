@@ -57,9 +57,7 @@ class CostsOfRows:
     __slots__ = ("_edges", "_sums")
 
     def __init__(
-        self,
-        pieces: Sequence[tuple[int, int, tuple[float, float, float]]],
-        usual: tuple[float, float, float],
+        self, pieces: Sequence[tuple[int, int, tuple[float, float, float]]], usual: tuple[float, float, float]
     ) -> None:
         """Take (start, stop, costs of the whole piece), apart from each other and in order."""
         edges, sums = [0], [(0.0, 0.0, 0.0)]

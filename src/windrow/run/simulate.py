@@ -113,10 +113,7 @@ def forecast(
 ) -> Forecast:
     """Foretell what the recorded run would take with so many workers of a kind."""
     model = recorded.model(device)
-    runs = [
-        simulate(model, workers, seed=seed, kind=kind or recorded.kind, chunk=recorded.chunk)
-        for seed in seeds
-    ]
+    runs = [simulate(model, workers, seed=seed, kind=kind or recorded.kind, chunk=recorded.chunk) for seed in seeds]
     walls = [one.seconds + recorded.outside_s for one in runs]
     middle = statistics.median(walls)
     usual = min(runs, key=lambda one: abs(one.seconds + recorded.outside_s - middle))
@@ -153,8 +150,8 @@ def what_limits(one: Simulated, outside_s: float = 0.0) -> str:
         "the first task of every worker, which compiles and opens files": tally.cold_s,
         "work that was lost with its worker": tally.lost_s,
         "opening inputs and merging results": tally.other_s,
-        f"what is not done by workers: {format_seconds(outside_s)} before the first and after the "
-        "last task": outside_s * workers,
+        f"what is not done by workers: {format_seconds(outside_s)} before the first and after the last task": outside_s
+        * workers,
     }
     worst = max(losses, key=lambda words: losses[words])
     share = losses[worst] / max(total, 1e-12)

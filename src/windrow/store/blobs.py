@@ -37,9 +37,7 @@ def blob_path(directory: Path, number: int) -> Path:
     return directory / BLOBS / f"{number:08d}.blob"
 
 
-def write_blob(
-    directory: Path, number: int, content: Sequence[bytes | memoryview]
-) -> tuple[int, str]:
+def write_blob(directory: Path, number: int, content: Sequence[bytes | memoryview]) -> tuple[int, str]:
     """Write a blob so that not even a power cut takes it away; returns the length and digest of its content."""
     path = blob_path(directory, number)
     facts = _FRAME.write(path, content)
@@ -61,8 +59,7 @@ def read_blob(directory: Path, number: int, length: int, digest: str) -> bytes:
         ) from error
     if (len(content), found) != (length, digest):
         raise CorruptFileError(
-            f"{path} is whole, but not the one the journal of the run speaks of; {_FRAME.again}",
-            file=str(path),
+            f"{path} is whole, but not the one the journal of the run speaks of; {_FRAME.again}", file=str(path)
         )
     return content
 

@@ -59,13 +59,7 @@ def read_code(code: CodeType) -> Reading:
     """Read code; once, as code does not change."""
     reader = _Reader()
     content = reader.content(code, frozenset(code.co_freevars))
-    return Reading(
-        content,
-        tuple(reader.reads),
-        tuple(reader.stores),
-        frozenset(reader.bare),
-        frozenset(reader.names),
-    )
+    return Reading(content, tuple(reader.reads), tuple(reader.stores), frozenset(reader.bare), frozenset(reader.names))
 
 
 # -- plain values ----------------------------------------------------------------------------------
@@ -310,14 +304,10 @@ class _Follower:
 
     def _import(self, name: str, before: list[_Instruction]) -> None:
         """Take what Python puts on the stack first: the level, and the names that are taken from the module."""
-        level, names = (
-            self._code.co_consts[one.arg] if one.opcode in _CONSTANTS else one.arg for one in before
-        )
+        level, names = (self._code.co_consts[one.arg] if one.opcode in _CONSTANTS else one.arg for one in before)
         self._take(2)
         whole = names is None and not level
-        self._stack.append(
-            Origin("import", name.partition(".")[0] if whole else "." * level + name)
-        )
+        self._stack.append(Origin("import", name.partition(".")[0] if whole else "." * level + name))
 
     def _store_local(self, name: str) -> None:
         value = self._stack.pop() if self._stack else None

@@ -28,9 +28,7 @@ class Node:
     """One thing: what it is by itself, and the things it consists of."""
 
     label: bytes = b""
-    children: list[bytes | int] = field(
-        default_factory=list
-    )  #: the bytes of a plain value, or the number of a node
+    children: list[bytes | int] = field(default_factory=list)  #: the bytes of a plain value, or the number of a node
     order: Order = Order.AS_IT_IS
 
 
@@ -77,22 +75,15 @@ def _refine(nodes: list[Node], circular: list[int], found: list[bytes | None]) -
         for number in circular:
             found[number] = after[number]
     # What each kind leads to, in terms of kinds: all of the graph, and not only as deep as it was looked into.
-    described = digest(
-        *sorted({digest(found[number] or b"", after[number]) for number in circular})
-    )
+    described = digest(*sorted({digest(found[number] or b"", after[number]) for number in circular}))
     for number in circular:
         found[number] = digest(b"in circles", after[number], described)
 
 
 def _one(node: Node, found: list[bytes | None]) -> bytes:
-    pieces = [
-        b"=" + child if isinstance(child, bytes) else b">" + (found[child] or b"")
-        for child in node.children
-    ]
+    pieces = [b"=" + child if isinstance(child, bytes) else b">" + (found[child] or b"") for child in node.children]
     if node.order is Order.NONE:
         pieces.sort()
     elif node.order is Order.NONE_OF_PAIRS:
-        pieces = [
-            piece for pair in sorted(zip(pieces[::2], pieces[1::2], strict=True)) for piece in pair
-        ]
+        pieces = [piece for pair in sorted(zip(pieces[::2], pieces[1::2], strict=True)) for piece in pair]
     return digest(node.label, b"%d" % node.order, *pieces)

@@ -91,9 +91,7 @@ def _arrow_type(value: Any) -> Shape:
 
 def _frame(value: Any) -> Shape:
     columns = [value.iloc[:, number] for number in range(value.shape[1])]
-    return Shape(
-        "frame", [value.index, value.columns, [column.array for column in columns], value.attrs]
-    )
+    return Shape("frame", [value.index, value.columns, [column.array for column in columns], value.attrs])
 
 
 def _series(value: Any) -> Shape:

@@ -40,11 +40,7 @@ Library = tuple[str, str]
 PYTHON: Library = ("python", f"{sys.version_info.major}.{sys.version_info.minor}")
 
 _STANDARD = tuple(
-    {
-        os.path.realpath(place) + os.sep
-        for place in map(sysconfig.get_path, ("stdlib", "platstdlib"))
-        if place
-    }
+    {os.path.realpath(place) + os.sep for place in map(sysconfig.get_path, ("stdlib", "platstdlib")) if place}
 )
 _INSTALLED = ("site-packages", "dist-packages")
 

@@ -9,29 +9,14 @@ from importlib.util import resolve_name
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windrow.store.fingerprint_libraries import (
-    PYTHON,
-    Library,
-    library_of_module,
-    library_to_be_loaded,
-    names_in,
-)
+from windrow.store.fingerprint_libraries import PYTHON, Library, library_of_module, library_to_be_loaded, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from windrow.store.fingerprint_code import Origin
 
-__all__ = [
-    "InLibrary",
-    "Missing",
-    "Source",
-    "absolute",
-    "content_of",
-    "imported",
-    "resolve",
-    "take",
-]
+__all__ = ["InLibrary", "Missing", "Source", "absolute", "content_of", "imported", "resolve", "take"]
 
 
 class InLibrary(NamedTuple):

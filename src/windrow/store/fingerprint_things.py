@@ -30,16 +30,7 @@ from windrow.store.fingerprint_libraries import (
     names_in,
     names_of,
 )
-from windrow.store.fingerprint_names import (
-    InLibrary,
-    Missing,
-    Source,
-    absolute,
-    content_of,
-    imported,
-    resolve,
-    take,
-)
+from windrow.store.fingerprint_names import InLibrary, Missing, Source, absolute, content_of, imported, resolve, take
 from windrow.store.fingerprint_unseen import (
     ENVIRONMENT,
     LOOKS_UP,
@@ -48,14 +39,7 @@ from windrow.store.fingerprint_unseen import (
     unseen,
     unseen_of,
 )
-from windrow.store.fingerprint_values import (
-    Shape,
-    Unknown,
-    describe_state,
-    describe_value,
-    mro_of,
-    static_attribute,
-)
+from windrow.store.fingerprint_values import Shape, Unknown, describe_state, describe_value, mro_of, static_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,15 +105,7 @@ def _of_library(library: Library, names: Mapping[str, Any], name: str) -> Shape:
 # -- functions -------------------------------------------------------------------------------------
 
 #: Where a module is, which is no part of what it does.
-_PLACES = {
-    "__name__",
-    "__file__",
-    "__package__",
-    "__path__",
-    "__spec__",
-    "__loader__",
-    "__cached__",
-}
+_PLACES = {"__name__", "__file__", "__package__", "__path__", "__spec__", "__loader__", "__cached__"}
 
 _CONTAINERS = (list, dict, set, bytearray, deque, defaultdict, OrderedDict, Counter)
 _CHANGING = {
@@ -207,9 +183,7 @@ def _function_of_library(function: FunctionType, library: Library) -> Shape:
     if "registry" in own and function.__globals__.get("__name__") == "functools":
         given["the functions by type"] = own["registry"]  # singledispatch
     else:
-        for name, cell in zip(
-            function.__code__.co_freevars, function.__closure__ or (), strict=True
-        ):
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             given[f"closure variable {name!r}"] = content_of(cell)
         if "__wrapped__" in own:
             given["the function inside"] = own["__wrapped__"]
@@ -289,9 +263,7 @@ def _module(module: ModuleType) -> Shape:
     library = library_of_module(module)
     if library is not None:
         return _of_library(library, {}, str(names.get("__name__")))
-    own = sorted(
-        name for name in names if type(name) is str and (name[:2] != "__" or name == "__getattr__")
-    )
+    own = sorted(name for name in names if type(name) is str and (name[:2] != "__" or name == "__getattr__"))
     called = str(names.get("__name__"))
     return Shape(
         f"module {own!r}",
@@ -307,13 +279,9 @@ def _descriptor(value: Any) -> Shape:
 
 _DESCRIBED = {
     FunctionType: _function,
-    MethodType: lambda v: Shape(
-        "method", [v.__func__, v.__self__], ("the function", "the object").__getitem__
-    ),
+    MethodType: lambda v: Shape("method", [v.__func__, v.__self__], ("the function", "the object").__getitem__),
     BuiltinFunctionType: _builtin,
-    MethodWrapperType: lambda v: Shape(
-        f"method {v.__name__}", [v.__self__], lambda _: "the object"
-    ),
+    MethodWrapperType: lambda v: Shape(f"method {v.__name__}", [v.__self__], lambda _: "the object"),
     MethodDescriptorType: _descriptor,
     WrapperDescriptorType: _descriptor,
     ClassMethodDescriptorType: _descriptor,

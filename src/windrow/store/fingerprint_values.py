@@ -33,16 +33,7 @@ from windrow.store.fingerprint_unseen import has_frozen_something
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = [
-    "A_KEY",
-    "Shape",
-    "Unknown",
-    "describe_state",
-    "describe_value",
-    "hashed",
-    "mro_of",
-    "static_attribute",
-]
+__all__ = ["A_KEY", "Shape", "Unknown", "describe_state", "describe_value", "hashed", "mro_of", "static_attribute"]
 
 
 #: What a key of a mapping is to it.
@@ -58,9 +49,7 @@ class Shape(NamedTuple):
 
     label: str
     children: Sequence[Any] = ()
-    words: Callable[[int], str] | None = (
-        None  #: what each child is to it; an item where it does not say
-    )
+    words: Callable[[int], str] | None = None  #: what each child is to it; an item where it does not say
     order: Order = Order.AS_IT_IS
     name: str = ""  #: what it is called wherever it is found: a function, a class, a file
     uses: tuple[Library, ...] = ()
@@ -127,9 +116,7 @@ def _words(*words: str) -> Callable[[int], str]:
 
 
 def _key(key: Any) -> str:
-    return (
-        repr(key) if type(key) in (str, int, float, bool, bytes) else f"of a {type(key).__name__}"
-    )
+    return repr(key) if type(key) in (str, int, float, bool, bytes) else f"of a {type(key).__name__}"
 
 
 def _proxy(value: Any) -> Shape:
@@ -174,9 +161,7 @@ _DESCRIBED: dict[type, Callable[[Any], Shape]] = {
     _Unordered: lambda v: Shape("set", v.members, order=Order.NONE),
     collections.deque: lambda v: Shape("deque", [v.maxlen, *v]),
     collections.defaultdict: lambda v: Shape(
-        "defaultdict",
-        [v.default_factory, _Pairs(list(dict.items(v)))],
-        _words("the factory", "the content"),
+        "defaultdict", [v.default_factory, _Pairs(list(dict.items(v)))], _words("the factory", "the content")
     ),
     bytearray: lambda v: Shape("bytearray", [bytes(v)]),
     array.array: lambda v: Shape("array", [v.typecode, v.tobytes()]),
@@ -201,9 +186,7 @@ _DESCRIBED: dict[type, Callable[[Any], Shape]] = {
     property: lambda v: Shape("property", [v.fget, v.fset, v.fdel]),
     functools.cached_property: lambda v: Shape("cached_property", [v.func], _words("the function")),
     functools.partial: lambda v: Shape(
-        "partial",
-        [v.func, v.args, v.keywords],
-        _words("the function", "the arguments", "the keywords"),
+        "partial", [v.func, v.args, v.keywords], _words("the function", "the arguments", "the keywords")
     ),
     functools._lru_cache_wrapper: _cached,
     dataclasses.Field: _field,
@@ -298,10 +281,7 @@ _BASES: dict[type, Callable[[Any], Any]] = {
     complex: complex.__complex__,
     np.ndarray: lambda v: np.ndarray.view(v, np.ndarray),
     collections.OrderedDict: lambda v: _Pairs(list(collections.OrderedDict.items(v))),
-    collections.defaultdict: lambda v: [
-        _factory(v),
-        _Pairs(list(dict.items(v))),
-    ],
+    collections.defaultdict: lambda v: [_factory(v), _Pairs(list(dict.items(v)))],
     collections.deque: lambda v: list(collections.deque.__iter__(v)),
     functools.partial: lambda v: [functools.partial.__reduce__(v)[2][:3]],
     types.SimpleNamespace: lambda _: None,
@@ -342,11 +322,7 @@ def describe_state(value: Any) -> Shape:
 
 def _hides_something(kind: type, base: type, above: tuple[type, ...]) -> bool:
     """Whether an object is larger than what is known of it: then compiled code keeps something there."""
-    slots = sum(
-        type(entry) is types.MemberDescriptorType
-        for one in above
-        for entry in names_of(one).values()
-    )
+    slots = sum(type(entry) is types.MemberDescriptorType for one in above for entry in names_of(one).values())
     names = _offset_of_names(kind)
     # Counted from the end if an object may have any size, and in front of the object if it is just negative.
     slots += _offset_of_names(base) == 0 and (names > 0 or (names < 0 and _size_of_item(base) > 0))

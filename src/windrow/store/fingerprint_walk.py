@@ -71,10 +71,7 @@ class Walk:
             [
                 Node(
                     node.label,
-                    [
-                        names[child] if isinstance(child, int) and names[child] else child
-                        for child in node.children
-                    ],
+                    [names[child] if isinstance(child, int) and names[child] else child for child in node.children],
                     node.order,
                 )
                 for node in self.nodes

@@ -34,13 +34,9 @@ _SHORT = 16
 class Fingerprint:
     """What was found of a function or value, as it is now."""
 
-    digest: (
-        str  #: the same in every process and on every machine with the same Python and libraries
-    )
+    digest: str  #: the same in every process and on every machine with the same Python and libraries
     own: str  #: the same, without the versions of libraries
-    opaque: tuple[
-        str, ...
-    ]  #: what could not be looked into, and where it is; with any, no two are known to be equal
+    opaque: tuple[str, ...]  #: what could not be looked into, and where it is; with any, no two are known to be equal
     libraries: tuple[tuple[str, str], ...]  #: whose code is used, and their versions
     parts: Mapping[str, str]  #: what went in, by name: for ``difference``
     stores_globals: tuple[

@@ -59,14 +59,11 @@ class Frame:
             content = stream.read()
         if len(content) != length:
             raise self._corrupt(
-                path,
-                f"should hold {length} bytes and holds {len(content)}: it is cut off or has grown; {self.again}",
+                path, f"should hold {length} bytes and holds {len(content)}: it is cut off or has grown; {self.again}"
             )
         found = xxhash.xxh3_128(content)
         if version < 1 or found.digest() != digest:
-            raise self._corrupt(
-                path, f"has changed: the checksum is wrong or the format is none; {self.again}"
-            )
+            raise self._corrupt(path, f"has changed: the checksum is wrong or the format is none; {self.again}")
         return content, found.hexdigest()
 
     def _corrupt(self, path: Path, why: str) -> CorruptFileError:

@@ -18,22 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from windrow.errors import CorruptFileError, InternalError, JournalError, WindrowError
 from windrow.store.blobs import read_blob, remove_blobs, remove_unknown_blobs, write_blob
-from windrow.store.journal_file import (
-    JOURNAL,
-    READING,
-    START_ANEW,
-    cannot_be_read,
-    create_file,
-    open_file,
-)
-from windrow.store.journal_records import (
-    Blob,
-    KnownInput,
-    check_disjoint,
-    plain,
-    seal,
-    set_of_rows,
-)
+from windrow.store.journal_file import JOURNAL, READING, START_ANEW, cannot_be_read, create_file, open_file
+from windrow.store.journal_records import Blob, KnownInput, check_disjoint, plain, seal, set_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,9 +95,7 @@ class Journal:
 
     def inputs(self) -> dict[str, KnownInput]:
         """Return the inputs by their key."""
-        entries = self._ask(
-            "SELECT key, dataset, label, identity, rows, borders, size, mtime_ns, seal FROM inputs"
-        )
+        entries = self._ask("SELECT key, dataset, label, identity, rows, borders, size, mtime_ns, seal FROM inputs")
         found = {}
         for *values, sealed in entries:
             self._check(sealed == seal(*values), f"the entry of input {values[0]!r} has changed")
@@ -149,11 +133,7 @@ class Journal:
         with self._writing():
             before = self.inputs()
             new = [one for one in inputs if before.get(one.key) != one]
-            other = [
-                one.key
-                for one in new
-                if one.key in before and not one.has_the_rows_of(before[one.key])
-            ]
+            other = [one.key for one in new if one.key in before and not one.has_the_rows_of(before[one.key])]
             gone = [blob.id for key in other for blob in self.blobs_of(key)]
             with self._transaction():
                 self._delete(gone)
@@ -205,18 +185,12 @@ class Journal:
         """Keep a small fact, which must be JSON, in place of what was noted under that name."""
         text = plain(value)
         with self._writing(), self._transaction():
-            self._connection.execute(
-                "INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (key, text, seal(key, text))
-            )
+            self._connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (key, text, seal(key, text)))
 
     # -- entries -------------------------------------------------------------------------------
 
     def _wanted(
-        self,
-        key: str,
-        products: tuple[str, ...],
-        rows: Sequence[tuple[int, int]],
-        supersedes: Sequence[int],
+        self, key: str, products: tuple[str, ...], rows: Sequence[tuple[int, int]], supersedes: Sequence[int]
     ) -> Blob:
         """Refuse a blob that would make the journal wrong."""
         total = self._ask("SELECT rows FROM inputs WHERE key = ?", key)
@@ -228,17 +202,13 @@ class Journal:
         blob = Blob(0, key, products, set_of_rows(rows, total[0][0]), 0, "")
         there = {number for (number,) in self._ask("SELECT id FROM blobs")} if supersedes else set()
         if not there.issuperset(supersedes):
-            raise InternalError(
-                f"blobs {sorted(set(supersedes) - there)} are superseded and not there"
-            )
+            raise InternalError(f"blobs {sorted(set(supersedes) - there)} are superseded and not there")
         check_disjoint([*(old for old in self.blobs_of(key) if old.id not in supersedes), blob])
         return blob
 
     def _insert(self, blob: Blob) -> None:
         products, rows = plain(blob.products), plain(blob.rows)
-        self._connection.execute(
-            "INSERT OR IGNORE INTO product_sets (products) VALUES (?)", (products,)
-        )
+        self._connection.execute("INSERT OR IGNORE INTO product_sets (products) VALUES (?)", (products,))
         sealed = seal(blob.id, blob.input, products, rows, blob.bytes, blob.digest)
         self._connection.execute(
             "INSERT INTO blobs SELECT ?, ?, id, ?, ?, ?, ? FROM product_sets WHERE products = ?",
@@ -309,9 +279,7 @@ class Journal:
         except WindrowError:
             raise
         except (OSError, sqlite3.Error, UnicodeEncodeError) as error:
-            raise JournalError(
-                f"{self._path}: what was done so far cannot be written down: {error}"
-            ) from error
+            raise JournalError(f"{self._path}: what was done so far cannot be written down: {error}") from error
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

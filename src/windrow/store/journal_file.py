@@ -127,17 +127,13 @@ def _check_head(path: Path, head: bytes) -> None:
 
 def _check_marks(path: Path, application: int, version: int) -> None:
     if application != _APPLICATION:
-        raise CorruptFileError(
-            f"{path} is not a journal that Windrow wrote; name another directory", file=str(path)
-        )
+        raise CorruptFileError(f"{path} is not a journal that Windrow wrote; name another directory", file=str(path))
     if version > FORMAT:
         raise DataError(
             f"{path} has format {version}, this Windrow reads formats up to {FORMAT}: use a newer Windrow, or {START_ANEW}"
         )
     if version < 1:
-        raise CorruptFileError(
-            f"{path} has changed: it has no format; {START_ANEW}", file=str(path)
-        )
+        raise CorruptFileError(f"{path} has changed: it has no format; {START_ANEW}", file=str(path))
 
 
 #: All that SQLite says of a file; of a damaged one it may say it in letters that are none.

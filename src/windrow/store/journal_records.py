@@ -66,9 +66,7 @@ def set_of_rows(ranges: Iterable[Sequence[int]], rows: int) -> Ranges:
     found = Intervals()
     for start, stop in ranges:
         if not 0 <= start <= stop <= rows or not found.add(start, stop):
-            raise InternalError(
-                f"rows [{start}, {stop}) are outside of an input with {rows} rows, or given twice"
-            )
+            raise InternalError(f"rows [{start}, {stop}) are outside of an input with {rows} rows, or given twice")
     return tuple(found)
 
 
@@ -80,9 +78,7 @@ def check_disjoint(blobs: Iterable[Blob]) -> None:
         for products, rows in held.setdefault(blob.input, {}).items():
             shared = set(products).intersection(blob.products)
             if shared and not all(rows.free(*part) for part in blob.rows):
-                raise InternalError(
-                    f"rows of input {blob.input!r} are held twice for the product {min(shared)}"
-                )
+                raise InternalError(f"rows of input {blob.input!r} are held twice for the product {min(shared)}")
         own = held[blob.input].setdefault(blob.products, Intervals())
         for part in blob.rows:
             own.add(*part)

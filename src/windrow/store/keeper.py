@@ -34,10 +34,7 @@ class Keeper:
     """Keeps the newest state of every merged partial until it is worth writing it down."""
 
     def __init__(
-        self,
-        journal: Journal,
-        pack: Callable[[Any], Sequence[bytes | memoryview]],
-        clock: Callable[[], float],
+        self, journal: Journal, pack: Callable[[Any], Sequence[bytes | memoryview]], clock: Callable[[], float]
     ) -> None:
         self._journal = journal
         self._pack = pack
@@ -52,13 +49,7 @@ class Keeper:
         self.spent_s = 0.0  #: time that packing and writing took
         self.notes: tuple[str, ...] = ()  #: why it stopped, if it did
 
-    def changed(
-        self,
-        key: Key,
-        rows: Sequence[tuple[int, int]],
-        partial: Any,
-        supersedes: Sequence[int] = (),
-    ) -> None:
+    def changed(self, key: Key, rows: Sequence[tuple[int, int]], partial: Any, supersedes: Sequence[int] = ()) -> None:
         """Tell that a merged partial now holds these rows, all of them.
 
         It may be changed in place as long as that is told before the next ``maybe_write``. Blobs of the same key whose

@@ -78,18 +78,11 @@ class Results:
     def _place(self, key: str) -> str:
         return f"{self._text}/{key[:2]}/{key}{ENDING}"
 
-    def write(
-        self,
-        key: str,
-        outputs: Mapping[str, Sequence[bytes | memoryview]],
-        facts: Mapping[str, Any],
-    ) -> int:
+    def write(self, key: str, outputs: Mapping[str, Sequence[bytes | memoryview]], facts: Mapping[str, Any]) -> int:
         """Keep a result, whole or not at all; returns how long the file is. OSError if that cannot be."""
         places, pieces, start = {}, [], 0
         for name, own in outputs.items():
-            views = [
-                memoryview(piece).cast("B") if len(piece) else memoryview(b"") for piece in own
-            ]
+            views = [memoryview(piece).cast("B") if len(piece) else memoryview(b"") for piece in own]
             lengths = [view.nbytes for view in views]
             places[name] = [start, lengths, _digest(views)]
             start += sum(lengths)
@@ -153,8 +146,7 @@ class Results:
             raise
         except OSError as error:
             raise CorruptFileError(
-                f"{path}, a kept result, has gone or cannot be read ({error}) since it was found; {AGAIN}",
-                file=path,
+                f"{path}, a kept result, has gone or cannot be read ({error}) since it was found; {AGAIN}", file=path
             ) from error
         return pieces
 
@@ -181,9 +173,7 @@ def _opened(path: str, size: int, stream: FileIO) -> tuple[Entry, int]:
     body = _HEADER.size + length
     if version != _FORMAT:
         # Of another version, which may be in use as well: it is no use here, and nothing is wrong with it.
-        raise DataError(
-            f"{path}, a kept result, has format {version}, and this Windrow reads format {_FORMAT}"
-        )
+        raise DataError(f"{path}, a kept result, has format {version}, and this Windrow reads format {_FORMAT}")
     if size != expected or body > size:
         raise _damaged(path, f"should have {expected} bytes and has {size}")
     if len(start) < body:

@@ -63,10 +63,7 @@ PREVIOUS = "previous"
 
 _KIND = "windrow run"
 _RESULT_FRAME = Frame(
-    magic=b"windrow result\n\0",
-    format=FORMAT,
-    what="a result",
-    again="run the analysis again, or copy the file again",
+    magic=b"windrow result\n\0", format=FORMAT, what="a result", again="run the analysis again, or copy the file again"
 )
 
 
@@ -107,9 +104,7 @@ class RunDirectory:
         keep_others_out(place, ours=is_run_directory(place) or names <= {LOCK})
         lock = take_lock(place)
         if lock is None:
-            raise UsageError(
-                f"another run is going on in {place}: wait until it has ended, or name another directory"
-            )
+            raise UsageError(f"another run is going on in {place}: wait until it has ended, or name another directory")
         try:
             _refuse_files_of_others(place)
             if (place / PREVIOUS).exists():
@@ -143,9 +138,7 @@ class RunDirectory:
         if not place.is_dir():
             raise MissingFileError(f"no run directory {place}", file=str(place))
         if not is_run_directory(place):
-            raise DataError(
-                f"{place} is not the directory of a run: it has no {MANIFEST} that Windrow wrote"
-            )
+            raise DataError(f"{place} is not the directory of a run: it has no {MANIFEST} that Windrow wrote")
         return cls(place)
 
     @property
@@ -220,16 +213,14 @@ class RunDirectory:
     def _no(self, name: str) -> MissingFileError:
         manifest = self.read_manifest()
         state, started = manifest.get("state", "unknown"), manifest.get("started", "unknown")
-        why = {
-            "running": "the run is still going on, or was killed",
-            "failed": "the run failed",
-        }.get(state, f"its state is {state!r}")
+        why = {"running": "the run is still going on, or was killed", "failed": "the run failed"}.get(
+            state, f"its state is {state!r}"
+        )
         todo = "run the analysis again"
         if (self.path / PREVIOUS / RESULT).exists():
             todo += f"; the result of the run before it is in {self.path / PREVIOUS}"
         return MissingFileError(
-            f"{self.path} has no {name}: {why} (started {started}); {todo}",
-            file=str(self.path / name),
+            f"{self.path} has no {name}: {why} (started {started}); {todo}", file=str(self.path / name)
         )
 
 

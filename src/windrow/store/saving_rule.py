@@ -47,7 +47,4 @@ class WriteCost:
         wrong = seconds / predicted - 1
         rate = 1.0 if wrong > 0 else _TRUST
         fixed = self.fixed_s / predicted
-        return WriteCost(
-            self.fixed_s * (1 + rate * wrong * fixed),
-            self.s_per_byte * (1 + rate * wrong * (1 - fixed)),
-        )
+        return WriteCost(self.fixed_s * (1 + rate * wrong * fixed), self.s_per_byte * (1 + rate * wrong * (1 - fixed)))

@@ -52,10 +52,7 @@ class Accepts:
 
 
 def check_call(
-    name: str,
-    function: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    keywords: Mapping[str, Any],
+    name: str, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> None:
     """Raise what Python raises for a call that a function does not accept."""
     try:

@@ -67,9 +67,7 @@ def error_of(record: Record, failure: Failure) -> BaseException:
             return kind(_words(record, failure))
         if isinstance(cause, CommandError):
             # Its message is the whole story; with the traceback of its worker it would be told twice.
-            cause.__notes__ = [
-                one for one in getattr(cause, "__notes__", ()) if cause.message not in one
-            ]
+            cause.__notes__ = [one for one in getattr(cause, "__notes__", ()) if cause.message not in one]
         note = f"raised in task {record.name!r} ({record.id})"
         if note not in getattr(cause, "__notes__", ()):
             cause.add_note(note)
@@ -81,9 +79,7 @@ def error_of(record: Record, failure: Failure) -> BaseException:
     why = root.failure or failure
     words = f"{why.type}: {why.message}" if cause is not None else _words(root, why)
     error = DependencyError(
-        f"task {links[0]} did not run: it needs "
-        + ", which needs ".join(links[1:])
-        + f", which {verb}: {words}"
+        f"task {links[0]} did not run: it needs " + ", which needs ".join(links[1:]) + f", which {verb}: {words}"
     )
     error.__cause__ = cause
     return error
@@ -96,9 +92,7 @@ def _words(record: Record, failure: Failure) -> str:
     if failure.type == "TimeoutError" and deadline is not None:
         after = f"{format_seconds(deadline)} after its call (deadline={deadline:g})"
         return f"{name} was not done by its deadline, {after}"
-    return (
-        failure.message if failure.message.startswith(name) else f"{name} failed: {failure.message}"
-    )
+    return failure.message if failure.message.startswith(name) else f"{name} failed: {failure.message}"
 
 
 def last_word(failed: Sequence[Record], first: BaseException | None = None) -> BaseException | None:
@@ -133,10 +127,7 @@ def _is_of(record: Record, error: BaseException) -> bool:
 def _tamed(error: BaseException) -> TaskError:
     """Make an error of what would end the program, perhaps without a word: a task meant its own end at most."""
     notes = getattr(error, "__notes__", ())
-    where = next(
-        (one.removeprefix("raised in ") for one in notes if one.startswith("raised in task")),
-        "a task",
-    )
+    where = next((one.removeprefix("raised in ") for one in notes if one.startswith("raised in task")), "a task")
     if isinstance(error, SystemExit):
         code = "" if error.code is None else repr(error.code)
         words = f"{where} called sys.exit({code}), which ends no program but the task: return from its function, or raise an error"

@@ -43,8 +43,7 @@ def ready(value: Any, index: int = 0) -> None:
 
 
 def releasing_through(
-    function: Callable[..., Any],
-    through: Callable[[Callable[[int, Any], None], int, Any], None],
+    function: Callable[..., Any], through: Callable[[Callable[[int, Any], None], int, Any], None]
 ) -> Callable[..., Any]:
     """Make a body of another whose outputs, when they are released, go to ``through``, with what else had been done."""
 
@@ -63,9 +62,7 @@ class _Releasing:
 
     __slots__ = ("_release", "made", "name", "outputs", "released")
 
-    def __init__(
-        self, name: str, outputs: int | str, release: Callable[[int, Any], None] | None
-    ) -> None:
+    def __init__(self, name: str, outputs: int | str, release: Callable[[int, Any], None] | None) -> None:
         self.name = name
         self.outputs = outputs
         self.made: dict[int, Any] = {}  #: those that were not passed on at once
@@ -81,9 +78,7 @@ class _Releasing:
                 f'0; declare more, or outputs="stream" where their number is not known'
             )
         if index in self.released:
-            raise TaskOutputError(
-                f"task {self.name!r} made output {index} twice; a released output is final"
-            )
+            raise TaskOutputError(f"task {self.name!r} made output {index} twice; a released output is final")
         self.released.add(index)
         if self._release is None:
             self.made[index] = value

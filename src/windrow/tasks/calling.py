@@ -61,12 +61,7 @@ class Calling:
     )
 
     def __init__(
-        self,
-        session: Session,
-        number: int,
-        declared: Declared,
-        arguments: tuple[Any, ...],
-        keywords: Mapping[str, Any],
+        self, session: Session, number: int, declared: Declared, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
     ) -> None:
         self.session = session
         self.id = number
@@ -104,9 +99,7 @@ class Calling:
     def read(self, future: Future) -> Slot | KeptValue:
         """The call needs the value of a future; give what stands for it among the arguments."""
         if future._session is not self.session:
-            raise UsageError(
-                f"{future!r} belongs to another session; ask for its value with result() first"
-            )
+            raise UsageError(f"{future!r} belongs to another session; ask for its value with result() first")
         if future.kept is not None:
             if not any(type(one) is Fetch for one in self.around):
                 self.around.insert(0, Fetch())
@@ -121,11 +114,7 @@ class Calling:
     def take_futures_out(self) -> None:
         """Put slots where futures are, and where things are that tasks change."""
         session = self.session
-        if (
-            not session.versions.any
-            and has_none(self.arguments)
-            and has_none(self.keywords.values())
-        ):
+        if not session.versions.any and has_none(self.arguments) and has_none(self.keywords.values()):
             return  # by far the most
         latest = session.latest
 

@@ -25,9 +25,7 @@ class Slot(NamedTuple):
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
 
-def looked_into(
-    thing: Any, replace: Callable[[Any], Any], known: dict[int, Any] | None = None
-) -> Any:
+def looked_into(thing: Any, replace: Callable[[Any], Any], known: dict[int, Any] | None = None) -> Any:
     """Replace what ``replace`` replaces, in containers too; what has nothing of it is returned itself.
 
     A container is looked into once, wherever it is found; one that is inside itself stays as it is there.

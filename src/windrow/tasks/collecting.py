@@ -24,9 +24,7 @@ DEFAULTS = ((700, 10, 10), (2000, 10, 10), (2000, 10, 0))
 YOUNG = 10_000
 
 _lock = threading.Lock()
-_found: list[
-    tuple[int, int, int]
-] = []  #: the thresholds before, once for each session that is open
+_found: list[tuple[int, int, int]] = []  #: the thresholds before, once for each session that is open
 
 
 @contextmanager

@@ -134,12 +134,8 @@ class CommandOptions(TaskOptions, total=False):
 @overload
 def command(function: Callable[..., Any], /, **options: Unpack[CommandOptions]) -> CommandTask: ...
 @overload
-def command(
-    **options: Unpack[CommandOptions],
-) -> Callable[[Callable[..., Any]], CommandTask]: ...
-def command(
-    function: Callable[..., Any] | None = None, /, **options: Unpack[CommandOptions]
-) -> Any:
+def command(**options: Unpack[CommandOptions]) -> Callable[[Callable[..., Any]], CommandTask]: ...
+def command(function: Callable[..., Any] | None = None, /, **options: Unpack[CommandOptions]) -> Any:
     """Declare a command line as a task: the function returns what to run.
 
     It returns a template for the shell, or a list of words that run without one. ``{parameter}`` becomes the argument,
@@ -179,11 +175,7 @@ def _declared(function: Callable[..., Any], options: dict[str, Any]) -> Declared
                 f"wr.command has no option {one!r}: a command changes no Python objects; annotate the file that it "
                 "changes with wr.InOutFile"
             )
-    shell, env, log = (
-        options.pop("shell", "bash"),
-        options.pop("env", None),
-        options.pop("log", None),
-    )
+    shell, env, log = (options.pop("shell", "bash"), options.pop("env", None), options.pop("log", None))
     declared = task(function, **options).declared
     if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
         raise UsageError(
@@ -206,13 +198,7 @@ def _declared(function: Callable[..., Any], options: dict[str, Any]) -> Declared
 class CommandBody:
     """The body of a command: what it runs, and what its value is."""
 
-    def __init__(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        how: Command,
-        files: Mapping[str, FileKind],
-    ) -> None:
+    def __init__(self, name: str, function: Callable[..., Any], how: Command, files: Mapping[str, FileKind]) -> None:
         functools.update_wrapper(self, function)
         self.name = name
         self.function = function
@@ -255,9 +241,7 @@ class CommandBody:
         made = [self._made(one, values, circumstances) for one in self.written]
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _order(
-        self, said: Any, values: dict[str, Any], circumstances: _Circumstances, stack: ExitStack
-    ) -> Order:
+    def _order(self, said: Any, values: dict[str, Any], circumstances: _Circumstances, stack: ExitStack) -> Order:
         how = self.how
         known = list(dict.fromkeys((*values, *WORDS)))
 
@@ -343,12 +327,7 @@ class InSession:
     """What a call in a session adds; travels with it."""
 
     def __init__(
-        self,
-        directory: str,
-        until: float | None,
-        memory: int | None,
-        scratch: str,
-        unwanted: Callable[[], bool],
+        self, directory: str, until: float | None, memory: int | None, scratch: str, unwanted: Callable[[], bool]
     ) -> None:
         self.directory = directory
         self.until = until

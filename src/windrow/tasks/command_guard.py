@@ -86,9 +86,7 @@ def members(leader: Process, mark: str) -> set[int]:
     return {*descendants(leader.pid), *_strays(leader, mark)}
 
 
-def end_members(
-    leader: Process, mark: str, look_on: Callable[[Iterable[int]], None] | None = None
-) -> None:
+def end_members(leader: Process, mark: str, look_on: Callable[[Iterable[int]], None] | None = None) -> None:
     """End a command, or what it has left running; returns when all of that is gone.
 
     ``look_on`` is told who is there, last when all of them are stopped.

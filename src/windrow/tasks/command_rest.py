@@ -52,8 +52,7 @@ def at_work(members: Iterable[int], places: Sequence[str]) -> set[int]:
             pid
             for pid in idle
             if any(
-                all(pipe not in feeds for other, feeds in idle.items() if other != pid)
-                for pipe in opened[pid].reads
+                all(pipe not in feeds for other, feeds in idle.items() if other != pid) for pipe in opened[pid].reads
             )
         }
         if not more:

@@ -42,13 +42,7 @@ _BETWEEN = " \t\n;|&()<>"
 #: How alike an unknown word and a known name are when one is taken for the other's misspelling.
 ALIKE = 0.75
 #: What others call our words.
-ELSEWHERE = {
-    "threads": "cores",
-    "cpus": "cores",
-    "nproc": "cores",
-    "mem": "memory",
-    "tmpdir": "tmp",
-}
+ELSEWHERE = {"threads": "cores", "cpus": "cores", "nproc": "cores", "mem": "memory", "tmpdir": "tmp"}
 
 #: Contexts of a shell's text; a parenthesis and a backquote are for commands inside others.
 PLAIN, SINGLE, DOUBLE, ANSI, INNER, BACK, COMMENT = "", "'", '"', "$'", "(", "`", "#"
@@ -60,16 +54,12 @@ EXPANSION, DEFAULT, WITHIN = "${", '"${-', '"${'
 HERE, RAW = "<<", "<<'"
 
 
-def command_line(
-    task: str, template: str, value: Callable[[str], Any], known: Sequence[str]
-) -> str:
+def command_line(task: str, template: str, value: Callable[[str], Any], known: Sequence[str]) -> str:
     """Put values into a template for a shell; ``value`` is asked for those that are needed."""
     return _Scanner(task, template, value, known).scan()
 
 
-def argument_list(
-    task: str, words: Sequence[Any], value: Callable[[str], Any], known: Sequence[str]
-) -> list[str]:
+def argument_list(task: str, words: Sequence[Any], value: Callable[[str], Any], known: Sequence[str]) -> list[str]:
     """Put values into the words of a command that runs without a shell; a list alone in a word becomes several words."""
     found: list[str] = []
     for word in words:
@@ -132,9 +122,7 @@ def _text(task: str, name: str, value: Any) -> str:
             "lists of these"
         )
     if "\0" in value:
-        raise UsageError(
-            f"command {task!r}: {name!r} has a NUL character, which no program can be given: {value!r}"
-        )
+        raise UsageError(f"command {task!r}: {name!r} has a NUL character, which no program can be given: {value!r}")
     return value
 
 
@@ -147,21 +135,14 @@ class _Scanner:
     """Goes through a template once, and knows between which quotes it is."""
 
     def __init__(
-        self,
-        task: str,
-        template: str,
-        value: Callable[[str], Any],
-        known: Sequence[str],
-        inside: str = PLAIN,
+        self, task: str, template: str, value: Callable[[str], Any], known: Sequence[str], inside: str = PLAIN
     ) -> None:
         self._task = task
         self._template = template
         self._value = value
         self._known = known
         self._inside = [inside]
-        self._here: list[
-            tuple[str, re.Pattern[str]]
-        ] = []  #: documents from the next line on, and their ends
+        self._here: list[tuple[str, re.Pattern[str]]] = []  #: documents from the next line on, and their ends
         self._parts: list[str] = []
         self._opened: dict[int, int] = {}  #: where parentheses were opened, by how deep they are
         self._fresh = True  #: a word may begin here
@@ -228,9 +209,7 @@ class _Scanner:
             return self._in_document(" ".join(map(shlex.quote, words)))
         together = " ".join(words)
         above = self._inside[-2] if len(self._inside) > 1 else PLAIN
-        if inside in (EXPANSION, DEFAULT, WITHIN) or (
-            inside in (SINGLE, ANSI) and above in (DEFAULT, WITHIN)
-        ):
+        if inside in (EXPANSION, DEFAULT, WITHIN) or (inside in (SINGLE, ANSI) and above in (DEFAULT, WITHIN)):
             return self._in_expansion(words)
         if inside == HERE:
             return re.sub(r"[\\$`]", r"\\\g<0>", together)
@@ -249,8 +228,7 @@ class _Scanner:
         inside, together = self._inside[-1], " ".join(words)
         if inside == EXPANSION:
             return " ".join(
-                word if _SIMPLE.fullmatch(word) else "'" + word.replace("'", "'\"'\"'") + "'"
-                for word in words
+                word if _SIMPLE.fullmatch(word) else "'" + word.replace("'", "'\"'\"'") + "'" for word in words
             )
         if not together or all(map(_SIMPLE.fullmatch, words)):
             return together

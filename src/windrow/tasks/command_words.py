@@ -39,9 +39,7 @@ def could_not_start(name: str, order: Order, error: OSError) -> CommandError:
         why = "its words are more than the system takes; write long lists into a file that the program reads"
     else:
         why = f"{error.strerror or error}: {error.filename or program}"
-    return CommandError(
-        f"command {name!r} could not be started: {why}", command=order.script or order.words
-    )
+    return CommandError(f"command {name!r} could not be started: {why}", command=order.script or order.words)
 
 
 def raise_failure(name: str, order: Order, ran: Ran) -> NoReturn:
@@ -70,9 +68,7 @@ def raise_failure(name: str, order: Order, ran: Ran) -> NoReturn:
             **facts,
         )
     if ran.why == "unwanted":
-        raise CommandError(
-            f"command {name!r} was ended, since nobody wants it any more{words}", **facts
-        )
+        raise CommandError(f"command {name!r} was ended, since nobody wants it any more{words}", **facts)
     if ran.status == 0:
         raise CommandError(
             f"command {name!r} failed: its shell ended well, but left programs in the background that were ended with it, and "
@@ -86,9 +82,7 @@ def _ending(ran: Ran) -> str:
     status = ran.status
     number = -status if status < 0 else status - SIGNALLED
     if number > 0 and number in list(signal.Signals):
-        words = f"ended by {signal.Signals(number).name}" + (
-            f" (exit status {status})" if status > 0 else ""
-        )
+        words = f"ended by {signal.Signals(number).name}" + (f" (exit status {status})" if status > 0 else "")
         words += _about_signal(number)
     else:
         words = f"exit status {status}" + _about_status(status)
@@ -123,9 +117,7 @@ def story(order: Order, ran: Ran) -> str:
     said = ran.errors.decode(errors="replace").rstrip().splitlines()
     if said:
         more = f" (the last {LINES} lines)" if len(said) > LINES else ""
-        words += f"\nwhat it printed{more}:\n" + "\n".join(
-            f"  {line[-LONG:]}" for line in said[-LINES:]
-        )
+        words += f"\nwhat it printed{more}:\n" + "\n".join(f"  {line[-LONG:]}" for line in said[-LINES:])
     else:
         words += "\nit printed no errors"
     return words + (f"\nall of it is in {order.log}" if order.log is not None else "")

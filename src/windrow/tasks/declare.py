@@ -52,12 +52,8 @@ class Declared:
     reuse: Reuse | None = None  #: None: as the session says
     version: str = ""
     inout: tuple[str, ...] = ()  #: parameters that the body changes
-    files: Mapping[str, FileKind] = field(
-        default_factory=dict
-    )  #: parameters that are paths of dependencies
-    positions: Mapping[str, int] = field(
-        default_factory=dict, repr=False
-    )  #: of parameters, by name
+    files: Mapping[str, FileKind] = field(default_factory=dict)  #: parameters that are paths of dependencies
+    positions: Mapping[str, int] = field(default_factory=dict, repr=False)  #: of parameters, by name
     resident: tuple[str, ...] = ()  #: parameters that each worker makes once
     command: Command | None = None  #: a command line instead of Python
 
@@ -75,9 +71,7 @@ class Task:
         session = current.get()
         if session is not None:
             right, count = self._accepts, len(arguments)
-            if not (
-                right.named(count, keywords) if keywords else right.least <= count <= right.most
-            ):
+            if not (right.named(count, keywords) if keywords else right.least <= count <= right.most):
                 check_call(self.declared.name, self.declared.function, arguments, keywords)
             return session.call(self.declared, arguments, keywords)
         return self.plainly(arguments, keywords)
@@ -271,9 +265,7 @@ def _positions(parameters: Mapping[str, inspect.Parameter]) -> dict[str, int]:
     return {one.name: number for number, one in enumerate(parameters.values()) if one.kind in plain}
 
 
-def _changed(
-    name: str, parameters: Mapping[str, inspect.Parameter], inout: str | tuple[str, ...]
-) -> tuple[str, ...]:
+def _changed(name: str, parameters: Mapping[str, inspect.Parameter], inout: str | tuple[str, ...]) -> tuple[str, ...]:
     """Find the parameters that the body changes."""
     wanted = (inout,) if isinstance(inout, str) else tuple(inout)
     for one in wanted:

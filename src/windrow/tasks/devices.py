@@ -107,9 +107,7 @@ class Devices:
             )
         if self._directory is None:
             self._directory = tempfile.mkdtemp(prefix="windrow-devices-")
-            self._remove = weakref.finalize(
-                self, shutil.rmtree, self._directory, ignore_errors=True
-            )
+            self._remove = weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
         return ClaimDevices(task, self._directory, int(amount), self._names)
 
     def close(self) -> None:
@@ -119,14 +117,8 @@ class Devices:
 
 
 def _does_not_fit(task: str, name: str, amount: float, has: float) -> UsageError:
-    more = {"cores": "workers=...", "memory": 'resources={"memory": "..."}'}.get(
-        name, f'resources={{"{name}": ...}}'
-    )
-    asked, there = (
-        (format_bytes(amount), format_bytes(has))
-        if name == "memory"
-        else (f"{amount:g}", f"{has:g}")
-    )
+    more = {"cores": "workers=...", "memory": 'resources={"memory": "..."}'}.get(name, f'resources={{"{name}": ...}}')
+    asked, there = (format_bytes(amount), format_bytes(has)) if name == "memory" else (f"{amount:g}", f"{has:g}")
     return UsageError(
         f"task {task!r} needs {name}={asked}, but the session has {name}={there}; give it more with "
         f"wr.Session({more}), or let the task need less"
@@ -135,9 +127,7 @@ def _does_not_fit(task: str, name: str, amount: float, has: float) -> UsageError
 
 def _first(wanted: float, found: tuple[str, ...] | None) -> tuple[str, ...]:
     if wanted != int(wanted) or wanted < 0:
-        raise UsageError(
-            f'resources={{"gpu": {wanted:g}}}: devices are counted in whole numbers from 0 on'
-        )
+        raise UsageError(f'resources={{"gpu": {wanted:g}}}: devices are counted in whole numbers from 0 on')
     if found is None:
         return tuple(map(str, range(int(wanted))))
     if len(found) < wanted:

@@ -8,13 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Launch, OutputFailed, TaskEnded
-from windrow.core.events import (
-    CancelRequested,
-    Event,
-    OutputReady,
-    Started,
-    Wanted,
-)
+from windrow.core.events import CancelRequested, Event, OutputReady, Started, Wanted
 from windrow.core.options import Options
 from windrow.core.policies import Policies
 from windrow.core.records import Failure, Needs, named
@@ -57,17 +51,13 @@ PATIENT_LOOKS = 2
 class Driver:
     """Runs the graph of one session in a thread of its own."""
 
-    def __init__(
-        self, session: Session, engine: str, workers: int | None, resources: dict[str, float]
-    ) -> None:
+    def __init__(self, session: Session, engine: str, workers: int | None, resources: dict[str, float]) -> None:
         if engine not in ENGINES:
             raise UsageError(f"engine= is one of {ENGINES}, got {engine!r}")
         self.over = False  #: the run has ended
         self.error: BaseException | None = None  #: of the machinery
         self.stopped: BaseException | None = None  #: a task failed that ends the session
-        self.unwanted = (
-            False  #: all is cancelled; known at once, also while a task holds up the run
-        )
+        self.unwanted = False  #: all is cancelled; known at once, also while a task holds up the run
         self._process = os.getpid()
         self._session = session
         self._workers = workers or granted_cores(os.environ)

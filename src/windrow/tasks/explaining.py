@@ -78,9 +78,7 @@ def _of_task(session: Session, run: GraphRun, task: Ran) -> list[str]:
     lines.append(f"  called at {_time(task.called)}; {_time(whole)} until {until}")
     for cause, spent in sorted(shared.items(), key=lambda item: -item[1]):
         words = cause_words(cause)
-        words = (
-            words if cause in (RUNNING, VAIN) or words.startswith("pause") else f"waiting {words}"
-        )
+        words = words if cause in (RUNNING, VAIN) or words.startswith("pause") else f"waiting {words}"
         more = _last_input(run, task) if cause == "inputs" else ""
         lines.append(f"  {_time(spent):>10}  {words}{more}")
     last = task.last
@@ -193,14 +191,10 @@ def _of_time(run: GraphRun, found: Findings) -> list[str]:
         lines.append(f"              and {len(numbers) - MOST_PATH} more")
     if found.waited:
         lines.append("  tasks waited, added up:")
-        lines += [
-            f"  {_time(spent):>10}  {cause_words(cause)}" for cause, spent in found.waited.items()
-        ]
+        lines += [f"  {_time(spent):>10}  {cause_words(cause)}" for cause, spent in found.waited.items()]
     if found.early:
         total = sum(one.by for one in found.early)
-        lines.append(
-            f"  {len(found.early)} tasks began before one they read from had ended, by {_time(total)} in all"
-        )
+        lines.append(f"  {len(found.early)} tasks began before one they read from had ended, by {_time(total)} in all")
     return lines
 
 

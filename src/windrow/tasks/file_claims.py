@@ -145,10 +145,7 @@ class _Ordered:
                 insort(self._texts, one)
         self._new.clear()
         first = bisect_left(self._texts, start)
-        return slice(
-            first,
-            bisect_left(self._texts, True, first, key=lambda one: not one.startswith(start)),
-        )
+        return slice(first, bisect_left(self._texts, True, first, key=lambda one: not one.startswith(start)))
 
 
 class Claims:
@@ -157,9 +154,7 @@ class Claims:
     def __init__(self) -> None:
         self._files: dict[str, Entry] = {}
         self._trees: dict[str, Entry] = {}
-        self._globs: dict[
-            str, dict[str, Entry]
-        ] = {}  #: by what all matches begin with, and pattern
+        self._globs: dict[str, dict[str, Entry]] = {}  #: by what all matches begin with, and pattern
         self._paths = _Ordered()  #: of files and trees
         self._starts = _Ordered()  #: of globs
         self._lengths: set[int] = set()  #: of those
@@ -201,9 +196,7 @@ class Claims:
 
     def makers(self, claim: Claim) -> list[Entry]:
         """Find what earlier tasks write of a claim, in the order of their calls."""
-        found = sorted(
-            (one for one in self.meeting(claim) if one.writer), key=lambda one: one.writer
-        )
+        found = sorted((one for one in self.meeting(claim) if one.writer), key=lambda one: one.writer)
         if claim.shape != "file":
             return found
         # Whoever surely wrote the file last counts, and after that those that perhaps did.
@@ -249,11 +242,7 @@ class Claims:
 
     def written_in(self, directory: str) -> list[str]:
         """List the paths in a directory that tasks write, for hints."""
-        return [
-            one.claim.path
-            for one in self._all()
-            if one.writer and os.path.dirname(one.claim.path) == directory
-        ]
+        return [one.claim.path for one in self._all() if one.writer and os.path.dirname(one.claim.path) == directory]
 
 
 def _start(claim: Claim) -> str:

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "FileKind",
-    "InDir",
-    "InFile",
-    "InFiles",
-    "InOutFile",
-    "OutDir",
-    "OutFile",
-    "OutFiles",
-    "file_parameters",
-]
+__all__ = ["FileKind", "InDir", "InFile", "InFiles", "InOutFile", "OutDir", "OutFile", "OutFiles", "file_parameters"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +24,7 @@ class FileKind:
     pattern: str = ""  #: of several files, with ``{parameter}`` for what was given
     may_be_empty: bool = False  #: an output with nothing in it is no failure
     may_be_none: bool = False  #: as the annotation says: ``wr.InFile | None``
-    keeps_nothing: str = (
-        ""  #: a directory is replaced as a whole; says what else would keep what is there
-    )
+    keeps_nothing: str = ""  #: a directory is replaced as a whole; says what else would keep what is there
 
 
 #: A file that the body reads, or a list of such; it may be one that an earlier task writes.
@@ -65,9 +53,7 @@ def OutFiles(pattern: str) -> Any:  # noqa: N802
 def file_parameters(function: Callable[..., Any]) -> dict[str, FileKind]:
     """Find the parameters of a function that are files, by name."""
     return {
-        name: kind
-        for name, annotation in _annotations(function).items()
-        if (kind := _kind(annotation)) is not None
+        name: kind for name, annotation in _annotations(function).items() if (kind := _kind(annotation)) is not None
     }
 
 
@@ -108,6 +94,4 @@ def _meant(annotation: str, names: dict[str, Any]) -> Any:
 
 
 _NONE = re.compile(r"\bNone\b|\bOptional\b")
-_WORDS = re.compile(
-    r"\b(?:In|Out|InOut)(?:Files?|Dir)\b(?:\((?P<q>[\"']).*?(?P=q)\))?|\bFileKind\b"
-)
+_WORDS = re.compile(r"\b(?:In|Out|InOut)(?:Files?|Dir)\b(?:\((?P<q>[\"']).*?(?P=q)\))?|\bFileKind\b")

@@ -30,9 +30,7 @@ class Leftovers:
         self._known: dict[tuple[str, str], tuple[str, ...]] | None = None
         self._ended: set[str] = set()  #: keys of calls of this session that are known too
 
-    def among(
-        self, session: Session, writers: Sequence[tuple[Claim, Record]], stamps: Sequence[Stamp]
-    ) -> set[Stamp]:
+    def among(self, session: Session, writers: Sequence[tuple[Claim, Record]], stamps: Sequence[Stamp]) -> set[Stamp]:
         """Find those of some files that earlier runs of tasks left where these write now, or that they have made meanwhile."""
         if not writers or not stamps:
             return set()

@@ -77,9 +77,7 @@ def files_made(making: Making) -> tuple[list[str], str]:
     elif os.path.isdir(own):
         found = list(files_in(own))
         if not write.kind.directory:
-            wrong = (
-                "was made as a directory; annotate the parameter with wr.OutDir, or write a file"
-            )
+            wrong = "was made as a directory; annotate the parameter with wr.OutDir, or write a file"
         elif not found and not may_be_empty:
             wrong = "is an empty directory"
     else:

@@ -74,11 +74,7 @@ def others_in(directory: str) -> list[str]:
         before = _identity(directory)
         names = list(names_in(directory))
         places = dict.fromkeys(["", *map(os.path.dirname, names)]) if names else ()
-        known = {
-            os.path.join(one, name)
-            for one in places
-            for name in _marked(os.path.join(directory, one))
-        }
+        known = {os.path.join(one, name) for one in places for name in _marked(os.path.join(directory, one))}
         found = [one for one in names if one not in known]
         found = [one for one in found if not _is_marked(os.path.join(directory, one))]
         if not found or before == _identity(directory):

@@ -112,11 +112,7 @@ def _absolute(calling: Calling, parameter: str, kind: FileKind, value: Any) -> A
         raise UsageError(
             f"task {calling.declared.name!r}: parameter {parameter!r} is annotated with wr.{kind.name}, so it is given a path (text or "
             f"pathlib.Path), a list of paths, or a future of these; got {value!r}"
-            + (
-                f"; if it need not be given, annotate it with wr.{kind.name} | None"
-                if value is None
-                else ""
-            )
+            + (f"; if it need not be given, annotate it with wr.{kind.name} | None" if value is None else "")
         )
     text = os.fspath(value)
     if not text:

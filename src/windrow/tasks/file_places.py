@@ -51,9 +51,7 @@ __all__ = [
 ]
 
 
-_SESSION = re.compile(
-    re.escape(OURS) + r"(?P<machine>[0-9a-f]{8})-(?P<pid>\d+)-(?P<began>\d+)-[0-9a-f]{8}"
-)
+_SESSION = re.compile(re.escape(OURS) + r"(?P<machine>[0-9a-f]{8})-(?P<pid>\d+)-(?P<began>\d+)-[0-9a-f]{8}")
 
 # -- names
 
@@ -244,9 +242,7 @@ def note_begun(top: str, name: str, task: int, new: list[str], paths: list[str])
     with contextlib.suppress(FileExistsError):
         os.mkdir(os.path.dirname(path))
     with open(path, "w", encoding="utf-8") as stream:
-        stream.write(
-            json.dumps({"new": new, "paths": paths}) + " " * _STAMP_CHARACTERS * len(paths)
-        )
+        stream.write(json.dumps({"new": new, "paths": paths}) + " " * _STAMP_CHARACTERS * len(paths))
 
 
 def moved(top: str, name: str, task: int) -> list[str]:
@@ -261,9 +257,7 @@ def all_moved(top: str) -> set[str]:
     with contextlib.suppress(OSError):
         for note in os.listdir(os.path.join(top, "done")):
             said = _read_note(os.path.join(top, "done", note))
-            found.update(
-                said["paths"] if isinstance(said, dict) else [one[0] for one in said or ()]
-            )
+            found.update(said["paths"] if isinstance(said, dict) else [one[0] for one in said or ()])
     return found
 
 

@@ -17,16 +17,7 @@ from windrow.errors import MissingFileError, TaskFileError
 from windrow.globs import matching
 from windrow.tasks.file_paths import as_given, is_remote, like, text_of
 from windrow.tasks.file_places import kept, make_private, remove_private
-from windrow.tasks.file_stamps import (
-    OURS,
-    Stamp,
-    files_in,
-    matches,
-    places_in,
-    stamp,
-    stamps_of,
-    there,
-)
+from windrow.tasks.file_stamps import OURS, Stamp, files_in, matches, places_in, stamp, stamps_of, there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -102,11 +93,7 @@ def given_path(going: Going, where: Where, base: str) -> str:
         raise TaskFileError(
             f"task {going.name!r}: parameter {where.parameter!r} is annotated with wr.{where.kind.name}, so the future it was "
             f"given has to be of a path; it is {value!r}"
-            + (
-                "; lists in a list are not looked into, give one list"
-                if where.item is not None
-                else ""
-            )
+            + ("; lists in a list are not looked into, give one list" if where.item is not None else "")
         )
     text = os.fspath(value)
     return text if is_remote(text) else text_of(text, base)
@@ -198,9 +185,7 @@ class Reading:
         elif read.maker is not None or (read.slots and not _several(read) and path not in made):
             exists = not is_remote(path) and os.path.exists(path)
             seen.append(stamp(path) if exists else Stamp(path, 0, 0))
-        seen += [
-            one for one in made.values() if any(claim.covers(one.path) for claim in read.claims)
-        ]
+        seen += [one for one in made.values() if any(claim.covers(one.path) for claim in read.claims)]
         if read.slots and any(one.shape != "file" for one in read.claims):
             # What is there beside it: made along with it, or left by earlier runs and not written anew.
             for name in there(read.claims):
@@ -239,10 +224,7 @@ class Reading:
 
     def _view(self, read: Read, path: str, promised: list[Stamp]) -> str:
         """Show several files as they were, some of which were overwritten since, by links in a directory of its own."""
-        sources = {
-            one.path: (one.path, "") if matches(one) else self._former(read, one)
-            for one in promised
-        }
+        sources = {one.path: (one.path, "") if matches(one) else self._former(read, one) for one in promised}
         top = next(top for _, top in sources.values() if top)
         return self._shown(path, os.path.dirname(top), {a: b for a, (b, _) in sources.items()})
 
@@ -304,10 +286,7 @@ def _show_places(path: str, shown: str) -> None:
     for place, directories, names in places_in(path, follow=True):
         there_too = os.path.normpath(os.path.join(shown, os.path.relpath(place, path)))
         os.makedirs(there_too, exist_ok=True)
-        both = [
-            (os.path.join(place, one), os.path.join(there_too, one))
-            for one in (*directories, *names)
-        ]
+        both = [(os.path.join(place, one), os.path.join(there_too, one)) for one in (*directories, *names)]
         links += [one for one in both if os.path.islink(one[0]) and not os.path.isfile(one[0])]
     for source, link in links:
         if not os.path.lexists(link):  # else it was followed

@@ -18,17 +18,7 @@ if TYPE_CHECKING:
 
     from windrow.tasks.file_claims import Claim
 
-__all__ = [
-    "OURS",
-    "Stamp",
-    "content_digest",
-    "files_in",
-    "matches",
-    "places_in",
-    "stamp",
-    "stamps_of",
-    "there",
-]
+__all__ = ["OURS", "Stamp", "content_digest", "files_in", "matches", "places_in", "stamp", "stamps_of", "there"]
 
 #: How names of private directories begin; they are no part of what a directory holds.
 OURS = ".windrow-"
@@ -83,9 +73,7 @@ def files_in(directory: str, *, follow: bool = False) -> Iterator[str]:
                 yield path
 
 
-def places_in(
-    directory: str, *, follow: bool = False
-) -> Iterator[tuple[str, list[str], list[str]]]:
+def places_in(directory: str, *, follow: bool = False) -> Iterator[tuple[str, list[str], list[str]]]:
     """Walk through a directory, without what is private to a session, and without the store.
 
     A directory behind a link comes after all that are there by themselves, and each one once: links may go in circles.
@@ -152,9 +140,7 @@ def content_digest(path: str | os.PathLike[str]) -> str:
     # The program can set the time of a file, but not when that was done. Within a step of the clock both may be the same.
     settled = time.time() - status.st_ctime > YOUNG_S
     digest = _digest if settled else _digest.__wrapped__
-    return digest(
-        text, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-    )
+    return digest(text, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @lru_cache(maxsize=100_000)

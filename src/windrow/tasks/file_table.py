@@ -54,9 +54,7 @@ class FileTable:
         self._token = ""
         self._places: dict[str, str] = {}  #: directories that tasks write to, and our name in them
         #: By call: what it writes, to which its futures lead.
-        self._written: weakref.WeakKeyDictionary[Record, tuple[Write, ...]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._written: weakref.WeakKeyDictionary[Record, tuple[Write, ...]] = weakref.WeakKeyDictionary()
         #: Tasks that write where only a future knows: those that may not have ended, and all.
         self._late: dict[int, weakref.ref[Record]] = {}
         self._all_late: set[int] = set()
@@ -75,23 +73,15 @@ class FileTable:
             self._token = self._token or new_token()
             given = given_paths(calling)
             calling.after += self._open_late(calling, given)
-            reads = [
-                self._read(calling, one) for one in given if one.kind.reads and not one.kind.writes
-            ]
+            reads = [self._read(calling, one) for one in given if one.kind.reads and not one.kind.writes]
             writes = [
-                self._write(calling, one, number)
-                for number, one in enumerate(one for one in given if one.kind.writes)
+                self._write(calling, one, number) for number, one in enumerate(one for one in given if one.kind.writes)
             ]
             if not given:
                 return
             check_apart(calling, writes)
             here = any(isinstance(one.path, Future) or one.kind.directory for one in given)
-            work = FileWork(
-                self._token,
-                os.getcwd() if here else "",
-                tuple(reads),
-                tuple(keeping(writes, reads)),
-            )
+            work = FileWork(self._token, os.getcwd() if here else "", tuple(reads), tuple(keeping(writes, reads)))
             calling.made += [one.output for one in writes]
             calling.around.append(work)
 
@@ -153,9 +143,7 @@ class FileTable:
         if is_remote(path):
             return Read(*where, path)
         claims = self._claims_of(calling, given, path)
-        written = [
-            one for claim in claims for one in self._claims.makers(claim) if one.future is not None
-        ]
+        written = [one for claim in claims for one in self._claims.makers(claim) if one.future is not None]
         makers = {one.writer: one for one in written}
         if claims == [Claim("file", path)] and _are_overtaken(list(makers.values()), path):
             makers = {}
@@ -174,9 +162,7 @@ class FileTable:
             stamps = self._made_by_nobody(calling.session, stamps, written)
         if not makers and not stamps and not os.path.isdir(path) and not self._late:
             raise self._missing(calling, given, path, claims)
-        calling.files += [
-            FileArgument(given.parameter, given.kind, one.path, None, one) for one in stamps
-        ]
+        calling.files += [FileArgument(given.parameter, given.kind, one.path, None, one) for one in stamps]
         # What a task makes beside its declared outputs may replace what is there now.
         promised = () if makers or self._late else stamps
         if max(self._late, default=0) > max(makers, default=0):
@@ -191,9 +177,7 @@ class FileTable:
         for one in [one for claim in claims for one in self._claims.makers(claim)]:
             if one.future is None or one.writer < record.id:
                 continue
-            if (
-                one.writer != record.id
-            ):  # it was overwritten since: that is what is there to be read
+            if one.writer != record.id:  # it was overwritten since: that is what is there to be read
                 calling.read(one.future)
                 path = one.claim.path
                 calling.files.append(FileArgument(given.parameter, given.kind, path, one.future))
@@ -213,9 +197,7 @@ class FileTable:
             self._prepare(os.path.dirname(os.path.realpath(path)))  # where it may be shown
         return [Claim("tree" if tree else "file", path)]
 
-    def _made_by_nobody(
-        self, session: Session, stamps: tuple[Stamp, ...], written: list[Entry]
-    ) -> tuple[Stamp, ...]:
+    def _made_by_nobody(self, session: Session, stamps: tuple[Stamp, ...], written: list[Entry]) -> tuple[Stamp, ...]:
         """Find the files that are none of what earlier tasks write, or have left in earlier runs."""
         files = {one.claim.path for one in written if one.claim.shape == "file"}
         trees = [one.claim for one in written if one.claim.shape == "tree"]

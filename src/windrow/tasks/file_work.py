@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING
 from windrow.errors import TaskFileError
 from windrow.tasks.file_making import Making, Write, files_made, is_special, place_of, unwritten
 from windrow.tasks.file_marks import check_replaceable, names_in
-from windrow.tasks.file_moves import (
-    copy_file,
-    keep_links,
-    merge,
-    replace,
-    replace_link,
-    settle_links,
-)
+from windrow.tasks.file_moves import copy_file, keep_links, merge, replace, replace_link, settle_links
 from windrow.tasks.file_names import FinalNames
 from windrow.tasks.file_places import (
     all_moved,
@@ -137,9 +130,7 @@ class _Attempt:
             tops = [session_directory(one, self._work.token) for one in places]
             return {one for top in tops for one in all_moved(top)}
 
-        check_replaceable(
-            self._going.name, write.parameter, write.kind, target, self._work.base, made
-        )
+        check_replaceable(self._going.name, write.parameter, write.kind, target, self._work.base, made)
 
     # -- after the body
 
@@ -214,9 +205,7 @@ class _Attempt:
             self._restore(one, note, made[one.own])
             self._say(one, note)
 
-    def _begin_to_move(
-        self, place: str, making: list[Making], made: dict[str, list[str]], former: set[str]
-    ) -> None:
+    def _begin_to_move(self, place: str, making: list[Making], made: dict[str, list[str]], former: set[str]) -> None:
         """Note what will be new; remove what an attempt that was lost on its way has made, and this one has not."""
         private, _ = self._privates[place]
         whole = {os.path.basename(one.own) for one in making if not one.write.kind.pattern}
@@ -225,9 +214,7 @@ class _Attempt:
         for name in former.difference(names):
             with suppress(FileNotFoundError):
                 os.remove(os.path.join(place, name))
-        new = [
-            one for one in names if one in former or not os.path.lexists(os.path.join(place, one))
-        ]
+        new = [one for one in names if one in former or not os.path.lexists(os.path.join(place, one))]
         for one in making:
             paths = [os.path.join(os.path.dirname(one.path), name) for name in made[one.own]]
             known = new if one is making[-1] else []  # which is done last
@@ -268,9 +255,7 @@ class _Attempt:
                 source = os.path.join(private, name)
                 merge(source, os.path.join(place, name), top, keeping=write.keeping)
         elif write.kind.pattern:
-            self._note_beside(
-                making.own, making.path, {os.path.join(private, one) for one in names}
-            )
+            self._note_beside(making.own, making.path, {os.path.join(private, one) for one in names})
             merge(making.own, making.target, top, keeping=write.keeping)
         elif self._replaces_link(making):
             replace_link(making.own, making.path)
@@ -296,11 +281,7 @@ class _Attempt:
         if making.write.kind.keeps_nothing and os.path.lexists(making.target):
             return  # it is replaced as a whole
         private, place = os.path.dirname(making.own), os.path.dirname(making.target)
-        lost = {
-            one.path
-            for one in note
-            if not os.path.lexists(one.path) and kept(one, self._work.token) is None
-        }
+        lost = {one.path for one in note if not os.path.lexists(one.path) and kept(one, self._work.token) is None}
         for name in names:
             if os.path.join(os.path.dirname(making.path), name) in lost:
                 target = os.path.join(place, name)

@@ -83,9 +83,7 @@ class Future(concurrent.futures.Future[Any]):
         return f"<future {self.output} of task {self.record.name!r}: {self._state.lower()}>"
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            f"{self!r} is neither true nor false before its value is known: ask for that with result()"
-        )
+        raise TypeError(f"{self!r} is neither true nor false before its value is known: ask for that with result()")
 
     def __del__(self) -> None:
         session = getattr(self, "_session", None)

@@ -58,9 +58,7 @@ def brought(session: Session, future: Future, timeout: float | None) -> Any:
     with future._condition:
         if future._result is ELSEWHERE and not session._driver.over:
             session.refuse_to_wait(f"{future!r}, whose value has to be brought,")
-        found = future._condition.wait_for(
-            lambda: future._result is not ELSEWHERE or session._driver.over, timeout
-        )
+        found = future._condition.wait_for(lambda: future._result is not ELSEWHERE or session._driver.over, timeout)
     if future._exception is not None:
         raise future._exception
     if future._result is ELSEWHERE:

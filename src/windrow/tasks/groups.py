@@ -30,9 +30,7 @@ def current_group(session: Session) -> Group | None:
 class Group:
     """Tasks that belong together, also those of groups that are entered inside it; made by ``session.group``."""
 
-    def __init__(
-        self, session: Session, number: int, name: str, on_failure: OnFailure | None
-    ) -> None:
+    def __init__(self, session: Session, number: int, name: str, on_failure: OnFailure | None) -> None:
         self.session = session
         self.number = number
         self.name = name or f"group {number}"

@@ -176,9 +176,7 @@ class Keep(NamedTuple):
         if why_not:
             raise _NotKept(why_not)
         if not all(is_as_it_was_made(results, key) for key in self.made_by):
-            raise _NotKept(
-                "a file that it reads was changed since the task wrote it whose future it was given"
-            )
+            raise _NotKept("a file that it reads was changed since the task wrote it whose future it was given")
 
 
 def _code_here(function: Any, name: str) -> str:
@@ -268,12 +266,7 @@ def _packed(value: Any) -> list[bytes | memoryview]:
 def _written(going: Going) -> list[Stamp]:
     """List stamps of the files that were written, as those who wrote them say."""
     prefix = f"{going.task}.f"
-    return [
-        one
-        for name, said in going.made.items()
-        if name.startswith(prefix)
-        for one in stamps_of(said)
-    ]
+    return [one for name, said in going.made.items() if name.startswith(prefix) for one in stamps_of(said)]
 
 
 def _seen(going: Going) -> list[Stamp]:
@@ -313,9 +306,7 @@ def still_there(entry: Entry) -> list[Stamp] | None:
 
 def still_as_read(entry: Entry) -> list[Stamp] | None:
     """Give the stamps of the files that a task read and of which only futures knew the paths; None if one has changed."""
-    return _unchanged(
-        [Stamp(*one) for one in entry.facts.get(READ, ())], entry.facts.get(READ_DIGESTS) or []
-    )
+    return _unchanged([Stamp(*one) for one in entry.facts.get(READ, ())], entry.facts.get(READ_DIGESTS) or [])
 
 
 def _unchanged(stamps: list[Stamp], digests: list[str]) -> list[Stamp] | None:

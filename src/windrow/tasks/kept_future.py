@@ -19,9 +19,7 @@ __all__ = ["KeptFuture"]
 class KeptFuture(Future):
     """The future of a result that an earlier run has kept: done, and its value read when somebody asks."""
 
-    def __init__(
-        self, session: Session, record: Record, output: str, value: KeptValue, size: int
-    ) -> None:
+    def __init__(self, session: Session, record: Record, output: str, value: KeptValue, size: int) -> None:
         super().__init__(session, record, output)
         self.kept: KeptValue = value
         self._size = size

@@ -75,14 +75,7 @@ class Lineage:
         #: By the function's identity, which is thus kept: its parameters in order, and whether it takes any others by name.
         self._parameters: dict[int, tuple[Any, list[str], bool]] = {}
 
-    def key(
-        self,
-        calling: Calling,
-        known: Known,
-        files: list[bytes],
-        *,
-        content: bool = False,
-    ) -> str:
+    def key(self, calling: Calling, known: Known, files: list[bytes], *, content: bool = False) -> str:
         """Make the key of a call; NotReusable, with the reason, if it can have none.
 
         ``known`` is what its code does, ``files`` says what is in the files that it reads, ``content`` whether arrays are taken by their content.
@@ -168,9 +161,7 @@ def _refuse_unknown_files(calling: Calling, parameter: str, kind: FileKind) -> N
         found = known if kind.pattern else [path for path in known if path.startswith(start or "")]
         if start is None or not found:
             words = "the value of a future" if start is None else start
-            raise NotReusable(
-                f"its {kind.name} {parameter!r} is {words}, of which nothing is known at the call"
-            )
+            raise NotReusable(f"its {kind.name} {parameter!r} is {words}, of which nothing is known at the call")
 
 
 def writes_files(future: Future) -> bool:
@@ -233,9 +224,7 @@ class _Encoder:
         elif isinstance(value, Future):
             self._out.append(lineage_of(value))
         elif kind in _PATHS:
-            self._out.append(
-                f"#{kind.__name__} ".encode() + str(value).encode("utf-8", "surrogateescape")
-            )
+            self._out.append(f"#{kind.__name__} ".encode() + str(value).encode("utf-8", "surrogateescape"))
         elif id(value) in self._seen:
             # Whether two are one matters to a body that changes one of them.
             self._out.append(b"#again %d" % self._seen[id(value)])
@@ -312,9 +301,7 @@ def lineage_of(future: Future) -> bytes:
     """Say what a future is: which output of which call."""
     record = future.record
     if record.key is None:
-        raise NotReusable(
-            f"is made by task {record.name!r}, which is not reused itself; give that reuse=True too"
-        )
+        raise NotReusable(f"is made by task {record.name!r}, which is not reused itself; give that reuse=True too")
     return f"#output {record.key} {future.output.partition('.')[2]}".encode()
 
 
@@ -341,9 +328,7 @@ def refuse_arrays(value: Any) -> None:
         elif issubclass(kind, np.generic):
             continue  # a number
         elif issubclass(kind, _BUFFERS) or any(static_attribute(kind, sign) is not None for sign in _SIGNS_OF_ARRAYS):  # fmt: skip
-            raise NotReusable(
-                f"is or holds an array ({kind.__module__}.{kind.__qualname__}); {_ASK}"
-            )
+            raise NotReusable(f"is or holds an array ({kind.__module__}.{kind.__qualname__}); {_ASK}")
         else:
             waiting += gc.get_referents(one)
 

@@ -10,11 +10,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.store.fingerprint_code import plain, read_code
-from windrow.store.fingerprint_libraries import (
-    library_of_class,
-    library_of_module,
-    library_of_names,
-)
+from windrow.store.fingerprint_libraries import library_of_class, library_of_module, library_of_names
 from windrow.store.fingerprint_names import InLibrary, absolute, content_of, imported
 from windrow.store.fingerprint_unseen import CURRENT
 from windrow.store.fingerprint_values import static_attribute
@@ -75,11 +71,7 @@ class Codes:
                 f"its code depends on what cannot be looked into: {known.opaque}; say version='1', and another one "
                 "whenever it means something else"
             )
-        if (
-            known.draws
-            and not declared.version
-            and not any(one.writes for one in declared.files.values())
-        ):
+        if known.draws and not declared.version and not any(one.writes for one in declared.files.values()):
             raise NotReusable(
                 f"it {known.draws}, so that each call gives other numbers; make a generator from a seed that it is given, "
                 "or say version='1' if one draw will do"

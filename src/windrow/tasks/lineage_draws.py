@@ -159,9 +159,7 @@ def _before(function: FunctionType, place: int) -> set[int]:
 def _is_imported(function: FunctionType, module: Any) -> bool:
     """Whether it is an import inside the function through which code takes a module: what it takes of it is seen then."""
     names, free = function.__globals__, map(content_of, function.__closure__ or ())
-    taken = [
-        names.get(one.name) for one in read_code(function.__code__).reads if not one.attributes
-    ]
+    taken = [names.get(one.name) for one in read_code(function.__code__).reads if not one.attributes]
     return all(module is not one for one in (*taken, *free))
 
 
@@ -183,12 +181,7 @@ _MAKERS = (
     np.random.SFC64,
 )
 #: Whose objects go on from call to call.
-_GENERATORS = (
-    random.Random,
-    np.random.Generator,
-    np.random.RandomState,
-    np.random.BitGenerator,
-)
+_GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 _MODULES = ((random, "random"), (np.random, "numpy.random"), (_OF_NUMPY, "numpy.random"), (secrets, "the system (secrets)"))  # fmt: skip
 #: Functions that ask the system, whatever was seeded.
 _SYSTEMS = {

@@ -66,9 +66,7 @@ def is_always_run(code: CodeType, place: int) -> bool:
 class _Code:
     """One piece of code, with what its names mean."""
 
-    def __init__(
-        self, code: CodeType, names: dict[str, Any], free: Mapping[str, Any], nothing: set[str]
-    ) -> None:
+    def __init__(self, code: CodeType, names: dict[str, Any], free: Mapping[str, Any], nothing: set[str]) -> None:
         self._code = code
         self._names = names
         self._steps = [one for one in dis.get_instructions(code) if one.opname != "CACHE"]
@@ -82,9 +80,7 @@ class _Code:
     def sites(self, wanted: Callable[[Any], bool], inside: int | None = None) -> Iterator[Site]:
         """Give all of them; those of a function inside are where that is made."""
         lost = filter(wanted, self._lost)
-        yield from (
-            Site(value, inside or 0, given=False, tested=False, call=None) for value in lost
-        )
+        yield from (Site(value, inside or 0, given=False, tested=False, call=None) for value in lost)
         tests = {call for value, last in self._chains() if value is isinstance for call in self._callers(last)}  # fmt: skip
         for value, last in self._chains():
             if not wanted(value):

@@ -10,14 +10,7 @@ from typing import Any, Self
 from windrow.errors import UsageError, nearest
 from windrow.units import format_bytes, parse_bytes
 
-__all__ = [
-    "ON_FAILURE",
-    "NamedOptions",
-    "check_numbers",
-    "check_on_failure",
-    "checked_needs",
-    "checked_session",
-]
+__all__ = ["ON_FAILURE", "NamedOptions", "check_numbers", "check_on_failure", "checked_needs", "checked_session"]
 
 #: Bytes; nothing runs in less. Numbers below it are megabytes or gigabytes whose unit was forgotten.
 LEAST_MEMORY = 10**6
@@ -39,9 +32,7 @@ class NamedOptions:
             )
         for one in options:
             if one not in known:
-                raise UsageError(
-                    f"wr.{name} has no option {one!r}{nearest(one, known)}; it has {', '.join(known)}"
-                )
+                raise UsageError(f"wr.{name} has no option {one!r}{nearest(one, known)}; it has {', '.join(known)}")
         return super().__new__(cls)
 
 
@@ -80,9 +71,7 @@ def check_on_failure(whose: str, on_failure: Any) -> None:
         )
 
 
-def checked_needs(
-    task: str, cores: Any, memory: Any, gpus: Any, resources: Any
-) -> dict[str, float]:
+def checked_needs(task: str, cores: Any, memory: Any, gpus: Any, resources: Any) -> dict[str, float]:
     """Give what a task needs, by name; refuse what is no amount."""
     whose = f"task {task!r}"
     said = _resources(whose, resources)
@@ -98,9 +87,7 @@ def checked_needs(
 
 def _resources(whose: str, resources: Any) -> dict[str, Any]:
     if resources is not None and not isinstance(resources, Mapping):
-        raise UsageError(
-            f'{whose}: resources= are amounts by name, such as {{"licence": 1}}; got {resources!r}'
-        )
+        raise UsageError(f'{whose}: resources= are amounts by name, such as {{"licence": 1}}; got {resources!r}')
     return dict(resources or {})
 
 

@@ -77,10 +77,5 @@ class Packer:
                 ) from error
             if len(self._functions) >= MOST:
                 self._functions.clear()  # calls that were packed have what they need
-            found = self._functions[id(function)] = (
-                function,
-                outside,
-                number,
-                {number: parcel},
-            )
+            found = self._functions[id(function)] = (function, outside, number, {number: parcel})
         return found[2:]

@@ -80,11 +80,7 @@ def call_plainly(
     kind: type[Future],
 ) -> Future | None:
     """Make a task of a plain call, as ``Session.call`` does of all; None if futures are among the arguments."""
-    if (
-        session.versions.any
-        or not has_none(arguments)
-        or (keywords and not has_none(keywords.values()))
-    ):
+    if session.versions.any or not has_none(arguments) or (keywords and not has_none(keywords.values())):
         return None
     declared = known.declared
     record = Record(number, declared)
@@ -98,9 +94,7 @@ def call_plainly(
         record.rule = rule = declared.on_failure or group.on_failure or session.on_failure
         record.group = group.number
     driver = session._driver
-    content = Content(
-        declared.name, declared.function, arguments, keywords, 1, (), rule == "ignore", ()
-    )
+    content = Content(declared.name, declared.function, arguments, keywords, 1, (), rule == "ignore", ())
     record.content = driver.packed(record, content)
     retries = declared.retries if rule == "retry" else 0
     driver.submit(

@@ -79,9 +79,7 @@ def line(shot: TasksShot) -> str:
 class Progress:
     """An observer of the loop, which comes after the watch, and draws when it is time."""
 
-    def __init__(
-        self, watch: Watch, show: Callable[[TasksShot], Any], every_s: float, workers: int
-    ) -> None:
+    def __init__(self, watch: Watch, show: Callable[[TasksShot], Any], every_s: float, workers: int) -> None:
         self._watch = watch
         self._show = show
         self._every_s = every_s
@@ -169,9 +167,7 @@ class Progress:
             spent[past[1]] += past[-1]
         if not left or any(known[name] < ENOUGH for name in left):
             return None
-        return (
-            sum(count * spent[name] / known[name] for name, count in left.items()) / self._workers
-        )
+        return sum(count * spent[name] / known[name] for name, count in left.items()) / self._workers
 
 
 def progress_of(watch: Watch, progress: Any, workers: int) -> Progress | None:
@@ -191,9 +187,7 @@ def progress_of(watch: Watch, progress: Any, workers: int) -> Progress | None:
         return Progress(watch, _lines(stream), LINE_EVERY_S, workers) if progress else None
     if callable(progress):
         return Progress(watch, progress, BAR_EVERY_S, workers)
-    raise UsageError(
-        f"progress= is True, False, None (on a terminal or in a notebook) or a callable, got {progress!r}"
-    )
+    raise UsageError(f"progress= is True, False, None (on a terminal or in a notebook) or a callable, got {progress!r}")
 
 
 def _is_terminal(stream: TextIO) -> bool:
@@ -248,9 +242,7 @@ class _Bar:
     def show(self, shot: TasksShot) -> None:
         if self._live is not None or self._watch.within or self._watch.closed:
             self._draw(shot)
-        elif self._write is not None and (
-            shot.finished or shot.elapsed_s - self._written >= LINE_EVERY_S
-        ):
+        elif self._write is not None and (shot.finished or shot.elapsed_s - self._written >= LINE_EVERY_S):
             self._written = shot.elapsed_s
             self._write(shot)
 
@@ -261,9 +253,7 @@ class _Bar:
 
         if self._live is None:
             self._live = Live(
-                console=Console(file=self._stream),
-                auto_refresh=False,
-                redirect_stdout=_is_terminal(sys.stdout),
+                console=Console(file=self._stream), auto_refresh=False, redirect_stdout=_is_terminal(sys.stdout)
             )
             self._live.start()
         self._live.update(Text(line(shot), no_wrap=True, overflow="ellipsis"), refresh=True)

@@ -50,9 +50,7 @@ class Record:
 
     root: Record  #: once known: the task that is to blame for its failure, if that is another
 
-    def __init__(
-        self, number: int, declared: Declared, reads: Sequence[Future] = (), key: str | None = None
-    ) -> None:
+    def __init__(self, number: int, declared: Declared, reads: Sequence[Future] = (), key: str | None = None) -> None:
         self.id = number
         self.declared = declared
         self.parents: tuple[Record, ...] = ()

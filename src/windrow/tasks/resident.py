@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 
     from windrow.tasks.going import Going
 
-__all__ = [
-    "Resident",
-    "Residents",
-    "begin_worker",
-    "end_worker",
-    "made_here",
-    "made_of_others",
-    "resident",
-]
+__all__ = ["Resident", "Residents", "begin_worker", "end_worker", "made_here", "made_of_others", "resident"]
 
 
 def resident(load: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
@@ -91,9 +83,7 @@ class Residents(NamedTuple):
         yield
 
 
-def made_here(
-    name: str, function: Callable[..., Any], parameters: tuple[str, ...]
-) -> dict[str, Any]:
+def made_here(name: str, function: Callable[..., Any], parameters: tuple[str, ...]) -> dict[str, Any]:
     """Give the things that parameters of a task stand for, by parameter; made now if they were not."""
     known = signature(function).parameters
     made = {}

@@ -39,14 +39,7 @@ BUDGET = "10 GB"
 _LOOK_AFTER = 256
 
 _CHOICES = (None, True, False, "content")
-_COUNTS = (
-    "found_in_session",
-    "found_in_store",
-    "missed",
-    "not_reusable",
-    "bytes_written",
-    "bytes_read",
-)
+_COUNTS = ("found_in_session", "found_in_store", "missed", "not_reusable", "bytes_written", "bytes_read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +81,7 @@ class Reuse:
             raise UsageError(f"files= is 'stamp' (size and time) or 'content', got {files!r}")
         self._reasons = Reasons()
         self.notes: list[str] = []
-        self._directory = (
-            None if store is False else results_directory(None if store is True else store)
-        )
+        self._directory = None if store is False else results_directory(None if store is True else store)
         self._budget = parse_bytes(budget)
         self._by_content = files == "content"
         self._isolated = isolated
@@ -107,9 +98,7 @@ class Reuse:
         #: By key: calls that run as they read files that are, or may be, others than before; the latest of each.
         self._remade: dict[str, int] = {}
         self._look_at = _LOOK_AFTER
-        self._files = ReusedFiles(
-            session, partial(self._opened, to_write=False), by_content=self._by_content
-        )
+        self._files = ReusedFiles(session, partial(self._opened, to_write=False), by_content=self._by_content)
 
     # -- what calls ask
 
@@ -130,9 +119,7 @@ class Reuse:
         codes = self._lineage.codes
         try:
             known = codes.look(calling.declared, content=asked == CONTENT)
-            key = self._lineage.key(
-                calling, known, self._files.stated(calling), content=asked == CONTENT
-            )
+            key = self._lineage.key(calling, known, self._files.stated(calling), content=asked == CONTENT)
             calling.key = key
             found = self._in_session(calling, key)
             if found is None:
@@ -243,9 +230,7 @@ class Reuse:
 
         name = calling.declared.name
         made_by = tuple(one.record.key or "" for one in makers_of_paths(calling))
-        keep = Keep(
-            str(results.directory), key, name, code, made_by, self._by_content, self._budget
-        )
+        keep = Keep(str(results.directory), key, name, code, made_by, self._by_content, self._budget)
         calling.around.insert(0, keep)
         noted = self._files.noted(calling)
         if noted:
@@ -284,9 +269,7 @@ class Reuse:
             if to_write and not ignored.exists():
                 ignored.write_text("*\n")  # nobody wants to commit these
         except (OSError, UsageError) as error:
-            self.notes.append(
-                f"no results are kept, and none are found, in {self._directory}: {error}"
-            )
+            self.notes.append(f"no results are kept, and none are found, in {self._directory}: {error}")
             self._directory = None
             return None
         self._results = Results(self._directory)
@@ -339,9 +322,7 @@ class Reuse:
         usual = self._reasons.usual()
         if usual is not None:
             some = f", {usual.calls} of them" if usual.calls < refused else ""
-            lines.append(
-                f"{refused} calls were not reusable: {usual.why} (task {usual.task!r}{some})"
-            )
+            lines.append(f"{refused} calls were not reusable: {usual.why} (task {usual.task!r}{some})")
         return lines
 
     def close(self) -> None:

@@ -27,9 +27,7 @@ STEP_S = time.clock_getres(5) if sys.platform == "linux" else 0.01  # 5: CLOCK_R
 class ReusedFiles:
     """What a session knows of files whose writers, or readers, may have been called in an earlier run."""
 
-    def __init__(
-        self, session: Session, results: Callable[[], Results | None], *, by_content: bool
-    ) -> None:
+    def __init__(self, session: Session, results: Callable[[], Results | None], *, by_content: bool) -> None:
         self._session = session
         self._results = results  #: opens the store to be read
         self._by_content = by_content
@@ -49,9 +47,7 @@ class ReusedFiles:
         for future in makers_of_paths(calling):
             made = future.record
             if made.key and made.state == "done" and not self._is_as_it_was_made(made.key):
-                raise NotReusable(
-                    f"it reads what {made.name!r} wrote, which has been changed since, or was not kept"
-                )
+                raise NotReusable(f"it reads what {made.name!r} wrote, which has been changed since, or was not kept")
             found.add("by future, as it was read")
         for one in calling.files:
             if not one.kind.reads:
@@ -61,9 +57,7 @@ class ReusedFiles:
             if maker is None:
                 assert one.maker is not None
                 name = one.maker.record.name
-                raise NotReusable(
-                    f"it reads {one.path}, which task {name!r} writes, and that is not reused itself"
-                )
+                raise NotReusable(f"it reads {one.path}, which task {name!r} writes, and that is not reused itself")
             if maker:
                 # Which of the maker's files it is, is said by the arguments; what it was like, by what was noted.
                 found.add(f"{where} as it was read, made by {maker}")
@@ -109,9 +103,7 @@ class ReusedFiles:
 
     def are_being_made(self, calling: Calling) -> bool:
         """Whether a task of the session is about to make a file that a call reads: nobody knows what that will be like."""
-        return bool(calling.declared.files) and any(
-            one.state != "done" for one in self.makers(calling)
-        )
+        return bool(calling.declared.files) and any(one.state != "done" for one in self.makers(calling))
 
     def are_as_read(self, calling: Calling, entry: Entry) -> bool:
         """Whether files that tasks made, and a call read, are as they were then, and will be."""
@@ -125,9 +117,7 @@ class ReusedFiles:
     def noted(self, calling: Calling) -> tuple[Stamp, ...]:
         """List the files that a call reads of which its lineage says no more than who made them in an earlier run."""
         return tuple(
-            one.stamp
-            for one in calling.files
-            if one.kind.reads and one.stamp is not None and self._maker(one)
+            one.stamp for one in calling.files if one.kind.reads and one.stamp is not None and self._maker(one)
         )
 
     def _are_being_written(self, paths: Iterable[str]) -> bool:

@@ -105,9 +105,7 @@ class Session(Watchable, NamedOptions):
         self.awaited: set[Future] = set()  #: those that call somebody when they are done
         self.changed = threading.Condition()
         self.files = FileTable()
-        self.reusing = Reuse(
-            self, store=store, budget=store_budget, files=files, isolated=engine == "processes"
-        )
+        self.reusing = Reuse(self, store=store, budget=store_budget, files=files, isolated=engine == "processes")
         self.versions = Versions()
         self.parts = Parts(self.versions)
         self._numbers = count(1)
@@ -130,10 +128,7 @@ class Session(Watchable, NamedOptions):
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._token is not None:
             current.reset(self._token)
@@ -148,11 +143,7 @@ class Session(Watchable, NamedOptions):
         if self._driver.forked:
             return
         if cancel:
-            why = (
-                "its session was left by an exception"
-                if self._leaving
-                else "its session was closed"
-            )
+            why = "its session was left by an exception" if self._leaving else "its session was closed"
             self._driver.tell(CancelRequested(why))
         else:
             self._want_what_is_held()
@@ -186,11 +177,7 @@ class Session(Watchable, NamedOptions):
         return self.call(self._plain.declared(function), arguments, keywords)
 
     def call(
-        self,
-        declared: Declared,
-        arguments: tuple[Any, ...],
-        keywords: Mapping[str, Any],
-        kind: type[Future] = Future,
+        self, declared: Declared, arguments: tuple[Any, ...], keywords: Mapping[str, Any], kind: type[Future] = Future
     ) -> Any:
         """Make a task of a call and give its futures."""
         self._driver.check()
@@ -285,9 +272,7 @@ class Session(Watchable, NamedOptions):
             record.outputs = (only.output,)
             self.futures[only.output] = only
             return [only], None
-        names = (
-            [f"{prefix}end"] if outputs == STREAM else [f"{prefix}{n}" for n in range(int(outputs))]
-        )
+        names = [f"{prefix}end"] if outputs == STREAM else [f"{prefix}{n}" for n in range(int(outputs))]
         futures = [kind(self, record, name) for name in names]
         names += [f"{prefix}v{number}" for number in range(changed)]
         record.outputs = (*names, *more)

@@ -42,6 +42,4 @@ class Unseen:
         error = last_word(self.records(), first)
         if error is not None:
             notes = "".join(f"; {one}" for one in getattr(error, "__notes__", ())[-1:])
-            sys.stderr.write(
-                f"windrow: nobody has looked at {type(error).__name__}: {error}{notes}\n"
-            )
+            sys.stderr.write(f"windrow: nobody has looked at {type(error).__name__}: {error}{notes}\n")

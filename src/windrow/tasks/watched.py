@@ -58,11 +58,7 @@ class Watched:
     """What watches one session."""
 
     def __init__(
-        self,
-        name: str,
-        engine: str,
-        rundir: Any = None,
-        progress: bool | Callable[[TasksShot], Any] | None = None,
+        self, name: str, engine: str, rundir: Any = None, progress: bool | Callable[[TasksShot], Any] | None = None
     ) -> None:
         self.watch = Watch(name, engine)
         self.rundir = None if rundir is None else Path(rundir)
@@ -106,9 +102,7 @@ class Watched:
         # Before the log is brought up to date: what ends meanwhile is in it, and what is there counts.
         unfinished = self.watch.open_tasks()
         with self.log.lines().open(encoding="utf-8", errors="replace") as lines:
-            run = read_task_log(
-                lines, self.log.manifest(), unfinished=unfinished, now=self.watch.now()
-            )
+            run = read_task_log(lines, self.log.manifest(), unfinished=unfinished, now=self.watch.now())
         return replace(run, reused=dict(self.watch.reused))  # the log has that at the end only
 
     def report(self, path: Any) -> Path:

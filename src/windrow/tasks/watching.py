@@ -64,9 +64,7 @@ class Watch:
         self.counts = {"called": 0, "done": 0, "failed": 0, "cancelled": 0}
         self.reused: dict[str, int] = {}  #: by name: calls that were answered without a task
         self.dropped: dict[str, Sums] = {}
-        self.entries: dict[
-            int, Entry
-        ] = {}  #: tasks that have not ended, and such of which there is more to tell
+        self.entries: dict[int, Entry] = {}  #: tasks that have not ended, and such of which there is more to tell
         self.past: dict[int, Past] = {}  #: the others
         self.running: dict[int, Entry] = {}  #: by attempt
         self.rare: deque[dict[str, Any]] = deque(maxlen=MOST_RARE)
@@ -160,17 +158,9 @@ class Watch:
 
     def _fetched(self, event: Fetched, time: float) -> None:
         output = event.handle.output
-        one = Brought(
-            microseconds(self._fetching.pop(output, time)), microseconds(time), event.bytes
-        )
+        one = Brought(microseconds(self._fetching.pop(output, time)), microseconds(time), event.bytes)
         self.brought.append((output, one))
-        line = {
-            "t": one.end,
-            "event": "brought",
-            "output": output,
-            "begin": one.begin,
-            "bytes": one.bytes,
-        }
+        line = {"t": one.end, "event": "brought", "output": output, "begin": one.begin, "bytes": one.bytes}
         self._note(line)
 
     def _joined(self, event: WorkerJoined, time: float) -> None:

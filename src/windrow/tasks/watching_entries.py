@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "Past", "microseconds", "raws"]
 
 #: A task that was done at the first attempt: task, name, reads, needs, called, ended, attempt, worker, launched, heard, wall.
-Past: TypeAlias = "tuple[int, str, tuple[str, ...], tuple[tuple[str, float], ...], float, float, int, int, float, float, float]"
+Past: TypeAlias = (
+    "tuple[int, str, tuple[str, ...], tuple[tuple[str, float], ...], float, float, int, int, float, float, float]"
+)
 
 
 class Entry:
@@ -74,15 +76,9 @@ class Entry:
         task = self.task
         if not self.is_plain or task.needs.amounts != ONE_CORE.amounts:
             return task_line(self.raw(), self.raw_tries())
-        ended, launched, heard = (
-            int(self.ended * 1e6),
-            int(self.launched * 1e6),
-            int(self.heard * 1e6),
-        )
+        ended, launched, heard = (int(self.ended * 1e6), int(self.launched * 1e6), int(self.heard * 1e6))
         attempt = (self.attempt, self.worker, launched, heard, int(self.wall * 1e6))
-        return plain_line(
-            task.id, task.category, int(self.called * 1e6), ended, attempt, task.reads
-        )
+        return plain_line(task.id, task.category, int(self.called * 1e6), ended, attempt, task.reads)
 
     @property
     def is_plain(self) -> bool:
@@ -105,19 +101,7 @@ class Entry:
         """Make one again of what was kept of it."""
         number, name, reads, needs, called, *_ = past
         entry = cls(Task(number, name, (), 1, Needs(needs), reads=reads), called)
-        (
-            _,
-            _,
-            _,
-            _,
-            _,
-            entry.ended,
-            entry.attempt,
-            entry.worker,
-            entry.launched,
-            entry.heard,
-            entry.wall,
-        ) = past
+        (_, _, _, _, _, entry.ended, entry.attempt, entry.worker, entry.launched, entry.heard, entry.wall) = past
         entry.held, entry.why_try, entry.how, entry.state = 0.0, "", "done", "done"
         return entry
 

@@ -43,11 +43,7 @@ class Content(NamedTuple):
 class TaskWorkload:
     """The work of a session; the records stay at home."""
 
-    def __init__(
-        self,
-        records: WeakTable[int, Record],
-        initializer: Callable[[], object] | None = None,
-    ) -> None:
+    def __init__(self, records: WeakTable[int, Record], initializer: Callable[[], object] | None = None) -> None:
         self._records: WeakTable[int, Record] | None = records
         self._initializer = initializer
 
@@ -147,10 +143,7 @@ class TaskSide:
         keywords: dict[str, Any],
     ) -> dict[str, Any]:
         """Run a task of which more is asked than one value."""
-        former = [
-            keywords[place] if isinstance(place, str) else arguments[place]
-            for place in content.changed
-        ]
+        former = [keywords[place] if isinstance(place, str) else arguments[place] for place in content.changed]
         if call.mine is None or content.ignores or content.around:
             arguments, keywords = _private(content.changed, arguments, keywords)
         released: set[str] = set()
@@ -181,9 +174,7 @@ class TaskSide:
             return made
         return going.made
 
-    def _body(
-        self, going: Going, changed: tuple[int | str, ...], pass_on: Callable[[str, Any], None]
-    ) -> None:
+    def _body(self, going: Going, changed: tuple[int | str, ...], pass_on: Callable[[str, Any], None]) -> None:
         """Run the body; what it made and did not release is then ``going.made``."""
         prefix, outputs = f"{going.task}.", going.outputs
 
@@ -193,14 +184,7 @@ class TaskSide:
                 going.released[name] = value
             pass_on(name, value)
 
-        made = run_body(
-            going.name,
-            going.function,
-            going.arguments,
-            going.keywords,
-            outputs,
-            release,
-        )
+        made = run_body(going.name, going.function, going.arguments, going.keywords, outputs, release)
         for number, value in made.items():
             going.made[f"{prefix}{number}"] = value
         if outputs == STREAM:
@@ -230,9 +214,7 @@ def _text(error: BaseException) -> str:
 def _own(values: tuple[Any, ...], mine: Collection[int]) -> tuple[Any, ...]:
     """Copy what others may read too, now or later: bodies may do with their arguments what they like."""
     memo: dict[int, Any] = {}
-    return tuple(
-        [one if place in mine else own_copy(one, memo) for place, one in enumerate(values)]
-    )
+    return tuple([one if place in mine else own_copy(one, memo) for place, one in enumerate(values)])
 
 
 def _private(

@@ -86,9 +86,7 @@ def least_time(path: int, work: int, workers: int) -> float:
     return max(float(path), work / max(workers, 1))
 
 
-def way_back(
-    spans: Mapping[int, Span], links: Iterable[Link], beginning: int = 0
-) -> tuple[Stretch, ...]:
+def way_back(spans: Mapping[int, Span], links: Iterable[Link], beginning: int = 0) -> tuple[Stretch, ...]:
     """Tile the time from the beginning to the last end with what was waited for, from the first to the last.
 
     A task that ran is explained by what made it begin: the last of its inputs, or the task that had its worker before, or
@@ -112,11 +110,7 @@ def way_back(
         begin = min(max(span.begin, beginning), until)
         found.append(Stretch("running", number, begin, until))
         causes = [(min(max(span.called, beginning), begin), 0, 0)]
-        causes += [
-            (min(link.at, begin), 1, link.source)
-            for link in needed[number]
-            if link.source not in seen
-        ]
+        causes += [(min(link.at, begin), 1, link.source) for link in needed[number] if link.source not in seen]
         previous = at_worker.get(number)
         if previous is not None and previous not in seen:
             causes.append((min(spans[previous].end, begin), 2, previous))
@@ -143,9 +137,7 @@ def _before_at_worker(spans: Mapping[int, Span]) -> dict[int, int]:
     """Say which task each worker had before."""
     found: dict[int, int] = {}
     latest: dict[int, int] = {}
-    for _, _, number, worker in sorted(
-        [(span.begin, span.end, number, span.worker) for number, span in spans.items()]
-    ):
+    for _, _, number, worker in sorted([(span.begin, span.end, number, span.worker) for number, span in spans.items()]):
         if worker in latest:
             found[number] = latest[worker]
         latest[worker] = number

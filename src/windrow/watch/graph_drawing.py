@@ -34,22 +34,14 @@ INK, PALE_INK, LINE = "#1c2733", "#51606e", "#8b97a3"
 FILLS = (
     "#ddebfb", "#fde6d3", "#dcf2e1", "#eadff7", "#fbf0c8", "#fadfe6", "#d8f0f0", "#ece7df",
 )  # fmt: skip
-STATES = {
-    "done": "#3b9457",
-    "running": "#e69f00",
-    "waiting": "#9aa5b0",
-    "failed": "#c2321d",
-    "cancelled": "#6b5b95",
-}
+STATES = {"done": "#3b9457", "running": "#e69f00", "waiting": "#9aa5b0", "failed": "#c2321d", "cancelled": "#6b5b95"}
 _SUFFIXES = (".svg", ".dot", ".mmd")
 
 
 class TaskGraph:
     """The tasks of a session and what they need of each other, as far as it went."""
 
-    def __init__(
-        self, name: str, nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], tasks: int
-    ) -> None:
+    def __init__(self, name: str, nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], tasks: int) -> None:
         self.name = name
         self.nodes = tuple(nodes)
         self.edges = tuple(edges)
@@ -97,10 +89,7 @@ class TaskGraph:
             f"color={_dotted(STATES[state_of(node)])}];"
             for node in self.nodes
         ]
-        lines += [
-            f"  {_dotted(edge.source)} -> {_dotted(edge.target)}{_dot_look(edge)};"
-            for edge in self.edges
-        ]
+        lines += [f"  {_dotted(edge.source)} -> {_dotted(edge.target)}{_dot_look(edge)};" for edge in self.edges]
         return "\n".join([*lines, "}", ""])
 
     def mermaid(self) -> str:
@@ -237,9 +226,7 @@ def _legend(nodes: Sequence[GraphNode], y: float) -> tuple[str, float]:
         count = sum(node.states.get(state, 0) for node in nodes)
         if count:
             text = f"{count:,} {state}"
-            parts.append(
-                f'<rect x="{x:.1f}" y="{y - 9:.1f}" width="10" height="10" fill="{colour}"/>'
-            )
+            parts.append(f'<rect x="{x:.1f}" y="{y - 9:.1f}" width="10" height="10" fill="{colour}"/>')
             parts.append(_text(x + 16, y, text, LINE_SIZE, LINE))
             x += 34 + len(text) * LINE_SIZE * LETTER
     return "".join(parts), x

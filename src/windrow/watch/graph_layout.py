@@ -69,21 +69,12 @@ def _ways(edges: Sequence[GraphEdge], at: Mapping[str, int]) -> dict[tuple[str, 
     passed = {one: range(at[one[0]] + 1, at[one[1]]) for one in ends}
     if len({(one[0], column) for one in ends for column in passed[one]}) > MOST_PASSING:
         passed = dict.fromkeys(ends, range(0))
-    return {
-        one: [(one[0], 0, 0), *((one[0], 1, column) for column in passed[one]), (one[1], 0, 0)]
-        for one in ends
-    }
+    return {one: [(one[0], 0, 0), *((one[0], 1, column) for column in passed[one]), (one[1], 0, 0)] for one in ends}
 
 
-def _placed(
-    columns: list[list[_Key]], own_sizes: Mapping[str, tuple[float, float]]
-) -> dict[_Key, Place]:
-    sizes = {
-        key: (0.0, 0.0) if key[1] else own_sizes[key[0]] for column in columns for key in column
-    }
-    heights = [
-        sum(sizes[key][1] for key in column) + ROW_GAP * (len(column) - 1) for column in columns
-    ]
+def _placed(columns: list[list[_Key]], own_sizes: Mapping[str, tuple[float, float]]) -> dict[_Key, Place]:
+    sizes = {key: (0.0, 0.0) if key[1] else own_sizes[key[0]] for column in columns for key in column}
+    heights = [sum(sizes[key][1] for key in column) + ROW_GAP * (len(column) - 1) for column in columns]
     tallest = max(heights, default=0.0)
     found: dict[_Key, Place] = {}
     x = 0.0
@@ -107,17 +98,11 @@ def _sort(columns: list[list[_Key]], lines: Iterable[tuple[_Key, _Key]]) -> None
     for sweep in range(SWEEPS):
         forward = sweep % 2 == 0
         beside = left if forward else right
-        height = {
-            key: (place + 0.5) / len(column)
-            for column in columns
-            for place, key in enumerate(column)
-        }
+        height = {key: (place + 0.5) / len(column) for column in columns for place, key in enumerate(column)}
         for column in columns if forward else reversed(columns):
             # What has no neighbour stays where it is.
             wish = {
-                key: sum(height[other] for other in beside[key]) / len(beside[key])
-                if beside[key]
-                else height[key]
+                key: sum(height[other] for other in beside[key]) / len(beside[key]) if beside[key] else height[key]
                 for key in column
             }
             column.sort(key=wish.__getitem__)

@@ -69,18 +69,14 @@ def levels_of(tasks: Mapping[int, Ran]) -> dict[int, int]:
     return levels
 
 
-def nodes_and_edges(
-    tasks: Mapping[int, Ran], most: int
-) -> tuple[tuple[GraphNode, ...], tuple[GraphEdge, ...]]:
+def nodes_and_edges(tasks: Mapping[int, Ran], most: int) -> tuple[tuple[GraphNode, ...], tuple[GraphEdge, ...]]:
     """Give one node per task, or, for more than ``most``, one per name and level, then per name and several levels."""
     levels = levels_of(tasks)
     keys = {number: str(number) for number in tasks}
     if len(tasks) > most:
         kinds = {(task.name, levels[number]) for number, task in tasks.items()}
         together = _together(kinds, most)
-        keys = {
-            number: f"{task.name}@{levels[number] // together}" for number, task in tasks.items()
-        }
+        keys = {number: f"{task.name}@{levels[number] // together}" for number, task in tasks.items()}
     members: dict[str, list[int]] = defaultdict(list)
     for number in sorted(tasks):
         members[keys[number]].append(number)
@@ -104,9 +100,7 @@ def _together(kinds: set[tuple[str, int]], most: int) -> int:
     return together
 
 
-def _node(
-    key: str, ids: list[int], tasks: Mapping[int, Ran], levels: Mapping[int, int]
-) -> GraphNode:
+def _node(key: str, ids: list[int], tasks: Mapping[int, Ran], levels: Mapping[int, int]) -> GraphNode:
     work = sum([one.end - one.begin for number in ids for one in tasks[number].tries])
     return GraphNode(
         key=key,

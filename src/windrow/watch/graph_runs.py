@@ -13,19 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "Brought",
-    "GraphRun",
-    "Link",
-    "Ran",
-    "RawTask",
-    "RawTry",
-    "Sums",
-    "Try",
-    "assembled",
-    "maker_of",
-    "worked",
-]
+__all__ = ["Brought", "GraphRun", "Link", "Ran", "RawTask", "RawTry", "Sums", "Try", "assembled", "maker_of", "worked"]
 
 
 class Try(NamedTuple):
@@ -120,14 +108,10 @@ class GraphRun:
     reused: Mapping[str, int] = field(default_factory=dict)  #: by name: calls that did not run
     facts: Mapping[str, Any] = field(default_factory=dict)  #: about the surroundings
     unreadable: int = 0  #: lines of the log
-    called: int = (
-        0  #: tasks, as far as the log knows; of one that was killed there may be fewer in it
-    )
+    called: int = 0  #: tasks, as far as the log knows; of one that was killed there may be fewer in it
 
     #: by task: when each of its outputs was released, made when somebody first asks
-    _releases: dict[int, dict[str, list[int]]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _releases: dict[int, dict[str, list[int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def there(self, output: str) -> Sequence[int] | None:
         """List when an output came to be there, in order; None if its task is not known.

@@ -35,9 +35,7 @@ def is_histogram(value: Any) -> bool:
         return False
 
 
-def find_histograms(
-    value: Any, path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Any]]:
+def find_histograms(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Find histograms in a value, a mapping or a list of values; each with its way there."""
     if is_histogram(value):
         yield path, value
@@ -72,9 +70,7 @@ def plain_histograms(histogram: Any) -> list[dict[str, Any]]:
     return [_projection(axes, values, variances, number) for number in range(len(axes))]
 
 
-def _projection(
-    axes: list[dict[str, Any]], values: Any, variances: Any, number: int
-) -> dict[str, Any]:
+def _projection(axes: list[dict[str, Any]], values: Any, variances: Any, number: int) -> dict[str, Any]:
     others = tuple(other for other in range(len(axes)) if other != number)
     names = ", ".join(axes[other]["label"] for other in others)
     note = f"summed over {names}, without what lies outside their bins"
@@ -91,9 +87,7 @@ def _projection(
     }
 
 
-def _limited(
-    axes: list[dict[str, Any]], values: Any, variances: Any, kind: str, notes: list[str]
-) -> dict[str, Any]:
+def _limited(axes: list[dict[str, Any]], values: Any, variances: Any, kind: str, notes: list[str]) -> dict[str, Any]:
     """Join neighbouring bins where there are more than can be drawn; counts add up, means do not."""
     most = MOST_BINS if len(axes) == 1 else MOST_CELLS
     axes = list(axes)
@@ -130,9 +124,7 @@ def _joined(axis: dict[str, Any], firsts: Any, group: int) -> dict[str, Any]:
         joined["edges"] = [*(edges[first] for first in firsts), edges[-1]]
     else:
         names = axis["categories"]
-        joined["categories"] = [
-            names[first] if group == 1 else f"{names[first]} ..." for first in firsts
-        ]
+        joined["categories"] = [names[first] if group == 1 else f"{names[first]} ..." for first in firsts]
     return joined
 
 
@@ -154,10 +146,7 @@ def _drawable(edges: Any) -> list[float]:
     inner = [edge for edge in places if math.isfinite(edge)]
     width = (inner[-1] - inner[0]) / (len(inner) - 1) if len(inner) > 1 else 1.0
     low, high = (inner[0], inner[-1]) if inner else (0.0, 0.0)
-    return [
-        edge if math.isfinite(edge) else (low - width if edge < 0 else high + width)
-        for edge in places
-    ]
+    return [edge if math.isfinite(edge) else (low - width if edge < 0 else high + width) for edge in places]
 
 
 def _flow(histogram: Any, bins: int) -> list[float | None] | None:

@@ -84,12 +84,7 @@ class Stream(Protocol):
 class EventLog:
     """An observer of the loop that writes lines to a stream."""
 
-    def __init__(
-        self,
-        stream: Stream,
-        memory: Callable[[], int] | None = None,
-        lock: LockMeter | None = None,
-    ) -> None:
+    def __init__(self, stream: Stream, memory: Callable[[], int] | None = None, lock: LockMeter | None = None) -> None:
         self._stream = stream
         self._memory = memory
         self._lock = lock
@@ -120,9 +115,7 @@ class EventLog:
 
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
         """See a batch."""
-        if self._memory is not None and (
-            self._looked is None or now - self._looked >= MEMORY_EVERY_S
-        ):
+        if self._memory is not None and (self._looked is None or now - self._looked >= MEMORY_EVERY_S):
             if self._looked is None and self._lock is not None:
                 self._lock.start()
             self._looked = now
@@ -273,15 +266,5 @@ def own_memory() -> Callable[[], int]:
 
 
 _RARE = frozenset(
-    {
-        CancelRequested,
-        Cancelled,
-        Discovered,
-        Exhausted,
-        Failed,
-        InspectFailed,
-        MergeFailed,
-        WorkerJoined,
-        WorkerLost,
-    }
+    {CancelRequested, Cancelled, Discovered, Exhausted, Failed, InspectFailed, MergeFailed, WorkerJoined, WorkerLost}
 )

@@ -53,10 +53,7 @@ class _Axis:
     @classmethod
     def of(cls, stretches: Sequence[Stretch], until_s: float, left: float) -> _Axis:
         times = (*(one.since_s for one in stretches), until_s)
-        lasted = [
-            0.0 if begin is None or end is None else max(end - begin, 0.0)
-            for begin, end in pairwise(times)
-        ]
+        lasted = [0.0 if begin is None or end is None else max(end - begin, 0.0) for begin, end in pairwise(times)]
         count = len(lasted)
         plot = max(LEAST_PLOT, min(float(GOOD_STRETCH * count), WIDEST - 2 * left))
         least = min(LEAST_STRETCH, plot / count)
@@ -114,13 +111,8 @@ def order_chart(
 def _colours(stretches: Sequence[Stretch], cuts: frozenset[str]) -> dict[str, str]:
     """Give colours to the steps that move most, cuts before others; the other ones that move are grey."""
     places = [{name: number for number, name in enumerate(one.order)} for one in stretches]
-    far = {
-        name: max(place[name] for place in places) - min(place[name] for place in places)
-        for name in places[0]
-    }
-    moved = sorted(
-        (name for name in far if far[name]), key=lambda name: (name not in cuts, -far[name])
-    )
+    far = {name: max(place[name] for place in places) - min(place[name] for place in places) for name in places[0]}
+    moved = sorted((name for name in far if far[name]), key=lambda name: (name not in cuts, -far[name]))
     return {
         name: f"var(--c{COLOURS[number]})" if number < len(COLOURS) else "var(--soft)"
         for number, name in enumerate(moved)
@@ -143,15 +135,12 @@ def _line(
         room = min(x - edges[number - 1], edges[number + 1] - x)
         reach = min(CROSSING, room / 2)
         if before != after:
-            path.append(
-                f"H{x - reach:.1f}C{x:.1f} {before:.1f} {x:.1f} {after:.1f} {x + reach:.1f} {after:.1f}"
-            )
+            path.append(f"H{x - reach:.1f}C{x:.1f} {before:.1f} {x:.1f} {after:.1f} {x + reach:.1f} {after:.1f}")
     path.append(f"H{edges[-1]:.1f}")
     way = "".join(path)
     kind = "step" if name in cuts else "step made"
     ends = "".join(
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.2"/>'
-        for x, y in ((edges[0], heights[0]), (edges[-1], heights[-1]))
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.2"/>' for x, y in ((edges[0], heights[0]), (edges[-1], heights[-1]))
     )
     return (
         f'<g class="{kind}" style="--mark:{colour or "var(--rest)"}">'
@@ -172,13 +161,9 @@ def _names(order: Sequence[str], x: float, lane: int, anchor: str, cuts: frozens
     return "".join(texts)
 
 
-def _scale(
-    stretches: Sequence[Stretch], axis: _Axis, checkpoints: Sequence[float], bottom: float
-) -> str:
+def _scale(stretches: Sequence[Stretch], axis: _Axis, checkpoints: Sequence[float], bottom: float) -> str:
     """Draw the times at which orders changed, and a tick for each checkpoint that changed nothing."""
-    parts = [
-        f'<line class="axis" x1="{axis.edges[0]:.1f}" x2="{axis.edges[-1]:.1f}" y1="{bottom}" y2="{bottom}"/>'
-    ]
+    parts = [f'<line class="axis" x1="{axis.edges[0]:.1f}" x2="{axis.edges[-1]:.1f}" y1="{bottom}" y2="{bottom}"/>']
     parts += [
         f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>'
         for x in map(axis.place, checkpoints)
@@ -189,9 +174,7 @@ def _scale(
     for number, (x, time, label) in enumerate(zip(axis.edges, axis.times, ends, strict=True)):
         inner = 0 < number < len(stretches)
         if inner:
-            parts.append(
-                f'<line class="change" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" y2="{bottom + 6}"/>'
-            )
+            parts.append(f'<line class="change" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" y2="{bottom + 6}"/>')
         words = label or ("" if time is None else format_seconds(time))
         if words and x - 3.4 * len(words) > free:
             parts.append(

@@ -107,13 +107,7 @@ class Rate:
 
 
 def snapshot(
-    standing: Standing,
-    *,
-    name: str,
-    rate: float,
-    elapsed_s: float,
-    finished: bool = False,
-    news: str = "",
+    standing: Standing, *, name: str, rate: float, elapsed_s: float, finished: bool = False, news: str = ""
 ) -> Snapshot:
     """Make the record of a moment from the scheduler's numbers."""
     done = standing.done + standing.held
@@ -310,9 +304,7 @@ def _display(progress: Any, stream: TextIO) -> _Display | None:
         return _Lines(stream) if progress else None
     if callable(progress):
         return _Call(progress)
-    raise UsageError(
-        f"progress= is True, False, None (on a terminal) or a callable, got {progress!r}"
-    )
+    raise UsageError(f"progress= is True, False, None (on a terminal) or a callable, got {progress!r}")
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -138,9 +138,7 @@ def _limits(
     )
 
 
-def _worked(
-    column: dict[str, NDArray[np.float64]],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _worked(column: dict[str, NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Find when each task was worked on: a worker has one at a time.
 
     The log has when a task was sent and when the driver heard of its end, several ends at once

@@ -25,15 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build_page", "embedded", "page_file", "page_script"]
 
-SCRIPTS = (
-    "base.js",
-    "controls.js",
-    "cutflow.js",
-    "histograms.js",
-    "plots.js",
-    "timeline.js",
-    "order.js",
-)
+SCRIPTS = ("base.js", "controls.js", "cutflow.js", "histograms.js", "plots.js", "timeline.js", "order.js")
 
 #: Digits of bin contents on the page: more than a screen shows, fewer than the result has.
 DIGITS = 7

@@ -53,9 +53,7 @@ def _undecided(data: Mapping[str, Any]) -> str:
 
 
 def _dataset(told: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    return "\n".join(
-        (_tiles(told, data), _chart(told), _steps(told), _history(told["checkpoints"]))
-    )
+    return "\n".join((_tiles(told, data), _chart(told), _steps(told), _history(told["checkpoints"])))
 
 
 # -- what it brought -------------------------------------------------------------------------------
@@ -68,9 +66,7 @@ def _tiles(told: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     if told["moved"]:
         if told["share"] is not None:
             estimate = "at the end, by the model"
-            tiles.append(
-                tile(f"{100 * told['share']:.0f} %", "of the written order's cost", estimate)
-            )
+            tiles.append(tile(f"{100 * told['share']:.0f} %", "of the written order's cost", estimate))
         for name, words, what in (
             ("evaluations", format_count, "evaluations"),
             ("seconds", format_seconds, "processor time"),
@@ -78,23 +74,15 @@ def _tiles(told: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         ):
             if size := saved[name] or 0.0:
                 label = f"{what} saved" if size > 0 else f"more {what}"
-                tiles.append(
-                    tile(words(abs(size)), label, "against the written order, by the model")
-                )
+                tiles.append(tile(words(abs(size)), label, "against the written order, by the model"))
     at = f"{looked['rows']:,} rows in {looked['windows']:,} places"
     tiles.append(
-        tile(
-            _of_run(looked["seconds"], data),
-            "of the run for looking",
-            f"{format_seconds(looked['seconds'])}: {at}",
-        )
+        tile(_of_run(looked["seconds"], data), "of the run for looking", f"{format_seconds(looked['seconds'])}: {at}")
     )
     every = ", all datasets together" if len(data["ordering"]) > 1 else ""
     tiles.append(
         tile(
-            _of_run(told["planning_s"], data),
-            "of the run for planning",
-            f"{format_seconds(told['planning_s'])}{every}",
+            _of_run(told["planning_s"], data), "of the run for planning", f"{format_seconds(told['planning_s'])}{every}"
         )
     )
     return f'<div class="tiles small">{"".join(tiles)}</div>'
@@ -119,9 +107,7 @@ def _chart(told: Mapping[str, Any]) -> str:
     words = []
     if len(shown) > MOST_STEPS and len(cuts) > 1:
         shown = cuts
-        words.append(
-            "Columns and weights, which are made just before the first cut that needs them, are not drawn."
-        )
+        words.append("Columns and weights, which are made just before the first cut that needs them, are not drawn.")
     stretches = _stretches(told, shown)
     if len(stretches) < 2:
         return ""
@@ -130,9 +116,7 @@ def _chart(told: Mapping[str, Any]) -> str:
         stretches = [stretches[0], *stretches[-MOST_CHANGES:]]
     times = [one["spent_s"] for one in told["checkpoints"]]
     last = told["checkpoints"][-1] if told["checkpoints"] else {"spent_s": 0.0, "left_s": 0.0}
-    words.append(
-        "Ticks are checkpoints; stretches of time have at least the room that crossings need."
-    )
+    words.append("Ticks are checkpoints; stretches of time have at least the room that crossings need.")
     picture = order_chart(
         stretches,
         until_s=last["spent_s"] + (last["left_s"] or 0.0),
@@ -149,11 +133,7 @@ def _stretches(told: Mapping[str, Any], shown: frozenset[str]) -> list[Stretch]:
     """List the orders that were in force, from the written one on, as far as they differ."""
     written = [step["name"] for step in sorted(told["steps"], key=lambda s: s["written_place"])]
     began = told["began"] or written
-    found = (
-        []
-        if _only(began, shown) == _only(written, shown)
-        else [Stretch(_only(written, shown), None, "written")]
-    )
+    found = [] if _only(began, shown) == _only(written, shown) else [Stretch(_only(written, shown), None, "written")]
     found.append(Stretch(_only(began, shown), 0.0))
     for one in told["checkpoints"]:
         here = _only(one["order"], shown)
@@ -218,9 +198,7 @@ def _steps(told: Mapping[str, Any]) -> str:
             cells.append(f'<td class="left words">{escape(step["why"])}</td>')
         rows.append(f"<tr>{''.join(cells)}</tr>")
     left = (2, len(heads))
-    known = (
-        "Evaluations and bytes were counted, in all orders of the run together. " if counted else ""
-    )
+    known = "Evaluations and bytes were counted, in all orders of the run together. " if counted else ""
     note = hint(
         f"{known}Which share of the rows reaches a step in this order, and which passes it, is estimated from the rows "
         "that were shown to all cuts."

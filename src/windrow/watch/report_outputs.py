@@ -62,13 +62,7 @@ def drawn_histograms(outputs: Outputs) -> tuple[list[dict[str, Any]], list[str]]
 def said_values(outputs: Outputs) -> list[dict[str, Any]]:
     """Return every output without a histogram, with a line that says what it is."""
     return [
-        {
-            "output": output,
-            "region": region,
-            "variation": variation,
-            "dataset": dataset,
-            "text": _said(value),
-        }
+        {"output": output, "region": region, "variation": variation, "dataset": dataset, "text": _said(value)}
         for dataset, values in outputs.items()
         for (output, region, variation), value in values.items()
         if next(find_histograms(value), None) is None

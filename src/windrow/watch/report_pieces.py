@@ -11,14 +11,11 @@ if TYPE_CHECKING:
 __all__ = ["hint", "listed", "more", "share_bar", "table", "tile", "unknown"]
 
 
-def table(
-    heads: Sequence[str], rows: Iterable[str], *, left: int | Collection[int], name: str = ""
-) -> str:
+def table(heads: Sequence[str], rows: Iterable[str], *, left: int | Collection[int], name: str = "") -> str:
     """Write a table of rows that are HTML; ``left`` says which columns, or how many, begin at the left."""
     lefts = range(left) if isinstance(left, int) else left
     cells = "".join(
-        f'<th scope="col"{" class=left" if number in lefts else ""}>{head}</th>'
-        for number, head in enumerate(heads)
+        f'<th scope="col"{" class=left" if number in lefts else ""}>{head}</th>' for number, head in enumerate(heads)
     )
     kind = f' class="{name}"' if name else ""
     return (
@@ -40,12 +37,10 @@ def share_bar(label: str, shares: Iterable[tuple[str, str, str, float]]) -> str:
     """Draw what a whole is made of: of each part the look, what it is, what that means, and its share."""
     parts = list(shares)
     bars = "".join(
-        f'<span class="{look}" style="flex-grow:{share:.4f}" title="{why}"></span>'
-        for look, _, why, share in parts
+        f'<span class="{look}" style="flex-grow:{share:.4f}" title="{why}"></span>' for look, _, why, share in parts
     )
     words = "".join(
-        f'<li class="{look}" title="{why}">{what} <b>{100 * share:.0f} %</b></li>'
-        for look, what, why, share in parts
+        f'<li class="{look}" title="{why}">{what} <b>{100 * share:.0f} %</b></li>' for look, what, why, share in parts
     )
     return (
         f'<div class="shares"><span class="label">{label}</span>'

@@ -26,17 +26,11 @@ def summary(data: Mapping[str, Any], shares: Mapping[str, Any] | None) -> str:
         tiles.append(tile(format_seconds(seconds), "elapsed"))
         tiles.append(tile(format_count(data["rows"]["done"] / seconds), "rows/s"))
         tiles.append(
-            tile(
-                format_rate(data["bytes_read"] / seconds),
-                "read",
-                f"{format_bytes(data['bytes_read'])} in all",
-            )
+            tile(format_rate(data["bytes_read"] / seconds), "read", f"{format_bytes(data['bytes_read'])} in all")
         )
     if data["workers"]:
         where = f"engine: {data['engine']}" if data["engine"] else ""
-        tiles.append(
-            tile(str(data["workers"]), "worker" if data["workers"] == 1 else "workers", where)
-        )
+        tiles.append(tile(str(data["workers"]), "worker" if data["workers"] == 1 else "workers", where))
     if shares and shares["busy"] is not None:
         tiles.append(tile(f"{100 * shares['busy']:.0f} %", "busy", f"{shares['tasks']:,} tasks"))
     words = f"<strong>{escape(data['headline'])}</strong> {escape(data['verdict'])}"
@@ -63,9 +57,7 @@ def _share_bar(shares: Mapping[str, Any] | None) -> str:
         ("lock", "lock or reads", "waiting for the interpreter lock or for reads"),
         ("waiting", "no processor", "waiting for a processor"),
     )
-    return share_bar(
-        "Time of the tasks", ((kind, what, why, shares[kind]) for kind, what, why in kinds)
-    )
+    return share_bar("Time of the tasks", ((kind, what, why, shares[kind]) for kind, what, why in kinds))
 
 
 def steps(data: Mapping[str, Any]) -> str:

@@ -118,9 +118,7 @@ def _waiting(found: Findings) -> dict[str, Any] | None:
     return {
         "names": [one.name for one in names],
         "causes": [cause_words(cause) for cause in causes if cause != RUNNING],
-        "seconds": [
-            [round(one.waited.get(cause, 0) / 1e6, 6) for one in names] for cause in causes
-        ],
+        "seconds": [[round(one.waited.get(cause, 0) / 1e6, 6) for one in names] for cause in causes],
     }
 
 

@@ -52,12 +52,7 @@ def task_line(task: RawTask, tries: Iterable[RawTry]) -> str:
 
 
 def plain_line(
-    number: int,
-    name: str,
-    called: int,
-    ended: int,
-    attempt: tuple[int, int, int, int, int],
-    reads: tuple[str, ...],
+    number: int, name: str, called: int, ended: int, attempt: tuple[int, int, int, int, int], reads: tuple[str, ...]
 ) -> str:
     """Write a task that was done at the first attempt and has nothing else to tell, as ``task_line`` does."""
     own, worker, launched, heard, wall = attempt
@@ -111,9 +106,7 @@ def read_task_log(
     return GraphRun(
         name=str(facts.get("session") or "session"),
         engine=str(chosen.get("engine") or ""),
-        tasks=assembled(
-            found.tasks.values(), list(chain.from_iterable(found.tries.values())), span
-        ),
+        tasks=assembled(found.tasks.values(), list(chain.from_iterable(found.tries.values())), span),
         workers=max(len(found.workers), 1),
         span=span,
         over=ended,

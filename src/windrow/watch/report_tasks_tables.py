@@ -71,9 +71,7 @@ def summary(run: GraphRun, found: Findings) -> str:
         where = f"engine: {run.engine}" if run.engine else ""
         tiles.append(tile(str(run.workers), "worker" if run.workers == 1 else "workers", where))
         tiles.append(tile(f"{100 * min(busy, 1.0):.0f} %", "busy", f"{time(found.work)} of work"))
-        tiles.append(
-            tile(time(length), "critical path", f"{100 * length / span:.0f} % of the time")
-        )
+        tiles.append(tile(time(length), "critical path", f"{100 * length / span:.0f} % of the time"))
         bound = "work / workers" if found.least > length else "critical path"
         tiles.append(tile(time(found.least), "at least needed", f"bound by {bound}"))
     return "\n".join(
@@ -192,10 +190,7 @@ def waiting(run: GraphRun, found: Findings) -> str:
         for cause, spent in found.waited.items()
     ]
     text = table(("waited", "over all tasks", "share"), rows, left=1)
-    longest = sorted(
-        run.tasks,
-        key=lambda number: found.waits[number].get(RUNNING, 0) - _whole(run.tasks[number]),
-    )[:10]
+    longest = sorted(run.tasks, key=lambda number: found.waits[number].get(RUNNING, 0) - _whole(run.tasks[number]))[:10]
     lines = [
         f'<tr><th scope="row">{escape(run.tasks[number].name)}</th><td>{number}</td>'
         f"<td>{time(_whole(run.tasks[number]) - found.waits[number].get(RUNNING, 0))}</td>"
@@ -212,9 +207,7 @@ def _whole(task: Ran) -> int:
 
 
 def _causes(shared: Mapping[str, int]) -> str:
-    parts = sorted(
-        ((spent, cause) for cause, spent in shared.items() if cause != RUNNING), reverse=True
-    )
+    parts = sorted(((spent, cause) for cause, spent in shared.items() if cause != RUNNING), reverse=True)
     return ", ".join(f"{time(spent)} {cause_words(cause)}" for spent, cause in parts)
 
 
@@ -257,11 +250,7 @@ def failures(run: GraphRun, found: Findings) -> str:
         return hint("No task failed, none was tried again, and no worker was lost.")
     rows = []
     for _, number, task in lines[:MOST_LINES]:
-        tries = "; ".join(
-            f"{one.how}{f' ({one.why})' if one.why else ''}"
-            for one in task.tries
-            if one.how != "done"
-        )
+        tries = "; ".join(f"{one.how}{f' ({one.why})' if one.why else ''}" for one in task.tries if one.how != "done")
         why = without_paths(tries or task.why)
         look = " failed" if task.state == "failed" else ""
         rows.append(

@@ -59,11 +59,7 @@ def shares(log: Log, workers: int | None = None) -> Shares:
 
 
 def spread(
-    begin: NDArray[np.float64],
-    end: NDArray[np.float64],
-    amount: NDArray[np.float64],
-    span: float,
-    bins: int,
+    begin: NDArray[np.float64], end: NDArray[np.float64], amount: NDArray[np.float64], span: float, bins: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Share each task's amount among the steps of time it covers, by how long it covers each.
 
@@ -137,13 +133,9 @@ def timeline(log: Log, colours: Callable[[int, int], str]) -> dict[str, Any] | N
     }
 
 
-def _coloured(
-    tasks: Tasks, colours: Callable[[int, int], str]
-) -> tuple[NDArray[np.int64], list[str]]:
+def _coloured(tasks: Tasks, colours: Callable[[int, int], str]) -> tuple[NDArray[np.int64], list[str]]:
     """Give every task a colour: what took most time has its own, discarded work is apart."""
-    pairs, place = np.unique(
-        np.stack([tasks.input, tasks.plan], axis=1), axis=0, return_inverse=True
-    )
+    pairs, place = np.unique(np.stack([tasks.input, tasks.plan], axis=1), axis=0, return_inverse=True)
     names = [colours(int(source), int(plan)) for source, plan in pairs]
     taken = np.bincount(place.ravel(), weights=tasks.end - tasks.begin, minlength=len(names))
     by_name: dict[str, float] = {}
@@ -176,12 +168,7 @@ def _single(tasks: Tasks, lane: NDArray[np.int64], colour: NDArray[np.int64]) ->
 
 
 def _joined(
-    tasks: Tasks,
-    lane: NDArray[np.int64],
-    colour: NDArray[np.int64],
-    colours: int,
-    span: float,
-    together: int,
+    tasks: Tasks, lane: NDArray[np.int64], colour: NDArray[np.int64], colours: int, span: float, together: int
 ) -> dict[str, Any]:
     lanes = int(lane.max()) + 1
     bins = max(MOST_BLOCKS // lanes, 20)
@@ -220,11 +207,7 @@ def _marks(log: Log, workers: NDArray[np.int64], together: int) -> list[dict[str
     lane = {int(worker): place // together for place, worker in enumerate(workers)}
     found = [line for line in log.rare if line["event"] in _MARKED]
     return [
-        {
-            "time": round(line["t"], 6),
-            "lane": lane.get(line.get("worker", -1), 0),
-            "what": line["event"],
-        }
+        {"time": round(line["t"], 6), "lane": lane.get(line.get("worker", -1), 0), "what": line["event"]}
         for line in found[:MOST_MARKS]
     ]
 

@@ -37,9 +37,7 @@ def unfinished_data(manifest: Mapping[str, Any], log: Log | None) -> dict[str, A
     lines = []
     for number, (finished, known) in sorted(found.items()):
         named = inputs[number] if number < len(inputs) else None
-        label, dataset = (
-            (named["label"], named["dataset"]) if named else (f"input {number}", "unknown")
-        )
+        label, dataset = (named["label"], named["dataset"]) if named else (f"input {number}", "unknown")
         lines.append((label, dataset, "done", finished))
         lines.append((label, dataset, "missing", known - finished))
     unopened = [one for number, one in enumerate(inputs) if number not in found]
@@ -59,8 +57,7 @@ def unfinished_data(manifest: Mapping[str, Any], log: Log | None) -> dict[str, A
         "engine": chosen.get("engine", ""),
         "workers": chosen.get("workers") if isinstance(chosen.get("workers"), int) else 0,
         "datasets": [
-            {"name": name, "is_data": is_data(metadata), "metadata": metadata}
-            for name, metadata in datasets.items()
+            {"name": name, "is_data": is_data(metadata), "metadata": metadata} for name, metadata in datasets.items()
         ],
         "inputs": inputs,
         "cutflow": {},
@@ -86,10 +83,7 @@ def file_lines(entries: Iterable[tuple[str, str, str, int]]) -> dict[str, Any]:
     for label, dataset, state, rows in entries:
         counts = files.setdefault((label, dataset), {"done": 0, "failed": 0, "missing": 0})
         counts[state] += rows
-    lines = [
-        {"file": file_name(label), "dataset": dataset, **counts}
-        for (label, dataset), counts in files.items()
-    ]
+    lines = [{"file": file_name(label), "dataset": dataset, **counts} for (label, dataset), counts in files.items()]
     lines.sort(key=lambda line: not (line["failed"] or line["missing"]))
     return {"files": lines[:MOST_FILES], "files_total": len(lines)}
 
@@ -125,10 +119,7 @@ def _rows_by_input(log: Log | None) -> dict[int, tuple[int, int]]:
         for line in log.rare
         if line["event"] == "Discovered" and isinstance(line.get("rows"), int)
     }
-    return {
-        source: (done.get(source, 0), max(known.get(source, 0), done.get(source, 0)))
-        for source in {*done, *known}
-    }
+    return {source: (done.get(source, 0), max(known.get(source, 0), done.get(source, 0))) for source in {*done, *known}}
 
 
 def _inputs(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -136,10 +127,7 @@ def _inputs(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
     if not isinstance(listed, list):
         return []
     return [
-        {
-            "label": file_name(str(item.get("file", f"input {number}"))),
-            "dataset": str(item.get("dataset", "unknown")),
-        }
+        {"label": file_name(str(item.get("file", f"input {number}"))), "dataset": str(item.get("dataset", "unknown"))}
         for number, item in enumerate(listed)
         if isinstance(item, Mapping)
     ]

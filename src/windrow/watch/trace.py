@@ -38,9 +38,7 @@ _TASK = (
 )
 
 
-def trace_text(
-    log: Log, name: str, label: Callable[[int], tuple[str, str]], most: int = MOST_EVENTS
-) -> str:
+def trace_text(log: Log, name: str, label: Callable[[int], tuple[str, str]], most: int = MOST_EVENTS) -> str:
     """Return the whole trace as JSON; ``label(input)`` gives the dataset and the file's name."""
     if len(log.tasks) <= most:
         tasks = _tasks(log, label)
@@ -83,29 +81,14 @@ def _called(line: dict[str, Any]) -> str:
 
 def _tasks(log: Log, label: Callable[[int], tuple[str, str]]) -> Iterator[str]:
     tasks = log.tasks
-    labels = {
-        source: tuple(json.dumps(text) for text in label(source))
-        for source in np.unique(tasks.input).tolist()
-    }
+    labels = {source: tuple(json.dumps(text) for text in label(source)) for source in np.unique(tasks.input).tolist()}
     columns = (
         tasks.begin, tasks.end, tasks.worker, tasks.input, tasks.start, tasks.stop, tasks.task,
         tasks.attempt, tasks.plan, tasks.cpu, tasks.lock, tasks.read, tasks.discarded,
     )  # fmt: skip
-    for (
-        begin,
-        end,
-        worker,
-        source,
-        start,
-        stop,
-        task,
-        attempt,
-        plan,
-        cpu,
-        lock,
-        read,
-        discarded,
-    ) in zip(*(column.tolist() for column in columns), strict=True):
+    for begin, end, worker, source, start, stop, task, attempt, plan, cpu, lock, read, discarded in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
         dataset, file = labels[source]
         kind = "discarded" if discarded else "task"
         yield _TASK % (
@@ -128,9 +111,7 @@ def _joined(log: Log, group: int) -> Iterator[dict[str, Any]]:
         ]
         begins, ends = tasks.begin[mine[firsts]].tolist(), tasks.end[mine[lasts]].tolist()
         counts = (lasts - firsts + 1).tolist()
-        for begin, end, count, rows, cpu, read, busy in zip(
-            begins, ends, counts, *sums, strict=True
-        ):
+        for begin, end, count, rows, cpu, read, busy in zip(begins, ends, counts, *sums, strict=True):
             yield {
                 "name": f"{count} tasks",
                 "cat": "task",

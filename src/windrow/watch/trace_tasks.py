@@ -29,8 +29,7 @@ _PROCESS = 1
 def task_trace(run: GraphRun, links: Sequence[Link], most: int = MOST_EVENTS) -> str:
     """Return the whole trace as JSON."""
     events = [
-        event if isinstance(event, str) else json.dumps(event, allow_nan=False)
-        for event in _events(run, links, most)
+        event if isinstance(event, str) else json.dumps(event, allow_nan=False) for event in _events(run, links, most)
     ]
     return '{"displayTimeUnit":"ms","traceEvents":[\n' + ",\n".join(events) + "\n]}\n"
 

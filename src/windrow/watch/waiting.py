@@ -53,11 +53,7 @@ def cause_words(cause: str) -> str:
 class Supply:
     """How much of each resource was free when; ``holds`` are (begin, end, needs) of what was taken."""
 
-    def __init__(
-        self,
-        offers: Mapping[str, float],
-        holds: Iterable[tuple[int, int, Mapping[str, float]]],
-    ) -> None:
+    def __init__(self, offers: Mapping[str, float], holds: Iterable[tuple[int, int, Mapping[str, float]]]) -> None:
         self._offers = offers
         changes: dict[str, list[tuple[int, float]]] = defaultdict(list)
         for begin, end, needs in holds:
@@ -98,10 +94,7 @@ class Supply:
         if found is None:
             changes = (time for name, _ in kind for time in self._used.get(name, _UNUSED)[0])
             times = sorted({0, *changes})
-            lacks = [
-                any(self._free(name, time) < amount * (1 - 1e-9) for name, amount in kind)
-                for time in times
-            ]
+            lacks = [any(self._free(name, time) < amount * (1 - 1e-9) for name, amount in kind) for time in times]
             sums = [0]
             for place, (time, later) in enumerate(pairwise(times)):
                 sums.append(sums[-1] + (later - time if lacks[place] else 0))
@@ -245,10 +238,7 @@ def waits(run: GraphRun) -> dict[int, dict[str, int]]:
 
     supply = Supply(run.offers, _holds(tasks.values()))
     staffed = run.staffed  # which looks for it
-    return {
-        number: shared_out(task, there, ended, run.brought, supply, staffed)
-        for number, task in tasks.items()
-    }
+    return {number: shared_out(task, there, ended, run.brought, supply, staffed) for number, task in tasks.items()}
 
 
 def _holds(tasks: Collection[Ran]) -> list[tuple[int, int, Mapping[str, float]]]:
@@ -256,8 +246,7 @@ def _holds(tasks: Collection[Ran]) -> list[tuple[int, int, Mapping[str, float]]]
     if all(task.needs.keys() <= _COMMON for task in tasks):
         return []
     all_tries = sorted(
-        ((one.begin, one.end, one, task.needs) for task in tasks for one in task.tries),
-        key=lambda item: item[:2],
+        ((one.begin, one.end, one, task.needs) for task in tasks for one in task.tries), key=lambda item: item[:2]
     )
     free: dict[int, int] = {}
     found: list[tuple[int, int, Mapping[str, float]]] = []

@@ -44,13 +44,7 @@ def binary(
 
         container()
     return noting(
-        "binary",
-        {
-            "program": binary,
-            "template": args,
-            "directory": working_dir,
-            "fails": fail_by_exit_value,
-        },
+        "binary", {"program": binary, "template": args, "directory": working_dir, "fails": fail_by_exit_value}
     )
 
 
@@ -77,13 +71,9 @@ class Binary:
         self._template = template
         self._directory = from_environment(directory)
         self._fails = str(from_environment(fails)).lower() in ("true", "1")
-        unknown = [
-            one for one in _PARAMETER.findall(template) if one not in self._signature.parameters
-        ]
+        unknown = [one for one in _PARAMETER.findall(template) if one not in self._signature.parameters]
         if unknown:
-            raise UsageError(
-                f"task {name!r}: args= of @binary names {unknown[0]!r}, which is no parameter"
-            )
+            raise UsageError(f"task {name!r}: args= of @binary names {unknown[0]!r}, which is no parameter")
 
     def __call__(self, *args: Any, **keywords: Any) -> int:
         """Run the program."""
@@ -107,17 +97,13 @@ class Binary:
             )
         if done.returncode and self._fails:
             told = (done.stderr or b"").decode(errors="replace")[-_TOLD:]
-            raise TaskError(
-                f"task {self._name!r}: {shlex.join(line)} ended with {done.returncode}: {told}"
-            )
+            raise TaskError(f"task {self._name!r}: {shlex.join(line)} ended with {done.returncode}: {told}")
         return done.returncode
 
     def _streams(self) -> list[tuple[str, str, str]]:
         modes = {"IN": "rb", "OUT": "wb"}
         return [
-            (name, one.stream, modes.get(one.direction, "ab"))
-            for name, one in self._parameters.items()
-            if one.stream
+            (name, one.stream, modes.get(one.direction, "ab")) for name, one in self._parameters.items() if one.stream
         ]
 
     def _words(self, values: Mapping[str, Any]) -> list[str]:

@@ -91,9 +91,7 @@ class Body:
     time_out: float = 0.0
     home: int = field(default_factory=os.getpid)
 
-    def __call__(
-        self, layout: Layout, args: tuple[Any, ...], keywords: dict[str, Any], *paths: Any
-    ) -> Any:
+    def __call__(self, layout: Layout, args: tuple[Any, ...], keywords: dict[str, Any], *paths: Any) -> Any:
         """Run; give what was made and not released yet."""
         if os.getpid() != self.home:
             abroad.set()
@@ -105,12 +103,7 @@ class Body:
         return tuple(left) if len(left) > 1 else left[0] if left else None
 
     def _made(
-        self,
-        layout: Layout,
-        args: tuple[Any, ...],
-        keywords: dict[str, Any],
-        paths: tuple[Any, ...],
-        running: Running,
+        self, layout: Layout, args: tuple[Any, ...], keywords: dict[str, Any], paths: tuple[Any, ...], running: Running
     ) -> list[Any]:
         own = layout.private(args, keywords, paths)
         try:
@@ -122,9 +115,7 @@ class Body:
         except Exception as error:
             if not self.ignores:
                 raise
-            sys.stderr.write(
-                f"windrow: task {self.name!r} failed and is ignored: {type(error).__name__}: {error}\n"
-            )
+            sys.stderr.write(f"windrow: task {self.name!r} failed and is ignored: {type(error).__name__}: {error}\n")
             for number, directory in layout.written:
                 _empty(Path(paths[number]), directory)
             before = layout.private(args, keywords, paths)  # files, too, are as they were

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
     from windrow.tasks.groups import Group
     from windrow.tasks.session import Session
 
-__all__ = [
-    "TaskGroup",
-    "compss_barrier",
-    "compss_barrier_group",
-    "compss_cancel_group",
-    "current_task_group",
-]
+__all__ = ["TaskGroup", "compss_barrier", "compss_barrier_group", "compss_cancel_group", "current_task_group"]
 
 _current: ContextVar[TaskGroup | None] = ContextVar("windrow_pycompss_group", default=None)
 _known: dict[str, TaskGroup] = {}  #: the latest of each name
@@ -65,10 +59,7 @@ class TaskGroup:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._token is None or self._group is None:
             return

@@ -24,17 +24,7 @@ if TYPE_CHECKING:
 
     from windrow.tasks.session import Session
 
-__all__ = [
-    "Change",
-    "Fresh",
-    "Layout",
-    "Outgoing",
-    "PathArgument",
-    "Place",
-    "copy_path",
-    "follow",
-    "trackable",
-]
+__all__ = ["Change", "Fresh", "Layout", "Outgoing", "PathArgument", "Place", "copy_path", "follow", "trackable"]
 
 #: Where something is among the arguments: the position or the name of one, then the way into collections.
 Place = tuple[Any, ...]
@@ -77,15 +67,9 @@ class Layout:
 
     outputs: int  #: all of them
     changed: tuple[Place, ...] = ()
-    containers: tuple[
-        tuple[Any, int], ...
-    ] = ()  #: arguments whose elements are changed, with their depth
-    paths: tuple[
-        Place, ...
-    ] = ()  #: where the paths go that follow the arguments; nowhere if they are copied
-    written: tuple[
-        tuple[int, bool], ...
-    ] = ()  #: which of the paths are, and whether as directories
+    containers: tuple[tuple[Any, int], ...] = ()  #: arguments whose elements are changed, with their depth
+    paths: tuple[Place, ...] = ()  #: where the paths go that follow the arguments; nowhere if they are copied
+    written: tuple[tuple[int, bool], ...] = ()  #: which of the paths are, and whether as directories
     lent: tuple[int | str, ...] = ()  #: arguments that are read, and that others may use too
 
     def __reduce__(self) -> Any:
@@ -93,9 +77,7 @@ class Layout:
         state = (self.outputs, self.changed, self.containers, self.paths, self.written, self.lent)
         return Layout, state
 
-    def private(
-        self, args: tuple[Any, ...], keywords: dict[str, Any], paths: tuple[Any, ...]
-    ) -> Arguments:
+    def private(self, args: tuple[Any, ...], keywords: dict[str, Any], paths: tuple[Any, ...]) -> Arguments:
         """Give the body arguments of its own: others may read the versions before."""
         own = Arguments(list(args), dict(keywords))
         for place, depth in self.containers:
@@ -282,9 +264,7 @@ class Outgoing:
         reads = parameter.reads
         if reads and parameter.writes and (directory or self.ignores):
             # The body gets a new one to fill, into which the one before is copied; again if it fails and may.
-            self.paths.append(
-                PathArgument(f"{name} before", FileKind(known_as, True, False, directory), value)
-            )
+            self.paths.append(PathArgument(f"{name} before", FileKind(known_as, True, False, directory), value))
             self.path_places.append(())
             reads = False
         if parameter.writes:
@@ -307,9 +287,7 @@ class Outgoing:
             return self._path(parameter, name, place, value)
         if len(place) == 1:
             self.containers.append((place[0], _ALL_THE_WAY))
-        return _mapped(
-            value, lambda key, one: self._paths(parameter, f"{name}[{key!r}]", (*place, key), one)
-        )
+        return _mapped(value, lambda key, one: self._paths(parameter, f"{name}[{key!r}]", (*place, key), one))
 
 
 def _mapped(container: Any, one: Callable[[Any, Any], Any]) -> Any:

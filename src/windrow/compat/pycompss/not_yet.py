@@ -40,9 +40,7 @@ def _not_yet(name: str, what: str, instead: str) -> Callable[..., NoReturn]:
 _COMMAND = "a program on one machine is @binary, or wr.command"
 compss = _not_yet("compss", "workflows inside a task", "call their tasks from this program")
 container = _not_yet("container", "tasks in containers", "call the container's engine with @binary")
-data_transformation = _not_yet(
-    "data_transformation", "conversions of arguments", "call a task that converts"
-)
+data_transformation = _not_yet("data_transformation", "conversions of arguments", "call a task that converts")
 decaf = _not_yet("decaf", "tasks of Decaf", _COMMAND)
 epilog = _not_yet("epilog", "programs after a task", "call them with @binary")
 http = _not_yet("http", "tasks that are requests", "ask for the address in the body of a task")

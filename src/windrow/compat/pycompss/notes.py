@@ -22,9 +22,7 @@ def noting(decorator: str, options: Mapping[str, Any]) -> Callable[[Any], Any]:
         if hasattr(thing, "with_note"):
             return thing.with_note(decorator, dict(options))
         if not callable(thing) or isinstance(thing, type):
-            raise UsageError(
-                f"@{decorator} is put on a function together with @task, got {thing!r}"
-            )
+            raise UsageError(f"@{decorator} is put on a function together with @task, got {thing!r}")
         setattr(thing, NOTES, {**getattr(thing, NOTES, {}), decorator: dict(options)})
         return thing
 

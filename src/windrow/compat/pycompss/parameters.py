@@ -50,9 +50,7 @@ COLLECTION_KINDS = ("COLLECTION", "DICTIONARY", "COLLECTION_FILE")
 class Parameter:
     """How a task uses a parameter."""
 
-    kind: str = (
-        "OBJECT"  #: OBJECT, FILE, DIRECTORY, COLLECTION, DICTIONARY, COLLECTION_FILE or STREAM
-    )
+    kind: str = "OBJECT"  #: OBJECT, FILE, DIRECTORY, COLLECTION, DICTIONARY, COLLECTION_FILE or STREAM
     direction: str = "IN"
     stream: str = ""  #: of a command line: STDIN, STDOUT or STDERR
     prefix: str = ""  #: of a command line: what stands before the value
@@ -116,9 +114,7 @@ def parameter_of(task: str, name: str, said: Any) -> Parameter:
 
 
 def _of_dictionary(task: str, name: str, said: dict[Any, Any]) -> Parameter:
-    unknown = [
-        one for one in said if one not in {Type, Direction, StdIOStream, Prefix, Depth, *_HARMLESS}
-    ]
+    unknown = [one for one in said if one not in {Type, Direction, StdIOStream, Prefix, Depth, *_HARMLESS}]
     if unknown:
         raise UsageError(f"task {task!r}: parameter {name!r} has no property {unknown[0]!r}")
     found = parameter_of(task, name, said.get(Type, IN))
@@ -126,7 +122,5 @@ def _of_dictionary(task: str, name: str, said: dict[Any, Any]) -> Parameter:
         found = replace(found, direction=parameter_of(task, name, said[Direction]).direction)
     if StdIOStream in said:
         stream = said[StdIOStream]
-        found = replace(
-            found, stream=stream.stream if isinstance(stream, Parameter) else str(stream)
-        )
+        found = replace(found, stream=stream.stream if isinstance(stream, Parameter) else str(stream))
     return replace(found, prefix=str(said.get(Prefix, "")), depth=int(said.get(Depth, 1)))

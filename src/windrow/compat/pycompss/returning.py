@@ -46,9 +46,7 @@ def _said(name: str, said: Any, names: dict[str, Any]) -> Returns:
         return tuple(one if isinstance(one, type) else None for one in said)
     if isinstance(said, (type, Parameter, dict)) or get_origin(said) is not None:
         return (said if isinstance(said, type) and get_origin(said) is None else None,)
-    raise UsageError(
-        f"task {name!r}: returns= is a number, a type, or a tuple or list of types; got {said!r}"
-    )
+    raise UsageError(f"task {name!r}: returns= is a number, a type, or a tuple or list of types; got {said!r}")
 
 
 def _inferred(name: str, function: Callable[..., Any]) -> Returns:
@@ -57,18 +55,10 @@ def _inferred(name: str, function: Callable[..., Any]) -> Returns:
         return _annotated(name, annotations["return"], getattr(function, "__globals__", {}))
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (
-        OSError,
-        TypeError,
-        SyntaxError,
-    ):  # typed in, or made by a program: it may return something
+    except (OSError, TypeError, SyntaxError):  # typed in, or made by a program: it may return something
         return (None,)
     values = [one.value for one in _returns_in(tree.body[0])]
-    given = [
-        one
-        for one in values
-        if one is not None and not (isinstance(one, ast.Constant) and one.value is None)
-    ]
+    given = [one for one in values if one is not None and not (isinstance(one, ast.Constant) and one.value is None)]
     if not given:
         return ()
     lengths = {len(one.elts) if isinstance(one, ast.Tuple) else 1 for one in given}
@@ -100,7 +90,5 @@ def _returns_in(node: ast.AST) -> Iterator[ast.Return]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Return):
             yield child
-        elif not isinstance(
-            child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-        ):
+        elif not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             yield from _returns_in(child)

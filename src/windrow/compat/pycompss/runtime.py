@@ -20,14 +20,7 @@ from windrow.tasks.blame import error_of
 from windrow.tasks.current import current_session
 from windrow.tasks.session import Session
 
-__all__ = [
-    "closed_session",
-    "compss_start",
-    "compss_stop",
-    "raise_failures",
-    "session_for_calls",
-    "session_or_none",
-]
+__all__ = ["closed_session", "compss_start", "compss_stop", "raise_failures", "session_for_calls", "session_or_none"]
 
 ENGINE, WORKERS = "WINDROW_ENGINE", "WINDROW_WORKERS"
 
@@ -77,9 +70,7 @@ def _open() -> Session:
     with _opened.lock:
         session = _opened.get()
         if session is None:
-            session = Session(
-                engine=os.environ.get(ENGINE) or "processes", workers=_workers(), name="pycompss"
-            )
+            session = Session(engine=os.environ.get(ENGINE) or "processes", workers=_workers(), name="pycompss")
             session.tells = False  # they are raised
             _opened.session, _opened.process = session, os.getpid()
             if not _opened.watched:

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.compat.pycompss.binaries import Binary
 from windrow.compat.pycompss.failing import rule_of
 from windrow.compat.pycompss.needs import from_environment, needs_of
-from windrow.compat.pycompss.parameters import (
-    COLLECTION_KINDS,
-    IN,
-    INOUT,
-    PATH_KINDS,
-    Parameter,
-    parameter_of,
-)
+from windrow.compat.pycompss.parameters import COLLECTION_KINDS, IN, INOUT, PATH_KINDS, Parameter, parameter_of
 from windrow.compat.pycompss.returning import NOT_SAID, Returns, returns_of
 from windrow.errors import NotYetError, UsageError, nearest
 
@@ -102,8 +95,7 @@ def understood(
     parameters = {
         one: parameter_of(name, one, value)
         for one, value in options.items()
-        if (one in signature.parameters or takes_any)
-        and (one not in _KNOWN or isinstance(value, Parameter))
+        if (one in signature.parameters or takes_any) and (one not in _KNOWN or isinstance(value, Parameter))
     }
     _check(name, options, parameters, signature)
     if positional[:1] == ("self",) and "self" not in parameters:
@@ -166,12 +158,7 @@ def _check_defaults(
             )
 
 
-def _check(
-    name: str,
-    options: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-    signature: inspect.Signature,
-) -> None:
+def _check(name: str, options: Mapping[str, Any], parameters: Mapping[str, Any], signature: inspect.Signature) -> None:
     for one, value in options.items():
         if one in parameters:
             continue
@@ -185,9 +172,7 @@ def _check(
                 f"task {name!r}: {one}= would have the function compiled, which is not done yet; put @numba.njit on it"
             )
         if one in _ONLY and value not in _ONLY[one]:
-            raise NotYetError(
-                f"task {name!r}: {one}={value!r}: tasks on several machines do not exist yet in Windrow"
-            )
+            raise NotYetError(f"task {name!r}: {one}={value!r}: tasks on several machines do not exist yet in Windrow")
 
 
 def _chunk_size(options: Mapping[str, Any], notes: Mapping[str, Mapping[str, Any]]) -> int:

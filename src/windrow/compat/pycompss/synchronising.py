@@ -112,8 +112,7 @@ def local(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def waiting(*args: Any, **keywords: Any) -> Any:
         return function(
-            *[compss_wait_on(one) for one in args],
-            **{name: compss_wait_on(one) for name, one in keywords.items()},
+            *[compss_wait_on(one) for one in args], **{name: compss_wait_on(one) for name, one in keywords.items()}
         )
 
     return waiting

@@ -56,9 +56,7 @@ class CompssTask:
         notes: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         if isinstance(function, (classmethod, staticmethod)):
-            raise UsageError(
-                f"@task stands below @{type(function).__name__}: it is put on the function itself"
-            )
+            raise UsageError(f"@task stands below @{type(function).__name__}: it is put on the function itself")
         if isinstance(function, CompssTask) or not callable(function):
             raise UsageError(f"@task is put on a function, once; got {function!r}")
         functools.update_wrapper(self, function)
@@ -137,15 +135,9 @@ class CompssTask:
             args, keywords = bound.args, bound.kwargs
         out = Outgoing(session, ignores=said.rule == "ignore")
         sent = tuple(
-            [
-                out.argument(said.at(number), said.name_at(number), number, value)
-                for number, value in enumerate(args)
-            ]
+            [out.argument(said.at(number), said.name_at(number), number, value) for number, value in enumerate(args)]
         )
-        named = {
-            name: out.argument(said.named(name), name, name, value)
-            for name, value in keywords.items()
-        }
+        named = {name: out.argument(said.named(name), name, name, value) for name, value in keywords.items()}
         group = current_task_group(session)
         returns = len(said.returns)
         layout = out.layout(returns, 0 if group is None else 1)
@@ -164,9 +156,7 @@ class CompssTask:
             self._note_defaults(said, given, out.places, futures[returns:])
         return self._given(session, said, given)
 
-    def _note_defaults(
-        self, said: Said, given: list[Any], places: list[Place], changed: list[Any]
-    ) -> None:
+    def _note_defaults(self, said: Said, given: list[Any], places: list[Place], changed: list[Any]) -> None:
         """Say what the program gets if the task fails."""
         if "returns" in said.defaults:
             instead_of_failures(given, default_returns(said.defaults, len(given)))

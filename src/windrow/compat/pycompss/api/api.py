@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from windrow.compat.pycompss.bodies import compss_ready_value
-from windrow.compat.pycompss.groups import (
-    TaskGroup,
-    compss_barrier,
-    compss_barrier_group,
-    compss_cancel_group,
-)
+from windrow.compat.pycompss.groups import TaskGroup, compss_barrier, compss_barrier_group, compss_cancel_group
 from windrow.compat.pycompss.runtime import compss_start, compss_stop
 from windrow.compat.pycompss.synchronising import (
     compss_delete_file,

@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 export WINDROW_SAMPLES ?= $(abspath ../shared/data)
 WORKERS ?= 2
+# Bytecode is kept: the tests start many processes, each of which would compile every module it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup demo test check bench bench-quick nightly fire docs format clean tutorial
 
@@ -22,6 +24,7 @@ $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m compileall -q src tests
 	@touch $@
 
 setup: $(VENV)/.ready

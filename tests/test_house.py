@@ -76,7 +76,7 @@ IMPURE_CALLS = {
     "open", "print", "input", "exec", "eval", "compile", "__import__", "breakpoint", "globals", "id", "hash",
 }  # fmt: skip
 
-MODULE_LINES = 400
+MODULE_LINES = 700
 FUNCTION_LINES = 60
 #: "module" or "module:function" -> why it may be longer.
 LONGER: dict[str, str] = {}

@@ -14,18 +14,7 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import Command
     from windrow.core.events import Finished
-    from windrow.core.records import (
-        Failure,
-        Handle,
-        InputSpec,
-        Life,
-        Measurement,
-        Needs,
-        Plan,
-        PlanJob,
-        StepCost,
-        Task,
-    )
+    from windrow.core.records import Failure, InputSpec, Life, Measurement, Needs, Plan, PlanJob, StepCost, Task
 
 # -- where tasks come from ---------------------------------------------------------------------------------
 

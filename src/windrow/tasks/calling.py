@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from windrow.tasks.declare import Declared
     from windrow.tasks.file_kinds import FileKind
-    from windrow.tasks.going import Around
     from windrow.tasks.keeping import KeptValue
     from windrow.tasks.session import Session
+    from windrow.tasks.worker import Around
 
 __all__ = ["Calling", "FileArgument"]
 

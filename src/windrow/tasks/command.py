@@ -28,8 +28,8 @@ from windrow.tasks.command_template import argument_list, command_line
 from windrow.tasks.command_words import could_not_start, raise_failure, story
 from windrow.tasks.declare import Declared, Task, TaskOptions, _asked, task
 from windrow.tasks.file_table import FileTable
-from windrow.tasks.going import Going
 from windrow.tasks.shell import Order, Ran, run
+from windrow.tasks.worker import RunningCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -88,7 +88,7 @@ class CommandTask(Task):
         try:
             if declared.files:
                 files.enter(calling)
-            going = Going(
+            going = RunningCall(
                 1, declared.name, declared.function, list(calling.arguments), calling.keywords, 1, None, bool
             )  # fmt: skip
             with ExitStack() as stack:
@@ -339,7 +339,7 @@ class InSession:
         return InSession, (self.directory, self.until, self.memory, self.scratch, bool)
 
     @contextmanager
-    def around(self, going: Going) -> Iterator[None]:
+    def around(self, going: RunningCall) -> Iterator[None]:
         """Let the body know; what is given now are the paths that the caller asked for, not private ones."""
         body: CommandBody = going.function  # type: ignore[assignment]
         went: list[tuple[Order, Ran]] = []

@@ -14,7 +14,7 @@ from windrow.tasks.file_stamps import OURS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from windrow.tasks.going import Going
+    from windrow.tasks.worker import RunningCall
 
 __all__ = ["FinalNames"]
 
@@ -22,7 +22,7 @@ __all__ = ["FinalNames"]
 class FinalNames:
     """The final names of private directories and files, for one attempt of a call."""
 
-    def __init__(self, names: Mapping[str, str], going: Going) -> None:
+    def __init__(self, names: Mapping[str, str], going: RunningCall) -> None:
         self.names = names
         self._going = going
         self._held: list[tuple[Callable[[int, Any], None], int, Any]] = []

@@ -17,7 +17,7 @@ from windrow.tasks.current import current
 from windrow.tasks.record import BEGINNING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from windrow.tasks.record import Record
     from windrow.tasks.session import Session
@@ -286,11 +286,7 @@ class StreamFuture:
         return f"<stream of task {self._record.name!r}>"
 
 
-def without_value(session: Session, record: Record, outputs: Mapping[str, Any]) -> list[Future]:
+def without_value(session: Session, record: Record, exists: Callable[[str], bool]) -> list[Future]:
     """List the futures of a task that has ended badly; what it had released before is final, and may yet be brought."""
-    found = []
-    for name in record.outputs:
-        future, output = session.futures.get(name), outputs.get(name)
-        if future is not None and (future.waits or output is None or output.handle is None):
-            found.append(future)
-    return found
+    found = (session.futures.get(name) for name in record.outputs)
+    return [future for future in found if future is not None and (future.waits or not exists(future.output))]

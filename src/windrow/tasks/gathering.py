@@ -11,7 +11,7 @@ from windrow.tasks.calls import looked_into
 from windrow.tasks.future import ELSEWHERE, Future, StreamFuture
 
 if TYPE_CHECKING:
-    from windrow.tasks.driving import Driver
+    from windrow.tasks.driver import Driver
     from windrow.tasks.session import Session
 
 __all__ = ["brought", "gathered", "refuse_in_fork", "refuse_to_wait"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.engines.parcels import Parcel
-    from windrow.tasks.workload import Content
+    from windrow.tasks.worker import Content
 
 __all__ = ["Packer"]
 

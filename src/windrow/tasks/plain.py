@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.core.records import Needs, Task
 from windrow.tasks.calling import has_none
 from windrow.tasks.declare import Declared, task
+from windrow.tasks.driver import PLACE
 from windrow.tasks.groups import current_group
 from windrow.tasks.record import Record
-from windrow.tasks.staffed import PLACE
-from windrow.tasks.workload import Content
+from windrow.tasks.worker import Content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from windrow.store.results import Entry, Results
     from windrow.tasks.calling import Calling, FileArgument
     from windrow.tasks.file_stamps import Stamp
-    from windrow.tasks.going import Going
     from windrow.tasks.record import Record
     from windrow.tasks.session import Session
+    from windrow.tasks.worker import RunningCall
 
 __all__ = ["NotedReads", "ReusedFiles"]
 
@@ -156,7 +156,7 @@ class NotedReads(NamedTuple):
     stamps: tuple[Stamp, ...]
 
     @contextmanager
-    def around(self, going: Going) -> Iterator[None]:
+    def around(self, going: RunningCall) -> Iterator[None]:
         """Note it."""
         going.seen += self.stamps
         yield

@@ -14,7 +14,7 @@ from windrow.tasks.body import STREAM
 from windrow.tasks.calling import Calling
 from windrow.tasks.current import current
 from windrow.tasks.devices import Devices
-from windrow.tasks.driving import Driver
+from windrow.tasks.driver import Driver
 from windrow.tasks.file_paths import places_of
 from windrow.tasks.file_table import FileTable
 from windrow.tasks.future import Future, StreamFuture
@@ -29,7 +29,7 @@ from windrow.tasks.reusing import BUDGET, Reuse
 from windrow.tasks.versions import Versions
 from windrow.tasks.watched import Watchable, Watched
 from windrow.tasks.weak_table import WeakTable
-from windrow.tasks.workload import Content
+from windrow.tasks.worker import Content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

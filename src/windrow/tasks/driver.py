@@ -1,44 +1,52 @@
-"""The run behind a session: a thread with the scheduler's loop, and what it tells the futures."""
+"""The run behind a session: a thread with the scheduler's loop, what the session tells it, and what it tells the futures."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windrow.core.commands import Launch, OutputFailed, TaskEnded
-from windrow.core.events import CancelRequested, Event, OutputReady, Started, Wanted
+from windrow.core.commands import Launch, OutputFailed, OutputMade, TaskEnded
+from windrow.core.events import (
+    Cancelled,
+    CancelRequested,
+    Event,
+    Exhausted,
+    Failed,
+    Finished,
+    PoolChanged,
+    Started,
+    Submitted,
+    Wanted,
+    WorkerJoined,
+)
 from windrow.core.options import Options
-from windrow.core.policies import Policies
-from windrow.core.records import Failure, Needs, named
+from windrow.core.records import NO_NEEDS, Failure, Handle, Needs, Task
 from windrow.core.scheduler import Scheduler
 from windrow.engines.granted import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.loop import run
-from windrow.shape.guided import Guided
 from windrow.tasks.blame import blamed, error_of
-from windrow.tasks.collecting import collecting_less
 from windrow.tasks.future import ELSEWHERE, Future, without_value
 from windrow.tasks.gathering import refuse_in_fork
-from windrow.tasks.inbox import Inbox
 from windrow.tasks.record import BEGINNING
-from windrow.tasks.staffed import Staffed, Unreadable
 from windrow.tasks.unseen import Unseen
-from windrow.tasks.workload import Ignored, TaskWorkload
+from windrow.tasks.worker import CallWorkload, Ignored
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from windrow.core.commands import Command
-    from windrow.core.records import Handle, Task
+    from windrow.core.records import Made
     from windrow.engines.base import Engine
     from windrow.tasks.packing import Packer
     from windrow.tasks.record import Record
     from windrow.tasks.session import Session
-    from windrow.tasks.workload import Content
-
-__all__ = ["Driver"]
+    from windrow.tasks.worker import Content
 
 ENGINES = ("processes", "threads", "inline")
 
@@ -46,6 +54,12 @@ ENGINES = ("processes", "threads", "inline")
 LOOK_S = 0.25
 #: After so many, whoever waits for tasks that are cancelled and cannot be ended is told.
 PATIENT_LOOKS = 2
+
+#: The pool of a session: cores, memory, devices and licences. Its workers have nothing but a place each.
+POOL = "session"
+
+#: Events with which an attempt has left its worker.
+_ENDS = frozenset((Finished, Failed, Exhausted, Cancelled))
 
 
 class Driver:
@@ -62,26 +76,24 @@ class Driver:
         self._session = session
         self._workers = workers or granted_cores(os.environ)
         self.offers = self._offers(resources)  #: what tasks can need
-        self._engine: Any = Staffed(self._make(engine), self.offers)
-        self._take = self._engine.take
+        own = self._make(engine)
+        self._take = own.take
+        self._engine: Any = PooledEngine(own, self.offers)
         self._isolated = engine == "processes"
         self._packer: Packer | None = None
         if self._isolated:
             from windrow.tasks.packing import Packer
 
             self._packer = Packer()
-        self._inbox = Inbox(self._wake_all)
+        self._inbox = CallInbox(self._wake_all)
         self.leave = self._inbox.leave  #: tells the run something when it looks anyway
         self._called = session.watched.watch.called
-        #: by task: what its stream made; the future where it is not valid before the task has ended
-        self._streams: dict[int, dict[str, Future | None]] = {}
-        #: by task: outputs that it released and might have taken back
-        self._doubtful: dict[int, dict[str, Handle]] = {}
+        self._streamed: dict[int, set[str]] = {}  #: by task that has not ended: what its stream made so far
+        self._attempts: dict[int, Record] = {}  #: those that are at a worker
         self.unseen = Unseen()
         self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
-        options = Options(open=True, on_error="skip", restart=self._isolated, ahead=True)
-        self._scheduler = Scheduler((), Policies(Guided()), options)
-        self._outputs = self._scheduler.tasks.graph.outputs
+        options = Options(open=True, on_error="skip", restart=self._engine.capabilities.can_restart, ahead=True)
+        self._scheduler = Scheduler(options)
         self._done = threading.Event()
         # Daemon: an interpreter that exits must not wait for a task without an end.
         self.thread = threading.Thread(target=self._go, name=f"windrow-{session.name}", daemon=True)
@@ -168,7 +180,7 @@ class Driver:
         # Not for the thread: one whose join is interrupted counts as ended in some versions of Python.
         while not self._done.wait(LOOK_S):
             looks += self.unwanted and not self._isolated
-            if looks == PATIENT_LOOKS and (left := len(self._scheduler.tasks.attempts)):
+            if looks == PATIENT_LOOKS and (left := len(self._attempts)):
                 running = min(left, self._workers)
                 what = "a running task" if running == 1 else f"{running} running tasks"
                 sys.stderr.write(
@@ -180,7 +192,7 @@ class Driver:
     # -- the thread
 
     def _go(self) -> None:
-        workload = TaskWorkload(self._session.records, self._session.initializer)
+        workload = CallWorkload(self._session.records, self._session.initializer)
         try:
             with collecting_less():
                 run(
@@ -222,7 +234,7 @@ class Driver:
 
     # -- what the loop tells
 
-    def add(self, handle: Handle, value: Any) -> None:
+    def add(self, handle: Handle, value: Any, about: object = None) -> None:  # noqa: ARG002 - a Protocol's
         """A value was brought: the collector's side."""
         future = self._session.futures.get(handle.output)
         if future is None:
@@ -240,20 +252,26 @@ class Driver:
         return {}
 
     def _observe(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:  # noqa: ARG002
-        records = self._session.open
+        attempts = self._attempts
         for event in events:
-            if type(event) is Started:
-                self._started(event)
-            elif type(event) is OutputReady:
-                self._released(event.handle)
+            kind = type(event)
+            if kind in _ENDS:
+                attempts.pop(event.attempt, None)  # type: ignore[union-attr]
+            elif kind is Started:
+                self._started(event)  # type: ignore[arg-type]
         ended = False
+        records = self._session.open
         for command in commands:
             if type(command) is TaskEnded:
                 ended = self._ended(command) or ended
             elif type(command) is Launch:
                 record = records.get(command.task.id)
                 if record is not None:
+                    attempts.pop(record.attempt, None)  # it went with its worker
                     record.attempt = command.attempt
+                    attempts[command.attempt] = record
+            elif type(command) is OutputMade:
+                self._released(command)
             elif type(command) is OutputFailed:
                 future = self._session.futures.get(command.output)
                 if future is not None:
@@ -263,12 +281,9 @@ class Driver:
                 self._session.changed.notify_all()
 
     def _started(self, event: Started) -> None:
-        attempt = self._scheduler.tasks.attempts.get(event[:3])
-        if attempt is None:
+        record = self._attempts.get(event.attempt)
+        if record is None or record.id not in self._session.open:
             return  # of a short task its end is here too, and nobody could have seen it run
-        record = self._session.open.get(attempt.node.id)
-        if record is None or record.attempt != event.attempt:
-            return
         with BEGINNING:
             if record.state == "waiting":
                 record.state = "running"
@@ -277,48 +292,45 @@ class Driver:
             if future is not None:
                 future.set_running_or_notify_cancel_once()
 
-    def _released(self, handle: Handle) -> None:
+    def _released(self, command: OutputMade) -> None:
         """An output is there although its task goes on."""
         session = self._session
-        record = session.open.get(int(handle.output.partition(".")[0]))
-        if record is None or record.attempt != handle.attempt:
+        record = session.open.get(command.task)
+        if record is None:
             return
-        if handle.output not in self._outputs:
-            return  # of a stream that was given up just now: nobody would ever make that
-        future = session.futures.get(handle.output)
-        sure = self._scheduler.tasks.sure(record.id)
-        if handle.output not in record.outputs:
-            # Of a stream: whoever iterates takes it from there, once, although a second attempt makes it again.
-            items = self._streams.setdefault(record.id, {})
-            if handle.output not in items:
-                future = Future(session, record, handle.output)
-                session.futures[handle.output] = future
-                items[handle.output] = None if sure else future
-                with session.changed:
-                    record.streamed.append(future)
-                    session.changed.notify_all()
-        if future is not None and sure:
-            if not future.is_here:  # else an attempt before has released it, which is final
-                self._there(future, handle)
-        elif handle.output in record.outputs:
-            self._doubtful.setdefault(record.id, {})[handle.output] = handle
+        if command.made.output not in record.outputs:
+            self._stream(record, command.made)
+        future = session.futures.get(command.made.output)
+        if future is not None and not future.is_here:  # else an attempt before has released it, which is final
+            self._there(future, command.made, command.handle.attempt)
 
-    def _there(self, future: Future, handle: Handle, *, ended: bool = False) -> None:
+    def _stream(self, record: Record, made: Made) -> None:
+        """A stream has one more output: whoever iterates takes it, once, although a second attempt makes it again."""
+        session = self._session
+        items = self._streamed.setdefault(record.id, set())
+        if made.output in items:
+            return
+        items.add(made.output)
+        future = Future(session, record, made.output)
+        session.futures[made.output] = future
+        with session.changed:
+            record.streamed.append(future)
+            session.changed.notify_all()
+
+    def _there(self, future: Future, made: Made, attempt: int) -> None:
         """An output exists: give its value to the future, or say that it is elsewhere."""
-        if not handle.here or handle.bytes:  # a size: it is large, and opened when it is wanted
-            if future.eager:
-                self._inbox.put(Wanted(future.output))
+        if made.here and not made.bytes:  # with a size it is large, and opened when it is wanted
+            try:
+                value = self._take(Handle(made.output, attempt))
+            except KeyError:
+                pass  # dropped since, as nobody seemed to need it
             else:
-                future.arrived(ELSEWHERE)
-            return
-        try:
-            value = self._take(handle)
-        except KeyError:
-            # Of an attempt that does not count, or does no longer, since what it read was withdrawn: then it is made again.
-            if ended:
-                self._there(future, handle._replace(here=False))
-            return
-        future.arrived(_plain(value))
+                future.arrived(_plain(value))
+                return
+        if future.eager:
+            self._inbox.put(Wanted(future.output))
+        else:
+            future.arrived(ELSEWHERE)
 
     def _ended(self, command: TaskEnded) -> bool:
         session = self._session
@@ -326,65 +338,175 @@ class Driver:
         if record is None:
             return False
         record.state, record.failure = command.state, command.failure
-        doubtful = self._doubtful.pop(record.id, {}) if self._doubtful else {}
         if command.state == "done":
             if not self._isolated:
                 record.content = None  # nothing that is here can be lost: it will not run again
-            handle = command.handle
-            for name in record.outputs:
-                future = session.futures.get(name)
-                if future is not None and handle is not None and future.waits:
-                    self._there(future, named(handle, name), ended=True)
-            if self._streams:
-                for future in self._late(record):
-                    future.arrived(ELSEWHERE)
+            for made in command.made:
+                if made.output not in record.outputs:
+                    self._stream(record, made)
+                future = session.futures.get(made.output)
+                if future is not None and future.waits:
+                    self._there(future, made, command.attempt)
             if self._isolated and not record.parents and record.outputs == (f"{record.id}.0",):
                 # Not a stream, whose end is not all that it made.
                 future = session.futures.get(record.outputs[0])
                 if future is not None and not future.waits and future._result is not ELSEWHERE:
                     record.content = None  # the value is here, where it cannot be lost
-            return True
-        assert command.failure is not None
-        if doubtful and command.state == "failed" and self._scheduler.tasks.sure(record.id):
-            # That is final now, as nothing will be taken back.
-            for name, released in doubtful.items():
-                future = session.futures.get(name)
-                if future is not None and future.waits:
-                    self._there(future, released)
-        self._give_up(record, command.failure)
+        else:
+            assert command.failure is not None
+            self._give_up(record, command.failure)
+        self._streamed.pop(record.id, None)
         return True
 
-    def _late(self, record: Record) -> list[Future]:
-        """Give what a stream made that was not valid before its task had ended."""
-        items = self._streams.pop(record.id, {}).values()
-        return [one for one in items if one is not None and not one.done()]
-
     def _give_up(self, record: Record, failure: Failure) -> None:
-        """A task has no value."""
-        error, late = self.broken() or error_of(record, failure), self._late(record)
+        """A task has no value; what it had released before is final."""
         if record.state == "cancelled" and self._scheduler.failure is None:
-            for one in late:
-                one.give_up()
-            for future in without_value(self._session, record, self._outputs):
+            for future in without_value(self._session, record, self._scheduler.has_output):
                 future.give_up()
             return
+        error = self.broken() or error_of(record, failure)
         if blamed(record) is None:
             self.unseen.add(record)
             if record.rule == "stop" and self.stopped is None:
                 self.stopped = error
                 self._inbox.put(CancelRequested(f"task {record.name!r} failed"))
         self._fail(record, error)
-        for one in late:
-            output = self._outputs.get(one.output)
-            if output is None or output.handle is None:
-                one.failed(error)
-            else:
-                one.arrived(ELSEWHERE)  # it had released that, which stays
 
     def _fail(self, record: Record, error: BaseException) -> None:
-        for future in without_value(self._session, record, self._outputs):
+        for future in without_value(self._session, record, self._scheduler.has_output):
             future.failed(error)
 
 
 def _plain(value: Any) -> Any:
     return None if type(value) is Ignored else value
+
+
+class CallInbox:
+    """A queue of calls and questions that any thread may put into, also one that is just collecting garbage: it takes no lock."""
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self.closed = threading.Event()
+        self._queue: deque[Task | Event] = deque()
+        self._wake: Callable[[], None] | None = None
+        self._rung = False  #: the run will look
+        self._over = False
+        self._ended = ended
+
+    def put(self, news: Task | Event) -> None:
+        """Tell the run something, and see to it that it looks."""
+        self._queue.append(news)
+        wake = self._wake  # the run may end just now
+        if not self._rung and wake is not None:
+            self._rung = True
+            wake()
+
+    def leave(self, news: Event) -> None:
+        """Tell it something when it looks anyway."""
+        if not self._over:
+            self._queue.append(news)
+
+    # -- the loop's side
+
+    def open(self, wake: Callable[[], None]) -> None:
+        """The run begins."""
+        self._wake = wake
+        wake()
+
+    def events(self) -> list[Event]:
+        """Give what has come; calls that follow each other go together."""
+        queue = self._queue
+        self._rung = False  # before looking: whoever comes later rings again
+        if not queue:
+            return []
+        found: list[Event] = []
+        tasks: list[Task] = []
+        for _ in range(len(queue)):
+            news = queue.popleft()
+            if type(news) is Task:
+                tasks.append(news)
+                continue
+            if tasks:
+                found.append(Submitted((), tuple(tasks)))
+                tasks = []
+            found.append(news)  # type: ignore[arg-type]
+        if tasks:
+            found.append(Submitted((), tuple(tasks)))
+        return found
+
+    def stop(self) -> None:
+        """Somebody wishes the run to end."""
+        self.put(CancelRequested("interrupted"))
+
+    def close(self) -> None:
+        """The run has ended."""
+        self._over = True
+        self.closed.set()
+        self._wake = None
+        self._ended()
+
+
+class PooledEngine:
+    """An engine whose workers draw on what the session has; passes everything else on."""
+
+    def __init__(self, engine: Engine, offers: Needs) -> None:
+        self._engine: Any = engine
+        self._offers: Needs | None = offers
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def wait(self, timeout: float | None) -> list[Event]:
+        """Return what happened."""
+        events: list[Event] = self._engine.wait(timeout)
+        for number, event in enumerate(events):
+            if type(event) is WorkerJoined:
+                events[number] = WorkerJoined(event.worker._replace(offers=NO_NEEDS, pools=(POOL,)))
+        if self._offers is not None:
+            events.insert(0, PoolChanged(POOL, self._offers))
+            self._offers = None
+        return events
+
+    def take(self, handle: Handle, *, mine: bool = False) -> Any:
+        """Hand over a value. What a user's object raises while it is made again is the value's fault, not the run's."""
+        try:
+            return self._engine.take(handle, mine=mine)
+        except BaseException as error:  # noqa: BLE001 - raised again where somebody asks for the value
+            return Unreadable(error)
+
+
+class Unreadable(NamedTuple):
+    """Stands for a value that was made elsewhere and cannot be made again here."""
+
+    error: BaseException
+
+
+#: What Python begins with, in its several versions.
+DEFAULTS = ((700, 10, 10), (2000, 10, 10), (2000, 10, 0))
+#: New objects, less those that are gone, after which the young ones are looked at.
+YOUNG = 10_000
+
+_lock = threading.Lock()
+_found: list[tuple[int, int, int]] = []  #: the thresholds before, once for each session that is open
+
+
+@contextmanager
+def collecting_less() -> Iterator[None]:
+    """Look for garbage less often while a session is open; the last of several to end puts things back as they were.
+
+    A task that waits is about a dozen objects, and Python looks at the young ones again with every 700 that are made: with
+    many tasks at a time that was a quarter of all that calls, scheduling and results cost (10,000 short calls at a time in
+    threads: 115 us each, 83 us this way). Tasks leave no circles of references behind. Whoever has chosen other
+    thresholds, or turned the collector off, is left alone.
+    """
+    with _lock:
+        now = gc.get_threshold()
+        _found.append(_found[0] if _found else now)
+        if now in DEFAULTS:
+            gc.set_threshold(YOUNG, *now[1:])
+    try:
+        yield
+    finally:
+        with _lock:
+            before = _found.pop()
+            if not _found and before in DEFAULTS and gc.get_threshold() == (YOUNG, *before[1:]):
+                gc.set_threshold(*before)

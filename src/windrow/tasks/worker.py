@@ -1,30 +1,32 @@
-"""What a worker does with a task of a graph: finds the function, puts values where slots are, runs the body."""
+"""The worker's side of a call: values take the places of slots, and the body runs inside what surrounds it.
+
+What is done around a body - files, devices, residents, keeping results - travels with the call; a plain call has none.
+"""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windrow.core.records import Failure, FailureKind
+from windrow.engines.base import NO_READING, Outcome
 from windrow.engines.owning import own_copy
-from windrow.errors import InitializerError, TaskFileError, UsageError
+from windrow.errors import InitializerError, TaskFileError
 from windrow.tasks.body import STREAM, run_body
 from windrow.tasks.calls import filled, looked_into
-from windrow.tasks.going import Going
 from windrow.tasks.record import BEGINNING
 from windrow.tasks.resident import begin_worker, end_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
+    from contextlib import AbstractContextManager
+    from types import ModuleType
 
-    from windrow.core.records import Plan, Rows, Task
-    from windrow.engines.base import Call, Outcome
-    from windrow.tasks.going import Around
+    from windrow.core.records import Plan, Task
+    from windrow.engines.base import Job
     from windrow.tasks.record import Record
     from windrow.tasks.weak_table import WeakTable
-
-__all__ = ["Content", "TaskWorkload"]
 
 
 class Content(NamedTuple):
@@ -40,7 +42,64 @@ class Content(NamedTuple):
     around: tuple[Around, ...] = ()  #: what is done around the body, outermost first
 
 
-class TaskWorkload:
+class RunningCall:
+    """A call whose body runs, or is about to; what surrounds the body may change all of it."""
+
+    __slots__ = (
+        "arguments", "beside", "cancelled", "function", "keeps", "keywords", "made", "name", "outputs", "released",
+        "seen", "side", "task", "values",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        task: int,
+        name: str,
+        function: Callable[..., Any],
+        arguments: list[Any],
+        keywords: dict[str, Any],
+        outputs: int | str,
+        side: CallSide | None,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self.task = task  #: its number, of which the names of its outputs are made
+        self.name = name
+        self.function = function
+        self.arguments = arguments  #: values, where futures were
+        self.keywords = keywords
+        self.outputs = outputs  #: as the task declares
+        self.side = side  #: of the worker, if there is one
+        self.cancelled = cancelled  #: nobody wants the result any more: leave no trace
+        self.made: dict[str, Any] = {}  #: by name, when the body has ended: what was not released
+        self.keeps = False  #: whether what is released is noted too, in ``released``
+        self.released: dict[str, Any] = {}
+        self.seen: list[Any] = []  #: stamps of files that it read and of which only futures knew the paths
+        self.beside: list[str] = []  #: files that were put into place though they are no declared outputs
+        self.values: tuple[Any, ...] = ()  #: of all that the task reads, by slot
+
+    def get(self, place: int | str) -> Any:
+        """Give an argument."""
+        return self.keywords[place] if isinstance(place, str) else self.arguments[place]
+
+    def put(self, place: int | str, value: Any) -> None:
+        """Replace an argument."""
+        if isinstance(place, str):
+            self.keywords[place] = value
+        else:
+            self.arguments[place] = value
+
+
+class Around(Protocol):
+    """A context for a body; travels with the call, so it is small and can be pickled.
+
+    An exception inside the context is the task's failure. Outputs that it makes itself are put into ``running.made``.
+    """
+
+    def around(self, going: RunningCall) -> AbstractContextManager[None]:
+        """Give the context in which the body runs."""
+        ...
+
+
+class CallWorkload:
     """The work of a session; the records stay at home."""
 
     def __init__(self, records: WeakTable[int, Record], initializer: Callable[[], object] | None = None) -> None:
@@ -50,10 +109,10 @@ class TaskWorkload:
     def __getstate__(self) -> dict[str, Any]:
         return {"_records": None, "_initializer": self._initializer}
 
-    def content(self, task: int) -> Content | None:
+    def content(self, task: Task) -> Content | None:
         """Give what a worker needs to run a task, or None if it was cancelled just now; asked at home, when it begins."""
         assert self._records is not None
-        record = self._records[task]
+        record = self._records[task.id]
         with BEGINNING:
             if record.state == "cancelled":
                 return None
@@ -61,7 +120,7 @@ class TaskWorkload:
         content: Content = record.content
         return content
 
-    def open_worker(self, worker: int) -> TaskSide:
+    def open_worker(self, worker: int) -> CallSide:
         """Make the worker's side, after what is to be done first."""
         if self._initializer is not None:
             try:
@@ -71,7 +130,18 @@ class TaskWorkload:
                     f"the initializer failed in worker {worker}, so that nothing can run: "
                     f"{type(error).__name__}: {error}"
                 ) from error
-        return TaskSide(worker)
+        return CallSide()
+
+    def describe(self, task: Task) -> str:
+        """Name a task in messages of the engine."""
+        return f"task {task.id} ({task.category})"
+
+    def hear(self, news: Any) -> None:
+        """Workers have no news."""
+
+    def is_own(self, module: ModuleType) -> bool:  # noqa: ARG002 - a Protocol's
+        """No module goes along by itself: functions travel with their calls."""
+        return False
 
     def classify(self, error: BaseException) -> Failure:
         """Say whose fault an exception is: a task's own, nearly always."""
@@ -87,30 +157,27 @@ class TaskWorkload:
         return Failure(kind, type(error).__name__, _text(error), "", error, final)
 
 
-class TaskSide:
+class CallSide:
     """One worker's side."""
 
-    #: CPU seconds and peak memory of programs that the last call ran, until somebody has taken note
+    reading = NO_READING
+    #: CPU seconds and peak memory of programs that the last call ran, until the engine has taken note
     used: tuple[float, int] | None = None
 
-    def __init__(self, worker: int) -> None:
-        self._worker = worker
+    def __init__(self) -> None:
         begin_worker()
 
-    def inspect(self, input: int) -> tuple[int, tuple[int, ...]]:  # noqa: A002 - the word of the house
-        """Graphs have no rows."""
-        raise UsageError(f"a graph has no input {input}")
+    def prepare(self, task: Task, plan: Plan) -> None:
+        """Calls read nothing ahead."""
 
-    def run(self, rows: tuple[Rows, ...], plan: Plan) -> Outcome:
-        """Graphs have no rows."""
-        raise UsageError(f"a graph has no rows {rows}, and no {plan}")
+    def news(self) -> None:
+        """Calls tell nothing but their outcome."""
 
-    def merge(self, partials: Sequence[Any]) -> Any:
-        """Graphs have no partials."""
-        raise UsageError(f"a graph has no partials to merge, got {len(partials)}")
+    def run(self, job: Job) -> Outcome:
+        """Run a task; the outcome has what it made and did not release."""
+        return Outcome(self._run(job.task, job))
 
-    def call(self, task: Task, call: Call) -> dict[str, Any]:
-        """Run a task; return what it made and did not release, by name."""
+    def _run(self, task: Task, call: Job) -> dict[str, Any]:
         content = call.content
         if type(content) is not Content:  # a plain tuple: it came from another process
             content = Content._make(content)
@@ -124,9 +191,9 @@ class TaskSide:
             if call.mine is not None:
                 values = _own(values, () if content.around else call.mine)
         arguments, keywords = filled(content.arguments, content.keywords, values)
-        if content.outputs == 1 == len(task.outputs) and not (content.around or content.ignores):
+        if content.outputs == 1 == len(task.makes) and not (content.around or content.ignores):
             # By far the most, and many of them are short.
-            only = task.outputs[0]
+            only = task.makes[0]
             made = run_body(
                 content.name, function, arguments, keywords, 1, lambda _, one: call.release(only, one)
             )  # fmt: skip
@@ -136,7 +203,7 @@ class TaskSide:
     def _carefully(
         self,
         task: Task,
-        call: Call,
+        call: Job,
         content: Content,
         function: Callable[..., Any],
         arguments: tuple[Any, ...],
@@ -147,7 +214,7 @@ class TaskSide:
         if call.mine is None or content.ignores or content.around:
             arguments, keywords = _private(content.changed, arguments, keywords)
         released: set[str] = set()
-        going = Going(
+        going = RunningCall(
             task.id, content.name, function, list(arguments), keywords, content.outputs, self, call.cancelled
         )  # fmt: skip
 
@@ -169,12 +236,12 @@ class TaskSide:
                 raise
             why = Ignored(type(error).__name__, _text(error))
             # What was released is final, and what the body did not get to change is as it was.
-            made: dict[str, Any] = {name: why for name in task.outputs if name not in released}
+            made: dict[str, Any] = {name: why for name in task.makes if name not in released}
             made.update((f"{task.id}.v{number}", one) for number, one in enumerate(former))
             return made
         return going.made
 
-    def _body(self, going: Going, changed: tuple[int | str, ...], pass_on: Callable[[str, Any], None]) -> None:
+    def _body(self, going: RunningCall, changed: tuple[int | str, ...], pass_on: Callable[[str, Any], None]) -> None:
         """Run the body; what it made and did not release is then ``going.made``."""
         prefix, outputs = f"{going.task}.", going.outputs
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from comparing import bits
+from searching import examples
 from windrow.pipeline.bind import bind
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ def full_analysis(twice: bool) -> wr.Pipeline:
 ORDERS = list(permutations(("positive1", "odd2", "positive2", "odd1", "varied2", "varied1")))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     order=st.none() | st.sampled_from(ORDERS), chunk=st.integers(1, 60), engine=st.sampled_from(("inline", "threads"))
 )

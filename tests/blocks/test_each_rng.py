@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.blocks.kernels import EachKernel, Jagged
+from windrow.blocks.kernels import EachKernel
+from windrow.blocks.scalars import Jagged
 from windrow.errors import InternalError, UsageError
 from windrow.random import Rng, identity_hash
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import windrow as wr
 from comparing import bits
 from description import Dataset, File, MemoryReader, MemorySource
-from windrow.blocks.skipping import MOST_ROWS
+from windrow.blocks.failing import MOST_ROWS
 from windrow.errors import CorruptFileError, StepError
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Window
 from windrow.pipeline.estimating import Estimate, Stratified, estimate, patterns, student
 from windrow.pipeline.written_order import Writing
@@ -160,7 +161,7 @@ def test_weighted_lines_have_errors_of_the_right_size() -> None:
     assert ((spread > 0.75) & (spread < 1.35)).all(), spread
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_lines_stay_within_what_is_possible(data: st.DataObject) -> None:
     """Whatever was seen: lines fall from all rows to the last one, and intervals hold what is certain."""

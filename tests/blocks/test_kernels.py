@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searching import examples
-from windrow.blocks.kernels import EachKernel, Jagged
+from windrow.blocks.kernels import EachKernel
+from windrow.blocks.scalars import Jagged
 from windrow.errors import DefinitionError, InternalError, StepResultError, UsageError
 
 if TYPE_CHECKING:

@@ -275,12 +275,15 @@ def test_students_quantiles() -> None:
 @pytest.fixture
 def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second unit is looked at, whatever the plan says."""
-    from windrow.blocks import probing, sampling
+
+    from windrow.blocks import probe
+
+    chosen = probe.places
 
     def places(chunk: Any, units: Any, seed: int, identity: str, _share: float, _rows: int) -> list[Any]:
-        return sampling.places(chunk, units, seed, identity, 0.5, 60)
+        return chosen(chunk, units, seed, identity, 0.5, 60)
 
-    monkeypatch.setattr(probing, "places", places)
+    monkeypatch.setattr(probe, "places", places)
 
 
 def arrays(seed: int, rows: int = 30_000) -> dict[str, Any]:

@@ -22,10 +22,9 @@ from reference import Execution, StepRaisedError
 from reference import Plan as WrittenPlan
 from searching import examples
 from strategies import Way, analyses, filesets, ways
-from windrow.blocks import probing
-from windrow.blocks.execute import Chunk, ChunkRun
-from windrow.blocks.probing import Look
-from windrow.blocks.sampling import places
+from windrow.blocks import probe as probing
+from windrow.blocks.chunk import Chunk, ChunkRun
+from windrow.blocks.probe import Look, places
 from windrow.core.learned import MAX_WINDOWS, Learned
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Evidence, StepCost, Window
 from windrow.order.narrowing import narrow

@@ -16,7 +16,7 @@ import windrow as wr
 from comparing import bits
 from description import Dataset, File, MemoryReader, MemorySource
 from searching import examples
-from windrow.blocks.skipping import MOST_ROWS
+from windrow.blocks.failing import MOST_ROWS
 from windrow.errors import CorruptFileError, StepError
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from searching import examples
-from windrow.blocks.execute import Chunk, ChunkRun, Stopped
+from windrow.blocks.chunk import Chunk, ChunkRun, Stopped
+from windrow.blocks.failing import KEPT_EXCEPTIONS, MOST_PROBES, MOST_ROWS, LeftOut, RowsFailed, Search, skipped
 from windrow.blocks.failures import exception_of
 from windrow.blocks.selection import Selection, everything
-from windrow.blocks.skipping import KEPT_EXCEPTIONS, MOST_PROBES, MOST_ROWS, LeftOut, RowsFailed, Search, skipped
 from windrow.core.records import FailureKind, Rows
 from windrow.errors import StepError, UsageError
 from windrow.pipeline.bind import bind

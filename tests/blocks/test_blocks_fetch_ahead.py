@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from windrow.blocks.columns import ColumnStore
+from windrow.blocks.fetch_ahead import MEMORY, AccessLog, Moment, companions, wave_length
 from windrow.blocks.selection import Selection, everything
-from windrow.blocks.waves import MEMORY, AccessLog, Moment, companions, wave_length
 from windrow.data.base import ColumnInfo, FileInfo
 
 lanes = st.sets(st.integers(0, 2), min_size=1).map(frozenset)

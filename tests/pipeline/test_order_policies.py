@@ -317,7 +317,7 @@ WRITTEN, MOVED = ("costly", "cheap"), ("cheap", "costly")
 @contextmanager
 def too_much_at(row: int) -> Iterator[list[Any]]:
     """In a moved order, the chunk with this row takes more memory than there is."""
-    whole = workload._Worker.run
+    whole = worker.RowsSide.run
     failed: list[Any] = []
 
     def run_chunk(self: Any, rows: Any, plan: Any, prepared: Any = None) -> Any:
@@ -326,7 +326,7 @@ def too_much_at(row: int) -> Iterator[list[Any]]:
             raise MemoryError
         return whole(self, rows, plan, prepared)
 
-    with mock.patch.object(workload._Worker, "run", run_chunk):
+    with mock.patch.object(worker.RowsSide, "run", run_chunk):
         yield failed
 
 

@@ -161,7 +161,9 @@ NO_TRIES = Tries()
 class Again(NamedTuple):
     """Try a task again, at once."""
 
-    how: Literal["same", "written", "fresh"] = "same"  #: as it was, in the written order, on a worker that ran nothing yet
+    how: Literal["same", "written", "fresh"] = (
+        "same"  #: as it was, in the written order, on a worker that ran nothing yet
+    )
 
 
 class Larger(NamedTuple):

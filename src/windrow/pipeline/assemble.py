@@ -81,7 +81,7 @@ def assemble(
         },
         cutflow=Cutflow(tables, way),
         nminus1=_nminus1(definition, leaves),
-        ledger=_ledger(source, accounts, workload),
+        ledger=_ledger(source, accounts),
         steps=_steps(definition, outcome, workload),
         order=tuple(issued),
         decisions=tuple(decisions),
@@ -291,13 +291,13 @@ def _end(leaf: Leaf, region: str) -> Count:
     return Count(int(rows), sumw, sumw2)
 
 
-def _ledger(source: Source, accounts: Mapping[int, Sequence[CoreEntry]], workload: PipelineWorkload) -> Ledger:
+def _ledger(source: Source, accounts: Mapping[int, Sequence[CoreEntry]]) -> Ledger:
     """Say of every row what became of it; rows still held when a run ended are missing from the result."""
     return Ledger(
         tuple(
             Entry(
                 item.label, item.dataset, start, stop,
-                "missing" if state == "held" else state, workload.named(reason),
+                "missing" if state == "held" else state, reason,
             )
             for item in source.inputs
             for start, stop, state, reason in accounts[item.index]

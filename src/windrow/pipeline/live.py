@@ -247,7 +247,7 @@ class _Still:
     """A workload at one moment."""
 
     def __init__(self, workload: PipelineWorkload) -> None:
-        self.program, self.named = workload.program, workload.named
+        self.program = workload.program
         with workload._lock:
             self.borders = dict(workload.borders)
             self.reads = {key: list(ranges) for key, ranges in workload.reads.items()}

@@ -141,7 +141,7 @@ class _Run:
         if outcome.failure is not None:
             if place.switched and isinstance(outcome.failure.exception, EngineError):
                 return self._again(outcome.failure)
-            error = raised(outcome.failure, workload, self.options)
+            error = raised(outcome.failure, self.options)
             if self.stream is not None:
                 self.stream.tell(error, lambda: made(outcome, workload))
             raise error

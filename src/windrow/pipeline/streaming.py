@@ -149,9 +149,9 @@ class Gathered:
         """The rows that are done."""
         return self._heap.rows
 
-    def add(self, handle: Handle, partial: Any) -> None:
-        """Take a partial over."""
-        self._heap.add(handle, partial)
+    def add(self, handle: Handle, partial: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
+        """Take a partial over; it is about rows."""
+        self._heap.add(about, partial)
 
     def partials(self) -> dict[int, list[Any]]:
         """Give what there is."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.core.records import Measurement
-from windrow.place.engines import LockWatch
+from windrow.place.lock_watch import LockWatch
 
 
 def yes() -> bool:

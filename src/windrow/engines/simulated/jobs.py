@@ -12,14 +12,14 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from windrow.engines.simulated_model import drawn, rows_of
+from windrow.engines.simulated.model import drawn, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from windrow.core.commands import EngineCommand, Fetch, Inspect, Launch, Merge
-    from windrow.engines.simulated_devices import FairShare, User
-    from windrow.engines.simulated_model import Costs, Demand, Model
+    from windrow.engines.simulated.devices import FairShare, User
+    from windrow.engines.simulated.model import Costs, Demand, Model
 
 __all__ = ["Job", "SimulatedWorker", "Tally", "Things", "launch_stages"]
 

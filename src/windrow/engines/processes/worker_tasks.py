@@ -9,9 +9,9 @@ from windrow.core.commands import Launch
 from windrow.core.events import Cancelled, Failed, Finished
 from windrow.core.records import Needs, Plan, Task
 from windrow.engines.base import Call
-from windrow.engines.packed import CONTENT, INPUT, RELEASED
-from windrow.engines.parcels import Arrival, pack
-from windrow.engines.small import is_small
+from windrow.engines.processes.messages import CONTENT, INPUT, RELEASED
+from windrow.engines.processes.transport import Arrival, pack
+from windrow.engines.processes.values import is_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windrow.engines.simulated_files import MODELS, load_devices, load_model
-from windrow.engines.simulated_model import AffineCosts
+from windrow.engines.simulated.model import AffineCosts
+from windrow.engines.simulated.model_files import MODELS, load_devices, load_model
 from windrow.errors import CorruptFileError, MissingFileError, SpecError
 from windrow.run.simulate import simulate
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from windrow.core.events import Event
     from windrow.core.records import Task
     from windrow.engines.base import Workload
-    from windrow.engines.simulated_model import Costs, SimulatedInput
+    from windrow.engines.simulated.model import Costs, SimulatedInput
 
 __all__ = ["Results", "sent_along"]
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from windrow.engines.simulated_devices import Device
-from windrow.engines.simulated_model import AffineCosts, Driver, Fleet, Model, SimulatedInput, drawn, normal
+from windrow.engines.simulated.devices import Device
+from windrow.engines.simulated.model import AffineCosts, Driver, Fleet, Model, SimulatedInput, drawn, normal
 from windrow.errors import CorruptFileError, MissingFileError, SpecError, UsageError, nearest
 from windrow.units import parse_bytes, parse_rate, parse_seconds
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from windrow.core.records import Task
-    from windrow.engines.simulated_devices import Device
+    from windrow.engines.simulated.devices import Device
 
 __all__ = [
     "AffineCosts",

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any
 from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, Shrink, StartWorker, StopWorker
 from windrow.core.events import Event, Fetched, FetchFailed, Started, WorkerJoined, WorkerLost
 from windrow.core.records import Failure, FailureKind, Handle, Worker
-from windrow.engines import process_worker as worker_side
 from windrow.engines.base import Capabilities
-from windrow.engines.packed import OUTPUT, RELEASED, ForgetCommon
-from windrow.engines.parcels import Link, Parcel, pack
-from windrow.engines.process_beginning import pack_workload, preload, why_nobody
-from windrow.engines.process_life import Life
-from windrow.engines.process_outputs import ProcessOutputs, discard_everywhere, read_task_report
+from windrow.engines.processes import worker as worker_side
+from windrow.engines.processes.connection import Life
+from windrow.engines.processes.messages import OUTPUT, RELEASED, ForgetCommon, read_report
+from windrow.engines.processes.outputs import ProcessOutputs, discard_everywhere, read_task_report
+from windrow.engines.processes.startup import pack_workload, preload, why_nobody
+from windrow.engines.processes.transport import Link, Parcel, pack
 from windrow.engines.shelf import at_least_one, warn_unclosed
 from windrow.engines.supervisor.client import Supervisor
-from windrow.engines.wire import read_report
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
@@ -32,12 +31,12 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import EngineCommand
     from windrow.engines.base import Workload
-    from windrow.engines.parcels import Arrival
+    from windrow.engines.processes.transport import Arrival
     from windrow.engines.supervisor.client import ProcessEnd
 
 __all__ = ["ProcessesEngine"]
 
-ENTRY = "windrow.engines.process_worker:main"
+ENTRY = "windrow.engines.processes.worker:main"
 #: How long idle workers may take to close their files when the engine is stopped.
 CLOSING_S = 1.0
 #: Small outputs that a worker may keep although nobody needs them, until it is told something else: waking it for each

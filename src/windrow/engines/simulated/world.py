@@ -28,10 +28,10 @@ from windrow.core.commands import (
     StopWorker,
 )
 from windrow.core.records import Failure, FailureKind, Handle, Measurement, Worker
-from windrow.engines.simulated_devices import FairShare, cores_rate, lock_rate
-from windrow.engines.simulated_jobs import Job, SimulatedWorker, Tally, Things, launch_stages
-from windrow.engines.simulated_model import Demand, drawn, releases_of, rows_of
-from windrow.engines.simulated_results import Results, sent_along
+from windrow.engines.simulated.devices import FairShare, cores_rate, lock_rate
+from windrow.engines.simulated.jobs import Job, SimulatedWorker, Tally, Things, launch_stages
+from windrow.engines.simulated.model import Demand, drawn, releases_of, rows_of
+from windrow.engines.simulated.results import Results, sent_along
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from windrow.core.commands import EngineCommand
     from windrow.core.events import Event
     from windrow.engines.base import Workload
-    from windrow.engines.simulated_jobs import Chain
-    from windrow.engines.simulated_model import Costs, Model
+    from windrow.engines.simulated.jobs import Chain
+    from windrow.engines.simulated.model import Costs, Model
 
 __all__ = ["World"]
 

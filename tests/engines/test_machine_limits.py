@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.engines.granted import granted_cores, granted_memory
+from windrow.engines.machine_limits import granted_cores, granted_memory
 
 if TYPE_CHECKING:
     from pathlib import Path

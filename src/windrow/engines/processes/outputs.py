@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.core.events import Finished, OutputReady
 from windrow.core.records import Handle, Measurement
-from windrow.engines.owning import own_copy
-from windrow.engines.packed import INPUT
+from windrow.engines.processes.messages import INPUT
+from windrow.engines.processes.values import own_copy
 
 if TYPE_CHECKING:
     from windrow.core.commands import Discard, Launch
     from windrow.core.events import Event
-    from windrow.engines.packed import Packed
-    from windrow.engines.parcels import Arrival, Parcel
-    from windrow.engines.process_life import Life
+    from windrow.engines.processes.connection import Life
+    from windrow.engines.processes.messages import Packed
+    from windrow.engines.processes.transport import Arrival, Parcel
 
 __all__ = ["ProcessOutputs", "discard_everywhere", "read_task_report"]
 

@@ -21,13 +21,13 @@ from windrow.core.events import (
 )
 from windrow.core.failures import EXPLAINED, KILLED
 from windrow.core.records import Failure, FailureKind
-from windrow.engines.wire import Writer
+from windrow.engines.processes.messages import Writer
 from windrow.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from windrow.core.commands import EngineCommand, Launch
     from windrow.core.records import Handle
-    from windrow.engines.parcels import Arrival, Link
+    from windrow.engines.processes.transport import Arrival, Link
     from windrow.engines.supervisor.client import ProcessEnd, WorkerProcess
 
 __all__ = ["Life"]

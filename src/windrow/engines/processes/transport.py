@@ -27,7 +27,7 @@ from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windrow.engines.pickles import dumps
+from windrow.engines.processes.serialize import dumps
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:

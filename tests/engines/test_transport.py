@@ -28,9 +28,9 @@ from windrow import errors
 from windrow.core.commands import Launch
 from windrow.core.events import Failed, Fetched, Finished, Started
 from windrow.core.records import Evidence, Failure, FailureKind, Handle, Measurement, Needs, Plan, Rows, StepCost, Task
-from windrow.engines.parcels import IN_SOCKET, Arrival, Link, pack
-from windrow.engines.pickles import culprit, dumps, portable
-from windrow.engines.wire import Reader, Writer, read_report, write_report
+from windrow.engines.processes.messages import Reader, Writer, read_report, write_report
+from windrow.engines.processes.serialize import culprit, dumps, portable
+from windrow.engines.processes.transport import IN_SOCKET, Arrival, Link, pack
 from windrow.errors import EngineError, StepError, WindrowError
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def test_without_a_memory_file_the_socket_must_do(ends: tuple[Link, Link], monke
 
 
 def test_parcels_that_wait_have_few_files(ends: tuple[Link, Link], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windrow.engines.parcels.MOST_FILES", 3)
+    monkeypatch.setattr("windrow.engines.processes.transport.MOST_FILES", 3)
     before = open_files()
     waiting = [pack(np.full(20_000, number)) for number in range(6)]
     assert open_files() == before + 3

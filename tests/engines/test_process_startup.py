@@ -6,21 +6,21 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from windrow.engines import process_beginning
+from windrow.engines.processes import startup
 
 if TYPE_CHECKING:
     import pytest
 
 
 def test_many_workers_find_imported_what_few_import_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_beginning, "HEAVY", ("numpy", "heavy_one", "heavy_two"))
+    monkeypatch.setattr(startup, "HEAVY", ("numpy", "heavy_one", "heavy_two"))
     monkeypatch.setitem(sys.modules, "windrow.pipeline", ModuleType("windrow.pipeline"))
     monkeypatch.setitem(sys.modules, "heavy_one", ModuleType("heavy_one"))
-    few = process_beginning.preload_for_tasks(process_beginning.FEW)
-    many = process_beginning.preload_for_tasks(process_beginning.FEW + 1)
+    few = startup.preload_for_tasks(startup.FEW)
+    many = startup.preload_for_tasks(startup.FEW + 1)
     assert "numpy" in few
-    assert "windrow.engines.process_worker" in few
+    assert "windrow.engines.processes.worker" in few
     assert "windrow.pipeline" not in few
     assert {"heavy_one", "windrow.pipeline"} <= set(many) - set(few)
     assert "heavy_two" not in many
-    assert process_beginning.preload() == many
+    assert startup.preload() == many

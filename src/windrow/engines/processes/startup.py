@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from windrow.core.events import Event, WorkerLost
 from windrow.core.records import FailureKind
-from windrow.engines.parcels import Parcel, pack
-from windrow.engines.pickles import culprit
-from windrow.engines.process_worker import WORKLOAD
+from windrow.engines.processes.serialize import culprit
+from windrow.engines.processes.transport import Parcel, pack
+from windrow.engines.processes.worker import WORKLOAD
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ HEAVY: tuple[str, ...] = (
     "numpy", "awkward", "uproot", "pyarrow", "numba", "vector", "boost_histogram", "hist", "cramjam", "fsspec", "scipy",
 )  # fmt: skip
 #: What every task of a graph needs; with what that imports.
-FOR_TASKS = ("windrow.engines.process_worker", "windrow.tasks.workload")
+FOR_TASKS = ("windrow.engines.processes.worker", "windrow.tasks.workload")
 #: Workers that import for themselves what tasks of a graph turn out to need.
 FEW = 8
 

@@ -10,7 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from windrow.errors import UsageError
-from windrow.place.balance import (
+from windrow.place.read_ahead_split import (
     FIRST_PERIOD,
     LONGEST_PERIOD,
     MOST_AHEAD,

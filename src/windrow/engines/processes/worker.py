@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import sys
+import threading
 import time
 from collections import deque
 from dataclasses import dataclass, replace
@@ -19,18 +20,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, Recall, StopWorker
 from windrow.core.events import Cancelled, Event, FetchFailed, Finished, Started
 from windrow.core.records import Failure, FailureKind
-from windrow.engines.packed import COMMON, OUTPUT, ForgetCommon
-from windrow.engines.parcels import Arrival, Link, pack
-from windrow.engines.pickles import culprit, portable
-from windrow.engines.process_listening import Listening
-from windrow.engines.process_tasks import TaskLaunches
+from windrow.engines.processes.messages import COMMON, OUTPUT, ForgetCommon, Reader, write_report
+from windrow.engines.processes.serialize import culprit, portable
+from windrow.engines.processes.transport import Arrival, Link, pack
+from windrow.engines.processes.values import is_plain
+from windrow.engines.processes.worker_tasks import TaskLaunches
 from windrow.engines.shelf import Shelf, failure_event
-from windrow.engines.small import is_plain
-from windrow.engines.wire import Reader, write_report
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
     from windrow.core.commands import EngineCommand
     from windrow.core.records import Handle
@@ -127,6 +127,44 @@ def _cpu_s() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
+#: Seconds between two looks.
+LISTEN_S = 0.05
+
+
+class _Listening:
+    """Whose turn it is at the link: the worker's own thread's, and the other one's inside of this context."""
+
+    def __init__(self, answer: Callable[[], None]) -> None:
+        self.turn = threading.Lock()  #: whoever reads or writes while a task goes on takes it
+        self.turn.acquire()
+        self._answer = answer
+        self._begun = False
+        self._trouble: BaseException | None = None
+
+    def __enter__(self) -> None:
+        if not self._begun:
+            self._begun = True
+            with contextlib.suppress(RuntimeError):  # no more threads are allowed: nobody listens
+                threading.Thread(target=self._listen, name="windrow-listens", daemon=True).start()
+        self.turn.release()
+
+    def __exit__(self, *_: object) -> None:
+        self.turn.acquire()
+        if self._trouble is not None:
+            raise self._trouble
+
+    def _listen(self) -> None:
+        while self._trouble is None:
+            time.sleep(LISTEN_S)
+            if self.turn.acquire(blocking=False):
+                try:
+                    self._answer()
+                except BaseException as error:  # noqa: BLE001 - raised again where the worker works
+                    self._trouble = error
+                finally:
+                    self.turn.release()
+
+
 class _Worker:
     """One life of a worker."""
 
@@ -143,7 +181,7 @@ class _Worker:
         self._opened = False  #: the workload was asked to do something
         self._sent = 0.0  #: when reports were sent last
         self._tasks = TaskLaunches(0, 0)  #: of graphs
-        self._listening = Listening(self._answer)
+        self._listening = _Listening(self._answer)
 
     def work(self, page: StatusPage) -> None:
         """Take the workload, say that we are ready, and do commands one after the other."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from windrow.core.events import Event, Started
 from windrow.engines.base import Capabilities
 from windrow.engines.shelf import at_least_one
-from windrow.engines.simulated_world import World
+from windrow.engines.simulated.world import World
 from windrow.errors import EngineError, UsageError
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from windrow.core.commands import EngineCommand
     from windrow.core.records import Handle
     from windrow.engines.base import Workload
-    from windrow.engines.simulated_jobs import Tally
-    from windrow.engines.simulated_model import Model
+    from windrow.engines.simulated.jobs import Tally
+    from windrow.engines.simulated.model import Model
 
 __all__ = ["Kind", "SimulatedEngine"]
 

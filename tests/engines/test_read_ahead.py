@@ -19,9 +19,9 @@ from windrow.core.policies import Policies
 from windrow.core.records import Evidence, Failure, FailureKind, InputSpec, Measurement, Plan, Rows, Task
 from windrow.core.scheduler import Scheduler
 from windrow.engines.base import Outcome
-from windrow.engines.setup import CHUNKS_AHEAD, Reading, SetupAhead
+from windrow.engines.read_ahead import CHUNKS_AHEAD, Reading, SetupAhead
 from windrow.engines.threads import ThreadsEngine
-from windrow.place.balance import FixedSplit, Pool
+from windrow.place.read_ahead_split import FixedSplit, Pool
 from windrow.run.loop import run
 from windrow.shape.fixed import Fixed
 

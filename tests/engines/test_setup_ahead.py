@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searching import examples
 from windrow.core.commands import Cancel, Launch, StopWorker
 from windrow.core.events import Cancelled, CancelRequested, Finished, Started, WorkerLost
 from windrow.core.options import Options
@@ -179,7 +180,7 @@ def expected(work: Work, inputs: int = 3) -> list[Any]:
 pools = st.builds(Pool, st.integers(0, 5), st.integers(1, 4))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(st.lists(pools, min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 4))
 def test_every_row_is_done_once_however_the_split_changes(changes: list[Pool], workers: int, inputs: int) -> None:
     work = Work()

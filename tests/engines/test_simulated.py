@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searching import examples
 from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.options import Options
@@ -292,7 +293,7 @@ def test_whatever_happens_every_row_is_done_once(
         assert done == list(range(one.rows))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 @given(made=models(), workers=st.integers(1, 5), kind=st.sampled_from(["threads", "processes"]))
 def test_one_seed_one_log(made: Model, workers: int, kind: Any) -> None:
     assert digest(made, workers, 7, kind=kind) == digest(made, workers, 7, kind=kind)

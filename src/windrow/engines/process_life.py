@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from windrow.core.commands import EngineCommand, Launch
     from windrow.core.records import Handle
     from windrow.engines.parcels import Arrival, Link
-    from windrow.engines.warden import Child, Ended
+    from windrow.engines.supervisor.client import ProcessEnd, WorkerProcess
 
 __all__ = ["Life"]
 
@@ -43,7 +43,7 @@ MOST_COMMON = 1000
 class Life:
     """What the driver knows of one life of a worker."""
 
-    def __init__(self, child: Child, link: Link, grace_s: float) -> None:
+    def __init__(self, child: WorkerProcess, link: Link, grace_s: float) -> None:
         self.child = child
         self.link = link
         self.writer = Writer()
@@ -177,7 +177,7 @@ class Life:
 
     # -- its end
 
-    def end(self, ended: Ended) -> list[Event]:
+    def end(self, ended: ProcessEnd) -> list[Event]:
         """Say what its end means, after all that it had sent was noted."""
         events: list[Event] = []
         worker, incarnation = self.worker, self.incarnation
@@ -191,7 +191,7 @@ class Life:
         events.append(WorkerLost(worker, incarnation, failure))
         return events
 
-    def _failure(self, ended: Ended) -> Failure | None:
+    def _failure(self, ended: ProcessEnd) -> Failure | None:
         if self.refused is not None:
             return self.refused
         if self.ending and ended.kind == "exit" and ended.code == 0:
@@ -217,7 +217,7 @@ class Life:
         return ", ".join(rows) or f"task {launch.task.id}"
 
 
-def _how(ended: Ended) -> tuple[FailureKind, str]:
+def _how(ended: ProcessEnd) -> tuple[FailureKind, str]:
     """Whose fault an end is, and how it came, as the middle of a sentence."""
     if ended.kind == "exit":
         return FailureKind.CRASHED, f"exited with code {ended.code}"

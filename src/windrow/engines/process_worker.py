@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import EngineCommand
     from windrow.core.records import Handle
-    from windrow.engines.page import Page
+    from windrow.engines.supervisor.status_page import StatusPage
 
 __all__ = [
     "BROKEN",
@@ -70,7 +70,7 @@ class Setup:
     metering: bool = True
 
 
-def main(sock: socket.socket, page: Page) -> None:
+def main(sock: socket.socket, page: StatusPage) -> None:
     """Work until told to stop, or until the driver is gone."""
     sock.setblocking(True)
     worker = _Worker(Link(sock))
@@ -95,7 +95,7 @@ class _Meter:
     the attempt; the wait for the interpreter lock, which the shelf measures, is that of the worker's thread alone.
     """
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: StatusPage) -> None:
         self._page = page
         self._cpu = 0.0
         self._metered = True
@@ -145,7 +145,7 @@ class _Worker:
         self._tasks = TaskLaunches(0, 0)  #: of graphs
         self._listening = Listening(self._answer)
 
-    def work(self, page: Page) -> None:
+    def work(self, page: StatusPage) -> None:
         """Take the workload, say that we are ready, and do commands one after the other."""
         try:
             shelf = self._begin(page)
@@ -166,7 +166,7 @@ class _Worker:
         if problem is not None:
             self._send(pack(portable(problem, self._number), UNCLOSED))
 
-    def _begin(self, page: Page) -> Shelf:
+    def _begin(self, page: StatusPage) -> Shelf:
         arrivals: list[Any] = []
         while len(arrivals) < 2:
             arrivals += self._receive()

@@ -1,6 +1,6 @@
 """Workers that are processes of their own: they can be measured, limited and killed, and share nothing.
 
-The warden makes them and tells how they ended; each has a socket to the driver, which waits for all of them in one
+The supervisor makes them and tells how they ended; each has a socket to the driver, which waits for all of them in one
 selector and never blocks on one. What a worker had sent before it died is reported before its death.
 """
 
@@ -23,7 +23,7 @@ from windrow.engines.process_beginning import pack_workload, preload, why_nobody
 from windrow.engines.process_life import Life
 from windrow.engines.process_outputs import ProcessOutputs, discard_everywhere, read_task_report
 from windrow.engines.shelf import at_least_one, warn_unclosed
-from windrow.engines.warden import Warden
+from windrow.engines.supervisor.client import Supervisor
 from windrow.engines.wire import read_report
 from windrow.errors import EngineError
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from windrow.core.commands import EngineCommand
     from windrow.engines.base import Workload
     from windrow.engines.parcels import Arrival
-    from windrow.engines.warden import Ended
+    from windrow.engines.supervisor.client import ProcessEnd
 
 __all__ = ["ProcessesEngine"]
 
@@ -65,7 +65,7 @@ class ProcessesEngine:
         self._grace_s = grace_s
         self._preload = preload
         self._metering = metering
-        self._warden: Warden | None = None
+        self._supervisor: Supervisor | None = None
         self._selector: selectors.BaseSelector | None = None
         self._bell = -1
         self._woken = False
@@ -84,8 +84,8 @@ class ProcessesEngine:
     def start(self, workload: Workload) -> None:
         """Make the workers; the workload is pickled once for all of them."""
         try:
-            warden = self._warden = Warden(preload() if self._preload is None else self._preload)
-            warden.start()  # it imports while we pickle
+            supervisor = self._supervisor = Supervisor(preload() if self._preload is None else self._preload)
+            supervisor.start()  # it imports while we pickle
             self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             self._selector = selectors.DefaultSelector()
             self._selector.register(self._bell, selectors.EVENT_READ)
@@ -93,16 +93,16 @@ class ProcessesEngine:
             self._hears = getattr(workload, "hear", lambda _: None)
             self._content = getattr(workload, "content", lambda _: None)
             for worker in range(self._number, self._number + self._count):
-                self._begin(warden, worker, 0)
-            self._selector.register(warden, selectors.EVENT_READ)
+                self._begin(supervisor, worker, 0)
+            self._selector.register(supervisor, selectors.EVENT_READ)
         except BaseException:
             self.stop()
             raise
 
-    def _begin(self, warden: Warden, worker: int, incarnation: int) -> None:
+    def _begin(self, supervisor: Supervisor, worker: int, incarnation: int) -> None:
         assert self._selector is not None
         assert self._workload is not None
-        child = warden.fork(worker, incarnation, ENTRY)
+        child = supervisor.fork(worker, incarnation, ENTRY)
         child.socket.setblocking(False)
         life = Life(child, Link(child.socket, frozenset((OUTPUT, RELEASED))), self._grace_s)
         self._lives[worker] = life
@@ -112,9 +112,9 @@ class ProcessesEngine:
         self._send(life, self._workload)
 
     def _start_worker(self, worker: int, incarnation: int) -> None:
-        assert self._warden is not None
+        assert self._supervisor is not None
         try:
-            self._begin(self._warden, worker, incarnation)
+            self._begin(self._supervisor, worker, incarnation)
         except (EngineError, OSError) as error:
             failure = Failure(FailureKind.LOST, type(error).__name__, str(error), "", error)
             self._events.append(WorkerLost(worker, incarnation, failure))
@@ -224,7 +224,7 @@ class ProcessesEngine:
     def _poll(self, timeout: float | None) -> None:
         """Read, write, bury and kill what is due, waiting for the first of it."""
         assert self._selector is not None
-        assert self._warden is not None
+        assert self._supervisor is not None
         if self._events or self._woken:
             timeout = 0.0
         ended = False
@@ -241,7 +241,7 @@ class ProcessesEngine:
             else:
                 ended = True
         if ended:
-            for report in self._warden.reports():
+            for report in self._supervisor.reports():
                 self._bury(report)
         now = monotonic()
         for life in self._lives.values():
@@ -249,7 +249,7 @@ class ProcessesEngine:
             kill_at = life.kill_at()
             if kill_at is not None and kill_at <= now:
                 life.killed()
-                self._warden.kill(life.worker, life.incarnation)
+                self._supervisor.kill(life.worker, life.incarnation)
 
     def _began(self, life: Life, started: Started | None) -> None:
         """Report a beginning that was seen on a worker's page, unless the worker has reported it too."""
@@ -263,12 +263,12 @@ class ProcessesEngine:
 
     def _read(self, life: Life) -> bool:
         """Take what a worker has sent; False if nothing more is there."""
-        assert self._warden is not None
+        assert self._supervisor is not None
         arrivals = life.link.receive()
         for arrival in arrivals or ():
             self._arrived(life, arrival)
         if life.link.garbled:
-            self._warden.kill(life.worker, life.incarnation)
+            self._supervisor.kill(life.worker, life.incarnation)
         if life.link.ended and self._selector is not None:
             self._selector.unregister(life.child.socket)
         return arrivals is not None and not life.link.ended
@@ -323,7 +323,7 @@ class ProcessesEngine:
         """Hand over a fetched partial."""
         return self._fetched.pop(handle.id) if handle.rows else self._outputs.take(handle)
 
-    def _bury(self, ended: Ended) -> None:
+    def _bury(self, ended: ProcessEnd) -> None:
         """Take the last words of a worker that is gone, and report its end."""
         life = self._lives.get(ended.worker)
         if life is None or life.incarnation != ended.incarnation:
@@ -351,20 +351,20 @@ class ProcessesEngine:
     def stop(self) -> None:
         """Let idle workers close their files, end all others, and leave nothing behind."""
         try:
-            if self._warden is not None and self._warden.alive and self._selector is not None:
+            if self._supervisor is not None and self._supervisor.alive and self._selector is not None:
                 with contextlib.suppress(EngineError):  # of a worker that broke: nothing is at stake any more
                     self._close_workers()
         finally:
             for life in list(self._lives.values()):
                 self._forget(life)
-            if self._warden is not None:
-                self._warden.stop()
+            if self._supervisor is not None:
+                self._supervisor.stop()
             if self._selector is not None:
                 self._selector.close()
             if self._bell >= 0:
                 bell, self._bell = self._bell, -1
                 os.close(bell)
-            self._warden = self._selector = self._workload = None
+            self._supervisor = self._selector = self._workload = None
             self._events.clear()
             self._fetched.clear()
         unclosed, self._unclosed = self._unclosed, {}

@@ -12,8 +12,8 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windrow.blocks.execute import Chunk, ChunkRun, Partial, Stopped
-from windrow.blocks.skipping import skipped
+from windrow.blocks.chunk import Chunk, ChunkRun, Partial, Stopped
+from windrow.blocks.failing import skipped
 from windrow.core.records import Failure, FailureKind, Measurement
 from windrow.engines.base import Outcome
 from windrow.engines.setup import Reading

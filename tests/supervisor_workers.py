@@ -1,4 +1,4 @@
-"""What the processes of the warden's tests do: workers ("warden_workers:name"), and drivers that die.
+"""What the processes of the supervisor's tests do: workers ("supervisor_workers:name"), and drivers that die.
 
 A worker says a line of JSON on its socket when it has come to the point of its test.
 """
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import socket
 
-    from windrow.engines.page import Page
+    from windrow.engines.supervisor.status_page import StatusPage
 
 MB = 1 << 20
 FOR_EVER = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -93,50 +93,50 @@ away.returncode = 0
 # --- workers ----------------------------------------------------------------------------------------
 
 
-def at_once(sock: socket.socket, page: Page) -> None:
+def at_once(sock: socket.socket, page: StatusPage) -> None:
     pass
 
 
-def wait(sock: socket.socket, page: Page) -> None:
+def wait(sock: socket.socket, page: StatusPage) -> None:
     say(sock, os.getpid())
     rest(sock)
 
 
-def exit_3(sock: socket.socket, page: Page) -> None:
+def exit_3(sock: socket.socket, page: StatusPage) -> None:
     sys.stdout.write("said before the end\n")
     sys.exit(3)
 
 
-def exit_text(sock: socket.socket, page: Page) -> None:
+def exit_text(sock: socket.socket, page: StatusPage) -> None:
     sys.exit("a reason")
 
 
-def raises(sock: socket.socket, page: Page) -> None:
+def raises(sock: socket.socket, page: StatusPage) -> None:
     raise ValueError("nobody catches this")
 
 
-def hard_exit(sock: socket.socket, page: Page) -> None:
+def hard_exit(sock: socket.socket, page: StatusPage) -> None:
     os._exit(17)
 
 
-def segfault(sock: socket.socket, page: Page) -> None:
+def segfault(sock: socket.socket, page: StatusPage) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def with_family(sock: socket.socket, page: Page) -> None:
+def with_family(sock: socket.socket, page: StatusPage) -> None:
     page.begin(1)
     say(sock, os.getpid(), *family())
     rest(sock)
 
 
-def with_hidden_daemon(sock: socket.socket, page: Page) -> None:
+def with_hidden_daemon(sock: socket.socket, page: StatusPage) -> None:
     """A daemon without the mark, without the session, without the parent."""
     away = subprocess.run([sys.executable, "-c", _DAEMON], stdout=subprocess.PIPE, check=True, text=True, env={})
     say(sock, os.getpid(), int(away.stdout))
     rest(sock)
 
 
-def relay(sock: socket.socket, page: Page) -> None:
+def relay(sock: socket.socket, page: StatusPage) -> None:
     """A process that always forks the next one and ends: hard to catch."""
 
     def run() -> None:
@@ -150,7 +150,7 @@ def relay(sock: socket.socket, page: Page) -> None:
     rest(sock)
 
 
-def hog(sock: socket.socket, page: Page) -> None:
+def hog(sock: socket.socket, page: StatusPage) -> None:
     page.begin(5, 200 * MB)
     say(sock, "begun")
     kept = []
@@ -159,16 +159,16 @@ def hog(sock: socket.socket, page: Page) -> None:
         time.sleep(0.005)
 
 
-def hog_in_child(sock: socket.socket, page: Page) -> None:
+def hog_in_child(sock: socket.socket, page: StatusPage) -> None:
     page.begin(5, 200 * MB)
     forked(hold_more_and_more)
     say(sock, "begun")
     sleep_for_ever()
 
 
-def hog_in_program(sock: socket.socket, page: Page) -> None:
+def hog_in_program(sock: socket.socket, page: StatusPage) -> None:
     page.begin(5, 200 * MB)
-    code = "import warden_workers; warden_workers.hold_more_and_more()"
+    code = "import supervisor_workers; supervisor_workers.hold_more_and_more()"
     subprocess.Popen([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)})
     say(sock, "begun")
     sleep_for_ever()
@@ -181,7 +181,7 @@ def hold_more_and_more() -> None:
         time.sleep(0.005)
 
 
-def sharing(sock: socket.socket, page: Page) -> None:
+def sharing(sock: socket.socket, page: StatusPage) -> None:
     """A family of five that shares 150 MB and may have 400."""
     shared = mmap.mmap(-1, 150 * MB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     shared.write(b"x" * len(shared))
@@ -195,7 +195,7 @@ def sharing(sock: socket.socket, page: Page) -> None:
     say(sock, page.end())
 
 
-def copying(sock: socket.socket, page: Page) -> None:
+def copying(sock: socket.socket, page: StatusPage) -> None:
     """The same family, but everybody writes to what was shared."""
     shared = mmap.mmap(-1, 150 * MB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     shared.write(b"x" * len(shared))
@@ -212,13 +212,13 @@ def copying(sock: socket.socket, page: Page) -> None:
     sleep_for_ever()
 
 
-def slow(sock: socket.socket, page: Page) -> None:
+def slow(sock: socket.socket, page: StatusPage) -> None:
     page.begin(6, 0, 0.3)
     say(sock, "begun")
     sleep_for_ever()
 
 
-def quick_then_slow(sock: socket.socket, page: Page) -> None:
+def quick_then_slow(sock: socket.socket, page: StatusPage) -> None:
     """Limits hold for one attempt: neither after it nor for the next one."""
     page.begin(1, 60 * 1024 * MB, 0.2)
     page.end()
@@ -228,7 +228,7 @@ def quick_then_slow(sock: socket.socket, page: Page) -> None:
     page.end()
 
 
-def frees(sock: socket.socket, page: Page) -> None:
+def frees(sock: socket.socket, page: StatusPage) -> None:
     """Peaks of three attempts, of which the middle one is large."""
     peaks: list[int] = []
     for size in (1, 150, 1):
@@ -239,7 +239,7 @@ def frees(sock: socket.socket, page: Page) -> None:
     say(sock, *peaks)
 
 
-def family_peak(sock: socket.socket, page: Page) -> None:
+def family_peak(sock: socket.socket, page: StatusPage) -> None:
     """The peak of an attempt without limits counts the child's memory."""
     page.begin(0)
 
@@ -256,20 +256,20 @@ def family_peak(sock: socket.socket, page: Page) -> None:
     say(sock, page.end())
 
 
-def busy(sock: socket.socket, page: Page) -> None:
+def busy(sock: socket.socket, page: StatusPage) -> None:
     page.begin(1)
     say(sock, os.getpid())
     rest(sock)
 
 
-def deaf(sock: socket.socket, page: Page) -> None:
+def deaf(sock: socket.socket, page: StatusPage) -> None:
     """Does not notice that the driver is gone."""
     page.begin(1)
     say(sock, os.getpid())
     sleep_for_ever()
 
 
-def circumstances(sock: socket.socket, page: Page) -> None:
+def circumstances(sock: socket.socket, page: StatusPage) -> None:
     """Where it finds itself."""
     files = {path.name: str(path.readlink()) for path in _open_files()}
     with multiprocessing.Pool(2) as pool:
@@ -295,7 +295,7 @@ def _open_files() -> list[Path]:
     return [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink() or path.exists()]
 
 
-def scribble(sock: socket.socket, page: Page) -> None:
+def scribble(sock: socket.socket, page: StatusPage) -> None:
     """Attempts whose numbers belong together, as fast as possible."""
     say(sock, "begun")
     sock.setblocking(False)
@@ -322,23 +322,23 @@ def tell(line: str) -> None:
 
 def driver(how: str) -> None:
     """Start two workers with families, say everybody's pid, and do as told."""
-    from windrow.engines.warden import Warden
+    from windrow.engines.supervisor.client import Supervisor
 
-    warden = Warden()
+    supervisor = Supervisor()
     if how == "thread":
-        thread = threading.Thread(target=warden.start)
+        thread = threading.Thread(target=supervisor.start)
         thread.start()
         thread.join()
     entry = {"both": "deaf", "idle": "at_once"}.get(how, "with_family")
-    children = [warden.fork(number, 0, f"warden_workers:{entry}") for number in range(2)]
-    assert warden._server is not None
-    pids = [os.getpid(), warden._server.pid]
+    children = [supervisor.fork(number, 0, f"supervisor_workers:{entry}") for number in range(2)]
+    assert supervisor._server is not None
+    pids = [os.getpid(), supervisor._server.pid]
     for child in children if how != "idle" else ():
         with child.socket.makefile() as lines:
             pids += json.loads(lines.readline())
     ended = 0
     while how == "idle" and ended < len(children):  # nobody is left for the server to look at
-        ended += len(warden.reports())
+        ended += len(supervisor.reports())
         time.sleep(0.01)
     if how in {"fork", "idle"}:
         pids.append(forked(sleep_for_ever))
@@ -349,10 +349,26 @@ def driver(how: str) -> None:
     if how == "thread":
         # The thread that started the server has ended, which must not have hurt anybody.
         os.kill(children[0].pid, 0)
-        assert warden.reports() == []
+        assert supervisor.reports() == []
         tell("alive")
     sleep_for_ever()
 
 
+def driver_with_stopped_server(moment: str) -> None:
+    """Start a server, stop it before it serves, say the pids and wait to be killed."""
+    from windrow.engines.supervisor.client import Supervisor
+
+    supervisor = Supervisor(["numpy"])
+    supervisor.start()
+    assert supervisor._server is not None
+    if moment == "importing":
+        time.sleep(0.05)
+    os.kill(supervisor._server.pid, signal.SIGSTOP)
+    tell(json.dumps([os.getpid(), supervisor._server.pid]))
+    sleep_for_ever()
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "stopped":
+        driver_with_stopped_server(sys.argv[2])
     driver(sys.argv[1])

@@ -1,4 +1,4 @@
-"""The warden under fire: whatever ends, nobody is left behind, and the reason is told."""
+"""The supervisor under fire: whatever ends, nobody is left behind, and the reason is told."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-import warden_workers
-from windrow.engines import warden_watch
-from windrow.engines.page import Page
-from windrow.engines.warden import MARK, Child, Ended, Warden
+import supervisor_workers
+from windrow.engines.supervisor import client, watch
+from windrow.engines.supervisor.client import MARK, ProcessEnd, Supervisor, WorkerProcess
+from windrow.engines.supervisor.status_page import StatusPage
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
@@ -84,37 +84,37 @@ def token(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 class Ward:
-    """A warden, and what a test asks of it."""
+    """A supervisor, and what a test asks of it."""
 
     def __init__(self) -> None:
-        self.warden = Warden(["wave", "a_module_that_does_not_exist"])
-        self.children: list[Child] = []
-        self.ended: list[Ended] = []
+        self.supervisor = Supervisor(["wave", "a_module_that_does_not_exist"])
+        self.children: list[WorkerProcess] = []
+        self.ended: list[ProcessEnd] = []
 
-    def fork(self, entry: str, worker: int = 0, incarnation: int = 0) -> Child:
-        child = self.warden.fork(worker, incarnation, f"warden_workers:{entry}")
+    def fork(self, entry: str, worker: int = 0, incarnation: int = 0) -> WorkerProcess:
+        child = self.supervisor.fork(worker, incarnation, f"supervisor_workers:{entry}")
         child.socket.settimeout(PATIENCE_S)
         self.children.append(child)
         return child
 
-    def end(self, worker: int = 0, incarnation: int = 0) -> Ended:
+    def end(self, worker: int = 0, incarnation: int = 0) -> ProcessEnd:
         """Wait until a worker's end is reported."""
 
-        def look() -> Ended | None:
-            select.select([self.warden], [], [], 0.1)
-            self.ended += self.warden.reports()
+        def look() -> ProcessEnd | None:
+            select.select([self.supervisor], [], [], 0.1)
+            self.ended += self.supervisor.reports()
             for ended in self.ended:
                 if (ended.worker, ended.incarnation) == (worker, incarnation):
                     return ended
             return None
 
-        found: Ended = until(look, f"the end of worker {worker} was not reported")
+        found: ProcessEnd = until(look, f"the end of worker {worker} was not reported")
         return found
 
     @property
     def server(self) -> int:
-        assert self.warden._server is not None
-        return self.warden._server.pid
+        assert self.supervisor._server is not None
+        return self.supervisor._server.pid
 
 
 @pytest.fixture
@@ -123,8 +123,8 @@ def ward(token: str) -> Iterator[Ward]:
     made = Ward()
     yield made
     pids = [child.pid for child in made.children]
-    made.warden.stop()
-    made.warden.stop()
+    made.supervisor.stop()
+    made.supervisor.stop()
     assert living(pids) == []
     assert marked(token) == []
     for child in made.children:
@@ -133,7 +133,7 @@ def ward(token: str) -> Iterator[Ward]:
     assert open_files() == before
 
 
-def heard(child: Child) -> Any:
+def heard(child: WorkerProcess) -> Any:
     """The next line a worker says."""
     with child.socket.makefile() as lines:
         return json.loads(lines.readline())
@@ -192,9 +192,9 @@ def test_kill_takes_the_whole_family(ward: Ward) -> None:
     assert living(pids) == pids
     assert len(pids) == 5
 
-    ward.warden.kill(0, 1)  # another incarnation, another worker: nobody
-    ward.warden.kill(5, 0)
-    ward.warden.kill(0, 0)
+    ward.supervisor.kill(0, 1)  # another incarnation, another worker: nobody
+    ward.supervisor.kill(5, 0)
+    ward.supervisor.kill(0, 0)
 
     assert (ward.end(0).kind, ward.end(0).code) == ("killed", signal.SIGKILL)
     assert living(pids) == []
@@ -222,7 +222,7 @@ def test_a_daemon_that_bears_no_mark_is_found_all_the_same(ward: Ward) -> None:
     ward.end(0)
     assert living(pids) == []
     assert living(others) == others
-    ward.warden.kill(1, 0)
+    ward.supervisor.kill(1, 0)
     ward.end(1)
     assert living(others) == []
 
@@ -240,7 +240,7 @@ def test_a_worker_that_exits_leaves_nobody(ward: Ward) -> None:
 def test_who_forks_all_the_time_is_caught(ward: Ward, token: str) -> None:
     heard(ward.fork("relay"))
 
-    ward.warden.kill(0, 0)
+    ward.supervisor.kill(0, 0)
 
     assert ward.end().kind == "killed"
     assert marked(token) == [ward.server]
@@ -252,7 +252,7 @@ def test_many_at_once(ward: Ward) -> None:
     for family in families[::2]:
         os.kill(family.pid, signal.SIGKILL)
     for number in (1, 3, 5):
-        ward.warden.kill(number, 0)
+        ward.supervisor.kill(number, 0)
 
     kinds = Counter(ward.end(number).kind for number in range(6))
 
@@ -268,12 +268,12 @@ def test_incarnations_follow_each_other(ward: Ward) -> None:
 
 def test_reports_taken_while_forking_are_still_announced(ward: Ward) -> None:
     ward.fork("at_once", 0)
-    until(lambda: select.select([ward.warden], [], [], 0.1)[0], "no report")
+    until(lambda: select.select([ward.supervisor], [], [], 0.1)[0], "no report")
     heard(ward.fork("wait", 1))  # reads the same socket
 
-    assert select.select([ward.warden], [], [], 0)[0]
-    assert [ended.worker for ended in ward.warden.reports()] == [0]
-    assert not select.select([ward.warden], [], [], 0)[0]
+    assert select.select([ward.supervisor], [], [], 0)[0]
+    assert [ended.worker for ended in ward.supervisor.reports()] == [0]
+    assert not select.select([ward.supervisor], [], [], 0)[0]
 
 
 # --- limits -------------------------------------------------------------------------------------------
@@ -343,15 +343,15 @@ def test_a_stopped_worker_is_ended(ward: Ward) -> None:
 
 
 def test_time_in_which_nobody_looked_is_not_counted_as_stopped() -> None:
-    process = subprocess.Popen(warden_workers.FOR_EVER)
-    page = Page.create()
-    watched = warden_watch.Watched(0, 0, process.pid, page)
+    process = subprocess.Popen(supervisor_workers.FOR_EVER)
+    page = StatusPage.create()
+    watched = watch.WatchedWorker(0, 0, process.pid, page)
     try:
         os.kill(process.pid, signal.SIGSTOP)
         until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, "stop")
         watched.look(1000.0)
         watched.look(2000.0)  # the watcher itself was stopped
-        assert watched.verdict is None
+        assert watched.reason is None
         for now in (2000.5, 2001.0):
             watched.look(now)
         os.kill(process.pid, signal.SIGCONT)
@@ -361,10 +361,10 @@ def test_time_in_which_nobody_looked_is_not_counted_as_stopped() -> None:
         until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, "stop")
         for now in (2002.0, 2002.5, 2003.0, 2003.5):
             watched.look(now)
-        assert watched.verdict is None
+        assert watched.reason is None
         watched.look(2004.0)
-        assert watched.verdict is not None
-        assert watched.verdict.kind == "stopped"
+        assert watched.reason is not None
+        assert watched.reason.kind == "stopped"
         process.wait(PATIENCE_S)
     finally:
         process.kill()
@@ -374,21 +374,21 @@ def test_time_in_which_nobody_looked_is_not_counted_as_stopped() -> None:
 
 def test_an_attempt_that_ended_just_in_time_is_spared() -> None:
     """The verdict on an attempt does not hit the worker that is at the next one."""
-    process = subprocess.Popen(warden_workers.FOR_EVER)
-    page = Page.create()
-    watched = warden_watch.Watched(0, 0, process.pid, page)
+    process = subprocess.Popen(supervisor_workers.FOR_EVER)
+    page = StatusPage.create()
+    watched = watch.WatchedWorker(0, 0, process.pid, page)
     try:
         page.begin(1, 1)  # a byte
         attempt = page.attempt()
         assert attempt is not None
         page.end()
         page.begin(1, 1)
-        watched._condemn_for(attempt, warden_watch.Verdict("exceeded"))
-        assert watched.verdict is None
+        watched._condemn_for(attempt, watch.EndReason("exceeded"))
+        assert watched.reason is None
         status = psutil.Process(process.pid).status
         until(lambda: status() == psutil.STATUS_SLEEPING, "it goes on")
         watched.look(1.0)
-        assert watched.verdict is not None
+        assert watched.reason is not None
         process.wait(PATIENCE_S)
     finally:
         process.kill()
@@ -452,13 +452,13 @@ def test_the_server_is_killed(ward: Ward, token: str) -> None:
 
     assert {ward.end(number, 4).kind for number in range(2)} == {"lost"}
     until(lambda: living(pids) == [], "a worker outlived its server")  # init may be slow to reap
-    assert not ward.warden.alive
+    assert not ward.supervisor.alive
     assert marked(token) == []
     # The next one is made by a new server, announced on the same file.
-    fileno = ward.warden.fileno()
+    fileno = ward.supervisor.fileno()
     ward.fork("exit_3", 0, 5)
-    assert ward.warden.alive
-    assert ward.warden.fileno() == fileno
+    assert ward.supervisor.alive
+    assert ward.supervisor.fileno() == fileno
     assert ward.end(0, 5).code == 3
 
 
@@ -471,7 +471,7 @@ def test_the_server_was_killed_and_nobody_noticed(ward: Ward) -> None:
 
     assert ward.end(0).kind == "lost"
     assert living(pids) == []
-    ward.warden.kill(1, 0)
+    ward.supervisor.kill(1, 0)
     assert ward.end(1).kind == "killed"
 
 
@@ -484,9 +484,48 @@ def test_a_server_that_is_asked_to_end_ends_its_workers(ward: Ward) -> None:
     assert living(pids) == []
 
 
+def test_a_server_that_is_stopped_while_it_starts_is_continued(ward: Ward) -> None:
+    ward.supervisor.start()
+    os.kill(ward.server, signal.SIGSTOP)
+    until(lambda: psutil.Process(ward.server).status() == psutil.STATUS_STOPPED, "stop")
+
+    ward.fork("exit_3")
+
+    assert ward.end().code == 3
+
+
+def test_a_server_that_cannot_be_continued_is_replaced(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_continue_at_messages", lambda *_: None)
+    monkeypatch.setattr(client, "ENDING_S", 0.2)
+    ward.supervisor.start()
+    first = ward.server
+    os.kill(first, signal.SIGSTOP)
+    until(lambda: psutil.Process(first).status() == psutil.STATUS_STOPPED, "stop")
+    monkeypatch.setattr(client, "ANSWER_S", 0.2)
+    ward.supervisor._ask_for(0, 0, "supervisor_workers:exit_3")
+    monkeypatch.undo()
+
+    ward.fork("exit_3")
+
+    assert ward.server != first
+    assert ward.end().code == 3
+
+
+@pytest.mark.parametrize("moment", ["at_once", "importing"])
+def test_the_driver_dies_while_its_server_is_stopped_and_has_not_begun(token: str, moment: str) -> None:
+    process, _ = driver(f"stopped {moment}")
+    process.kill()
+    process.wait(PATIENCE_S)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.close()
+    process.stdout.close()
+    until(lambda: not marked(token), "the stopped server outlived its driver")
+
+
 def driver(how: str) -> tuple[subprocess.Popen[str], list[int]]:
     process = subprocess.Popen(
-        [sys.executable, warden_workers.__file__, how],
+        [sys.executable, supervisor_workers.__file__, *how.split()],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -538,41 +577,41 @@ def test_the_driver_and_the_server_die(token: str) -> None:
         until(lambda: not living(pids), "a worker outlived driver and server")
 
 
-def test_a_fork_of_the_driver_leaves_the_warden_alone(ward: Ward) -> None:
+def test_a_fork_of_the_driver_leaves_the_supervisor_alone(ward: Ward) -> None:
     child = ward.fork("wait")
     heard(child)
 
     def misuse() -> None:
         with pytest.raises(EngineError, match="a fork of the program"):
-            ward.warden.kill(0, 0)
-        ward.warden.stop()
+            ward.supervisor.kill(0, 0)
+        ward.supervisor.stop()
         os._exit(5)
 
-    copy = warden_workers.forked(misuse)
+    copy = supervisor_workers.forked(misuse)
 
     assert os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]) == 5
     assert living([child.pid]) == [child.pid]
-    ward.warden.kill(0, 0)
+    ward.supervisor.kill(0, 0)
     assert ward.end().kind == "killed"
 
 
 def test_stopping_ends_everybody(ward: Ward) -> None:
     pids = [pid for number in range(2) for pid in heard(ward.fork("with_family", number))]
 
-    ward.warden.stop()
+    ward.supervisor.stop()
 
     assert living(pids) == []
-    assert ward.warden.reports() == []
-    ward.fork("exit_3", 0, 1)  # a stopped warden can be used again
+    assert ward.supervisor.reports() == []
+    ward.fork("exit_3", 0, 1)  # a stopped supervisor can be used again
     assert ward.end(0, 1).code == 3
 
 
 def test_stopping_ends_everybody_with_a_server_that_is_stopped(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     pids = heard(ward.fork("with_family"))
-    monkeypatch.setattr("windrow.engines.warden.ENDING_S", 0.2)
+    monkeypatch.setattr("windrow.engines.supervisor.client.ENDING_S", 0.2)
     os.kill(ward.server, signal.SIGSTOP)
 
-    ward.warden.stop()
+    ward.supervisor.stop()
 
     assert living(pids) == []
 
@@ -586,7 +625,7 @@ def preloads(ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
         name = f"preloaded_{secrets.token_hex(4)}"
         (tmp_path / f"{name}.py").write_text(text)
         monkeypatch.syspath_prepend(tmp_path)
-        ward.warden = Warden([name])
+        ward.supervisor = Supervisor([name])
 
     return preload
 
@@ -594,13 +633,13 @@ def preloads(ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
 def test_a_process_that_a_preloaded_module_started_is_let_be(
     ward: Ward, token: str, preloads: Callable[[str], None]
 ) -> None:
-    preloads(f"import subprocess; process = subprocess.Popen({warden_workers.FOR_EVER!r})")
+    preloads(f"import subprocess; process = subprocess.Popen({supervisor_workers.FOR_EVER!r})")
     ward.fork("exit_3")
 
     ward.end()
 
     assert len(marked(token)) == 2  # it and the server
-    ward.warden.stop()
+    ward.supervisor.stop()
     assert marked(token) == []
 
 
@@ -629,7 +668,7 @@ def test_a_system_that_refuses_more_processes(ward: Ward, preloads: Callable[[st
     with pytest.raises(EngineError, match=r"worker 0: .*Resource temporarily unavailable; use"):
         ward.fork("wait")
 
-    assert ward.warden.alive
+    assert ward.supervisor.alive
 
 
 # --- misuse -------------------------------------------------------------------------------------------
@@ -641,7 +680,7 @@ def test_a_server_that_cannot_start_is_an_error(ward: Ward, monkeypatch: pytest.
     with pytest.raises(EngineError, match=r"ended twice while worker 0 was being made.* exit code 1"):
         ward.fork("wait")
 
-    assert not ward.warden.alive
+    assert not ward.supervisor.alive
 
 
 def test_an_interpreter_that_does_not_exist_is_an_error(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -650,22 +689,22 @@ def test_an_interpreter_that_does_not_exist_is_an_error(ward: Ward, monkeypatch:
     with pytest.raises(EngineError, match=r"sys.executable='/no/such/python'"):
         ward.fork("wait")
 
-    assert not ward.warden.alive
+    assert not ward.supervisor.alive
 
 
 def test_other_systems_are_refused_kindly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
 
     with pytest.raises(EngineError, match=r"this is darwin; use engine='threads'"):
-        Warden().start()
+        Supervisor().start()
 
 
-def test_a_warden_that_was_not_started() -> None:
-    warden = Warden()
+def test_a_supervisor_that_was_not_started() -> None:
+    supervisor = Supervisor()
 
-    warden.stop()
+    supervisor.stop()
 
-    assert warden.reports() == []
-    assert not warden.alive
+    assert supervisor.reports() == []
+    assert not supervisor.alive
     with pytest.raises(EngineError, match=r"call start\(\) first"):
-        warden.fileno()
+        supervisor.fileno()

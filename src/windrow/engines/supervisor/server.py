@@ -1,28 +1,21 @@
-"""The warden's server: a process of its own that forks workers, watches their trees and ends them.
+"""The supervisor's process: forks workers, watches their trees and ends them.
 
-It is started with a fresh interpreter, imports once what workers need, and forks them from its only
-thread. It sleeps unless something is to be watched.
+It is started with a fresh interpreter, imports once what workers need, and forks them from its only thread.
 
-**Whom it finds.** Each worker adopts what its descendants leave behind (child subreaper), and the
-server adopts what a worker leaves behind. So while a worker lives, its tree is all that descends
-from it, daemons included; and whatever the server has for a child that it did not fork belonged to
-a worker that has ended, and is killed.
+**Whom it finds.** Each worker adopts what its descendants leave behind (child subreaper), and the server adopts what a worker leaves
+behind. So while a worker lives, its tree is all that descends from it, daemons included; and whatever the server has for a child that
+it did not fork belonged to a worker that has ended, and is killed.
 
-**When it ends.** The driver is gone when its socket is closed, or when the server has another
-parent; the kernel signals the latter (PDEATHSIG). That signal follows the *thread* that started the
-server, so it is only a hint to look. The server then kills all trees and ends. If the server is
-killed, the kernel kills its workers, and the driver looks for what they leave behind.
+**When it ends.** The driver is gone when its socket is closed, or when the server has another parent, at which it looks at least once
+a second (the kernel signals it, PDEATHSIG, but that follows the *thread* that started the server: a hint and no more). The server
+then kills all trees and ends. If the server is killed, the kernel kills its workers, and the driver looks for what they leave behind.
 
-**What a limit means.** The memory of an attempt is all that the worker's process tree has in memory,
-interpreter and libraries included, as ``tree`` counts it; processes that an earlier attempt left
-running count too. It is looked at every 10 ms, so a limit is passed by what is allocated meanwhile:
-a task that takes 1 GB/s passed 500 MB by 4 to 8 MB in the median and 10 MB at most, and by 6 to 8 MB
-and 19 MB at most if a child of the worker took it (24 tries each, on two cores shared with 2 to 10
-other busy processes). The report came 6 to 18 ms after a kill (median). The server used 0.03 % of a
-core beside two idle workers, and 1.9 % beside two busy ones with limits.
+**What a limit means.** The memory of an attempt is all that the worker's process tree has in memory, interpreter and libraries
+included, as ``process_tree`` counts it; processes that an earlier attempt left running count too. It is looked at every 10 ms, so a
+limit is passed by what is allocated meanwhile: ``benchmarks/memory_limit.py`` measures it.
 
-**What workers notice of it.** A worker adopts orphans: ``os.wait()`` in a step may return the pid of
-a grandchild, and daemons that end stay as zombies until the worker ends.
+**What workers notice of it.** A worker adopts orphans: ``os.wait()`` in a step may return the pid of a grandchild, and daemons that
+end stay as zombies until the worker ends.
 """
 
 from __future__ import annotations
@@ -41,38 +34,35 @@ import warnings
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from windrow.engines.page import Page, Sleep
-from windrow.engines.tree import children, descendants, end_all
-from windrow.engines.warden_child import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, become_worker, process_control
-from windrow.engines.warden_watch import ACTIVE_S, FAST_S, Verdict, Watched
+from windrow.engines.supervisor.fork import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, become_worker, process_control
+from windrow.engines.supervisor.process_tree import children, descendants, end_all
+from windrow.engines.supervisor.status_page import StatusPage
+from windrow.engines.supervisor.watch import FAST_S, EndReason, WatchedWorker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["main"]
 
 #: How long the report of an end waits for the last of the tree to be gone.
 LINGER_S = 1.0
 #: How long everything may take to be gone when the server ends.
 ENDING_S = 5.0
+#: How often a server without workers looks whether its driver is there; a fork of the driver may hold the socket open.
+PARENT_S = 1.0
 MESSAGE_BYTES = 1 << 17
 
-#: Sent by the kernel when the thread that started the server ended.
-PARENT_SIGNAL = signal.SIGUSR1
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class _Server:
-    """The loop and what it knows."""
+    """The loop and the workers it watches."""
 
     def __init__(self, control: socket.socket, driver: int) -> None:
         self._control = control
         self._driver = driver
-        self._workers: dict[int, Watched] = {}  #: by pid; those that run
-        self._ended: list[Watched] = []  #: not reported yet
+        self._workers: dict[int, WatchedWorker] = {}  #: by pid; those that run
+        self._ended: list[WatchedWorker] = []  #: not reported yet
         self._outgoing: deque[bytes] = deque()
         self._ending = False
-        self._sleep = Sleep.AWAKE
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._signals, signalled = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
@@ -81,26 +71,36 @@ class _Server:
         self._poll.register(self._control, select.POLLIN)
         self._poll.register(self._bell, select.POLLIN)
         self._poll.register(self._signals, select.POLLIN)
-        self._own = set(children(os.getpid()))  # somebody imported may have started something
+        self._own = set(children(os.getpid()))  # a module that was imported may have started something
 
     def serve(self) -> None:
         """Work until the driver says stop or is gone; then leave nobody behind."""
-        self._tell("ready")
         while not self._ending and os.getppid() == self._driver:
-            for fd, _ in self._poll.poll(self._fall_asleep()):
+            for fd, _ in self._poll.poll(self._wait_ms()):
                 if fd == self._control.fileno():
                     self._send()
                     self._receive()
-                elif fd == self._bell:
+                elif fd == self._bell:  # an attempt with limits began
                     os.eventfd_read(fd)
                     for worker in self._workers.values():
                         worker.due = 0.0
                 else:
                     self._ending |= bool({*os.read(fd, 4096)} & {*END_SIGNALS})
             self._reap()
-            self._watch()
-            self._bury()
+            now = time.monotonic()
+            for worker in self._workers.values():
+                if worker.due <= now:
+                    worker.look(now)
+            self._report_ends()
         self._end_everybody()
+
+    def _wait_ms(self) -> float:
+        """Milliseconds until something is to be done."""
+        now = time.monotonic()
+        due = [worker.due - now for worker in self._workers.values()]
+        if self._ended:
+            due.append(FAST_S)
+        return max(0.0, min(due, default=PARENT_S)) * 1000
 
     # --- talking with the driver
 
@@ -140,7 +140,7 @@ class _Server:
             elif verb == "kill":
                 for worker in self._workers.values():
                     if [worker.worker, worker.incarnation] == rest:
-                        worker.condemn(Verdict("killed"))
+                        worker.condemn(EndReason("killed"))
             else:
                 self._ending = True
 
@@ -156,57 +156,31 @@ class _Server:
         except OSError as error:
             os.close(sock)
             os.close(page)
-            self._tell("refused", worker, incarnation, str(error))
+            self._tell("refused", str(error))
             return
         if pid == 0:
             try:
-                self._forget()
+                self._let_go()
                 become_worker(server, sock, page, self._bell, entry, path)
             finally:
                 os._exit(1)  # whatever happens, there is one server
         os.close(sock)
-        own = Page(page)
+        own = StatusPage(page)
         own.close_fd()
-        self._workers[pid] = Watched(worker, incarnation, pid, own)
-        self._tell("forked", worker, incarnation, pid)
+        self._workers[pid] = WatchedWorker(worker, incarnation, pid, own)
+        self._tell("forked", pid)
 
-    def _forget(self) -> None:
+    def _let_go(self) -> None:
         """In a new worker: let go of files as their owners, or they would close others' later."""
         signal.set_wakeup_fd(-1)
         for worker in [*self._workers.values(), *self._ended]:
             worker.close()
         self._control.close()
 
-    # --- watching
-
-    def _fall_asleep(self) -> float:
-        """Milliseconds until something is to be done; workers are told to ring if that is long."""
-        wait = self._wait()
-        sleep = Sleep.AWAKE if wait <= FAST_S else Sleep.LIGHT if wait <= ACTIVE_S else Sleep.DEEP
-        if sleep != Sleep.AWAKE or self._sleep != Sleep.AWAKE:
-            for worker in self._workers.values():
-                worker.tell_asleep(sleep)
-            self._sleep = sleep
-            wait = self._wait()
-        return wait * 1000
-
-    def _wait(self) -> float:
-        now = time.monotonic()
-        due = [worker.due - now for worker in self._workers.values()]
-        if self._ended:
-            due.append(FAST_S)
-        return max(0.0, min(due, default=3600.0))
-
-    def _watch(self) -> None:
-        now = time.monotonic()
-        for worker in self._workers.values():
-            if worker.due <= now or worker.limits_changed:
-                worker.look(now)
-
     # --- ending workers
 
     def _orphans(self) -> Iterator[int]:
-        """Everybody left behind by workers that have ended."""
+        """Give all processes left behind by workers that have ended."""
         for pid in children(os.getpid()):
             if pid not in self._workers and pid not in self._own:
                 yield pid
@@ -230,7 +204,7 @@ class _Server:
                     self._ended.append(worker)
         return count
 
-    def _bury(self) -> None:
+    def _report_ends(self) -> None:
         """Report who ended, once all they left behind is gone too."""
         if not self._ended:
             return
@@ -243,23 +217,14 @@ class _Server:
                 self._report(worker)
         self._ended = waiting
 
-    def _report(self, worker: Watched) -> None:
+    def _report(self, worker: WatchedWorker) -> None:
         code = worker.exit_code
-        verdict = Verdict("exit" if code >= 0 else "signal")
-        if worker.verdict is not None and code == -signal.SIGKILL:
-            verdict = worker.verdict
+        reason = EndReason("exit" if code >= 0 else "signal")
+        if worker.reason is not None and code == -signal.SIGKILL:
+            reason = worker.reason
         worker.close()
-        self._tell(
-            "ended",
-            worker.worker,
-            worker.incarnation,
-            verdict.kind,
-            abs(code),
-            verdict.resource,
-            verdict.limit,
-            verdict.used,
-            worker.peak,
-        )
+        told = reason.kind, abs(code), reason.resource, reason.limit, reason.used, worker.peak
+        self._tell("ended", worker.worker, worker.incarnation, *told)
 
     def _end_everybody(self) -> None:
         give_up = time.monotonic() + ENDING_S
@@ -271,31 +236,26 @@ class _Server:
                 time.sleep(0.001)
 
 
-def _ignore(_number: int, _frame: object) -> None:
-    """Handled by the loop: a signal with a handler of Python's wakes it up."""
+def _wake_loop(_number: int, _frame: object) -> None:
+    """Do nothing: a signal with a handler of Python's wakes the loop, which looks what is to be done."""
 
 
 def main(control: int, driver: int, preload: list[str]) -> None:
     """Serve the driver on the other end of a socket; never returns."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
-
-    def parent_changed(_number: int, _frame: object) -> None:
+    process_control(PR_SET_PDEATHSIG, signal.SIGCONT)
+    process_control(PR_SET_CHILD_SUBREAPER, 1)
+    for name in preload:
         if os.getppid() != driver:
             os._exit(1)
-
-    signal.signal(PARENT_SIGNAL, parent_changed)
-    process_control(PR_SET_PDEATHSIG, PARENT_SIGNAL)
-    process_control(PR_SET_CHILD_SUBREAPER, 1)
-    parent_changed(0, None)
-    for name in preload:
         # Whoever really needs it will import it again and say what is wrong.
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     sys.stdout.flush()  # or each worker would print it again
     gc.collect()
     gc.freeze()  # what is never looked at is never copied: workers share these pages
-    for number in (signal.SIGCHLD, PARENT_SIGNAL, *END_SIGNALS):
-        signal.signal(number, _ignore)
+    for number in (signal.SIGCHLD, signal.SIGCONT, *END_SIGNALS):
+        signal.signal(number, _wake_loop)
     with socket.socket(fileno=control) as link:
         _Server(link, driver).serve()
     os._exit(0)

@@ -1,14 +1,13 @@
-"""Process trees, as /proc shows them: who descends from whom, how much memory they have, killing them.
+"""Process trees as /proc shows them: descent, memory, killing.
 
-**Memory.** A process that is alone counts with its resident set, all of it. Processes that were
-forked from one another share pages, and adding up resident sets would count those once for each; so
-several processes count with their proportional sets, in which a page used by n is charged 1/n to
-each. The kernel walks all pages to tell those, so they are read now and then and the growth of the
-resident sets since then is added. That errs on the side of more, until the next exact reading; the
-one exception is a page that is copied because it was written to, which shows only then.
+**Memory.** A process that is alone counts with its resident set, all of it. Processes that were forked from one another share pages,
+and adding up resident sets would count those once for each; so several processes count with their proportional sets, in which a page
+used by n is charged 1/n to each. The kernel walks all pages to tell those, so they are read now and then and the growth of the
+resident sets since then is added. That errs on the side of more, until the next exact reading; the one exception is a page that is
+copied because it was written to, which shows only then.
 
-**Identity.** A process is (pid, start time); pids are used again. A signal goes through a pidfd,
-and an open ``/proc/PID/statm`` never turns into that of another process.
+**Identity.** A process is (pid, start time); pids are used again. A signal goes through a pidfd, and an open ``/proc/PID/statm``
+never turns into that of another process.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-__all__ = ["Process", "Tree", "children", "descendants", "end_all", "look", "marked", "resident", "send_signal"]
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 #: Exact readings take at most this share of the time (they cost about 2 ms per GB).
@@ -68,14 +65,6 @@ def look(pid: int) -> Process | None:
     return Process(pid, int(fields[19]), fields[0].decode(), int(fields[1]), int(fields[3]))
 
 
-def resident(pid: int) -> int:
-    """Bytes a process has in memory; 0 if it is gone."""
-    try:
-        return int(_read(f"/proc/{pid}/statm").split()[1]) * PAGE_BYTES
-    except OSError:
-        return 0
-
-
 def children(pid: int) -> list[int]:
     """The children of all threads of a process, ended ones that nobody waited for included."""
     if not _kernel_lists_children():
@@ -116,7 +105,7 @@ def _everybody() -> Iterable[Process]:
 
 
 def marked(marker: str, sessions: Iterable[int] = ()) -> list[Process]:
-    """Everybody started with ``marker`` in the environment, or in one of the sessions; not ended ones.
+    """Give all processes started with ``marker`` in the environment, or in one of the sessions; not ended ones.
 
     The environment of /proc is the one a process was started with, and a fork keeps it.
     """
@@ -186,7 +175,7 @@ class _Member:
     resident_then: int = 0  #: when the proportional set was read
 
 
-class Tree:
+class ProcessTree:
     """The memory of a process and its descendants, cheap enough to be asked every 10 ms."""
 
     def __init__(self, pid: int) -> None:

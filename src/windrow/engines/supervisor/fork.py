@@ -1,4 +1,4 @@
-"""The first moments of a worker: from a copy of the server to a process of its own."""
+"""A new worker's first moments: from a copy of the supervisor's process to a process of its own."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from windrow.engines.page import Page
-
-__all__ = ["PR_SET_CHILD_SUBREAPER", "PR_SET_PDEATHSIG", "become_worker", "process_control"]
+from windrow.engines.supervisor.status_page import StatusPage
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-#: The exit code after an exception nobody caught (EX_SOFTWARE of sysexits.h).
+#: The exit code after an exception that no code caught (EX_SOFTWARE of sysexits.h).
 BROKEN = 70
 
 
@@ -45,7 +43,7 @@ def become_worker(server: int, sock: int, page: int, bell: int, entry: str, path
         sys.path[:] = path
         module, _, name = entry.partition(":")
         function = getattr(importlib.import_module(module), name)
-        own = Page(page, bell)
+        own = StatusPage(page, bell)
         own.close_fd()
         with socket.socket(fileno=sock) as link:
             function(link, own)

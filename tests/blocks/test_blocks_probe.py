@@ -15,13 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.blocks import columns, counts, meter
+from windrow.blocks import calls, columns, counts
 from windrow.blocks.blaming import MOST_FOUND, failing_rows
-from windrow.blocks.execute import Chunk, ChunkRun, Stopped
+from windrow.blocks.chunk import Chunk, ChunkRun, Stopped
 from windrow.blocks.floating import counting, early_steps, quiet
-from windrow.blocks.probing import Look, probe
-from windrow.blocks.sampling import lot, places
-from windrow.blocks.terrain import terrain
+from windrow.blocks.probe import Look, lot, places, probe, terrain
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Plan
 from windrow.errors import StepError
 from windrow.order.narrowing import narrow
@@ -527,7 +525,7 @@ def test_identities_read_for_random_numbers_are_no_cost_of_the_step(
 
     analysis.output(lambda y: len(y), name="out")
     now = [0.0]
-    for module in (meter, columns):
+    for module in (calls, columns):
         monkeypatch.setattr(module, "perf_counter", lambda: now[0])
         monkeypatch.setattr(module, "thread_time", lambda: 0.0)
     run, _, _ = opened(analysis, {"x": np.arange(80.0), "event": np.arange(80)})

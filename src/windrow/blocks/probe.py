@@ -1,5 +1,8 @@
 """Showing some rows of a chunk to all cuts, whatever the other cuts say of them: what an order is decided from.
 
+Which rows: a few neighbours in some units, chosen by a keyed hash of the seed, the file and the unit's number alone - not
+of chunks, workers or attempts - so that whoever meets the unit again chooses the same rows.
+
 Steps are asked in the written order, each about all rows on which it legally can be: a row counts for a lane that needs
 the step unless one of the step's guards rejects it there. The run itself is not touched: made columns, random numbers
 and meters are of their own; only what is read from the file is shared. A step that raises here is no error. It has
@@ -8,38 +11,35 @@ shown that it needs a guard, which is learned, and it is not asked about the row
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import hashlib
+from bisect import bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from windrow.blocks.answers import checked
 from windrow.blocks.blaming import failing_rows
-from windrow.blocks.calls import Caller
+from windrow.blocks.calls import Caller, Meter, Stopwatch
+from windrow.blocks.failing import is_about_rows
 from windrow.blocks.floating import quiet
-from windrow.blocks.lookahead import needed_columns
-from windrow.blocks.meter import Meter, Stopwatch
-from windrow.blocks.results import UpDown, Verdict
-from windrow.blocks.sampling import places
+from windrow.blocks.results import UpDown, Verdict, checked
 from windrow.blocks.selection import Selection
-from windrow.blocks.skipping import is_about_rows
-from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Window
+from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, StepFacts, Terrain, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from windrow.blocks.execute import ChunkRun
-    from windrow.blocks.program import BoundStep
-    from windrow.blocks.sampling import Place
+    from windrow.blocks.chunk import Chunk, ChunkRun
+    from windrow.blocks.program import BoundStep, Program
     from windrow.core.records import Plan
+    from windrow.data.base import FileInfo
 
     Mask = NDArray[np.bool_]
     #: The cuts to blame, of some, for cases that they reject or not; None if they do not explain all.
     Narrow = Callable[[Sequence[str], Mask], tuple[str, ...] | None]
     Guards = Iterable[tuple[str, str]]  #: (step, cut)
-
-__all__ = ["Look", "Unreadable", "probe"]
 
 #: Times that a step is asked again with what was learned, the last but one with all cuts above it as guards.
 ROUNDS = 6
@@ -219,7 +219,7 @@ class Look:
         if run.store.link is None:
             return
         bound = self.program.steps
-        columns = [c for n in steps for c in needed_columns(self.program, n, bound[n].arguments)]
+        columns = [c for n in steps for c in self.program.file_columns(n, bound[n].arguments)]
         try:
             run.store.fetch(run.store.lacking(columns, run.store.ranges(self._all)))
         except Exception as error:
@@ -331,3 +331,95 @@ def _alike(answers: Sequence[NDArray[np.int8]]) -> tuple[NDArray[np.int64], NDAr
             owner = owner * 4 + (answer - NOT_ASKED)
         _, first, owner = np.unique(owner, return_index=True, return_inverse=True)
     return first, owner
+
+
+_RANGE = 2.0**64
+
+#: Windows that a result keeps of a dataset: so many say what more of them would say.
+MOST_KEPT = 512
+
+
+class Place(NamedTuple):
+    """Rows [start, stop) of a file that are looked at, in one of its units."""
+
+    unit: int
+    unit_rows: int
+    start: int
+    stop: int
+    share: float = 1.0  #: of units that are looked at
+
+
+def lot(seed: int, identity: str, unit: int) -> tuple[float, float]:
+    """Draw two numbers of [0, 1) for a unit of a file: whether it is chosen, and where in it."""
+    text = f"{seed}\0{unit}\0{identity}".encode()
+    digest = hashlib.blake2b(text, digest_size=16, person=b"windrow.window").digest()
+    first, second = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
+    return (first >> 11) * 2048 / _RANGE, (second >> 11) * 2048 / _RANGE
+
+
+def places(chunk: Chunk, units: Sequence[int], seed: int, identity: str, share: float, rows: int) -> list[Place]:
+    """Return the rows of a chunk to look at: ``rows`` neighbours in a ``share`` of the units that it has whole.
+
+    ``units`` are the unit borders of the whole file.
+    """
+    found: list[Place] = []
+    if share <= 0.0 or rows <= 0:
+        return found
+    for unit, (start, stop) in enumerate(pairwise(chunk.borders), start=chunk.first_unit):
+        chosen, where = lot(seed, identity, unit)
+        if chosen < share and (units[unit], units[unit + 1]) == (start, stop):
+            size = min(rows, stop - start)
+            first = _first_row(chunk.clusters, start, stop, size, where)
+            found.append(Place(unit, stop - start, first, first + size, min(share, 1.0)))
+    return found
+
+
+def _first_row(clusters: Sequence[int], start: int, stop: int, size: int, where: float) -> int:
+    """Choose where a window begins: inside of one cluster, or at the border of one where they are smaller.
+
+    Columns are read by whole clusters, so a window across a border would cost twice.
+    """
+    row = start + int(where * (stop - start))
+    number = bisect_right(clusters, row) - 1
+    low, high = max(clusters[number], start), min(clusters[number + 1], stop)
+    if high - low >= size:
+        # Where in the cluster the row fell is as good as another number.
+        return low + (row - low) * (high - low - size + 1) // (high - low)
+    while low > stop - size and low > start:
+        number -= 1
+        low = max(clusters[number], start)
+    return low
+
+
+def bounded(windows: tuple[Window, ...]) -> tuple[Window, ...]:
+    """Keep so many windows at most: those with the lowest lots, so that it does not matter in which order they came."""
+    if len(windows) <= MOST_KEPT:
+        return windows
+    chosen = sorted(windows, key=lambda one: (lot(0, str(one.input), one.unit), one.start))
+    return tuple(chosen[:MOST_KEPT])
+
+
+def terrain(program: Program, info: FileInfo, *, in_memory: bool = False) -> Terrain:
+    """Describe a program; the bytes are those of the file at hand, or none for arrays in memory."""
+    return Terrain(
+        steps=tuple(_facts(program, step, info, in_memory) for step in program.steps.values()),
+        lanes=tuple(tuple(lane.cuts.items()) for lane in program.lanes),
+    )
+
+
+def _facts(program: Program, step: BoundStep, info: FileInfo, in_memory: bool) -> StepFacts:
+    columns = program.file_columns(step.name, step.arguments)
+    if step.wants_rng:
+        hidden = () if info.identity_column is None else (info.identity_column,)
+        columns.extend(program.identity or hidden)
+
+    def size(column: str) -> float:
+        known = info.columns.get(column)
+        return 0.0 if in_memory or known is None else known.stored_bytes / max(info.rows, 1)
+
+    return StepFacts(
+        name=step.name,
+        kind=step.kind,
+        lanes=step.lanes,
+        columns=tuple((column, size(column)) for column in dict.fromkeys(columns)),
+    )

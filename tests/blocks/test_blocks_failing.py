@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.blocks.execute import Chunk, ChunkRun, Stopped
+from searching import examples
+from windrow.blocks.chunk import Chunk, ChunkRun, Stopped
+from windrow.blocks.failing import KEPT_EXCEPTIONS, MOST_PROBES, MOST_ROWS, LeftOut, RowsFailed, Search, skipped
 from windrow.blocks.failures import exception_of
 from windrow.blocks.selection import Selection, everything
-from windrow.blocks.skipping import KEPT_EXCEPTIONS, MOST_PROBES, MOST_ROWS, LeftOut, RowsFailed, Search, skipped
 from windrow.core.records import FailureKind, Rows
 from windrow.errors import StepError, UsageError
 from windrow.pipeline.bind import bind
@@ -217,7 +218,7 @@ def test_a_step_names_its_rows(kind: str, each: bool) -> None:
     assert sorted(functools.reduce(operator.iadd, lists, [])) == [START + n for n in (0, 1, 2, 5, 49)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(bad=st.sets(st.integers(0, 49), max_size=20), keep=st.sets(st.integers(0, 49)))
 def test_an_output_names_its_rows_in_all_units_at_once(bad: set[int], keep: set[int]) -> None:
     analysis = plain()

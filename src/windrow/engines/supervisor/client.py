@@ -1,20 +1,19 @@
-"""The warden: makes worker processes, and sees to it that none of them, nor theirs, is left behind.
+"""The driver's side of the supervisor: asks it for worker processes and hears how they ended. Used by one thread.
 
-This is the driver's side. A server process of its own (``warden_main``) forks the workers, watches
-their process trees, enforces limits and reports how each of them ended. Used by one thread.
-
-Who cleans up: the server, whatever happens to workers or to the driver; the kernel and the driver,
-if the server is killed. What the workers started is then found by a mark in the environment and by
-their sessions; only a process that has left both, a daemon with a cleaned environment, is not.
+Who cleans up: the supervisor's process (``server``), whatever happens to workers or to the driver; the kernel and the driver, if the
+supervisor is killed. What the workers started is then found by a mark in the environment and by their sessions; only a process that
+has left both, a daemon with a cleaned environment, is not.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -22,14 +21,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from windrow.engines.page import Page
-from windrow.engines.tree import end_all, marked
+from windrow.engines.supervisor.process_tree import end_all, marked
+from windrow.engines.supervisor.status_page import StatusPage
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-__all__ = ["MARK", "Child", "Ended", "Warden"]
 
 #: The environment variable by which everything that was ever started here is known.
 MARK = "WINDROW_TREE"
@@ -37,28 +34,29 @@ MARK = "WINDROW_TREE"
 ANSWER_S = 120.0
 #: The longest it may take to end all trees, itself included, before it is killed.
 ENDING_S = 10.0
+#: How long the driver looks for what a killed server left behind.
 SWEEP_S = 5.0
 MESSAGE_BYTES = 1 << 17
 
-Kind: TypeAlias = Literal["exit", "signal", "exceeded", "stopped", "killed", "lost"]
+EndKind: TypeAlias = Literal["exit", "signal", "exceeded", "stopped", "killed", "lost"]
 
 _PROGRAM = """\
 import json, sys
 control, driver, preload, sys.path[:] = json.loads(sys.argv.pop())
-from windrow.engines.warden_main import main
+from windrow.engines.supervisor.server import main
 main(control, driver, preload)
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
+class WorkerProcess:
     """A worker process; its owner closes it."""
 
     worker: int
     incarnation: int
     pid: int
     socket: socket.socket
-    page: Page
+    page: StatusPage
 
     def close(self) -> None:
         """Close the driver's end of the socket, and the page."""
@@ -67,17 +65,17 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a worker ended, all its descendants being gone too.
+class ProcessEnd:
+    """How a worker process ended, all its descendants being gone too.
 
-    ``exit`` and ``signal``: by itself or from outside, with the ``code``. ``exceeded``: it used
-    more of ``resource`` (memory, seconds) than its ``limit``. ``stopped``: somebody stopped it and
-    did not continue it. ``killed``: by ``Warden.kill``. ``lost``: with the server.
+    ``exit`` and ``signal``: by itself or from outside, with the ``code``. ``exceeded``: it used more of ``resource`` (memory,
+    seconds) than its ``limit``. ``stopped``: a signal stopped it and none continued it. ``killed``: by ``Supervisor.kill``.
+    ``lost``: with the server.
     """
 
     worker: int
     incarnation: int
-    kind: Kind
+    kind: EndKind
     code: int = 0
     resource: str = ""
     limit: float = 0.0
@@ -85,8 +83,8 @@ class Ended:
     peak_memory: int = 0  #: bytes; of the tree as watched, or of one process as the kernel saw it
 
 
-class Warden:
-    """Makes workers and tells how they ended."""
+class Supervisor:
+    """Makes worker processes and tells how they ended."""
 
     def __init__(self, preload: Sequence[str] = ()) -> None:
         self.alive = False  #: whether the server runs; ``fork`` starts another one
@@ -95,10 +93,9 @@ class Warden:
         self._owner = 0
         self._control: socket.socket | None = None
         self._server: subprocess.Popen[bytes] | None = None
-        self._ready = False
         self._children: dict[tuple[int, int], int] = {}  #: pid by (worker, incarnation)
-        self._reports: list[Ended] = []
-        self._answer: list[int | str] | None = None
+        self._reports: list[ProcessEnd] = []
+        self._answer: int | str | None = None
         self._epoll: select.epoll | None = None
         self._bell = -1
 
@@ -115,7 +112,7 @@ class Warden:
             self._epoll = select.epoll()
             self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             self._epoll.register(self._bell, select.EPOLLIN)
-        # A driver may itself be in somebody's tree, and stays marked as theirs.
+        # A driver may itself be in another supervisor's tree, and stays marked as that.
         self.mark = "/".join(filter(None, [os.environ.get(MARK), secrets.token_hex(8)]))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -127,33 +124,33 @@ class Warden:
                     f"the process that makes workers could not be started: {error}; it is run by "
                     f"the interpreter sys.executable={sys.executable!r}"
                 ) from error
+            _continue_at_messages(theirs, self._server.pid)
         ours.settimeout(ANSWER_S)
         self._control = ours
         self._epoll.register(ours, select.EPOLLIN)
-        self._ready = False
         self.alive = True
 
     def fileno(self) -> int:
-        """Readable when reports wait; the same for as long as the warden is not stopped."""
+        """Readable when reports wait; the same for as long as the supervisor is not stopped."""
         if self._epoll is None:
-            raise EngineError("the warden was not started; call start() first")
+            raise EngineError("the supervisor was not started; call start() first")
         return self._epoll.fileno()
 
-    def fork(self, worker: int, incarnation: int, entry: str) -> Child:
+    def fork(self, worker: int, incarnation: int, entry: str) -> WorkerProcess:
         """Make a worker that runs ``entry`` ("module:function") with a socket and a page."""
         for _ in range(2):  # a server may have died unnoticed; if the next one does too, say so
             self.start()
-            child = self._ask_for(worker, incarnation, entry)
-            if child is not None:
-                return child
+            made = self._ask_for(worker, incarnation, entry)
+            if made is not None:
+                return made
         code = self._server.returncode if self._server is not None else None
         raise EngineError(
             f"the process that makes workers ended twice while worker {worker} was being made, the "
             f"last time with exit code {code}; what it printed says why"
         )
 
-    def reports(self) -> list[Ended]:
-        """Who ended since the last call; does not wait."""
+    def reports(self) -> list[ProcessEnd]:
+        """Give the ends since the last call; does not wait."""
         if self._epoll is None:
             return []
         with contextlib.suppress(BlockingIOError):
@@ -196,8 +193,8 @@ class Warden:
 
     # --- talking with the server
 
-    def _ask_for(self, worker: int, incarnation: int, entry: str) -> Child | None:
-        page = Page.create()
+    def _ask_for(self, worker: int, incarnation: int, entry: str) -> WorkerProcess | None:
+        page = StatusPage.create()
         ours, theirs = socket.socketpair()
         with contextlib.ExitStack() as unless_made:
             unless_made.callback(page.close)
@@ -210,18 +207,17 @@ class Warden:
             deadline = time.monotonic() + ANSWER_S
             while self.alive and self._answer is None:
                 if not self._receive(deadline - time.monotonic()):
-                    self._died()
+                    self._clean_up()
             if self._answer is None:
                 return None
-            (answer,) = self._answer
-            if isinstance(answer, str):
+            if isinstance(self._answer, str):
                 raise EngineError(
-                    f"the system refused to make a process for worker {worker}: {answer}; "
+                    f"the system refused to make a process for worker {worker}: {self._answer}; "
                     "use fewer workers or raise the limit on processes (ulimit -u) or memory"
                 )
-            self._children[worker, incarnation] = answer
+            self._children[worker, incarnation] = self._answer
             unless_made.pop_all()
-            return Child(worker, incarnation, answer, ours, page)
+            return WorkerProcess(worker, incarnation, self._answer, ours, page)
 
     def _send(self, message: list[object], fds: Sequence[int] = ()) -> None:
         if self._control is None:
@@ -231,7 +227,7 @@ class Warden:
         try:
             socket.send_fds(self._control, [json.dumps(message).encode()], fds)
         except OSError:
-            self._died()
+            self._clean_up()
 
     def _receive(self, timeout: float) -> bool:
         """Take in all messages, waiting for the first one; False if there is none in time."""
@@ -246,35 +242,33 @@ class Warden:
                 text = self._control.recv(MESSAGE_BYTES)
             except OSError:
                 text = b""
-            if text:
-                self._take(*json.loads(text))
-            else:
-                self._died()
+            if not text:
+                self._clean_up()
+                break
+            verb, *rest = json.loads(text)
+            if verb == "ended":
+                ended = ProcessEnd(*rest)
+                self._children.pop((ended.worker, ended.incarnation), None)
+                self._report(ended)
+            else:  # a pid, or why there is none
+                (self._answer,) = rest
         return anything
 
-    def _take(self, verb: str, *rest: object) -> None:
-        if verb == "ended":
-            ended = Ended(*rest)  # type: ignore[arg-type]
-            self._children.pop((ended.worker, ended.incarnation), None)
-            self._report(ended)
-        elif verb in {"forked", "refused"}:
-            self._answer = [rest[2]]  # type: ignore[list-item]
-
-    def _report(self, ended: Ended) -> None:
+    def _report(self, ended: ProcessEnd) -> None:
         self._reports.append(ended)
         os.eventfd_write(self._bell, 1)  # what was taken from the socket makes it readable no more
 
     # --- the end of the server
 
-    def _died(self) -> None:
-        """Clean up after the server, and report the end of all its workers."""
+    def _clean_up(self) -> None:
+        """Clean up after a server that died or hangs, and report the end of all its workers."""
         assert self._control is not None
         self._control.close()
         self._control = None
         self._end_server()
         self.alive = False
         for worker, incarnation in self._children:
-            self._report(Ended(worker, incarnation, "lost"))
+            self._report(ProcessEnd(worker, incarnation, "lost"))
         self._children.clear()
 
     def _end_server(self) -> None:
@@ -284,17 +278,28 @@ class Warden:
         except subprocess.TimeoutExpired:
             self._server.kill()
             code = self._server.wait()
-        if code != 0:
-            self._sweep()
-
-    def _sweep(self) -> None:
-        """End everybody the server can no longer end."""
+        if code == 0:
+            return
+        # It could not end everybody: find them by the mark and by their sessions.
         token, sessions = self.mark.rpartition("/")[2], set(self._children.values())
         give_up = time.monotonic() + SWEEP_S
         while end_all(lambda: [process.pid for process in marked(token, sessions)]):
             if time.monotonic() > give_up:
                 break
             time.sleep(0.002)
+
+
+def _continue_at_messages(control: socket.socket, pid: int) -> None:
+    """Let the kernel continue the server, should a signal have stopped it, at each message and when the driver is gone.
+
+    The setting belongs to the open socket, whichever process holds it; so it holds before the server's first line runs.
+    """
+    with contextlib.suppress(
+        OSError
+    ):  # some sandboxes have no such signals: a stopped server is then killed after ANSWER_S
+        fcntl.fcntl(control, fcntl.F_SETOWN, pid)
+        fcntl.fcntl(control, fcntl.F_SETSIG, signal.SIGCONT)
+        fcntl.fcntl(control, fcntl.F_SETFL, fcntl.fcntl(control, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _search_path() -> list[str]:

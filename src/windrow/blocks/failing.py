@@ -22,13 +22,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from windrow.blocks.execute import ChunkRun
+    from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import BoundOutput, BoundStep
 
     #: What a function raises on the rows at these positions; None: nothing.
     Ask = Callable[[NDArray[np.int64]], Exception | None]
 
-__all__ = ["MOST_PROBES", "MOST_ROWS", "LeftOut", "RowsFailed", "Search", "is_about_rows", "skipped"]
 
 #: Offending rows of a chunk. Beyond it the chunk fails, and then its units one by one: what counts in the end is that
 #: a unit has no more, whatever the chunks.

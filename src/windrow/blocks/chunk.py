@@ -13,23 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.blocks.answers import checked, fewer_rows, joined
 from windrow.blocks.asked import Asked, Asking
-from windrow.blocks.calls import Caller, is_flat
-from windrow.blocks.columns import ColumnStore
+from windrow.blocks.calls import Caller, Meter, is_flat
+from windrow.blocks.columns import ColumnStore, rows_reading_nan
 from windrow.blocks.counts import Lines, end_weights, initial_weights, is_moved, layout, starts_as_written
 from windrow.blocks.ends import lane_ends
+from windrow.blocks.failing import RowsFailed, Search, is_about_rows
 from windrow.blocks.failures import named_error
 from windrow.blocks.floating import counting, early_steps
-from windrow.blocks.kept import RowSet, row_set
-from windrow.blocks.meter import Meter
-from windrow.blocks.nan import rows_reading_nan
+from windrow.blocks.fragments import SavedPart, write_down
 from windrow.blocks.outputs import Leaf, evaluate_outputs, merge_leaves
-from windrow.blocks.results import UpDown, Verdict
-from windrow.blocks.row_purity import check_row_purity
-from windrow.blocks.saves import SavedPart, write_down
-from windrow.blocks.selection import Selection, everything, keep, union
-from windrow.blocks.skipping import RowsFailed, Search, is_about_rows
+from windrow.blocks.purity import check_row_purity
+from windrow.blocks.results import UpDown, Verdict, checked, fewer_rows, joined
+from windrow.blocks.selection import RowSet, Selection, everything, keep, row_set, union
 from windrow.blocks.tree import Nodes, grow
 from windrow.errors import RowPurityError, StepError
 
@@ -41,8 +37,6 @@ if TYPE_CHECKING:
     from windrow.blocks.program import BoundStep, Program
     from windrow.core.records import Window
     from windrow.data.base import Reader
-
-__all__ = ["Chunk", "ChunkRun", "Partial", "Stopped"]
 
 
 class Stopped(Exception):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windrow.blocks.calls import Meter
 from windrow.blocks.columns import take
-from windrow.blocks.meter import Meter
 from windrow.blocks.selection import Selection, union
 from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.fragments import Fragment, write_fragment
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from windrow.blocks.execute import ChunkRun
+    from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import BoundSave
 
-__all__ = ["SavedPart", "empty_columns", "write_down"]
 
 #: Stored bytes read for one fragment, about: unpacked they are some three times as many, and every worker has one.
 #: A thousand columns cost a tenth of a second per piece, so that thirds of it took a fifth longer (benchmarks/skim.py).

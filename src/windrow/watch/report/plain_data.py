@@ -1,4 +1,4 @@
-"""Words for a report that may be passed on: files by their names alone, numbers that JSON has."""
+"""Plain data for a report that may be passed on: files by their names alone, numbers that JSON has."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-__all__ = ["file_name", "pathless", "strict", "without_paths"]
 
 #: An absolute path of at least one directory, or the address of a remote file.
 _PATH = re.compile(

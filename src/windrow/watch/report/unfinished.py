@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from windrow.watch.report_outputs import is_data
-from windrow.watch.report_words import file_name, pathless, strict, without_paths
+from windrow.watch.report.outputs import is_data
+from windrow.watch.report.plain_data import file_name, pathless, strict, without_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from windrow.watch.readlog import Log
-
-__all__ = ["MOST_FILES", "file_lines", "manifest_facts", "unfinished_data"]
 
 #: Lines of the table of files; a page is to be read, and the result has everything.
 MOST_FILES = 500
@@ -45,7 +43,6 @@ def unfinished_data(manifest: Mapping[str, Any], log: Log | None) -> dict[str, A
     never = f"{len(unopened):,} of {len(inputs):,} files were not opened; " if unopened else ""
     data = {
         "windrow": manifest.get("windrow", "of unknown version"),
-        "when": "",
         "name": manifest.get("pipeline") or "unnamed run",
         "state": "unfinished",
         "headline": headline,

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from windrow.watch.readlog import Log, Tasks
 
-__all__ = ["Shares", "memory_data", "shares", "spread", "throughput", "timeline"]
-
 #: Rectangles a browser draws at once without a stutter.
 MOST_BLOCKS = 3_000
 #: Lanes a person can tell apart; more workers share one.
@@ -35,10 +33,8 @@ MOST_MARKS = 200
 
 _MARKED = ("Failed", "InspectFailed", "MergeFailed", "WorkerLost")
 
-Shares = dict[str, Any]
 
-
-def shares(log: Log, workers: int | None = None) -> Shares:
+def shares(log: Log, workers: int | None = None) -> dict[str, Any]:
     """Add up where the workers' time went."""
     tasks = log.tasks
     wall = float(tasks.wall.sum())
@@ -107,8 +103,8 @@ def memory_data(log: Log, points: int = MEMORY_POINTS) -> dict[str, Any] | None:
     }
 
 
-def timeline(log: Log, colours: Callable[[int, int], str]) -> dict[str, Any] | None:
-    """Return lanes of workers and blocks on them; ``colours(input, plan)`` names what a block is.
+def timeline(log: Log, colours: Callable[[int, int], str], rest: str = "other datasets") -> dict[str, Any] | None:
+    """Return lanes of workers and blocks on them; ``colours(input, plan)`` names what a block is, and ``rest`` what has no colour.
 
     Blocks are columns: lane, begin, end, colour, tasks, rows, and how much of it was busy.
     """
@@ -118,7 +114,7 @@ def timeline(log: Log, colours: Callable[[int, int], str]) -> dict[str, Any] | N
     workers, lane = np.unique(tasks.worker, return_inverse=True)
     together = -(-len(workers) // MOST_LANES)
     lane = lane // together
-    colour, names = _coloured(tasks, colours)
+    colour, names = _coloured(tasks, colours, rest)
     if len(tasks) <= MOST_BLOCKS and together == 1:
         blocks = _single(tasks, lane, colour)
     else:
@@ -133,7 +129,7 @@ def timeline(log: Log, colours: Callable[[int, int], str]) -> dict[str, Any] | N
     }
 
 
-def _coloured(tasks: Tasks, colours: Callable[[int, int], str]) -> tuple[NDArray[np.int64], list[str]]:
+def _coloured(tasks: Tasks, colours: Callable[[int, int], str], rest: str) -> tuple[NDArray[np.int64], list[str]]:
     """Give every task a colour: what took most time has its own, discarded work is apart."""
     pairs, place = np.unique(np.stack([tasks.input, tasks.plan], axis=1), axis=0, return_inverse=True)
     names = [colours(int(source), int(plan)) for source, plan in pairs]
@@ -144,7 +140,7 @@ def _coloured(tasks: Tasks, colours: Callable[[int, int], str]) -> tuple[NDArray
     shown = list(by_name)
     if len(shown) > MOST_COLOURS:
         most = set(sorted(by_name, key=lambda name: -by_name[name])[: MOST_COLOURS - 1])
-        shown = [*(name for name in by_name if name in most), "other datasets"]
+        shown = [*(name for name in by_name if name in most), rest]
     number = {name: place for place, name in enumerate(shown)}
     of_pair = np.array([number.get(name, len(shown) - 1) for name in names], dtype=np.int64)
     colour = of_pair[place.ravel()]

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from windrow.watch.graph_runs import GraphRun, Link
 
-__all__ = ["ByName", "Early", "Findings", "find"]
-
 
 @dataclass(slots=True)
 class ByName:
@@ -56,7 +54,8 @@ class Findings:
     tasks: int
     makespan: int  #: from the first call to the last end
     first: int  #: the first call
-    work: int  #: time of all attempts
+    work: float  #: core time of all attempts
+    busy: float  #: share of the core time there was
     path: Path
     way: Sequence[Stretch]
     least: float
@@ -77,7 +76,8 @@ def find(run: GraphRun) -> Findings:
     shared = waits(run)
     first = min((task.called for task in run.tasks.values()), default=0)
     end = max((span.end for span in spans.values()), default=first)
-    work = sum(one.end - one.begin for task in run.tasks.values() for one in task.tries)
+    work = sum(task.cores * (one.end - one.begin) for task in run.tasks.values() for one in task.tries)
+    cores = run.offers.get("cores") or run.workers
     path = critical_path(spans, links)
     waited: dict[str, int] = defaultdict(int)
     for of_task in shared.values():
@@ -91,9 +91,10 @@ def find(run: GraphRun) -> Findings:
         makespan=end - first,
         first=first,
         work=work,
+        busy=min(work / (cores * (end - first)), 1.0) if end > first else 0.0,
         path=path,
         way=way_back(spans, links, first),
-        least=least_time(path.length, work, run.workers),
+        least=least_time(path.length, work, cores),
         waits=shared,
         waited=dict(sorted(waited.items(), key=lambda item: -item[1])),
         early=_early(spans, links),

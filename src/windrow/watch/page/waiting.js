@@ -1,9 +1,6 @@
 "use strict";
 // What tasks waited for, by name; drawn before the timeline, which says when the page is complete.
 
-// Names of tasks have the colours of the timeline, in which there are no datasets.
-const datasetColour = new Map();
-
 function waitingOption() {
   const { names, causes, seconds: spent } = DATA.waiting;
   return {

@@ -27,7 +27,7 @@ from windrow.core.events import (
 from windrow.core.options import Options
 from windrow.core.records import NO_NEEDS, Failure, Handle, Needs, Task
 from windrow.core.scheduler import Scheduler
-from windrow.engines.granted import granted_cores, granted_memory
+from windrow.engines.machine_limits import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.loop import run
 from windrow.tasks.blame import blamed, error_of
@@ -101,8 +101,8 @@ class Driver:
 
     def _make(self, engine: str) -> Engine:
         if engine == "processes":
-            from windrow.engines.process_beginning import preload_for_tasks
-            from windrow.engines.processes import ProcessesEngine
+            from windrow.engines.processes.engine import ProcessesEngine
+            from windrow.engines.processes.startup import preload_for_tasks
 
             return ProcessesEngine(self._workers, preload=preload_for_tasks(self._workers))
         if engine == "threads":

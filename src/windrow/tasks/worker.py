@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windrow.core.records import Failure, FailureKind
 from windrow.engines.base import NO_READING, Outcome
-from windrow.engines.owning import own_copy
+from windrow.engines.processes.values import own_copy
 from windrow.errors import InitializerError, TaskFileError
 from windrow.tasks.body import STREAM, run_body
 from windrow.tasks.calls import filled, looked_into

@@ -92,8 +92,14 @@ class Driver:
         self._attempts: dict[int, Record] = {}  #: those that are at a worker
         self.unseen = Unseen()
         self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
-        options = Options(open=True, on_error="skip", restart=self._engine.capabilities.can_restart, ahead=True)
-        self._scheduler = Scheduler(options)
+        options = Options(
+            open=True,
+            on_error="skip",
+            restart=self._engine.capabilities.can_restart,
+            ahead=True,
+            io_workers=self._workers,
+        )
+        self._scheduler = Scheduler(options=options)
         self._done = threading.Event()
         # Daemon: an interpreter that exits must not wait for a task without an end.
         self.thread = threading.Thread(target=self._go, name=f"windrow-{session.name}", daemon=True)
@@ -361,7 +367,7 @@ class Driver:
     def _give_up(self, record: Record, failure: Failure) -> None:
         """A task has no value; what it had released before is final."""
         if record.state == "cancelled" and self._scheduler.failure is None:
-            for future in without_value(self._session, record, self._scheduler.has_output):
+            for future in without_value(self._session, record, self._exists):
                 future.give_up()
             return
         error = self.broken() or error_of(record, failure)
@@ -372,8 +378,13 @@ class Driver:
                 self._inbox.put(CancelRequested(f"task {record.name!r} failed"))
         self._fail(record, error)
 
+    def _exists(self, output: str) -> bool:
+        """Whether an output can still be brought."""
+        known = self._scheduler.graph.outputs.get(output)
+        return known is not None and bool(known.holders)
+
     def _fail(self, record: Record, error: BaseException) -> None:
-        for future in without_value(self._session, record, self._scheduler.has_output):
+        for future in without_value(self._session, record, self._exists):
             future.failed(error)
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from order_situations import cuts_of, independent_window, is_legal, lazy_orders, make_situation, make_window, situations
+from searching import examples
 from windrow.order import planner
 from windrow.order.cost import expected_cost, sampled_rows
 from windrow.order.model import Column, Lane, Step
@@ -42,19 +43,19 @@ def check(situation: Situation) -> None:
 
 
 @given(situations(most_cuts=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_no_order_of_the_cuts_is_cheaper(situation: Situation) -> None:
     check(situation)
 
 
 @given(situations(most_cuts=6, most_others=3))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6))
 def test_no_order_of_more_cuts_is_cheaper(situation: Situation) -> None:
     check(situation)
 
 
 @given(situations(most_cuts=3, most_lanes=1, most_others=3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_with_one_lane_no_order_of_all_steps_is_cheaper(situation: Situation) -> None:
     best = best_order(situation)
     least = min(
@@ -166,7 +167,7 @@ def test_nothing_to_decide() -> None:
 
 
 @given(situations(most_cuts=6))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 def test_what_is_searched_for_is_legal_and_no_dearer_than_the_current_order_of_cuts(situation: Situation) -> None:
     found = searched_order(situation)
     assert is_legal(situation, found.order)
@@ -177,7 +178,7 @@ def test_what_is_searched_for_is_legal_and_no_dearer_than_the_current_order_of_c
 
 
 @given(situations(most_cuts=6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_as_many_cuts_as_fit_a_window_are_put_in_the_cheapest_order(situation: Situation) -> None:
     assert searched_order(situation).cost == pytest.approx(best_order(situation).cost, rel=1e-9, abs=1e-18)
 

@@ -16,7 +16,8 @@ import pytest
 
 import searching
 import windrow
-from windrow.engines import process_beginning, processes
+from windrow.engines.processes import engine as processes_engine
+from windrow.engines.processes import startup
 from windrow.pipeline import adapting
 
 if TYPE_CHECKING:
@@ -122,9 +123,9 @@ def new_program(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def light_workers() -> Iterator[None]:
     """Make workers without what other tests of this process have imported: that took two seconds for every run."""
-    needed = [*process_beginning.FOR_TASKS, "windrow.pipeline.workload", "numpy"]
+    needed = [*startup.FOR_TASKS, "windrow.pipeline.workload", "numpy"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "preload", lambda: needed)
+        patch.setattr(processes_engine, "preload", lambda: needed)
         yield
 
 

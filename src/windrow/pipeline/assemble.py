@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from windrow.blocks.chunk import Partial
     from windrow.blocks.selection import RowSet
     from windrow.core.ledger import Entry as CoreEntry
-    from windrow.core.scheduler import Scheduler
+    from windrow.core.rows import RowFeeder
     from windrow.data.base import Source
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.products import Product
@@ -45,7 +45,7 @@ def assemble(
     definition: Definition,
     source: Source,
     workload: PipelineWorkload,
-    scheduler: Scheduler,
+    rows: RowFeeder,
     outcome: RunOutcome,
     beginning: Beginning,
     decisions: Sequence[str],
@@ -56,7 +56,7 @@ def assemble(
     seconds: float,
 ) -> Result:
     """Make the result of a run that ended."""
-    book = scheduler.ledger
+    book = rows.ledger
     united = {
         item.index: _united(beginning.partials(item.index, outcome.partials, definition), definition)
         for item in source.inputs
@@ -73,7 +73,7 @@ def assemble(
     way = _unfinished(definition, source, workload, united, accounts, last_rows, tables)
     kept, notes = _kept(definition, source, workload, united, beginning)
     left_out = left_out_notes(book)
-    notes = [*scheduler.notes, *left_out, *_default_notes(source, workload, accounts), *notes]
+    notes = [*outcome.notes, *left_out, *_default_notes(source, workload, accounts), *notes]
     return Result(
         **_asked_for(definition, source),
         outputs={

@@ -346,7 +346,7 @@ class _Run:
 
 def _issued(plans: Mapping[str, Plan], rows: RowFeeder) -> list[tuple[str, tuple[str, ...], str]]:
     """List the orders that were in force and why; datasets of which nothing had to be run have the one planned."""
-    accounts = scheduler.accounts
+    accounts = rows.accounts
     return [
         (dataset, one.order, one.reason)
         for dataset, plan in plans.items()

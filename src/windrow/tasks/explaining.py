@@ -151,7 +151,7 @@ def _about_reuse(session: Session, task: Ran) -> list[str]:
     why = session.reusing.reason(task.id)
     if why:
         return [f"  its result: {why}"]
-    record = session.records.get(task.id)
+    record = session.calls.get(task.id)
     if record is not None and record.key is not None:
         return ["  no earlier call was the same, so it ran; the next one gets its result"]
     return []

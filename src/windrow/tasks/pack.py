@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from windrow.engines.packed import Packed, pack_call, pack_common
 from windrow.engines.pickles import culprit
 from windrow.errors import UsageError
-from windrow.tasks.outside import Outside
+from windrow.tasks.captured import Outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.engines.parcels import Parcel
-    from windrow.tasks.workload import Content
+    from windrow.tasks.call import Content
 
 __all__ = ["Packer"]
 

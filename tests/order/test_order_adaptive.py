@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from order_situations import cuts_of, independent_window, is_legal, make_situation, make_window, situations
+from searching import examples
 from windrow.order.adaptive import adaptive, order
 from windrow.order.cost import expected_cost
 from windrow.order.model import Column, Lane, Step
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @given(situations(most_cuts=6))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 def test_a_decision_is_legal_and_not_dearer_than_what_there_was(situation: Situation) -> None:
     decision = adaptive(situation)
     assert is_legal(situation, decision.order)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from order_situations import cuts_of, draw_legal, independent_window, make_situation, make_window, situations
+from searching import examples
 from windrow.order.cost import expected_cost, jackknifed_costs
 from windrow.order.model import Column, Lane, Step
 from windrow.order.survival import MOST_KINDS, sample_of
@@ -88,7 +89,7 @@ def plain_cost(situation: Situation, order: Sequence[str]) -> float:
 
 
 @given(situations(), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 def test_the_cost_is_that_of_rows_followed_one_by_one(situation: Situation, data: st.DataObject) -> None:
     order = draw_legal(data.draw, situation.written, situation.needs)
     expected = expected_cost(situation, order)

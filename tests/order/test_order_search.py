@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from order_situations import cuts_of, independent_window, is_legal, lazy_orders, make_situation, make_window, situations
+from searching import examples
 from windrow.order import search
 from windrow.order.blocks import Block
 from windrow.order.cost import expected_cost
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @given(situations(most_cuts=6))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 def test_what_is_found_is_legal_and_no_dearer_than_the_current_order_of_cuts(situation: Situation) -> None:
     found = good_order(situation)
     assert is_legal(situation, found.order)
@@ -34,7 +35,7 @@ def test_what_is_found_is_legal_and_no_dearer_than_the_current_order_of_cuts(sit
 
 
 @given(situations(most_cuts=6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_as_many_cuts_as_fit_a_window_are_put_in_the_cheapest_order(situation: Situation) -> None:
     best = best_order(situation, budget=1e12)
     assert best is not None
@@ -42,7 +43,7 @@ def test_as_many_cuts_as_fit_a_window_are_put_in_the_cheapest_order(situation: S
 
 
 @given(situations(most_cuts=6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_the_cost_greedy_goes_by_is_the_expected_cost(situation: Situation) -> None:
     layout, sample = layout_of(situation), sample_of(situation)
     every = range(len(layout.cuts))

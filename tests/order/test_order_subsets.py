@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from order_situations import cuts_of, independent_window, is_legal, lazy_orders, make_situation, make_window, situations
+from searching import examples
 from windrow.order.cost import expected_cost
 from windrow.order.model import Column, Lane, Step
 from windrow.order.subsets import best_order
@@ -27,19 +28,19 @@ def check(situation: Situation) -> None:
 
 
 @given(situations(most_cuts=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_no_order_of_the_cuts_is_cheaper(situation: Situation) -> None:
     check(situation)
 
 
 @given(situations(most_cuts=6, most_others=3))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6))
 def test_no_order_of_more_cuts_is_cheaper(situation: Situation) -> None:
     check(situation)
 
 
 @given(situations(most_cuts=3, most_lanes=1, most_others=3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_with_one_lane_no_order_of_all_steps_is_cheaper(situation: Situation) -> None:
     best = best_order(situation)
     assert best is not None

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Window
 from windrow.pipeline.estimating import Estimate, Stratified, estimate, patterns, student
 from windrow.pipeline.written_order import Writing
@@ -160,7 +161,7 @@ def test_weighted_lines_have_errors_of_the_right_size() -> None:
     assert ((spread > 0.75) & (spread < 1.35)).all(), spread
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_lines_stay_within_what_is_possible(data: st.DataObject) -> None:
     """Whatever was seen: lines fall from all rows to the last one, and intervals hold what is certain."""
@@ -274,12 +275,15 @@ def test_students_quantiles() -> None:
 @pytest.fixture
 def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second unit is looked at, whatever the plan says."""
-    from windrow.blocks import probing, sampling
+
+    from windrow.blocks import probe
+
+    chosen = probe.places
 
     def places(chunk: Any, units: Any, seed: int, identity: str, _share: float, _rows: int) -> list[Any]:
-        return sampling.places(chunk, units, seed, identity, 0.5, 60)
+        return chosen(chunk, units, seed, identity, 0.5, 60)
 
-    monkeypatch.setattr(probing, "places", places)
+    monkeypatch.setattr(probe, "places", places)
 
 
 def arrays(seed: int, rows: int = 30_000) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from description import build
+from searching import examples
 from strategies import analyses
 from windrow.errors import UsageError
 from windrow.pipeline.drawing import draw
@@ -120,7 +121,7 @@ def nets(draw: st.DrawFn) -> tuple[list[Box], list[Edge]]:
 
 
 class TestLayout:
-    @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
     @given(nets())
     def test_nothing_overlaps_and_lines_end_at_boxes(self, net: tuple[list[Box], list[Edge]]) -> None:
         boxes, edges = net
@@ -293,7 +294,7 @@ class TestDrawing:
         assert Counter(e.source for e in drawn.edges if e.source.startswith("file")).most_common(1)[0][1] == 1
         assert found["joint", "all regions"] == 1
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
     @given(analyses())
     def test_random_pipelines(self, analysis: Any) -> None:
         pipeline = build(analysis)

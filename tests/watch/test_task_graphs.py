@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searching import examples
 from windrow.errors import UsageError
 from windrow.watch.graph_drawing import TaskGraph
 from windrow.watch.graph_layout import places_of
@@ -44,7 +45,7 @@ def graphs(draw: st.DrawFn) -> dict[int, Ran]:
     return tasks
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(graphs(), st.integers(1, 30))
 def test_nothing_is_lost_by_joining(tasks: dict[int, Ran], most: int) -> None:
     nodes, edges = nodes_and_edges(tasks, most)
@@ -62,7 +63,7 @@ def test_nothing_is_lost_by_joining(tasks: dict[int, Ran], most: int) -> None:
     assert sum(edge.count for edge in edges if edge.kind == "after") == sum(len(task.after) for task in tasks.values())
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(graphs())
 def test_a_level_is_the_longest_way_from_the_beginning(tasks: dict[int, Ran]) -> None:
     def longest(number: int) -> int:
@@ -72,7 +73,7 @@ def test_a_level_is_the_longest_way_from_the_beginning(tasks: dict[int, Ran]) ->
     assert levels_of(tasks) == {number: longest(number) for number in tasks}
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(graphs(), st.integers(1, 30))
 def test_boxes_do_not_overlap_and_texts_are_well_formed(tasks: dict[int, Ran], most: int) -> None:
     graph = drawn(tasks, most)

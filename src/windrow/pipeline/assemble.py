@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
-from windrow.blocks.execute import Chunk, ChunkRun
+from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.outputs import ALL_ROWS, Leaf, merge_leaves
 from windrow.blocks.tree import Nodes, collapse
 from windrow.errors import WindrowError
@@ -26,8 +26,8 @@ from windrow.shape.costs import fit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from windrow.blocks.execute import Partial
-    from windrow.blocks.kept import RowSet
+    from windrow.blocks.chunk import Partial
+    from windrow.blocks.selection import RowSet
     from windrow.core.ledger import Entry as CoreEntry
     from windrow.core.scheduler import Scheduler
     from windrow.data.base import Source

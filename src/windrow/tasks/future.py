@@ -269,21 +269,21 @@ class StreamFuture:
 
     def __init__(self, session: Session, call: Call, end: Future) -> None:
         self._session = session
-        self._call = call
+        self.call = call
         self._end = end  #: is there when no more will come
 
     def __iter__(self) -> Iterator[Future]:
         return self
 
     def __next__(self) -> Future:
-        future = self._session.next_of_stream(self._call, self._end)
+        future = self._session.next_of_stream(self.call, self._end)
         if future is None:
             self._end.result()  # raises what the task raised
             raise StopIteration
         return future
 
     def __repr__(self) -> str:
-        return f"<stream of task {self._call.name!r}>"
+        return f"<stream of task {self.call.name!r}>"
 
 
 def without_value(session: Session, call: Call, outputs: Mapping[str, Any]) -> list[Future]:

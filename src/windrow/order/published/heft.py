@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windrow.order.rates import seconds_per_row
+from windrow.order.published.propositions import seconds_per_row
 
 if TYPE_CHECKING:
     from windrow.order.model import Situation
-
-__all__ = ["order", "upward_ranks"]
 
 
 def order(situation: Situation) -> tuple[str, ...]:
@@ -33,6 +31,6 @@ def upward_ranks(situation: Situation) -> dict[str, float]:
     rank = dict.fromkeys(situation.written, 0.0)
     for name in reversed(situation.written):  # whoever waits for a step is written below it
         rank[name] += seconds_per_row(situation, situation.steps[name])
-        for need in situation.needs.get(name, ()):
+        for need in situation.needs[name]:
             rank[need] = max(rank[need], rank[name])
     return rank

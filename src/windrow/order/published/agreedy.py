@@ -18,16 +18,11 @@ import math
 from typing import TYPE_CHECKING
 
 from windrow.order.constraints import repair
-from windrow.order.rates import Verdicts, full_order, propositions, total_seconds
+from windrow.order.published.propositions import Verdicts, full_order, pick, propositions, total_seconds
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from windrow.order.model import Situation
-    from windrow.order.rates import Proposition
-
-__all__ = ["TOLERANCE", "order"]
+    from windrow.order.published.propositions import Proposition
 
 #: A filter stays while it drops this share per second of what the best one would. The paper has a tolerance of at most
 #: 1 against orders that flip with every sample, but no value of it; a tenth is what a few hundred rows leave unsure.
@@ -42,35 +37,21 @@ def order(situation: Situation) -> tuple[str, ...]:
     chosen: list[str] = []
     made: set[str] = set()
     greedy = False
-    for standing in _cuts_in_force(situation):
-        gain = {
-            name: _drops_per_second(situation, verdicts, alive, one, made)
-            for name, one in waiting.items()
-            if one.after <= set(chosen)
-        }
-        best = max(gain, key=lambda name: (gain[name], -waiting[name].place))
-        greedy = greedy or gain[standing] < TOLERANCE * gain[best]
-        name = best if greedy else standing
-        chosen.append(name)
-        made |= waiting.pop(name).made
-        alive = verdicts.kept(name, alive)
+
+    def drops_per_second(one: Proposition) -> float:
+        drops = verdicts.discards(one.name, alive)
+        seconds = total_seconds(situation, {one.name, *one.made} - made)
+        if not drops:
+            return 0.0
+        return drops / seconds if seconds > 0 else math.inf
+
+    current = repair(situation.current, situation.needs)
+    for standing in [waiting[name] for name in current if name in waiting]:
+        best = pick(waiting, chosen, lambda one: -drops_per_second(one))
+        greedy = greedy or drops_per_second(standing) < TOLERANCE * drops_per_second(best)
+        taken = best if greedy else standing
+        chosen.append(taken.name)
+        made |= taken.made
+        alive = verdicts.kept(taken.name, alive)
+        del waiting[taken.name]
     return full_order(situation, chosen)
-
-
-def _cuts_in_force(situation: Situation) -> list[str]:
-    """The cuts as they run now, which must be legal still after a guard was learned."""
-    known = set(situation.current) == set(situation.written)
-    needs = {name: tuple(situation.needs.get(name, ())) for name in situation.written}
-    legal = repair(situation.current if known else situation.written, needs, situation.guards)
-    cuts = set(situation.cuts)
-    return [name for name in legal if name in cuts]
-
-
-def _drops_per_second(
-    situation: Situation, verdicts: Verdicts, alive: NDArray[np.bool_], one: Proposition, made: set[str]
-) -> float:
-    drops = verdicts.discards(one.name, alive)
-    seconds = total_seconds(situation, {one.name, *one.made} - made)
-    if not drops:
-        return 0.0
-    return drops / seconds if seconds > 0 else math.inf

@@ -15,7 +15,7 @@ What was left open, and how it is read here:
   in the paper's figure 5 it waits for all others.
 - *The barrier.* It keeps cores from starting a level of an element too early. Where all rows of a block take a step
   together, going level by level is all there is to it.
-- *Propositions* that depend on a column which another step makes: see ``windrow.order.rates``.
+- *Propositions* that depend on a column which another step makes: see ``windrow.order.published.propositions``.
 
 The weights do not estimate a cost, so the order may be worse than the written one.
 """
@@ -25,15 +25,13 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from windrow.order.rates import full_order, propositions
+from windrow.order.published.propositions import full_order, propositions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from windrow.order.model import Situation
-    from windrow.order.rates import Proposition
-
-__all__ = ["HEAVY", "order", "weights"]
+    from windrow.order.published.propositions import Proposition
 
 #: The paper's default shares of a weight.
 DISCARDED, TIME = 0.7, 0.3

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["NO_SAMPLE", "SHARE", "Sampling", "how_much"]
-
 #: Of the CPU time of a run that looking may take in all.
 SHARE = 0.02
 #: Of that, what is planned for: costs are not known exactly.

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Checkpoints"]
-
 
 @dataclass(slots=True)
 class Checkpoints:

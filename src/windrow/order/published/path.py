@@ -2,7 +2,7 @@
 
 A. Pereira, A. Proenca, "HEP-Frame: improving the efficiency of pipelined data transformation & filtering for scientific
 analyses", Computer Physics Communications 263 (2021), https://doi.org/10.1016/j.cpc.2021.107844, section 3.4. An edge
-into a proposition costs the proposition's weight (see ``windrow.order.hepframe``); edges that break a dependency are
+into a proposition costs the proposition's weight (see ``windrow.order.published.hepframe``); edges that break a dependency are
 infinite; backtracking from every possible start finds the shortest path that visits all.
 
 The description is degenerate. Every path pays for each proposition but its first, so its length is the sum of all
@@ -19,13 +19,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windrow.order.hepframe import weights
-from windrow.order.rates import full_order, propositions
+from windrow.order.published.hepframe import weights
+from windrow.order.published.propositions import full_order, pick, propositions
 
 if TYPE_CHECKING:
     from windrow.order.model import Situation
-
-__all__ = ["order"]
+    from windrow.order.published.propositions import Proposition
 
 
 def order(situation: Situation) -> tuple[str, ...]:
@@ -33,10 +32,12 @@ def order(situation: Situation) -> tuple[str, ...]:
     waiting = propositions(situation)
     weight = weights(waiting)
     chosen: list[str] = []
+
+    def edge(one: Proposition) -> float:
+        return weight[one.name] if chosen else -weight[one.name]
+
     while waiting:
-        free = [name for name, one in waiting.items() if one.after <= set(chosen)]
-        sign = 1 if chosen else -1
-        best = min(free, key=lambda name: (sign * weight[name], waiting[name].place))
-        chosen.append(best)
-        del waiting[best]
+        best = pick(waiting, chosen, edge)
+        chosen.append(best.name)
+        del waiting[best.name]
     return full_order(situation, chosen)

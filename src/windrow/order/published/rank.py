@@ -15,12 +15,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from windrow.order.rates import full_order, propositions, total_seconds
+from windrow.order.published.propositions import full_order, pick, propositions, total_seconds
 
 if TYPE_CHECKING:
     from windrow.order.model import Situation
-
-__all__ = ["order"]
+    from windrow.order.published.propositions import Proposition
 
 
 def order(situation: Situation) -> tuple[str, ...]:
@@ -29,15 +28,14 @@ def order(situation: Situation) -> tuple[str, ...]:
     chosen: list[str] = []
     made: set[str] = set()
 
-    def rank(name: str) -> tuple[float, int]:
-        one = waiting[name]
+    def rank(one: Proposition) -> float:
         if not one.discarded:
-            return math.inf, one.place
-        return total_seconds(situation, {name, *one.made} - made) / one.discarded, one.place
+            return math.inf
+        return total_seconds(situation, {one.name, *one.made} - made) / one.discarded
 
     while waiting:
-        free = [name for name, one in waiting.items() if one.after <= set(chosen)]
-        best = min(free, key=rank)
-        chosen.append(best)
-        made |= waiting.pop(best).made
+        best = pick(waiting, chosen, rank)
+        chosen.append(best.name)
+        made |= best.made
+        del waiting[best.name]
     return full_order(situation, chosen)

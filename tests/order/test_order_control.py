@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from order_situations import make_window
-from windrow.core.records import NOT_ASKED, StepCost
-from windrow.order.checkpoints import Checkpoints
-from windrow.order.drift import recent_cost, recent_windows
-from windrow.order.sampling import MOST_ROWS, NO_SAMPLE, RESERVE, SHARE, how_much
+from windrow.core.records import StepCost
+from windrow.order.control.drift import MOST_WINDOWS, recent_cost, recent_windows
+from windrow.order.control.how_much import MOST_ROWS, NO_SAMPLE, RESERVE, SHARE, how_much
+from windrow.order.control.when import Checkpoints
 
 # --- checkpoints ------------------------------------------------------------------------------------
 
@@ -145,35 +144,10 @@ def test_the_first_windows_may_take_a_part_of_all_there_is() -> None:
 # --- drift ------------------------------------------------------------------------------------------
 
 
-def window(passed: int, rows: int = 100, *, cuts: tuple[str, ...] = ("a",)) -> Any:
-    return make_window(cuts, {"p" * len(cuts): passed, "f" * len(cuts): rows - passed})
-
-
-def test_windows_that_agree_are_all_kept() -> None:
-    rng = np.random.default_rng(3)
-    for _ in range(50):
-        windows = [window(int(n)) for n in rng.binomial(100, 0.4, 40)]
-        assert recent_windows(windows) == tuple(windows)
-
-
-@pytest.mark.parametrize("newest", [3, 6, 12])
-def test_windows_from_before_a_change_are_left_out(newest: int) -> None:
-    rng = np.random.default_rng(4)
-    old = [window(int(n)) for n in rng.binomial(100, 0.9, 12)]
-    new = [window(int(n)) for n in rng.binomial(100, 0.1, newest)]
-    assert recent_windows([*old, *new]) == tuple(new)
-
-
-def test_windows_that_differ_a_lot_among_themselves_are_no_change() -> None:
-    windows = [window(90 if number % 2 else 10) for number in range(16)]
-    assert recent_windows(windows) == tuple(windows)
-
-
-def test_a_cut_that_was_not_asked_tells_nothing() -> None:
-    some = [window(90) for _ in range(8)]
-    for one in some[4:]:
-        one.verdicts[:] = NOT_ASKED
-    assert recent_windows(some) == tuple(some)
+def test_the_newest_windows_count() -> None:
+    windows = [make_window("a", {"p": number}) for number in range(1, MOST_WINDOWS + 9)]
+    assert recent_windows(windows[:3]) == tuple(windows[:3])
+    assert recent_windows(windows) == tuple(windows[8:])
 
 
 def test_costs_that_changed_count_from_then_on() -> None:

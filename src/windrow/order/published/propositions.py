@@ -1,4 +1,4 @@
-"""What the published policies know of a pipeline: propositions, what each takes and what share of the rows it discards.
+"""Propositions, which the published policies put in order: what each takes and what share of the rows it discards.
 
 The publications order filters - HEP-Frame calls them propositions - which compute for themselves what they need. Here
 columns and weights are steps of their own, so a proposition is a cut together with the steps that have to be made for
@@ -21,16 +21,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED
-from windrow.order.constraints import complete
+from windrow.order.constraints import all_needs, complete
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from windrow.order.model import Situation, Step
-
-__all__ = ["Proposition", "Verdicts", "full_order", "propositions", "seconds_per_row", "total_seconds"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +98,7 @@ def seconds_per_row(situation: Situation, step: Step) -> float:
 
 def propositions(situation: Situation) -> dict[str, Proposition]:
     """Gather the cuts with what they need, what they take and what they discard, in written order."""
-    above: dict[str, frozenset[str]] = {}
-    for name in situation.written:  # everything a step needs is written above it
-        direct = situation.needs.get(name, ())
-        above[name] = frozenset(direct).union(*(above[need] for need in direct))
+    above = all_needs(situation.written, situation.needs)
     cuts = situation.cuts
     verdicts = Verdicts(situation)
     everywhere = verdicts.everywhere()
@@ -122,6 +117,12 @@ def propositions(situation: Situation) -> dict[str, Proposition]:
     return found
 
 
+def pick(waiting: Mapping[str, Proposition], ran: Collection[str], key: Callable[[Proposition], float]) -> Proposition:
+    """Pick the proposition of the lowest key among those whose needed cuts have run; of equals the first written."""
+    free = [one for one in waiting.values() if one.after.issubset(ran)]
+    return min(free, key=lambda one: (key(one), one.place))
+
+
 def total_seconds(situation: Situation, names: Iterable[str]) -> float:
     """What some steps take for a row; added up by name, so that it is the same every time."""
     return sum(seconds_per_row(situation, situation.steps[name]) for name in sorted(names))
@@ -129,5 +130,4 @@ def total_seconds(situation: Situation, names: Iterable[str]) -> float:
 
 def full_order(situation: Situation, cuts: Sequence[str]) -> tuple[str, ...]:
     """Make a full order of one of the cuts: other steps right before the first cut that needs them, else last."""
-    needs = {name: tuple(situation.needs.get(name, ())) for name in situation.written}
-    return complete(cuts, situation.written, needs)
+    return complete(cuts, situation.written, situation.needs)

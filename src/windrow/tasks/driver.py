@@ -30,11 +30,9 @@ from windrow.core.scheduler import Scheduler
 from windrow.engines.machine_limits import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.loop import run
-from windrow.tasks.blame import blamed, error_of
-from windrow.tasks.future import ELSEWHERE, Future, without_value
-from windrow.tasks.gathering import refuse_in_fork
-from windrow.tasks.record import BEGINNING
-from windrow.tasks.unseen import Unseen
+from windrow.tasks.failures import UnseenFailures, blamed, error_of
+from windrow.tasks.future import BEGINNING, ELSEWHERE, Future, without_value
+from windrow.tasks.waiting import refuse_in_fork
 from windrow.tasks.worker import CallWorkload, Ignored
 
 if TYPE_CHECKING:
@@ -43,10 +41,9 @@ if TYPE_CHECKING:
     from windrow.core.commands import Command
     from windrow.core.records import Made
     from windrow.engines.base import Engine
-    from windrow.tasks.packing import Packer
-    from windrow.tasks.record import Record
+    from windrow.tasks.call import Call, Content
+    from windrow.tasks.pack import Packer
     from windrow.tasks.session import Session
-    from windrow.tasks.worker import Content
 
 ENGINES = ("processes", "threads", "inline")
 
@@ -82,15 +79,15 @@ class Driver:
         self._isolated = engine == "processes"
         self._packer: Packer | None = None
         if self._isolated:
-            from windrow.tasks.packing import Packer
+            from windrow.tasks.pack import Packer
 
             self._packer = Packer()
         self._inbox = CallInbox(self._wake_all)
         self.leave = self._inbox.leave  #: tells the run something when it looks anyway
         self._called = session.watched.watch.called
         self._streamed: dict[int, set[str]] = {}  #: by task that has not ended: what its stream made so far
-        self._attempts: dict[int, Record] = {}  #: those that are at a worker
-        self.unseen = Unseen()
+        self._attempts: dict[int, Call] = {}  #: those that are at a worker
+        self.unseen = UnseenFailures()
         self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
         options = Options(
             open=True,
@@ -142,7 +139,7 @@ class Driver:
         if self.over:
             raise UsageError("the session is closed; call tasks inside its with block")
 
-    def packed(self, record: Record, content: Content) -> Any:
+    def packed(self, record: Call, content: Content) -> Any:
         """Make of a call what travels to a worker."""
         return content if self._packer is None else self._packer.pack(record.id, content)
 
@@ -151,10 +148,10 @@ class Driver:
         if self._packer is not None:
             self._packer.send_again(function)
 
-    def submit(self, record: Record, task: Task) -> None:
+    def submit(self, record: Call, task: Task) -> None:
         """Hand a task over."""
         session = self._session
-        session.records[record.id] = record
+        session.calls[record.id] = record
         session.open[record.id] = record
         self._called(task)
         self._inbox.put(task)
@@ -198,7 +195,7 @@ class Driver:
     # -- the thread
 
     def _go(self) -> None:
-        workload = CallWorkload(self._session.records, self._session.initializer)
+        workload = CallWorkload(self._session.calls, self._session.initializer)
         try:
             with collecting_less():
                 run(
@@ -281,7 +278,7 @@ class Driver:
             elif type(command) is OutputFailed:
                 future = self._session.futures.get(command.output)
                 if future is not None:
-                    future.failed(error_of(future.record, command.failure))
+                    future.failed(error_of(future.call, command.failure))
         if ended:
             with self._session.changed:
                 self._session.changed.notify_all()
@@ -310,7 +307,7 @@ class Driver:
         if future is not None and not future.is_here:  # else an attempt before has released it, which is final
             self._there(future, command.made, command.handle.attempt)
 
-    def _stream(self, record: Record, made: Made) -> None:
+    def _stream(self, record: Call, made: Made) -> None:
         """A stream has one more output: whoever iterates takes it, once, although a second attempt makes it again."""
         session = self._session
         items = self._streamed.setdefault(record.id, set())
@@ -340,7 +337,7 @@ class Driver:
 
     def _ended(self, command: TaskEnded) -> bool:
         session = self._session
-        record = session.open.pop(command.task, None) or session.records.get(command.task)
+        record = session.open.pop(command.task, None) or session.calls.get(command.task)
         if record is None:
             return False
         record.state, record.failure = command.state, command.failure
@@ -364,7 +361,7 @@ class Driver:
         self._streamed.pop(record.id, None)
         return True
 
-    def _give_up(self, record: Record, failure: Failure) -> None:
+    def _give_up(self, record: Call, failure: Failure) -> None:
         """A task has no value; what it had released before is final."""
         if record.state == "cancelled" and self._scheduler.failure is None:
             for future in without_value(self._session, record, self._exists):
@@ -383,7 +380,7 @@ class Driver:
         known = self._scheduler.graph.outputs.get(output)
         return known is not None and bool(known.holders)
 
-    def _fail(self, record: Record, error: BaseException) -> None:
+    def _fail(self, record: Call, error: BaseException) -> None:
         for future in without_value(self._session, record, self._exists):
             future.failed(error)
 

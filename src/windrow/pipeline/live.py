@@ -220,10 +220,9 @@ def outcome_so_far(scheduler: Scheduler, rows: RowFeeder, collector: Collector) 
         failure=None,
         reason="",
         partials={number: [_copied(one) for one in parts] for number, parts in partials.items()},
-        evidence={name: account.evidence for name, account in rows.accounts.items()},
+        rows=rows,
         plans=[],
         notes=list(scheduler.notes),
-        bytes_read=rows.bytes_read,
         wall_s=0.0,
         driver_cpu_s=0.0,
     )

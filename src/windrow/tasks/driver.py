@@ -322,7 +322,8 @@ class Driver:
 
     def _there(self, future: Future, made: Made, attempt: int) -> None:
         """An output exists: give its value to the future, or say that it is elsewhere."""
-        if made.here and not made.bytes:  # with a size it is large, and opened when it is wanted
+        # With a size it is large: in another process it was packed, and is opened when it is wanted.
+        if made.here and not (self._isolated and made.bytes):
             try:
                 value = self._take(Handle(made.output, attempt))
             except KeyError:

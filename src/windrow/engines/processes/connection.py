@@ -8,54 +8,45 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from windrow.core.events import (
-    Cancelled,
-    Event,
-    Exhausted,
-    Failed,
-    FetchFailed,
-    Finished,
-    OutputReady,
-    Started,
-    WorkerLost,
-)
-from windrow.core.failures import EXPLAINED, KILLED
-from windrow.core.records import Failure, FailureKind
-from windrow.engines.processes.messages import Writer
+from windrow.core.events import Cancelled, Event, Exhausted, Failed, FetchFailed, Finished, Started, WorkerLost
+from windrow.core.records import Failure, FailureKind, Life
+from windrow.core.retry import EXPLAINED, KILLED
 from windrow.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from windrow.core.commands import EngineCommand, Launch
-    from windrow.core.records import Handle
-    from windrow.engines.processes.transport import Arrival, Link
+    from collections.abc import Mapping
+
+    from windrow.core.commands import Fetch, Launch
+    from windrow.core.records import Plan
+    from windrow.engines.base import Workload
+    from windrow.engines.processes.transport import Arrival, Link, Parcel
     from windrow.engines.supervisor.client import ProcessEnd, WorkerProcess
 
-__all__ = ["Life"]
-
-#: Signals that somebody sends to a process that has done nothing wrong (the machine's own out-of-memory killer, too).
+#: Signals that are sent to processes that have done nothing wrong (by the machine's own out-of-memory killer, too).
 FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM})
 #: After how long a worker's page is looked at, at first and at most: short tasks report their beginning with their end.
 LOOK_S, LOOK_MOST_S = 0.005, 0.1
-#: Functions of calls that a worker has at most; of those made for one call each there is no end.
-MOST_COMMON = 1000
+#: Functions of calls that a worker has at most, and their bytes: of those made for one call each there is no end.
+MOST_COMMON, MOST_COMMON_BYTES = 1000, 256 << 20
 
 
-class Life:
-    """What the driver knows of one life of a worker."""
+class Connection:
+    """The driver's side of one life of a worker."""
 
-    def __init__(self, child: WorkerProcess, link: Link, grace_s: float) -> None:
-        self.child = child
+    def __init__(self, process: WorkerProcess, link: Link, workload: Workload, grace_s: float, *, io: bool) -> None:
+        self.process = process
         self.link = link
-        self.writer = Writer()
+        self.life = Life(process.worker, process.incarnation)
+        self.io = io  #: its place is for input and output
         self.joined = False
         self.ending = False  #: it was told to stop
         self.refused: Failure | None = None  #: why it cannot begin
-        self.fetching: dict[int, tuple[Handle, bool]] = {}  #: by id; whether it is still wanted
-        self.unanswered = 0  #: inspections and merges
-        self.released: deque[Arrival] = deque()  #: of graphs, of which a report will tell
-        self.outputs: deque[Handle] = deque()  #: of graphs, that it was told to send, in order
-        self.late: list[EngineCommand] = []  #: goes with whatever it is told next
-        self._common: set[int] = set()  #: what calls have in common, that it was sent
+        self.fetching: deque[tuple[Fetch, bool]] = deque()  #: in order; whether it is still wanted
+        self.released: deque[Arrival] = deque()  #: outputs of which a report will tell
+        self.late: list[tuple[str, int]] = []  #: outputs that it forgets when it is told something else
+        self._workload = workload
+        self._plans: dict[int, tuple[int, Plan]] = {}  #: that it was sent, by identity, with the numbers
+        self._common: dict[int, int] = {}  #: what calls have in common, that it was sent, and the bytes
         self._launched: dict[int, Launch] = {}  #: attempts that have not ended
         self._running: int | None = None
         self._cancelled: dict[int, float] = {}  #: attempt -> since when
@@ -65,45 +56,39 @@ class Life:
         self._killed = False
 
     @property
-    def worker(self) -> int:
-        """Which worker lives."""
-        return self.child.worker
-
-    @property
-    def incarnation(self) -> int:
-        """Which of its lives."""
-        return self.child.incarnation
-
-    @property
     def busy(self) -> bool:
         """Whether the end of something it was told to do is still to come."""
-        return bool(self._launched or self.fetching or self.outputs or self.unanswered)
+        return bool(self._launched or self.fetching)
 
-    def is_new(self, number: int) -> bool:
-        """Whether something that calls have in common has not been sent to it; from now on it has."""
-        if number in self._common:
-            return False
-        self._common.add(number)
-        return True
+    def name_plan(self, plan: Plan) -> int | tuple[int, Plan]:
+        """Give the number of a plan, with the plan itself if it was not sent before."""
+        known = self._plans.get(id(plan))
+        if known is not None:
+            return known[0]
+        self._plans[id(plan)] = (len(self._plans), plan)
+        return self._plans[id(plan)]
+
+    def missing_common(self, common: Mapping[int, Parcel]) -> list[Parcel]:
+        """Give what calls have in common and it was not sent yet; from now on it was."""
+        missing = [number for number in common if number not in self._common]
+        for number in missing:
+            self._common[number] = common[number].bytes
+        return [common[number] for number in missing]
 
     def has_too_much(self) -> bool:
         """Whether it is to forget all that calls have in common; from now on it has nothing of it."""
-        if len(self._common) < MOST_COMMON:
+        if len(self._common) < MOST_COMMON and sum(self._common.values()) < MOST_COMMON_BYTES:
             return False
         self._common.clear()
         return True
 
     # -- what it is told and says
 
-    def launch(self, command: Launch, now: float) -> None:
+    def launch(self, launch: Launch, now: float) -> None:
         """It is sent an attempt."""
-        self._launched[command.attempt] = command
+        self._launched[launch.attempt] = launch
         if self._running is None and self._look_at is None:
             self._look_at, self._look_s = now + LOOK_S, LOOK_S
-
-    def not_sent(self, command: Launch) -> Cancelled:
-        """It is not sent an attempt that it should have been."""
-        return Cancelled(command.attempt, self.worker, self.incarnation)
 
     def cancel(self, attempt: int, now: float) -> None:
         """It is told to stop an attempt."""
@@ -124,33 +109,18 @@ class Life:
             if self._running is None or self._running == event.attempt:  # not one that waited
                 self._running = None
                 self._look_at, self._look_s = (now + LOOK_S if self._launched else None), LOOK_S
-        elif isinstance(event, FetchFailed) and not event.handle.rows:
-            self.outputs.popleft()
         elif isinstance(event, FetchFailed):
-            self.fetching.pop(event.handle.id, None)
-        elif isinstance(event, OutputReady):
-            return True
-        else:
-            self.unanswered -= 1
+            self.fetching.popleft()
         return True
 
     def look(self) -> Started | None:
         """Look at the page: the attempt that runs, if it did not say so itself."""
-        seen = self.child.page.attempt()
+        seen = self.process.page.attempt()
         if seen is None or seen.number == self._running or seen.number not in self._launched:
             return None
         if next(iter(self._launched)) != seen.number:
             return None  # of those that it was sent before it has not told yet
-        return Started(seen.number, self.worker, self.incarnation)
-
-    def passed(self) -> list[Cancelled]:
-        """Look at the page of one that is gone: what it was sent before the attempt that ran has ended, and nobody knows how."""
-        seen = self.child.page.attempt()
-        if seen is None or seen.number not in self._launched:
-            return []
-        before = takewhile(lambda number: number != seen.number, self._launched)
-        lost = [number for number in before if not self._launched[number].task.inputs]
-        return [Cancelled(number, self.worker, self.incarnation) for number in lost]
+        return Started(seen.number, self.life)
 
     def look_if_due(self, now: float) -> Started | None:
         """The same when it is time for it, and less and less often."""
@@ -177,18 +147,25 @@ class Life:
 
     # -- its end
 
+    def passed(self) -> list[Cancelled]:
+        """Look at the page of one that is gone: attempts that were to run before the one that ran have ended, untold."""
+        seen = self.process.page.attempt()
+        if seen is None or seen.number not in self._launched:
+            return []
+        before = takewhile(lambda number: number != seen.number, self._launched)
+        return [Cancelled(number, self.life) for number in before]
+
     def end(self, ended: ProcessEnd) -> list[Event]:
         """Say what its end means, after all that it had sent was noted."""
         events: list[Event] = []
-        worker, incarnation = self.worker, self.incarnation
         if ended.kind == "exceeded" and self._running is not None:
-            events.append(Exhausted(self._running, worker, incarnation, ended.resource, ended.limit, ended.used))
+            events.append(Exhausted(self._running, self.life, ended.resource, ended.limit, ended.used))
         elif self._killed:
-            events += [Cancelled(attempt, worker, incarnation) for attempt in self._cancelled]
+            events += [Cancelled(attempt, self.life) for attempt in self._cancelled]
         failure = self._failure(ended)
         if events and failure is not None:
             failure = replace(failure, type=EXPLAINED)
-        events.append(WorkerLost(worker, incarnation, failure))
+        events.append(WorkerLost(self.life, failure))
         return events
 
     def _failure(self, ended: ProcessEnd) -> Failure | None:
@@ -199,22 +176,14 @@ class Life:
         kind, how = _how(ended)
         if self.link.garbled:
             kind, how = (FailureKind.CRASHED, f"was ended because of what it sent: {self.link.garbled}")
-        message = f"worker {self.worker} {how} {self._doing()}"
-        killed = ended.kind == "signal" and ended.code == signal.SIGKILL
-        return Failure(kind, KILLED if killed else "WorkerLost", message, self._place())
-
-    def _doing(self) -> str:
-        if not self.joined:
-            return "before it was ready"
-        place = self._place()
-        return f"while it ran {place}" if place else "while it ran none of the user's rows"
-
-    def _place(self) -> str:
         launch = None if self._running is None else self._launched.get(self._running)
-        if launch is None:
-            return ""
-        rows = (f"rows {part.start}-{part.stop} of input {part.input}" for part in launch.task.inputs)
-        return ", ".join(rows) or f"task {launch.task.id}"
+        place = "" if launch is None else self._workload.describe(launch.task)
+        doing = f"while it ran {place}" if place else "while it ran none of the user's rows"
+        if not self.joined:
+            doing = "before it was ready"
+        killed = ended.kind == "signal" and ended.code == signal.SIGKILL
+        message = f"worker {self.life.worker} {how} {doing}"
+        return Failure(kind, KILLED if killed else "WorkerLost", message, place)
 
 
 def _how(ended: ProcessEnd) -> tuple[FailureKind, str]:

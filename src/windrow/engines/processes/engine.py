@@ -1,7 +1,7 @@
 """Workers that are processes of their own: they can be measured, limited and killed, and share nothing.
 
-The supervisor makes them and tells how they ended; each has a socket to the driver, which waits for all of them in one
-selector and never blocks on one. What a worker had sent before it died is reported before its death.
+The supervisor makes them and tells how they ended; each has a socket to the driver, which waits for all of them in one selector and
+never blocks on one. What a worker had sent before it died is reported before its death.
 """
 
 from __future__ import annotations
@@ -12,42 +12,59 @@ import selectors
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, Shrink, StartWorker, StopWorker
-from windrow.core.events import Event, Fetched, FetchFailed, Started, WorkerJoined, WorkerLost
-from windrow.core.records import Failure, FailureKind, Handle, Worker
+from windrow.core.commands import Cancel, Discard, Fetch, Launch, StartWorker, StopWorker
+from windrow.core.events import (
+    Cancelled,
+    Event,
+    Failed,
+    FetchFailed,
+    Finished,
+    Held,
+    OutputReady,
+    Started,
+    WorkerJoined,
+    WorkerLost,
+)
+from windrow.core.records import DRIVER, ONE_CORE, ONE_IO, Failure, FailureKind, Handle, Life, Made, Measurement, Worker
 from windrow.engines.base import Capabilities
-from windrow.engines.processes import worker as worker_side
-from windrow.engines.processes.connection import Life
-from windrow.engines.processes.messages import OUTPUT, RELEASED, ForgetCommon, read_report
-from windrow.engines.processes.outputs import ProcessOutputs, discard_everywhere, read_task_report
+from windrow.engines.job_runner import at_least_one, warn_unclosed
+from windrow.engines.processes import messages
+from windrow.engines.processes.connection import Connection
+from windrow.engines.processes.messages import (
+    Forget,
+    ForgetCommon,
+    LaunchMessage,
+    News,
+    Packed,
+    ReportMessage,
+    WorkerSetup,
+)
+from windrow.engines.processes.outputs import DriverOutputs
 from windrow.engines.processes.startup import pack_workload, preload, why_nobody
 from windrow.engines.processes.transport import Link, Parcel, pack
-from windrow.engines.shelf import at_least_one, warn_unclosed
 from windrow.engines.supervisor.client import Supervisor
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from windrow.core.commands import EngineCommand
     from windrow.engines.base import Workload
     from windrow.engines.processes.transport import Arrival
     from windrow.engines.supervisor.client import ProcessEnd
 
-__all__ = ["ProcessesEngine"]
-
 ENTRY = "windrow.engines.processes.worker:main"
 #: How long idle workers may take to close their files when the engine is stopped.
 CLOSING_S = 1.0
-#: Small outputs that a worker may keep although nobody needs them, until it is told something else: waking it for each
-#: took longer than a short task.
+#: Small outputs that a worker may keep although no task needs them, until it is told something else: waking it for each took longer
+#: than a short task.
 MOST_LATE = 256
 
 
 class ProcessesEngine:
     """Workers in processes of their own; ``grace_s`` is what a cancelled attempt that runs has left to end by itself."""
 
-    capabilities = Capabilities(can_kill=True, can_limit=True, measures_memory=True, isolates=True)
+    capabilities = Capabilities(can_kill=True, can_limit=True, can_restart=True, measures_memory=True, isolates=True)
     work_cpu_s = 0.0
 
     def __init__(
@@ -68,136 +85,163 @@ class ProcessesEngine:
         self._selector: selectors.BaseSelector | None = None
         self._bell = -1
         self._woken = False
-        self._workload: Parcel | None = None
-        self._lives: dict[int, Life] = {}  #: by worker
+        self._workload: Workload | None = None
+        self._packed_workload: Parcel | None = None
+        self._connections: dict[int, Connection] = {}  #: by worker
         self._anybody = False  #: whether any worker was ever ready
         self._events: list[Event] = []
-        self._fetched: dict[int, Any] = {}  #: handle id -> partial
-        self._outputs = ProcessOutputs()  #: of graphs
-        self._content: Callable[[int], Any]  #: what tasks of a graph have to do
+        self._outputs = DriverOutputs()
         self._unclosed: dict[int, BaseException | None] = {}  #: what closing a worker's side raised
-        self._hears: Callable[[Any], None]  #: the workload, for what workers learned
 
     # -- beginning
 
     def start(self, workload: Workload) -> None:
         """Make the workers; the workload is pickled once for all of them."""
         try:
-            supervisor = self._supervisor = Supervisor(preload() if self._preload is None else self._preload)
-            supervisor.start()  # it imports while we pickle
+            self._supervisor = Supervisor(preload() if self._preload is None else self._preload)
+            self._supervisor.start()  # it imports while we pickle
             self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             self._selector = selectors.DefaultSelector()
             self._selector.register(self._bell, selectors.EVENT_READ)
-            self._workload = pack_workload(workload)
-            self._hears = getattr(workload, "hear", lambda _: None)
-            self._content = getattr(workload, "content", lambda _: None)
+            self._workload = workload
+            self._packed_workload = pack_workload(workload)
             for worker in range(self._number, self._number + self._count):
-                self._begin(supervisor, worker, 0)
-            self._selector.register(supervisor, selectors.EVENT_READ)
+                self._connect(Life(worker, 0))
+            self._selector.register(self._supervisor, selectors.EVENT_READ)
         except BaseException:
             self.stop()
             raise
 
-    def _begin(self, supervisor: Supervisor, worker: int, incarnation: int) -> None:
+    def _connect(self, life: Life, *, io: bool = False) -> None:
+        """Begin a life of a worker."""
+        assert self._supervisor is not None
         assert self._selector is not None
         assert self._workload is not None
-        child = supervisor.fork(worker, incarnation, ENTRY)
-        child.socket.setblocking(False)
-        life = Life(child, Link(child.socket, frozenset((OUTPUT, RELEASED))), self._grace_s)
-        self._lives[worker] = life
-        self._selector.register(child.socket, selectors.EVENT_READ, life)
-        setup = worker_side.Setup(worker, incarnation, self._metering)
-        self._send(life, pack(setup, worker_side.SETUP))
-        self._send(life, self._workload)
+        assert self._packed_workload is not None
+        process = self._supervisor.fork(*life, ENTRY)
+        process.socket.setblocking(False)
+        link = Link(process.socket, frozenset((messages.OUTPUT, messages.RELEASED)))
+        connection = Connection(process, link, self._workload, self._grace_s, io=io)
+        self._connections[life.worker] = connection
+        self._selector.register(process.socket, selectors.EVENT_READ, connection)
+        self._send(connection, pack(WorkerSetup(life, self._metering), messages.SETUP))
+        self._send(connection, self._packed_workload)
 
-    def _start_worker(self, worker: int, incarnation: int) -> None:
-        assert self._supervisor is not None
+    def _start_worker(self, command: StartWorker) -> None:
         try:
-            self._begin(self._supervisor, worker, incarnation)
+            self._connect(command.life, io=command.io)
         except (EngineError, OSError) as error:
             failure = Failure(FailureKind.LOST, type(error).__name__, str(error), "", error)
-            self._events.append(WorkerLost(worker, incarnation, failure))
+            self._events.append(WorkerLost(command.life, failure))
 
     # -- commands
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
         """Send commands to the workers; those for a life that has ended are dropped, as its loss is reported."""
-        batches: dict[int, list[EngineCommand | tuple[Any, ...]]] = {}
+        batches: dict[int, list[Any]] = {}
         now = monotonic()
         for command in commands:
             if isinstance(command, StartWorker):
-                self._start_worker(command.worker, command.incarnation)
-                continue
-            if isinstance(command, Discard) and not command.handle.rows:
-                small = command.handle.here and not command.handle.bytes
-                for holder in discard_everywhere(self._outputs, command, self._lives):
-                    if small and len(holder.late) < MOST_LATE:
-                        holder.late.append(command)
-                    else:
-                        batches.setdefault(holder.worker, []).append(command)
-                continue
-            if isinstance(command, (Fetch, Discard)):
-                worker, incarnation = command.handle.worker, command.handle.incarnation
+                self._start_worker(command)
+            elif isinstance(command, Discard):
+                self._discard(command, batches)
             else:
-                worker, incarnation = command.worker, command.incarnation
-            life = self._lives.get(worker)
-            if life is None or life.incarnation != incarnation:
-                if isinstance(command, Discard):
-                    self._fetched.pop(command.handle.id, None)
-            elif isinstance(command, Launch):  # by far the most
-                written = self._written(life, command)
-                if written is not None:
-                    life.launch(command, now)
-                    batches.setdefault(worker, []).append(written)
-            elif self._told(life, command, now):
-                batches.setdefault(worker, []).append(command)
+                life = command.source if isinstance(command, Fetch) else command.life
+                connection = self._connection(life)
+                if connection is not None:
+                    message = self._told(connection, command, now)
+                    if message is not None:
+                        batches.setdefault(life.worker, []).append(message)
         for worker, batch in batches.items():
-            life = self._lives[worker]
-            batch[:0], life.late = life.late, []
-            self._send(life, pack(batch, worker_side.COMMANDS))
-            if life.has_too_much():
-                self._send(life, pack([ForgetCommon()], worker_side.COMMANDS))
+            connection = self._connections[worker]
+            if connection.late:
+                batch.insert(0, Forget(connection.late))
+                connection.late = []
+            self._send(connection, pack(batch, messages.COMMANDS))
+            if connection.has_too_much():
+                self._send(connection, pack([ForgetCommon()], messages.COMMANDS))
 
-    def _written(self, life: Life, command: Launch) -> Any:
-        """Send what a task needs before its launch, and say how that travels; None if it was cancelled just now."""
-        if command.task.inputs:
-            return life.writer.write(command)
-        content = self._content(command.task.id)
-        if content is None:
-            self._events.append(life.not_sent(command))
-            return None
-        parcels, written = self._outputs.launch(life, command, content)
-        for parcel in parcels:
-            self._send(life, parcel)
-        return written
+    def _connection(self, life: Life) -> Connection | None:
+        connection = self._connections.get(life.worker)
+        return connection if connection is not None and connection.life == life else None
 
-    def _told(self, life: Life, command: EngineCommand, now: float) -> bool:
-        """Remember what a worker is told; False if it need not be told at all."""
-        if isinstance(command, Fetch) and not command.handle.rows:
-            life.outputs.append(command.handle)
-        elif isinstance(command, Fetch):
-            life.fetching[command.handle.id] = (command.handle, True)
-        elif isinstance(command, Discard):
-            handle = command.handle
-            if handle.id in life.fetching:  # on its way
-                life.fetching[handle.id] = (handle, False)
-                return False
-            return self._fetched.pop(handle.id, life) is life
+    def _told(self, connection: Connection, command: EngineCommand, now: float) -> Any:
+        """Remember what a worker is told, and give what is sent; None if it need not be told at all."""
+        if isinstance(command, Launch):  # by far the most
+            return self._launch(connection, command, now)
+        if isinstance(command, Fetch):
+            connection.fetching.append((command, True))
         elif isinstance(command, Cancel):
-            life.cancel(command.attempt, now)
-        elif isinstance(command, (Inspect, Merge)):
-            life.unanswered += 1
+            connection.cancel(command.attempt, now)
         elif isinstance(command, StopWorker):
-            life.ending = True
-        return not isinstance(command, Shrink)  # workloads do not know how
+            connection.ending = True
+        return command
 
-    def _send(self, life: Life, parcel: Parcel) -> None:
-        if not life.link.send(parcel):
-            self._listen(life, selectors.EVENT_READ | selectors.EVENT_WRITE)
+    def _launch(self, connection: Connection, launch: Launch, now: float) -> tuple[Any, ...] | None:
+        """Send what a task needs before its launch, and give the launch as it travels; None if it was cancelled just now."""
+        assert self._workload is not None
+        task = launch.task
+        content = self._workload.content(task)
+        if content is None:
+            self._events.append(Cancelled(launch.attempt, launch.life))
+            return None
+        packed = content if isinstance(content, Packed) else messages.pack_call(task.id, content, {})
+        along, numbers, parcels = self._outputs.bring({position: launch.inputs[position] for position in launch.bring})
+        if packed.parcel is not None:
+            parcels.append(packed.parcel)
+        for parcel in [*connection.missing_common(packed.common), *parcels]:
+            self._send(connection, parcel)
+        connection.launch(launch, now)
+        message = LaunchMessage(
+            launch.attempt,
+            task.id,
+            task.category,
+            task.size,
+            task.makes,
+            connection.name_plan(launch.plan),
+            launch.limits.amounts,
+            tuple([(handle.output, handle.attempt) for handle in launch.inputs]),
+            along,
+            numbers,
+            packed.small,
+            task.consumes,
+            launch.ahead,
+            launch.mine,
+        )
+        return tuple(message)
 
-    def _listen(self, life: Life, mask: int) -> None:
+    def _discard(self, command: Discard, batches: dict[int, list[Any]]) -> None:
+        """Forget an output here, and note which workers must be told."""
+        handle = command.handle
+        key = handle.output, handle.attempt
+        small = self._outputs.is_small(handle)
+        for holder in command.holders:
+            if not isinstance(holder, Life):
+                self._outputs.discard(handle)
+                self._forget_fetches(handle)
+                continue
+            connection = self._connection(holder)
+            if connection is None:
+                continue
+            if small and len(connection.late) < MOST_LATE:
+                connection.late.append(key)
+            else:
+                batches.setdefault(holder.worker, []).append(Forget([key]))
+
+    def _forget_fetches(self, handle: Handle) -> None:
+        """Drop copies of an output that are on their way when they come."""
+        for connection in self._connections.values():
+            for position, (fetch, _) in enumerate(connection.fetching):
+                if fetch.handle == handle:
+                    connection.fetching[position] = (fetch, False)
+
+    def _send(self, connection: Connection, parcel: Parcel) -> None:
+        if not connection.link.send(parcel):
+            self._listen(connection, selectors.EVENT_READ | selectors.EVENT_WRITE)
+
+    def _listen(self, connection: Connection, mask: int) -> None:
         assert self._selector is not None
-        self._selector.modify(life.child.socket, mask, life)
+        self._selector.modify(connection.process.socket, mask, connection)
 
     # -- events
 
@@ -206,7 +250,7 @@ class ProcessesEngine:
         deadline = None if timeout is None else monotonic() + timeout
         while True:
             now = monotonic()
-            until = [life.due() for life in self._lives.values()]
+            until = [connection.due() for connection in self._connections.values()]
             times = [time for time in (*until, deadline) if time is not None]
             self._poll(max(0.0, min(times) - now) if times else None)
             if self._events or self._woken or (deadline is not None and monotonic() >= deadline):
@@ -228,12 +272,12 @@ class ProcessesEngine:
             timeout = 0.0
         ended = False
         for key, mask in self._selector.select(timeout):
-            life = key.data
-            if life is not None:
+            connection = key.data
+            if connection is not None:
                 if mask & selectors.EVENT_READ:
-                    self._read(life)
-                if mask & selectors.EVENT_WRITE and not life.link.ended and life.link.flush():
-                    self._listen(life, selectors.EVENT_READ)
+                    self._read(connection)
+                if mask & selectors.EVENT_WRITE and not connection.link.ended and connection.link.flush():
+                    self._listen(connection, selectors.EVENT_READ)
             elif key.fd == self._bell:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self._bell)
@@ -243,109 +287,132 @@ class ProcessesEngine:
             for report in self._supervisor.reports():
                 self._bury(report)
         now = monotonic()
-        for life in self._lives.values():
-            self._began(life, life.look_if_due(now))
-            kill_at = life.kill_at()
+        for connection in self._connections.values():
+            self._began(connection, connection.look_if_due(now))
+            kill_at = connection.kill_at()
             if kill_at is not None and kill_at <= now:
-                life.killed()
-                self._supervisor.kill(life.worker, life.incarnation)
+                connection.killed()
+                self._supervisor.kill(*connection.life)
 
-    def _began(self, life: Life, started: Started | None) -> None:
+    def _began(self, connection: Connection, started: Started | None) -> None:
         """Report a beginning that was seen on a worker's page, unless the worker has reported it too."""
         if started is None:
             return
         # What was reported before the page was changed is there by now.
-        while not life.link.ended and self._read(life):
+        while not connection.link.ended and self._read(connection):
             pass
-        if life.note(started, monotonic()):
+        if connection.note(started, monotonic()):
             self._events.append(started)
 
-    def _read(self, life: Life) -> bool:
+    def _read(self, connection: Connection) -> bool:
         """Take what a worker has sent; False if nothing more is there."""
         assert self._supervisor is not None
-        arrivals = life.link.receive()
+        arrivals = connection.link.receive()
         for arrival in arrivals or ():
-            self._arrived(life, arrival)
-        if life.link.garbled:
-            self._supervisor.kill(life.worker, life.incarnation)
-        if life.link.ended and self._selector is not None:
-            self._selector.unregister(life.child.socket)
-        return arrivals is not None and not life.link.ended
+            self._arrived(connection, arrival)
+        if connection.link.garbled:
+            self._supervisor.kill(*connection.life)
+        if connection.link.ended and self._selector is not None:
+            self._selector.unregister(connection.process.socket)
+        return arrivals is not None and not connection.link.ended
 
-    def _arrived(self, life: Life, arrival: Arrival) -> None:
-        if arrival.kind == worker_side.REPORTS:
+    def _arrived(self, connection: Connection, arrival: Arrival) -> None:
+        if arrival.kind == messages.REPORTS:
             now = monotonic()
-            for written in arrival.open():
-                if type(written) is tuple and len(written) < 5:
-                    event = read_task_report(written, life, self._outputs)
-                else:
-                    event = read_report(written, life.worker, life.incarnation)
-                if isinstance(event, worker_side.Learned):
-                    self._hears(event.news)
+            for message in arrival.open():
+                if isinstance(message, News):
+                    assert self._workload is not None
+                    self._workload.hear(message.news)
                     continue
-                if life.note(event, now):
+                event = (
+                    message if isinstance(message, FetchFailed) else self._event(connection, ReportMessage(*message))
+                )
+                if connection.note(event, now):
                     self._events.append(event)
-        elif arrival.kind == worker_side.PARTIAL:
-            self._events.append(self._open_partial(life, arrival))
-        elif arrival.kind == RELEASED:
-            life.released.append(arrival)
-        elif arrival.kind == OUTPUT:
-            handle = life.outputs.popleft()
-            self._outputs.came(handle, arrival)
-            self._events.append(Fetched(handle, arrival.seconds, arrival.bytes))
-        elif arrival.kind == worker_side.READY:
-            life.joined = self._anybody = True
-            self._events.append(WorkerJoined(Worker(life.worker, life.incarnation)))
-        elif arrival.kind == worker_side.UNCLOSED:
-            self._unclosed[life.worker] = arrival.open()
-        elif arrival.kind == worker_side.BROKEN:
+        elif arrival.kind == messages.OUTPUT:
+            self._events.append(self._fetched(connection, arrival))
+        elif arrival.kind == messages.RELEASED:
+            connection.released.append(arrival)
+        elif arrival.kind == messages.READY:
+            connection.joined = self._anybody = True
+            offers = ONE_IO if connection.io else ONE_CORE
+            self._events.append(WorkerJoined(Worker(connection.life, offers, io=connection.io)))
+        elif arrival.kind == messages.UNCLOSED:
+            self._unclosed[connection.life.worker] = arrival.open()
+        elif arrival.kind == messages.BROKEN:
             failure = arrival.open()
-            if life.joined:
+            if connection.joined:
                 raise EngineError(failure.message) from failure.exception
-            life.refused = failure
+            connection.refused = failure
 
-    def _open_partial(self, life: Life, arrival: Arrival) -> Event:
-        handle, wanted = life.fetching.pop(arrival.tag)
-        begin = perf_counter()
+    def _event(self, connection: Connection, message: ReportMessage) -> Event:
+        """Make the event of a report, and keep what came with it."""
+        attempt, life = message.attempt, connection.life
+        if message.what == messages.STARTED:
+            return Started(attempt, life)
+        if message.what == messages.CANCELLED:
+            return Cancelled(attempt, life)
+        if message.what == messages.FAILED:
+            return Failed(attempt, life, message.report)
+        values = message.values or {}
+        for name, value in values.items():
+            self._outputs.keep_value(Handle(name, attempt), value)
+        made = tuple([Made(name, size, name in values) for name, size in message.made])
+        if message.what == messages.FINISHED:
+            return Finished(attempt, life, made, Measurement._make(message.used), message.report)
+        if message.parcel:
+            arrival = connection.released.popleft()
+            self._outputs.keep_arrival(Handle(made[0].output, attempt), arrival)
+            made = (made[0]._replace(bytes=arrival.bytes, here=True),)
+        return OutputReady(attempt, life, made[0])
+
+    def _fetched(self, connection: Connection, arrival: Arrival) -> Event:
+        """Keep an output that was asked for, and open it if the program itself wants it."""
+        fetch, wanted = connection.fetching.popleft()
+        handle, begin = fetch.handle, perf_counter()
         if wanted:
+            self._outputs.keep_arrival(handle, arrival)
+        if wanted and fetch.open:
             try:
-                self._fetched[handle.id] = arrival.open()
+                self._outputs.open(handle)
             except Exception as error:  # noqa: BLE001 - a user's object that cannot be made again
                 message = (
-                    f"a result of worker {life.worker} was pickled there but cannot be unpickled here "
+                    f"a result of worker {connection.life.worker} was pickled there but cannot be unpickled here "
                     f'({type(error).__name__}: {error}); return something that can be, or use engine="threads"'
                 )
-                return FetchFailed(handle, Failure(FailureKind.USER, type(error).__name__, message, "", error))
-        return Fetched(handle, arrival.seconds + perf_counter() - begin, arrival.bytes)
+                failure = Failure(FailureKind.USER, type(error).__name__, message, "", error)
+                return FetchFailed(handle, connection.life, failure)
+        return Held(handle, DRIVER, arrival.bytes, arrival.seconds + perf_counter() - begin)
 
-    def take(self, handle: Handle) -> Any:
-        """Hand over a fetched partial."""
-        return self._fetched.pop(handle.id) if handle.rows else self._outputs.take(handle)
+    def take(self, handle: Handle, *, mine: bool = False) -> Any:
+        """Hand over an output that the driver's side has."""
+        return self._outputs.take(handle, mine=mine)
+
+    # -- ends
 
     def _bury(self, ended: ProcessEnd) -> None:
         """Take the last words of a worker that is gone, and report its end."""
-        life = self._lives.get(ended.worker)
-        if life is None or life.incarnation != ended.incarnation:
+        connection = self._connection(Life(ended.worker, ended.incarnation))
+        if connection is None:
             return
-        if not life.link.ended:
-            while self._read(life):
+        if not connection.link.ended:
+            while self._read(connection):
                 pass
-        for passed in life.passed():
-            if life.note(passed, monotonic()):
+        for passed in connection.passed():
+            if connection.note(passed, monotonic()):
                 self._events.append(passed)
-        self._began(life, life.look())
-        self._forget(life)
-        self._outputs.lost(life.worker)
-        self._events += life.end(ended)
-        if not self._anybody and not self._lives and (why := why_nobody(self._events)):
-            raise EngineError(why) from (life.refused.exception if life.refused else None)
+        self._began(connection, connection.look())
+        self._disconnect(connection)
+        self._events += connection.end(ended)
+        if not self._anybody and not self._connections and (why := why_nobody(self._events)):
+            raise EngineError(why) from (connection.refused.exception if connection.refused else None)
 
-    def _forget(self, life: Life) -> None:
-        del self._lives[life.worker]
-        if not life.link.ended and self._selector is not None:
-            self._selector.unregister(life.child.socket)
-        life.link.close()
-        life.child.close()
+    def _disconnect(self, connection: Connection) -> None:
+        del self._connections[connection.life.worker]
+        if not connection.link.ended and self._selector is not None:
+            self._selector.unregister(connection.process.socket)
+        connection.link.close()
+        connection.process.close()
 
     def stop(self) -> None:
         """Let idle workers close their files, end all others, and leave nothing behind."""
@@ -354,8 +421,8 @@ class ProcessesEngine:
                 with contextlib.suppress(EngineError):  # of a worker that broke: nothing is at stake any more
                     self._close_workers()
         finally:
-            for life in list(self._lives.values()):
-                self._forget(life)
+            for connection in list(self._connections.values()):
+                self._disconnect(connection)
             if self._supervisor is not None:
                 self._supervisor.stop()
             if self._selector is not None:
@@ -363,20 +430,20 @@ class ProcessesEngine:
             if self._bell >= 0:
                 bell, self._bell = self._bell, -1
                 os.close(bell)
-            self._supervisor = self._selector = self._workload = None
+            self._supervisor = self._selector = self._workload = self._packed_workload = None
             self._events.clear()
-            self._fetched.clear()
+            self._outputs.clear()
         unclosed, self._unclosed = self._unclosed, {}
         warn_unclosed(unclosed)
 
     def _close_workers(self) -> None:
         until = monotonic() + CLOSING_S
-        for life in list(self._lives.values()):
-            if life.busy or not life.joined:  # it would not listen
-                self._forget(life)
-            elif not life.ending:
-                self.do([StopWorker(life.worker, life.incarnation)])
-        while self._lives and (left := until - monotonic()) > 0:
+        for connection in list(self._connections.values()):
+            if connection.busy or not connection.joined:  # it would not listen
+                self._disconnect(connection)
+            elif not connection.ending:
+                self.do([StopWorker(connection.life)])
+        while self._connections and (left := until - monotonic()) > 0:
             self._events.clear()
             self._woken = False
             self._poll(left)

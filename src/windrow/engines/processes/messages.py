@@ -1,30 +1,85 @@
-"""Launches, beginnings and ends as plain tuples: pickling the records takes three to five times as long, and every task has one of each.
+"""Messages between the driver and its worker processes: one for a launch, one for a report, and a few records that are rare.
 
-A plan is the same for thousands of launches: it is sent once for each life of a worker, and named by number from then on.
-All else travels as it is.
+Launches and reports are named here and travel as plain tuples: pickling records takes three to five times as long, and every task has
+one of each. A plan is the same for thousands of launches: it is sent once for each life of a worker, and named by number from then
+on. Calls of tasks are packed once, when the task is called; what many calls have in common, their function above all, goes to every
+worker once.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windrow.core.commands import NO_LIMITS, Launch
-from windrow.core.events import Finished, Started
-from windrow.core.records import ONE_CORE, Evidence, Handle, Measurement, Needs, Rows, StepCost, Task
 from windrow.engines.processes.serialize import dumps
-from windrow.engines.processes.transport import IN_SOCKET, Parcel, pack, parcel_of
+from windrow.engines.processes.transport import APART, IN_SOCKET, Parcel, pack, parcel_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from windrow.core.records import Plan
+    from windrow.core.records import Life
 
-#: Kinds of parcels: to a worker ...
-CONTENT, COMMON, INPUT = range(21, 24)
-#: ... and from it.
-OUTPUT = 31
-#: One that a running task released: it is sent unasked, as others wait for it.
-RELEASED = 32
+#: Kinds of parcels to a worker ...
+SETUP, WORKLOAD, COMMANDS, CONTENT, COMMON, INPUT = range(1, 7)
+#: ... and from it: RELEASED is an output sent unasked, as others wait for it; BROKEN has a Failure, UNCLOSED an exception.
+READY, REPORTS, OUTPUT, RELEASED, BROKEN, UNCLOSED = range(11, 17)
+
+
+class WorkerSetup(NamedTuple):
+    """What a worker is told first."""
+
+    life: Life
+    metering: bool = True
+
+
+class LaunchMessage(NamedTuple):
+    """A launch as it travels."""
+
+    attempt: int
+    task: int
+    category: str
+    size: int
+    makes: tuple[str, ...]
+    plan: Any  #: its number, with the plan itself when it is sent for the first time
+    limits: tuple[tuple[str, float], ...]
+    inputs: tuple[tuple[str, int], ...]  #: output and attempt
+    along: dict[int, Any]  #: small inputs, by position, that the worker lacks
+    parcels: dict[int, int]  #: other inputs that it lacks, by position: the number of the parcel that came before
+    content: bytes | None  #: pickled; None: it came before, in a parcel with the number of the task
+    consumes: bool
+    ahead: bool
+    mine: tuple[int, ...]
+
+
+#: What reports tell of.
+STARTED, RELEASED_OUTPUT, FINISHED, FAILED, CANCELLED = range(5)
+
+
+class ReportMessage(NamedTuple):
+    """A report of an attempt as it travels."""
+
+    what: int
+    attempt: int
+    made: tuple[tuple[str, int], ...] = ()  #: outputs and how large they are
+    values: Mapping[str, Any] | None = None  #: the small ones among them
+    parcel: bool = False  #: the output that was released came before, in a parcel
+    used: tuple[float, ...] = ()  #: a Measurement
+    report: Any = None  #: of the workload; a Failure if the attempt failed
+
+
+class News(NamedTuple):
+    """What a worker learned beside its results, for the workload at home."""
+
+    news: Any
+
+
+class Forget(NamedTuple):
+    """Tells a worker to forget outputs."""
+
+    handles: list[tuple[str, int]]  #: output and attempt
+
+
+class ForgetCommon(NamedTuple):
+    """Tells a worker, in the order of its launches, to forget all that calls have in common: what is needed comes again."""
 
 
 class Packed(NamedTuple):
@@ -35,13 +90,9 @@ class Packed(NamedTuple):
     common: Mapping[int, Parcel]  #: what must be there before, by number
 
 
-class ForgetCommon(NamedTuple):
-    """Tells a worker, in the order of its launches, to forget all that calls have in common: what is needed comes again."""
-
-
 def pack_call(task: int, content: Any, common: Mapping[int, Parcel]) -> Packed:
     """Pack a call; raises what pickling raises."""
-    pickled, buffers = dumps(content, apart=4096)
+    pickled, buffers = dumps(content, apart=APART)
     if not buffers and len(pickled) <= IN_SOCKET:
         return Packed(pickled, None, common)
     return Packed(None, parcel_of(pickled, buffers, CONTENT, task), common)
@@ -50,83 +101,3 @@ def pack_call(task: int, content: Any, common: Mapping[int, Parcel]) -> Packed:
 def pack_common(number: int, thing: Any) -> Parcel:
     """Pack what many calls need."""
     return pack(thing, COMMON, number, by_value=True)
-
-
-class Writer:
-    """The driver's side, for one life of a worker."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[int, tuple[int, Plan]] = {}  #: by the plan's identity, which it thus keeps
-
-    def write(self, command: Launch) -> tuple[Any, ...]:
-        """Make a tuple of a launch."""
-        task, attempt, worker, incarnation, plan, limits, *more = command
-        number, rows, size, needs, rest = task[:2], task[2], task[3], task[4], task[5:]
-        known = self._numbers.get(id(plan))
-        if known is None:
-            known = self._numbers[id(plan)] = (len(self._numbers), plan)
-            named: Any = known
-        else:
-            named = known[0]
-        where = (attempt, worker, incarnation)
-        plain = tuple(map(tuple, rows))
-        return (where, named, limits.amounts, more, number, plain, size, needs.amounts, rest)
-
-
-class Reader:
-    """The worker's side."""
-
-    def __init__(self) -> None:
-        self._plans: dict[int, Plan] = {}
-
-    def read(self, written: tuple[Any, ...]) -> Launch:
-        """Make a launch of a tuple."""
-        where, named, limits, more, number, plain, size, needs, rest = written
-        if isinstance(named, int):
-            plan = self._plans[named]
-        else:
-            plan = self._plans[named[0]] = named[1]
-        rows = tuple([Rows(*part) for part in plain])
-        core = ONE_CORE if needs == ONE_CORE.amounts else Needs(needs)
-        task = Task._make((*number, rows, size, core, *rest))
-        return Launch._make((task, *where, plan, Needs(limits) if limits else NO_LIMITS, *more))
-
-
-def write_report(event: Any) -> Any:
-    """Make a number of a beginning and a tuple of an end; the driver knows which worker they are from."""
-    if type(event) is Started:
-        return event.attempt
-    if type(event) is not Finished:
-        return event
-    attempt, _, _, handle, measurement, evidence, *more = event
-    number, _, _, _, rows, *rest = handle
-    known = None
-    if evidence is not None:
-        steps = tuple([(name, tuple(cost)) for name, cost in evidence.steps])
-        known = (steps, evidence.guards, evidence.notes, *_looks(evidence))
-    plain = tuple(map(tuple, rows))
-    return (attempt, (number, handle.attempt, plain, rest), tuple(measurement), known, more)
-
-
-def _looks(evidence: Evidence) -> tuple[Any, ...]:
-    """What was seen where rows were shown to all cuts; most tasks have none of it."""
-    if not (evidence.windows or evidence.probed or evidence.warned):
-        return ()
-    return evidence.windows, evidence.terrain, evidence.probed, evidence.warned
-
-
-def read_report(written: Any, worker: int, incarnation: int) -> Any:
-    """Make the event again."""
-    if type(written) is int:
-        return Started(written, worker, incarnation)
-    if type(written) is not tuple:
-        return written
-    attempt, (number, of, plain, rest), measurement, known, more = written
-    rows = tuple([Rows(*part) for part in plain])
-    handle = Handle._make((number, of, worker, incarnation, rows, *rest))
-    evidence = None
-    if known is not None:
-        steps = tuple([(name, StepCost(*cost)) for name, cost in known[0]])
-        evidence = Evidence(steps, *known[1:])
-    used = Measurement(*measurement)
-    return Finished._make((attempt, worker, incarnation, handle, used, evidence, *more))

@@ -1,4 +1,4 @@
-"""How workers' processes begin: with the workload, and with what they will most likely import."""
+"""The beginning of worker processes: the workload they get, and the modules they most likely need."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 from windrow.core.events import Event, WorkerLost
 from windrow.core.records import FailureKind
+from windrow.engines.processes.messages import WORKLOAD
 from windrow.engines.processes.serialize import culprit
 from windrow.engines.processes.transport import Parcel, pack
-from windrow.engines.processes.worker import WORKLOAD
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
     from windrow.engines.base import Workload
-
-__all__ = ["pack_workload", "preload", "preload_for_tasks", "why_nobody"]
 
 #: Libraries that take long to import and are safe to fork: imported once, before the workers are made, if we have them.
 HEAVY: tuple[str, ...] = (
@@ -30,9 +28,7 @@ FEW = 8
 def pack_workload(workload: Workload) -> Parcel:
     """Pickle a workload once for all workers."""
     try:
-        # What is the user's own code, and so has to go along with its state, the workload knows.
-        own = getattr(workload, "is_own", None)
-        return pack(workload, WORKLOAD, by_value=True, own=own)
+        return pack(workload, WORKLOAD, by_value=True, own=workload.is_own)
     except Exception as error:
         raise EngineError(
             f"the analysis cannot be sent to worker processes: {culprit(workload, 'workload')} cannot be pickled "

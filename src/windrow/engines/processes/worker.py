@@ -1,8 +1,8 @@
-"""What runs in a worker's process: reads commands, does them with a shelf, sends reports.
+"""The program of a worker process: reads commands, runs launches, sends reports.
 
-Reports are sent together, before the next job begins unless jobs are short and follow each other. An attempt's beginning goes with them; where there is
-nothing else to report it waits for the end, as waking the driver costs more than a small task. Its page says meanwhile
-which attempt runs: it outlives the process, so it is always known whose fault an end is, and a driver that has waited
+Reports are sent together, before the next job begins unless jobs are short and follow each other. An attempt's beginning goes with
+them; where there is nothing else to report it waits for the end, as waking the driver costs more than a small task. The worker's page
+says meanwhile which attempt runs: it outlives the process, so it is always known whose fault an end is, and a driver that has waited
 a while looks there. All commands that have come are read between two jobs, so that a cancel overtakes what waits.
 """
 
@@ -14,60 +14,46 @@ import sys
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, Recall, StopWorker
-from windrow.core.events import Cancelled, Event, FetchFailed, Finished, Started
-from windrow.core.records import Failure, FailureKind
-from windrow.engines.processes.messages import COMMON, OUTPUT, ForgetCommon, Reader, write_report
+from windrow.core.commands import Cancel, Fetch, Recall, StopWorker
+from windrow.core.events import FetchFailed
+from windrow.core.records import Failure, FailureKind, Handle, Life, RowsReport
+from windrow.engines.job_runner import JobRunner
+from windrow.engines.processes.messages import (
+    BROKEN,
+    COMMON,
+    FAILED,
+    OUTPUT,
+    READY,
+    REPORTS,
+    STARTED,
+    UNCLOSED,
+    Forget,
+    LaunchMessage,
+    News,
+    ReportMessage,
+    WorkerSetup,
+)
 from windrow.engines.processes.serialize import culprit, portable
 from windrow.engines.processes.transport import Arrival, Link, pack
 from windrow.engines.processes.values import is_plain
-from windrow.engines.processes.worker_tasks import TaskLaunches
-from windrow.engines.shelf import Shelf, failure_event
+from windrow.engines.processes.worker_tasks import WorkerTasks
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from windrow.core.commands import EngineCommand
-    from windrow.core.records import Handle
+    from windrow.core.commands import Launch
     from windrow.engines.supervisor.status_page import StatusPage
 
-__all__ = [
-    "BROKEN",
-    "COMMANDS",
-    "PARTIAL",
-    "READY",
-    "REPORTS",
-    "SETUP",
-    "UNCLOSED",
-    "WORKLOAD",
-    "Learned",
-    "Setup",
-    "main",
-]
-
-#: Kinds of parcels to a worker ...
-SETUP, WORKLOAD, COMMANDS = range(1, 4)
-#: ... and from it: a partial has its handle's id as tag; BROKEN has a Failure, UNCLOSED an exception.
-READY, REPORTS, PARTIAL, BROKEN, UNCLOSED = range(11, 16)
-
-
-#: Seconds in which the reports of short tasks are sent together while others wait behind them: a message for each wakes the
-#: driver each time. Should one of them take long after all, what is heard meanwhile (``Listening``) has them sent.
+#: Seconds in which the reports of short tasks are sent together while others wait behind them: a message for each wakes the driver
+#: each time. Should one of them take long after all, the listening thread has them sent.
 TOGETHER_S = 0.004
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What a worker is told first."""
-
-    worker: int
-    incarnation: int
-    metering: bool = True
+#: Seconds between two looks of the listening thread. It is not woken by what comes: that would take longer than a short task does.
+LISTEN_S = 0.05
 
 
 def main(sock: socket.socket, page: StatusPage) -> None:
@@ -78,21 +64,15 @@ def main(sock: socket.socket, page: StatusPage) -> None:
         worker.work(page)
 
 
-class Learned(NamedTuple):
-    """What a worker learned beside its results, for the workload at home."""
-
-    news: Any
-
-
 class _DriverGone(Exception):
-    """Nobody is there to work for."""
+    """The driver does not listen any more."""
 
 
 class _Meter:
     """What one attempt uses, as seen by its own process.
 
     CPU is that of all threads of the process and of the children that it has waited for, since all of it is spent on
-    the attempt; the wait for the interpreter lock, which the shelf measures, is that of the worker's thread alone.
+    the attempt; the wait for the interpreter lock, which the job runner measures, is that of the worker's thread alone.
     """
 
     def __init__(self, page: StatusPage) -> None:
@@ -100,12 +80,12 @@ class _Meter:
         self._cpu = 0.0
         self._metered = True
 
-    def begin(self, command: Launch, *, short: bool = False) -> None:
+    def begin(self, launch: Launch, *, short: bool = False) -> None:
         """Start the limits and clear the peak; of a short attempt without limits say only that it begins."""
-        limits = dict(command.limits.amounts) if command.limits.amounts else {}
+        limits = dict(launch.limits.amounts)
         self._metered = bool(limits) or not short
         self._page.begin(
-            command.attempt, int(limits.get("memory", 0)), float(limits.get("seconds", 0.0)),
+            launch.attempt, int(limits.get("memory", 0)), float(limits.get("seconds", 0.0)),
             metered=self._metered,
         )  # fmt: skip
         if self._metered:
@@ -127,12 +107,11 @@ def _cpu_s() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-#: Seconds between two looks.
-LISTEN_S = 0.05
-
-
 class _Listening:
-    """Whose turn it is at the link: the worker's own thread's, and the other one's inside of this context."""
+    """Hearing the driver while a task runs: what others wait for need not wait for the end of a long one.
+
+    Inside of this context a thread takes the worker's turn at the link now and then.
+    """
 
     def __init__(self, answer: Callable[[], None]) -> None:
         self.turn = threading.Lock()  #: whoever reads or writes while a task goes on takes it
@@ -170,23 +149,20 @@ class _Worker:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._inbox: deque[Any] = deque()  #: commands, and what calls have in common
-        #: outputs of graphs: others wait for them, so they come first
-        self._wanted: deque[Handle] = deque()
-        self._reader = Reader()
+        self._inbox: deque[Any] = deque()  #: launches, what calls have in common, and what is done in their order
+        self._wanted: deque[Handle] = deque()  #: outputs that others wait for, so they come first
         self._cancelled: set[int] = set()
-        self._reports: list[Event | Learned] = []
-        self._number = 0
-        self._incarnation = 0
+        self._reports: list[Any] = []
+        self._life = Life(0, 0)
         self._opened = False  #: the workload was asked to do something
         self._sent = 0.0  #: when reports were sent last
-        self._tasks = TaskLaunches(0, 0)  #: of graphs
+        self._tasks = WorkerTasks(self._life)
         self._listening = _Listening(self._answer)
 
     def work(self, page: StatusPage) -> None:
         """Take the workload, say that we are ready, and do commands one after the other."""
         try:
-            shelf = self._begin(page)
+            runner = self._begin(page)
         except _DriverGone:
             raise
         except BaseException as error:  # noqa: BLE001 - told to the driver, which knows what to do
@@ -194,32 +170,31 @@ class _Worker:
             return
         self._send(pack(None, READY))
         try:
-            self._loop(shelf)
+            self._loop(runner)
         except _DriverGone:
             raise
         except BaseException as error:  # noqa: BLE001 - a failure of the machinery: raised again in the driver
             self._tell_broken(error, "a worker's process broke")
             return
-        problem = shelf.close()
+        problem = runner.close()
         if problem is not None:
-            self._send(pack(portable(problem, self._number), UNCLOSED))
+            self._send(pack(portable(problem, self._life.worker), UNCLOSED))
 
-    def _begin(self, page: StatusPage) -> Shelf:
+    def _begin(self, page: StatusPage) -> JobRunner:
         arrivals: list[Any] = []
         while len(arrivals) < 2:
             arrivals += self._receive()
-        setup: Setup = arrivals[0].open()
-        self._number, self._incarnation = setup.worker, setup.incarnation
-        self._tasks = TaskLaunches(setup.worker, setup.incarnation)
+        setup: WorkerSetup = arrivals[0].open()
+        self._life = setup.life
+        self._tasks = WorkerTasks(setup.life)
         workload = arrivals[1].open()
         numpy = sys.modules.get("numpy")
         if numpy is not None:
             # All workers are copies of one process; what they draw from NumPy's own state must differ.
             numpy.random.seed()
-        meter = _Meter(page) if setup.metering else None
-        return Shelf(workload, setup.worker, setup.incarnation, meter)
+        return JobRunner(workload, setup.life, _Meter(page) if setup.metering else None)
 
-    def _loop(self, shelf: Shelf) -> None:
+    def _loop(self, runner: JobRunner) -> None:
         inbox = self._inbox
         while True:
             if not inbox:
@@ -227,81 +202,60 @@ class _Worker:
             if self._link.readable(wait=not (inbox or self._wanted)):
                 self._read()
             while self._wanted:
-                self._fetch(shelf, self._wanted.popleft())
+                self._fetch(self._wanted.popleft())
             while inbox:
                 command = inbox.popleft()
                 if isinstance(command, StopWorker):
                     self._flush()
                     return
-                if self._do(shelf, command):
-                    break  # something may have come meanwhile
+                if isinstance(command, LaunchMessage):
+                    if self._launch(runner, command):
+                        break  # something may have come meanwhile
+                elif isinstance(command, Arrival):
+                    self._tasks.keep_common(command)
+                else:
+                    self._tasks.forget_common()
 
-    def _do(self, shelf: Shelf, command: EngineCommand) -> bool:
-        """Do a command; say whether that took time."""
-        if isinstance(command, Launch):
-            number = command.attempt
-            if number in self._cancelled:
-                self._call_off(command)
-                return False
-            if command.task.inputs or not self._may_report_later(shelf):
-                self._reports.append(Started(number, self._number, self._incarnation))
-                # The first job opens the workload's side: before the page knows of the attempt.
-                if len(self._reports) > 1 or self._link.pending or not self._opened:
-                    self._flush()
-            self._job(shelf, command)
-            self._cancelled.discard(number)
-        elif isinstance(command, (Inspect, Merge)):
-            self._flush()
-            self._job(shelf, command)
-        elif isinstance(command, Fetch):
-            self._fetch(shelf, command.handle)
-        elif isinstance(command, Discard):
-            if command.handle.rows:
-                shelf.partials.pop(command.handle.id, None)
-            else:
-                self._tasks.discard(command.handle)
+    def _launch(self, runner: JobRunner, message: LaunchMessage) -> bool:
+        """Run a launch; say whether that took time."""
+        number = message.attempt
+        if number in self._cancelled:
+            self._call_off(message)
             return False
-        elif isinstance(command, Arrival):
-            self._tasks.keep_common(command)
-            return False
-        elif isinstance(command, ForgetCommon):
-            self._tasks.forget_common()
-            return False
-        return True
-
-    def _may_report_later(self, shelf: Shelf) -> bool:
-        """Whether tasks are short and more of them wait, so that several can be reported together."""
-        if not (shelf.brief and self._inbox and self._opened) or self._link.pending:
-            return False
-        return time.monotonic() - self._sent < TOGETHER_S
-
-    def _call_off(self, command: Launch) -> None:
-        """Say that an attempt will not begin."""
-        self._cancelled.discard(command.attempt)
-        self._reports.append(Cancelled(command.attempt, self._number, self._incarnation))
-        if not command.task.inputs:
-            self._tasks.cancelled(command)
-
-    def _job(self, shelf: Shelf, command: Launch | Inspect | Merge) -> None:
+        if not self._may_report_later(runner):
+            self._reports.append(ReportMessage(STARTED, number))
+            # The first job opens the workload's side: before the page knows of the attempt.
+            if len(self._reports) > 1 or self._link.pending or not self._opened:
+                self._flush()
         self._opened = True
         try:
-            if isinstance(command, Launch) and not command.task.inputs:
-                event = self._tasks.run(shelf, command, self._tell, self._unwanted, self._listening)
-            else:
-                event = shelf.do(command)
+            report = self._tasks.run(runner, message, self._tell, self._unwanted, self._listening)
         except KeyboardInterrupt as error:  # raised by the user's code: workers ignore the signal
-            event = failure_event(command, shelf.classify(error))
-        found = shelf.news()
+            report = ReportMessage(FAILED, number, report=runner.classify(error))
+        found = runner.news()
         if found is not None:
-            self._reports.append(Learned(found))  # before the event that may rely on it
-        self._reports.append(self._sendable(event))
+            self._reports.append(News(found))  # before the report that may rely on it
+        self._reports.append(self._sendable(report))
+        self._cancelled.discard(number)
         try:
             sys.stdout.flush()
             sys.stderr.flush()
         except Exception:  # noqa: BLE001, S110 - closed, or replaced by the user: theirs to see
             pass
+        return True
 
-    def _tell(self, report: Any, parcel: Any = None) -> None:
+    def _may_report_later(self, runner: JobRunner) -> bool:
+        """Whether tasks are short and more of them wait, so that several can be reported together."""
+        if not (runner.brief and self._inbox and self._opened) or self._link.pending:
+            return False
+        return time.monotonic() - self._sent < TOGETHER_S
+
+    def _call_off(self, message: LaunchMessage) -> None:
+        """Say that an attempt will not begin."""
+        self._cancelled.discard(message.attempt)
+        self._reports.append(self._tasks.call_off(message))
+
+    def _tell(self, report: ReportMessage, parcel: Any = None) -> None:
         """Report while a job goes on; what the report speaks of travels before it."""
         with self._listening.turn:
             if parcel is not None:
@@ -324,60 +278,55 @@ class _Worker:
         inbox = self._inbox
         for _ in range(len(inbox) if self._cancelled else 0):
             command = inbox.popleft()
-            if isinstance(command, Launch) and command.attempt in self._cancelled:
+            if isinstance(command, LaunchMessage) and command.attempt in self._cancelled:
                 self._call_off(command)
             else:
                 inbox.append(command)
         # Whatever else pickling may do is done between two tasks, so that none of them is blamed for it.
         while self._wanted and is_plain(self._tasks.get(self._wanted[0])):
-            self._fetch(None, self._wanted.popleft())
+            self._fetch(self._wanted.popleft())
         self._flush()
 
-    def _fetch(self, shelf: Shelf | None, handle: Handle) -> None:
-        if not handle.rows and (self._reports or self._link.pending):
+    def _fetch(self, handle: Handle) -> None:
+        """Send an output to the driver."""
+        if self._reports or self._link.pending:
             self._flush()  # should pickling end the process, all before it is known to be innocent
-        if handle.rows:
-            assert shelf is not None
-            partial = shelf.partials.pop(handle.id)
-        else:
-            partial = self._tasks.get(handle)
+        value = self._tasks.get(handle)
         try:
-            parcel = pack(partial, PARTIAL if handle.rows else OUTPUT, handle.id)
+            parcel = pack(value, OUTPUT)
         except BaseException as error:  # noqa: BLE001 - what pickling a user's object raises can be anything
-            self._reports.append(FetchFailed(handle, self._unsendable(partial, error)))
+            self._reports.append(FetchFailed(handle, self._life, self._unsendable(value, error)))
             return
-        self._put_reports()
         self._link.put(parcel)
         if parcel.file >= 0:
             self._flush()
 
-    def _unsendable(self, partial: Any, error: BaseException) -> Failure:
+    def _unsendable(self, value: Any, error: BaseException) -> Failure:
+        worker = self._life.worker
         kind = FailureKind.EXHAUSTED if isinstance(error, MemoryError) else FailureKind.USER
         message = (
-            f"a result cannot be sent from the process of worker {self._number}: {culprit(partial, 'the result')} "
+            f"a result cannot be sent from the process of worker {worker}: {culprit(value, 'the result')} "
             f"cannot be pickled ({type(error).__name__}: {error}); return something that can be pickled, or use "
             'engine="threads"'
         )
         stand_in = EngineError(message)
         stand_in.__cause__ = error
-        return Failure(kind, type(error).__name__, message, "", portable(stand_in, self._number))
+        return Failure(kind, type(error).__name__, message, "", portable(stand_in, worker))
 
-    def _sendable(self, event: Any) -> Any:
+    def _sendable(self, report: ReportMessage) -> ReportMessage:
         """Replace exceptions by what can be sent."""
-        if type(event) is tuple:  # of a task of a graph
-            return event
-        failure = getattr(event, "failure", None)
-        if failure is not None:
-            return event._replace(failure=self._sealed(failure))
-        if isinstance(event, Finished) and event.skipped:
-            skipped = tuple((rows, self._sealed(why)) for rows, why in event.skipped)
-            return event._replace(skipped=skipped)
-        return event
+        told = report.report
+        if isinstance(told, Failure):
+            return report._replace(report=self._sealed(told))
+        if isinstance(told, RowsReport) and told.skipped:
+            skipped = tuple((rows, self._sealed(why)) for rows, why in told.skipped)
+            return report._replace(report=told._replace(skipped=skipped))
+        return report
 
     def _sealed(self, failure: Failure) -> Failure:
         if failure.exception is None:
             return failure
-        return replace(failure, exception=portable(failure.exception, self._number))
+        return replace(failure, exception=portable(failure.exception, self._life.worker))
 
     # -- the link
 
@@ -391,16 +340,16 @@ class _Worker:
                 continue
             for command in arrival.open():
                 if type(command) is tuple:  # by far the most
-                    self._inbox.append(self._reader.read(command))
-                elif type(command) is list:
                     self._inbox.append(self._tasks.read(command))
+                elif isinstance(command, Forget):
+                    self._tasks.forget(command.handles)
+                elif isinstance(command, Fetch):
+                    self._wanted.append(command.handle)
                 elif isinstance(command, Cancel):
                     self._cancelled.add(command.attempt)
                 elif isinstance(command, Recall):
                     if self._tasks.waits(command.attempt):
                         self._cancelled.add(command.attempt)
-                elif isinstance(command, Fetch) and not command.handle.rows:
-                    self._wanted.append(command.handle)
                 else:
                     self._inbox.append(command)
 
@@ -420,7 +369,8 @@ class _Worker:
 
     def _put_reports(self) -> None:
         if self._reports:
-            self._link.put(pack([write_report(one) for one in self._reports], REPORTS))
+            plain = [tuple(one) if type(one) is ReportMessage else one for one in self._reports]
+            self._link.put(pack(plain, REPORTS))
             self._reports.clear()
 
     def _send(self, parcel: Any) -> None:
@@ -429,5 +379,5 @@ class _Worker:
 
     def _tell_broken(self, error: BaseException, what: str) -> None:
         message = f"{what}: {type(error).__name__}: {error}"
-        failure = Failure(FailureKind.INTERNAL, type(error).__name__, message, "", portable(error, self._number))
+        failure = Failure(FailureKind.INTERNAL, type(error).__name__, message, "", portable(error, self._life.worker))
         self._send(pack(failure, BROKEN))

@@ -1,4 +1,4 @@
-"""The worker's side of graphs in processes: calls, what they read, and what they made."""
+"""The worker's side of launches in processes: contents, inputs, plans, outputs, and running one launch."""
 
 from __future__ import annotations
 
@@ -6,129 +6,145 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Launch
-from windrow.core.events import Cancelled, Failed, Finished
-from windrow.core.records import Needs, Plan, Task
-from windrow.engines.base import Call
-from windrow.engines.processes.messages import CONTENT, INPUT, RELEASED
+from windrow.core.events import Failed
+from windrow.core.records import NO_LIMITS, Failure, FailureKind, Needs, Task
+from windrow.engines.base import Job
+from windrow.engines.job_runner import estimate_bytes
+from windrow.engines.processes.messages import (
+    CANCELLED,
+    CONTENT,
+    FAILED,
+    FINISHED,
+    INPUT,
+    RELEASED,
+    RELEASED_OUTPUT,
+    LaunchMessage,
+    ReportMessage,
+)
 from windrow.engines.processes.transport import Arrival, pack
 from windrow.engines.processes.values import is_small
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
-    from windrow.core.records import Handle
-    from windrow.engines.shelf import Shelf
-
-__all__ = ["TaskLaunches"]
-
-NO_PLAN = Plan(id=0, category="")
+    from windrow.core.records import Life, Plan
+    from windrow.engines.job_runner import JobRunner
 
 
-class TaskLaunches:
-    """What a worker has of graphs."""
+class WorkerTasks:
+    """Launches that came to a worker, and what it keeps for them."""
 
-    def __init__(self, worker: int, incarnation: int) -> None:
-        self._worker = worker
-        self._incarnation = incarnation
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._plans: dict[int, Plan] = {}
         self._contents: dict[int, Arrival] = {}  #: by task, until it is run
         self._common: dict[int, Any] = {}  #: what calls share; unpacked when first needed
-        self._inputs: dict[int, Arrival] = {}  #: by number, until it is known what they are
-        self._waiting: dict[int, tuple[list[Any], bytes | None]] = {}  #: by attempt
-        #: by attempt and name: made here, or copies, which are unpacked when first needed
-        self.outputs: dict[int, dict[str, Any]] = {}
+        self._inputs: dict[int, Arrival] = {}  #: by number of the parcel, until it is known what they are
+        self._waiting: set[int] = set()  #: attempts that came and have not begun
+        #: by output and attempt: made here, or copies, which are unpacked when first needed
+        self._outputs: dict[tuple[str, int], Any] = {}
 
     def arrived(self, arrival: Arrival) -> bool:
-        """Take a parcel; False if it is none of ours."""
-        kinds = {CONTENT: self._contents, INPUT: self._inputs}
-        if arrival.kind not in kinds:
+        """Take a parcel; False if it is none of a launch."""
+        if arrival.kind == CONTENT:
+            self._contents[arrival.tag] = arrival
+        elif arrival.kind == INPUT:
+            self._inputs[arrival.tag] = arrival
+        else:
             return False
-        kinds[arrival.kind][arrival.tag] = arrival
         return True
 
-    def read(self, written: list[Any]) -> Launch:
-        """Make a launch of what came among the commands."""
-        attempt, number, names, limits, reads, small, ahead, mine = written
-        self._waiting[attempt] = (reads, small)
-        task = Task(number, "", (), 1, outputs=names)
-        key = (attempt, self._worker, self._incarnation)
-        return Launch(task, *key, NO_PLAN, Needs(limits), ahead=ahead, mine=mine)
+    def read(self, fields: tuple[Any, ...]) -> LaunchMessage:
+        """Take a launch: what was brought for it is there for others too, whatever becomes of it."""
+        message = LaunchMessage(*fields)
+        self._waiting.add(message.attempt)
+        if not isinstance(message.plan, int):
+            number, plan = message.plan
+            self._plans[number] = plan
+            message = message._replace(plan=number)
+        for position, value in message.along.items():
+            self._outputs[message.inputs[position]] = value
+        for position, number in message.parcels.items():
+            self._outputs[message.inputs[position]] = self._inputs.pop(number)
+        return message
 
     def waits(self, attempt: int) -> bool:
         """Whether an attempt came and has not begun."""
         return attempt in self._waiting
 
-    def cancelled(self, launch: Launch) -> None:
-        """A launch will not be run."""
-        reads, _ = self._waiting.pop(launch.attempt)
-        self._contents.pop(launch.task.id, None)
-        self._keep_copies(reads)  # they are for others too
+    def call_off(self, message: LaunchMessage) -> ReportMessage:
+        """Say that a launch will not be run."""
+        self._waiting.discard(message.attempt)
+        self._contents.pop(message.task, None)
+        return ReportMessage(CANCELLED, message.attempt)
 
     def run(
         self,
-        shelf: Shelf,
-        launch: Launch,
+        runner: JobRunner,
+        message: LaunchMessage,
         tell: Callable[..., None],
         cancelled: Callable[[int], bool],
         meanwhile: AbstractContextManager[None],
-    ) -> Any:
-        """Run a task; returns its report, as it travels. Only when it has begun others may look what came ``meanwhile``."""
-        number = launch.attempt
-        if launch.ahead and self._lacks(launch):
-            self.cancelled(launch)
-            return Cancelled(number, self._worker, self._incarnation)
-        reads, small = self._waiting.pop(number)
-        arrival = self._contents.pop(launch.task.id, None)
+    ) -> ReportMessage:
+        """Run a launch and report. Only when it has begun others may look what came ``meanwhile``."""
+        number = message.attempt
+        if any(key not in self._outputs for key in message.inputs):
+            return self._without_inputs(message)
+        self._waiting.discard(number)
+        arrival = self._contents.pop(message.task, None)
 
         def release(name: str, value: Any) -> None:
-            self.outputs.setdefault(number, {})[name] = value
+            self._outputs[name, number] = value
+            report = ReportMessage(RELEASED_OUTPUT, number, ((name, estimate_bytes(value)),))
             if is_small(value):
-                tell((number, name, (value,)))
+                tell(report._replace(made=((name, 0),), values={name: value}))
                 return
             # At once: it was released because others wait for it.
             try:
                 parcel = pack(value, RELEASED, number)
             except BaseException:  # noqa: BLE001 - whoever asks for it is told why
-                tell((number, name, None))
+                tell(report)
             else:
-                tell((number, name, ()), parcel)
+                tell(report._replace(parcel=True), parcel)
 
         with meanwhile:
             try:
-                values = self._values(reads)
-                content = pickle.loads(small) if small is not None else arrival.open()  # type: ignore[union-attr] # noqa: S301
+                values = tuple([self._opened(self._outputs, key) for key in message.inputs])
+                # It comes from our own driver only.
+                content = arrival.open() if arrival is not None else pickle.loads(message.content or b"")  # noqa: S301
             except BaseException as error:  # noqa: BLE001 - a user's object that cannot be made again
-                story = "raised while the arguments of the call were unpickled in a worker's process"
-                error.add_note(story)
-                return Failed(number, self._worker, self._incarnation, shelf.classify(error))
-            call = Call(content, values, release, self.common, lambda: cancelled(number), launch.mine)
-            event, made = shelf.call(launch, call)
-        if made:
-            self.outputs.setdefault(number, {}).update(made)
-        if not isinstance(event, Finished):
-            return event
-        return self._report(event, made)
+                error.add_note("raised while what a task needs was unpickled in a worker's process")
+                return ReportMessage(FAILED, number, report=runner.classify(error))
+            if message.consumes:
+                self.forget(message.inputs)
+            launch = self._launch(message, content)
+            job = Job(
+                launch.task, launch.plan, content, values, release, lambda: cancelled(number), self.common, message.mine
+            )  # fmt: skip
+            ran = runner.run(launch, job)
+        if isinstance(ran, Failed):
+            return ReportMessage(FAILED, number, report=ran.failure)
+        made, small = [], {}
+        for name, value in ran.outputs.items():
+            self._outputs[name, number] = value
+            if is_small(value):
+                small[name] = value
+            made.append((name, 0 if name in small else estimate_bytes(value)))
+        return ReportMessage(FINISHED, number, tuple(made), small, False, tuple(ran.measurement), ran.report)
 
-    def _report(self, event: Finished, made: dict[str, Any]) -> tuple[Any, ...]:
-        values = made if all(is_small(value) for value in made.values()) else None
-        return (event.attempt, tuple(event.measurement), values, 0)
+    def _launch(self, message: LaunchMessage, content: Any) -> Launch:
+        task = Task(message.task, message.category, message.size, content, makes=message.makes)
+        limits = Needs(message.limits) if message.limits else NO_LIMITS
+        return Launch(task, message.attempt, self._life, self._plans[message.plan], limits)
 
-    def _lacks(self, launch: Launch) -> bool:
-        """Whether something was not made that was being made when the launch was sent."""
-        reads, _ = self._waiting[launch.attempt]
-        return any(not more and name not in self.outputs.get(attempt, {}) for attempt, name, *more in reads)
-
-    def _keep_copies(self, reads: list[Any]) -> None:
-        """Put copies that came with a launch where all launches find them."""
-        for attempt, name, *more in reads:
-            if len(more) == 2:
-                self.outputs.setdefault(attempt, {})[name] = self._inputs.pop(more[0])
-
-    def _values(self, reads: list[Any]) -> tuple[Any, ...]:
-        self._keep_copies(reads)
-        return tuple(
-            [more[0] if len(more) == 1 else _opened(self.outputs[attempt], name) for attempt, name, *more in reads]
-        )
+    def _without_inputs(self, message: LaunchMessage) -> ReportMessage:
+        """Say that a task cannot run, as what it reads is not there."""
+        report = self.call_off(message)
+        if message.ahead:  # it was being made when the launch was sent, and came to nothing
+            return report
+        lost = Failure(FailureKind.LOST, "OutputLost", f"what task {message.task} reads was gone when it began")
+        return ReportMessage(FAILED, message.attempt, report=lost)
 
     def keep_common(self, arrival: Arrival) -> None:
         """Take what calls have in common."""
@@ -140,27 +156,21 @@ class TaskLaunches:
 
     def common(self, number: int) -> Any:
         """Give what calls have in common."""
-        return _opened(self._common, number)
+        return self._opened(self._common, number)
 
-    def get(self, handle: Handle) -> Any:
-        """Give an output that was made here; it stays."""
-        return self.outputs[handle.id][handle.output]
+    def get(self, key: tuple[str, int]) -> Any:
+        """Give an output that is here; it stays."""
+        return self._opened(self._outputs, key)
 
-    def discard(self, handle: Handle) -> None:
-        """Forget an output, or all that an attempt made."""
-        if not handle.output:
-            self.outputs.pop(handle.id, None)
-            return
-        made = self.outputs.get(handle.id)
-        if made is not None:
-            made.pop(handle.output, None)
-            if not made:
-                del self.outputs[handle.id]
+    def forget(self, keys: Iterable[tuple[str, int]]) -> None:
+        """Forget outputs."""
+        for key in keys:
+            self._outputs.pop(key, None)
 
-
-def _opened(table: dict[Any, Any], key: Any) -> Any:
-    """Give what is in a table, unpacked; what cannot be unpacked stays as it is, so that everybody is told why."""
-    thing = table[key]
-    if type(thing) is Arrival:
-        thing = table[key] = thing.open()
-    return thing
+    @staticmethod
+    def _opened(table: dict[Any, Any], key: Any) -> Any:
+        """Give what is in a table, unpacked; what cannot be unpacked stays as it is, so that each reader is told why."""
+        thing = table[key]
+        if type(thing) is Arrival:
+            thing = table[key] = thing.open()
+        return thing

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
+from windrow.blocks.calls import Meter
+from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.counts import Layout, LineCounts, Lines, layout
-from windrow.blocks.execute import Chunk, ChunkRun
-from windrow.blocks.meter import Meter
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.selection import Selection
 from windrow.errors import DataError, MergeError, RowPurityError, StepError, StepResultError

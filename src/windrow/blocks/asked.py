@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from windrow.blocks.kept import row_set
-from windrow.blocks.selection import Selection, keep
+from windrow.blocks.selection import Selection, keep, row_set
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from windrow.blocks.execute import ChunkRun
-    from windrow.blocks.kept import RowSet
+    from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.results import Verdict
+    from windrow.blocks.selection import RowSet
 
 __all__ = ["Answer", "Asked", "Asking"]
 

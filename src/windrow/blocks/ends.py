@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from windrow.blocks.execute import ChunkRun
+    from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.selection import Selection
 
 __all__ = ["lane_ends"]

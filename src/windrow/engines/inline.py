@@ -10,12 +10,12 @@ from collections import deque
 from time import thread_time
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, StopWorker
-from windrow.core.events import Cancelled, Event, Fetched, Started, WorkerJoined, WorkerLost
-from windrow.core.records import Failure, FailureKind, Handle, Worker
+from windrow.core.commands import Cancel, Discard, Launch, Recall, StartWorker, StopWorker
+from windrow.core.events import Cancelled, Event, Failed, Started, WorkerJoined, WorkerLost
+from windrow.core.records import NO_NEEDS, ONE_CORE, Failure, FailureKind, Handle, Life, Worker
 from windrow.engines.base import Capabilities
-from windrow.engines.outputs import Outputs
-from windrow.engines.shelf import Shelf, at_least_one, failure_event, warn_unclosed
+from windrow.engines.job_runner import JobRunner, at_least_one, warn_unclosed
+from windrow.engines.shared_outputs import SharedOutputs
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import EngineCommand
     from windrow.engines.base import Workload
-
-__all__ = ["InlineEngine"]
 
 
 class InlineEngine:
@@ -35,29 +33,41 @@ class InlineEngine:
     def __init__(self, workers: int = 1) -> None:
         self.work_cpu_s = 0.0
         self._count = at_least_one(workers)
-        self._shelves: dict[int, Shelf] = {}
+        self._runners: dict[int, JobRunner] = {}
         self._commands: deque[EngineCommand] = deque()
         self._events: list[Event] = []
         self._cancelled: set[int] = set()
-        self._fetched: dict[int, Any] = {}
-        self._outputs = Outputs()  #: of graphs
+        self._outputs = SharedOutputs()
         self._workload: Workload | None = None
         self._woken = threading.Event()
 
     def start(self, workload: Workload) -> None:
-        """Make the workers' sides."""
+        """Make the workers."""
         self._workload = workload
         for worker in range(self._count):
-            self._shelves[worker] = Shelf(workload, worker, 0)
-            self._events.append(WorkerJoined(Worker(worker, 0)))
+            self._join(Life(worker, 0), io=False)
+
+    def _join(self, life: Life, *, io: bool) -> None:
+        assert self._workload is not None
+        self._runners[life.worker] = JobRunner(self._workload, life)
+        self._events.append(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io, shares=True)))
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
-        """Queue commands; cancelling takes effect at once."""
+        """Queue commands; cancelling and giving back take effect at once."""
         for command in commands:
             if isinstance(command, Cancel):
                 self._cancelled.add(command.attempt)
+            elif isinstance(command, Recall):
+                self._give_back(command.attempt)
             else:
                 self._commands.append(command)
+
+    def _give_back(self, attempt: int) -> None:
+        for command in self._commands:
+            if isinstance(command, Launch) and command.attempt == attempt:
+                self._commands.remove(command)
+                self._events.append(Cancelled(attempt, command.life))
+                return
 
     def wait(self, timeout: float | None) -> list[Event]:
         """Do commands until one of them has something to report."""
@@ -81,58 +91,48 @@ class InlineEngine:
     def _do_one(self, command: EngineCommand) -> None:
         events = self._events
         if isinstance(command, Launch):
-            number, worker, incarnation = command.attempt, command.worker, command.incarnation
-            if number in self._cancelled:
-                self._cancelled.discard(number)
-                events.append(Cancelled(number, worker, incarnation))
+            if command.attempt in self._cancelled:
+                self._cancelled.discard(command.attempt)
+                events.append(Cancelled(command.attempt, command.life))
                 return
-            events.append(Started(number, worker, incarnation))
-            self._do_job(command)
-            self._cancelled.discard(number)
-        elif isinstance(command, Inspect | Merge):
-            self._do_job(command)
-        elif isinstance(command, Fetch):
-            handle = command.handle
-            self._fetched[handle.id] = self._shelves[handle.worker].partials.pop(handle.id)
-            events.append(Fetched(handle))
-        elif isinstance(command, Discard) and not command.handle.rows:
-            self._outputs.discard(command.handle)
+            events.append(Started(command.attempt, command.life))
+            self._run(command)
+            self._cancelled.discard(command.attempt)
         elif isinstance(command, Discard):
-            self._shelves[command.handle.worker].partials.pop(command.handle.id, None)
-            self._fetched.pop(command.handle.id, None)
+            self._outputs.discard(command.handle)
+        elif isinstance(command, StartWorker):
+            self._join(command.life, io=command.io)
         elif isinstance(command, StopWorker):
-            warn_unclosed({command.worker: self._shelves.pop(command.worker).close()})
-            events.append(WorkerLost(command.worker, command.incarnation))
+            worker = command.life.worker
+            warn_unclosed({worker: self._runners.pop(worker).close()})
+            events.append(WorkerLost(command.life))
 
-    def _do_job(self, command: Launch | Inspect | Merge) -> None:
-        shelf = self._shelves[command.worker]
+    def _run(self, launch: Launch) -> None:
+        assert self._workload is not None
+        runner = self._runners[launch.life.worker]
         try:
-            if isinstance(command, Launch) and not command.task.inputs:
-                assert self._workload is not None
-                tell = self._events.append
-                self._events.append(self._outputs.run(shelf, command, self._workload, tell))
-            else:
-                self._events.append(shelf.do(command))
+            tell = self._events.append
+            self._events.append(self._outputs.run(runner, launch, self._workload, tell, self._cancelled))
         except KeyboardInterrupt as error:
             if threading.current_thread() is not threading.main_thread():
                 # No signal comes here: it was raised by the user's code.
-                self._events.append(failure_event(command, shelf.classify(error)))
+                self._events.append(runner.failed(launch, error))
                 return
             lost = Failure(FailureKind.LOST, "KeyboardInterrupt", "interrupted")
-            self._events.append(failure_event(command, lost))
+            self._events.append(Failed(launch.attempt, launch.life, lost))
             raise
 
     def wake(self) -> None:
         """Make ``wait`` return."""
         self._woken.set()
 
-    def take(self, handle: Handle) -> Any:
-        """Hand over a fetched partial."""
-        return self._fetched.pop(handle.id) if handle.rows else self._outputs.get(handle)
+    def take(self, handle: Handle, *, mine: bool = False) -> Any:
+        """Hand over an output."""
+        return self._outputs.get(handle, mine=mine)
 
     def stop(self) -> None:
         """Close the workers' sides."""
         self._commands.clear()
-        errors = {worker: shelf.close() for worker, shelf in self._shelves.items()}
-        self._shelves.clear()
+        errors = {worker: runner.close() for worker, runner in self._runners.items()}
+        self._runners.clear()
         warn_unclosed(errors)

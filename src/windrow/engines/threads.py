@@ -1,8 +1,6 @@
-"""One thread per worker, each with its own inbox and shelf, and one outbox for all.
+"""One thread per worker, each with its own inbox, and one outbox for all.
 
-Only the thread that owns a shelf touches it: fetching and discarding go through its inbox like any
-job, so there is no lock and no order to think about. A thread cannot be killed: a cancelled attempt
-that runs holds its worker until it returns.
+A thread cannot be killed: a cancelled attempt that runs holds its worker until it returns.
 
 Waking the driver is what costs: its code and data have left the caches by then. So a worker with
 more to do in its inbox leaves its report in the outbox and rings when it is about to run dry. Of tasks
@@ -17,23 +15,12 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import (
-    Cancel,
-    Discard,
-    Fetch,
-    Inspect,
-    Launch,
-    Merge,
-    Recall,
-    Shrink,
-    StartWorker,
-    StopWorker,
-)
-from windrow.core.events import Cancelled, Event, Fetched, Started, WorkerJoined, WorkerLost
-from windrow.core.records import Handle, Worker
+from windrow.core.commands import Cancel, Discard, Launch, Recall, StartWorker, StopWorker
+from windrow.core.events import Cancelled, Event, Started, WorkerJoined, WorkerLost
+from windrow.core.records import NO_NEEDS, ONE_CORE, Handle, Life, RunRows, Worker
 from windrow.engines.base import Capabilities
-from windrow.engines.outputs import Outputs
-from windrow.engines.shelf import Shelf, at_least_one, failure_event, warn_unclosed
+from windrow.engines.job_runner import JobRunner, at_least_one, warn_unclosed
+from windrow.engines.shared_outputs import SharedOutputs
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
@@ -41,9 +28,7 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import EngineCommand
     from windrow.engines.base import Workload
-    from windrow.engines.setup import SetupAhead
-
-__all__ = ["ThreadsEngine"]
+    from windrow.engines.read_ahead import SetupAhead
 
 #: Commands left in a worker's inbox when it rings: one keeps it busy until the driver has answered.
 LOW_WATER = 1
@@ -66,19 +51,25 @@ class ThreadsEngine:
         self.outbox: deque[Event] = deque()  #: appended to by all threads
         self.broken: BaseException | None = None  #: what went wrong in one of them
         self.setup = setup
-        self.fetched: dict[int, Any] = {}  #: handle id -> partial; single atomic operations only
-        self.outputs = Outputs()  #: of graphs: every thread can read all of them
+        self.outputs = SharedOutputs()
+        self._count = at_least_one(workers)
         self._bell: SimpleQueue[None] = SimpleQueue()
-        self._threads = [_WorkerThread(self, number) for number in range(at_least_one(workers))]
+        self._threads: dict[int, _WorkerThread] = {}
+        self._workload: Workload | None = None
 
     def start(self, workload: Workload) -> None:
         """Start the threads."""
+        self._workload = workload
         if self.setup is not None:
             self.setup.start(workload)
-        for thread in self._threads:
-            self.outbox.append(WorkerJoined(Worker(thread.number, 0)))
-            thread.workload = workload
-            thread.start()
+        for number in range(self._count):
+            self._join(Life(number, 0), io=False)
+
+    def _join(self, life: Life, *, io: bool) -> None:
+        assert self._workload is not None
+        thread = self._threads[life.worker] = _WorkerThread(self, life, self._workload)
+        self.outbox.append(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io, shares=True)))
+        thread.start()
         self.wake()
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
@@ -86,27 +77,29 @@ class ThreadsEngine:
         threads, setup = self._threads, self.setup
         for command in commands:
             if isinstance(command, Launch):  # by far the most
-                if setup is not None:
+                if setup is not None and type(command.task.payload) is RunRows:
                     setup.queued(command)
-                thread = threads[command.worker]
+                thread = threads[command.life.worker]
                 if command.queued:
                     thread.waiting[command.attempt] = command
                 thread.inbox.put(command)
-            elif isinstance(command, Discard) and not command.handle.rows:
+            elif isinstance(command, Discard):
                 self.outputs.discard(command.handle)
-            elif isinstance(command, (Fetch, Discard)):
-                threads[command.handle.worker].inbox.put(command)
             elif isinstance(command, Cancel):
-                threads[command.worker].cancelled.add(command.attempt)
+                threads[command.life.worker].cancelled.add(command.attempt)
             elif isinstance(command, Recall):
-                self._recall(threads[command.worker], command.attempt)
-            else:
-                threads[command.worker].inbox.put(command)
+                self._give_back(threads[command.life.worker], command.attempt)
+            elif isinstance(command, StartWorker):
+                self._join(command.life, io=command.io)
+            elif isinstance(command, StopWorker):
+                threads[command.life.worker].inbox.put(command)
 
-    def _recall(self, thread: _WorkerThread, attempt: int) -> None:
+    def _give_back(self, thread: _WorkerThread, attempt: int) -> None:
         """Take an attempt out of a queue, unless its thread was quicker: one of them can have it."""
         if thread.waiting.pop(attempt, None) is not None:
-            self.outbox.append(Cancelled(attempt, thread.number, 0))
+            if self.setup is not None:
+                self.setup.forget(attempt)
+            self.outbox.append(Cancelled(attempt, thread.life))
             self.wake()
 
     def wait(self, timeout: float | None) -> list[Event]:
@@ -126,32 +119,31 @@ class ThreadsEngine:
         if self.broken is not None:
             raise EngineError(f"a worker thread broke: {self.broken!r}") from self.broken
         events = [outbox.popleft() for _ in range(len(outbox))]
-        for thread in self._threads:
+        for thread in self._threads.values():
             number = thread.current  # after taking the reports: that of its end is not among them
             if number != thread.told and number:
                 thread.told = number
-                events.append(Started(number, thread.number, 0))
+                events.append(Started(number, thread.life))
         return events
 
     def wake(self) -> None:
         """Make ``wait`` return."""
         self._bell.put(None)  # reentrant, so allowed in a signal handler
 
-    def take(self, handle: Handle) -> Any:
-        """Hand over a fetched partial."""
-        return self.fetched.pop(handle.id) if handle.rows else self.outputs.get(handle)
+    def take(self, handle: Handle, *, mine: bool = False) -> Any:
+        """Hand over an output."""
+        return self.outputs.get(handle, mine=mine)
 
     def stop(self) -> None:
         """Tell all threads to end after the job they are at, and wait for them."""
-        for thread in self._threads:
+        for thread in self._threads.values():
             thread.ending = True
             thread.inbox.put(None)
         if self.setup is not None:
             self.setup.end()
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join()
-        errors = {thread.number: thread.unclosed for thread in self._threads}
+        for thread in self._threads.values():
+            thread.join()
+        errors = {number: thread.unclosed for number, thread in self._threads.items()}
         if self.setup is not None:
             errors |= self.setup.join()
         self._threads.clear()
@@ -159,15 +151,13 @@ class ThreadsEngine:
 
 
 class _WorkerThread(threading.Thread):
-    """Takes commands from its inbox until told to end."""
+    """Takes launches from its inbox until told to end."""
 
-    workload: Workload
-
-    def __init__(self, engine: ThreadsEngine, number: int) -> None:
+    def __init__(self, engine: ThreadsEngine, life: Life, workload: Workload) -> None:
         # Daemon: an interpreter that exits must never wait for a user's endless loop.
-        super().__init__(name=f"windrow-worker-{number}", daemon=True)
-        self.number = number
-        self.inbox: SimpleQueue[EngineCommand | None] = SimpleQueue()
+        super().__init__(name=f"windrow-worker-{life.worker}", daemon=True)
+        self.life = life
+        self.inbox: SimpleQueue[Launch | StopWorker | None] = SimpleQueue()
         self.cancelled: set[int] = set()  #: attempts; the driver adds, this thread removes
         self.waiting: dict[int, Launch] = {}  #: those that are queued; who pops one has it
         self.current = 0  #: the queued attempt that runs; its beginning is told if somebody looks
@@ -175,21 +165,22 @@ class _WorkerThread(threading.Thread):
         self.ending = False
         self.unclosed: BaseException | None = None  #: what closing the worker's side raised
         self._engine = engine
+        self._workload = workload
 
     def run(self) -> None:
         """Work; a failure of the machinery is reported, or the driver would wait for ever."""
         try:
-            shelf = Shelf(self.workload, self.number, 0)
+            runner = JobRunner(self._workload, self.life)
             try:
-                self._work(shelf)
+                self._work(runner)
             finally:
-                self.unclosed = shelf.close()
+                self.unclosed = runner.close()
                 self._leave()
         except BaseException as error:  # noqa: BLE001 - raised again in the driver's thread
             self._engine.broken = error
             self._engine.wake()
 
-    def _work(self, shelf: Shelf) -> None:
+    def _work(self, runner: JobRunner) -> None:
         inbox, engine = self.inbox, self._engine
         unheard = False  # reports were left for which nobody rang
         low = LOW_WATER
@@ -200,18 +191,15 @@ class _WorkerThread(threading.Thread):
             command = inbox.get()
             if command is None:
                 return
-            if type(command) is Launch:  # by far the most
-                event = self._launch(shelf, command)
-                low = LOW_WATER_TASKS if command.queued else LOW_WATER
-            else:
-                event = self._do(shelf, command)
-                low = LOW_WATER
+            if type(command) is StopWorker:
+                self._tell(WorkerLost(self.life))
+                return
+            assert isinstance(command, Launch)
+            event = self._launch(runner, command)
+            low = LOW_WATER_TASKS if command.queued and type(command.task.payload) is not RunRows else LOW_WATER
             if event is not None:
                 engine.outbox.append(event)
                 unheard = True
-                if isinstance(event, WorkerLost):
-                    engine.wake()
-                    return
 
     def _tell(self, event: Event) -> None:
         """Report while a job goes on."""
@@ -226,63 +214,49 @@ class _WorkerThread(threading.Thread):
             if isinstance(command, Launch):
                 setup.forget(command.attempt)
 
-    def _do(self, shelf: Shelf, command: EngineCommand) -> Event | None:
-        """Do a command; return what there is to report."""
-        if isinstance(command, Fetch):
-            handle = command.handle
-            self._engine.fetched[handle.id] = shelf.partials.pop(handle.id)
-            return Fetched(handle)
-        if isinstance(command, Discard):
-            shelf.partials.pop(command.handle.id, None)
-            self._engine.fetched.pop(command.handle.id, None)
-            return None
-        if isinstance(command, StopWorker):
-            return WorkerLost(self.number, 0)
-        if isinstance(command, (Cancel, Recall, Shrink, StartWorker)):
-            return None  # a cancel overtakes what waits here; threads cannot do the others
-        return self._job(shelf, command)
-
-    def _launch(self, shelf: Shelf, command: Launch) -> Event | None:
-        number, setup = command.attempt, self._engine.setup
-        if command.queued and self.waiting.pop(number, None) is None:
+    def _launch(self, runner: JobRunner, launch: Launch) -> Event | None:
+        number, setup = launch.attempt, self._engine.setup
+        if launch.queued and self.waiting.pop(number, None) is None:
             self.cancelled.discard(number)
             return None  # it was given back
         if number in self.cancelled:
             self.cancelled.discard(number)
             if setup is not None:
                 setup.forget(number)
-            return Cancelled(number, self.number, 0)
-        if setup is None:
-            if command.queued:
-                self.current = number
-            else:
-                self._engine.outbox.append(Started(number, self.number, 0))
-            try:
-                return self._job(shelf, command)
-            finally:
-                self.current = 0
-                if self.cancelled:
-                    self.cancelled.discard(number)
-        shelf.prepared = setup.begin(number)
+            return Cancelled(number, self.life)
+        if setup is not None and type(launch.task.payload) is RunRows:
+            return self._launch_prepared(runner, launch, setup)
+        if launch.queued:
+            self.current = number
+        else:
+            self._engine.outbox.append(Started(number, self.life))
+        try:
+            return self._run(runner, launch)
+        finally:
+            self.current = 0
+            if self.cancelled:
+                self.cancelled.discard(number)
+
+    def _launch_prepared(self, runner: JobRunner, launch: Launch, setup: SetupAhead) -> Event | None:
+        """Run rows for which columns may have been read ahead."""
+        prepared = setup.begin(launch.attempt)
         event: Event | None = None
         try:
             # It may have waited for its turn until the end, or until nobody wanted it any more.
-            if number in self.cancelled:
-                self.cancelled.discard(number)
-                event = Cancelled(number, self.number, 0)
+            if launch.attempt in self.cancelled:
+                self.cancelled.discard(launch.attempt)
+                event = Cancelled(launch.attempt, self.life)
             elif not self.ending:
-                self._engine.outbox.append(Started(number, self.number, 0))
-                event = self._job(shelf, command)
+                self._engine.outbox.append(Started(launch.attempt, self.life))
+                event = self._run(runner, launch, prepared)
         finally:
-            shelf.prepared = None
-            setup.done(command.task.size, event, shelf.reading)
+            setup.done(launch.task.size, event, runner.reading)
         return event
 
-    def _job(self, shelf: Shelf, command: Launch | Inspect | Merge) -> Event:
+    def _run(self, runner: JobRunner, launch: Launch, prepared: Any = None) -> Event:
+        outputs = self._engine.outputs
         try:
-            if isinstance(command, Launch) and not command.task.inputs:
-                return self._engine.outputs.run(shelf, command, self.workload, self._tell, self.cancelled)
-            return shelf.do(command)
+            return outputs.run(runner, launch, self._workload, self._tell, self.cancelled, prepared)
         except KeyboardInterrupt as error:
             # A signal only ever reaches the main thread: this one was raised by the user's code.
-            return failure_event(command, shelf.classify(error))
+            return runner.failed(launch, error)

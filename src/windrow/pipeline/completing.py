@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.blocks.execute import Chunk, ChunkRun
-from windrow.blocks.meter import Meter
+from windrow.blocks.calls import Meter
+from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.outputs import Leaf, merge_leaves
 from windrow.blocks.results import Verdict
 from windrow.blocks.selection import Selection, everything, keep
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from windrow.blocks.asked import Asked
-    from windrow.blocks.execute import Partial
-    from windrow.blocks.kept import RowSet
+    from windrow.blocks.chunk import Partial
     from windrow.blocks.program import BoundStep, Program
+    from windrow.blocks.selection import RowSet
     from windrow.data.base import Input, Reader, Source
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.cutflow import Cutflow, Table

@@ -18,6 +18,7 @@ from windrow.core.records import RunRows
 if TYPE_CHECKING:
     from windrow.core.commands import Launch
     from windrow.core.events import Event
+    from windrow.core.records import Rows
     from windrow.engines.base import Prepared, Reading, WorkerSide, Workload
 
 #: Chunks that may be read, or be about to, for each worker.
@@ -130,7 +131,7 @@ class ReadAhead:
         """One's turn is over."""
         with self._changed:
             self._processing -= 1
-            if isinstance(event, Finished) and isinstance(launch.task.payload, RunRows):
+            if isinstance(event, Finished):
                 used = event.measurement
                 # What the interpreter or the machine made it wait for is not waiting for data.
                 waited = max(0.0, min(reading.wall - reading.cpu, used.lock_wait))
@@ -217,10 +218,8 @@ class ReadAhead:
                 return attempt
         if not self._has_room():
             return None
-        for attempt, launch in self._pending.items():
-            if _first_input(launch) == last:
-                return attempt
-        return next(iter(self._pending))
+        oldest = next(iter(self._pending))
+        return next((attempt for attempt, launch in self._pending.items() if _first_input(launch) == last), oldest)
 
     def _has_room(self) -> bool:
         chunks = len(self._ready) + len(self._at_work)
@@ -276,5 +275,5 @@ class _ReaderThread(threading.Thread):
 
 def _first_input(launch: Launch) -> int:
     """Give the input that a chunk begins in."""
-    payload: RunRows = launch.task.payload
-    return payload.rows[0].input
+    first: Rows = launch.task.payload.rows[0]
+    return first.input

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
 from windrow.core.events import Cancelled, Event, Held, Started, WorkerJoined, WorkerLost
-from windrow.core.records import DRIVER, ONE_CORE, ONE_IO, Handle, Life, Worker
+from windrow.core.records import DRIVER, ONE_CORE, ONE_IO, Handle, Life, RunRows, Worker
 from windrow.engines.base import Capabilities
 from windrow.engines.job_runner import JobRunner, at_least_one, warn_unclosed
 from windrow.engines.shared_outputs import SharedOutputs
@@ -217,7 +217,8 @@ class _WorkerThread(threading.Thread):
 
     def _launch(self, runner: JobRunner, launch: Launch) -> Event | None:
         """Run a launch; return what there is to report."""
-        number, read_ahead = launch.attempt, self._engine.read_ahead
+        number = launch.attempt
+        read_ahead = self._engine.read_ahead if isinstance(launch.task.payload, RunRows) else None
         event: Event | None = None
         if launch.queued and self.waiting.pop(number, None) is None:  # it was given back
             if read_ahead is not None:

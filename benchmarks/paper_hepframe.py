@@ -283,7 +283,9 @@ def cost(given: Situation, order: Sequence[str], *, drops: bool = True) -> float
 def schedulers(report: harness.Report) -> None:
     """The paper's figure 15, as far as it is about order."""
     rows = []
-    policies: dict[str, Any] = {name: import_module(f"windrow.order.{name}").order for name in ("heft", "hepframe")}
+    policies: dict[str, Any] = {
+        name: import_module(f"windrow.order.published.{name}").order for name in ("heft", "hepframe")
+    }
     for case in CASES:
         given = situation(case)
         heft, decision = policies["heft"](given), adaptive(given)

@@ -34,7 +34,7 @@ from windrow.core.events import (
 )
 from windrow.core.records import (
     DRIVER,
-    ONE_IO,
+    NO_NEEDS,
     FailureKind,
     Handle,
     Life,
@@ -451,7 +451,7 @@ def test_an_output_that_is_discarded_while_it_comes_is_forgotten(bench: Callable
 def test_a_worker_for_input_and_output_is_started_when_it_is_asked_for(bench: Callable[..., Bench]) -> None:
     here = bench()
     here.do(StartWorker(Life(7, 0), io=True))
-    assert here.until(WorkerJoined) == WorkerJoined(Worker(Life(7, 0), ONE_IO, io=True))
+    assert here.until(WorkerJoined) == WorkerJoined(Worker(Life(7, 0), NO_NEEDS, io=True))
     here.launch("hang")
     assert here.result("rows", worker=7) == rows_of(Rows(0, 0, 10))
 

@@ -17,7 +17,7 @@ import pytest
 import windrow as wr
 from range_server import RangeServer
 from windrow.errors import StepError, UsageError
-from windrow.pipeline.preparing import first_steps
+from windrow.pipeline.worker import first_steps
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 import windrow as wr
 from windrow.tasks import collecting
-from windrow.tasks.collecting import DEFAULTS, YOUNG, collecting_less
+from windrow.tasks.driver import DEFAULTS, YOUNG, collecting_less
 
 
 def one_more(number: int) -> int:

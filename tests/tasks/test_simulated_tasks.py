@@ -21,7 +21,7 @@ from windrow.engines.simulated.engine import SimulatedEngine
 from windrow.engines.simulated.model import Demand, Driver, Model
 from windrow.run.loop import run
 from windrow.shape.guided import Guided
-from windrow.tasks.staffed import PLACE, Staffed
+from windrow.tasks.driver import PLACE, PooledEngine
 
 #: Sums of times are compared.
 ABOUT = 1e-9
@@ -106,7 +106,7 @@ def worlds(draw: st.DrawFn, *, bounded: bool = True) -> World:
 def simulated(world: World) -> Seen:
     model = Model(inputs=(), costs={"t": world.costs}, driver=world.driver)
     simulator = SimulatedEngine(model, world.workers)
-    engine: Any = Staffed(simulator, Needs.of(world.offers))
+    engine: Any = PooledEngine(simulator, Needs.of(world.offers))
     scheduler = Scheduler((), Policies(Guided()), Options())
     assert scheduler.on([Submitted((), tuple(world.tasks))], 0.0) == []
     seen = Seen()

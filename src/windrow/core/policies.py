@@ -14,18 +14,7 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import Command
     from windrow.core.events import Finished
-    from windrow.core.records import (
-        Failure,
-        Handle,
-        InputSpec,
-        Life,
-        Measurement,
-        Needs,
-        Plan,
-        PlanJob,
-        StepCost,
-        Task,
-    )
+    from windrow.core.records import Failure, InputSpec, Life, Measurement, Needs, Plan, PlanJob, StepCost, Task
 
 # -- where tasks come from ---------------------------------------------------------------------------------
 
@@ -39,7 +28,14 @@ class Wait(NamedTuple):
 class Desk(Protocol):
     """What a feeder may ask of the scheduler."""
 
-    now: float
+    @property
+    def now(self) -> float:
+        """The time of the batch."""
+        ...
+
+    def submit(self, task: Task) -> None:
+        """Take in a task of the feeder that waits for its worker, such as a merge: those come before new ones."""
+        ...
 
     def command(self, command: Command) -> None:
         """Give a command, such as Replan."""
@@ -53,8 +49,28 @@ class Desk(Protocol):
         """The feeder needs an output no more."""
         ...
 
-    def lives(self) -> Sequence[Life]:
-        """List the workers that may get tasks."""
+    def lives(self) -> int:
+        """Count the workers."""
+        ...
+
+    def is_alive(self, life: Life) -> bool:
+        """Whether a worker is there and not about to be given up as lost."""
+        ...
+
+    def launches(self) -> int:
+        """Count the attempts that have not ended."""
+        ...
+
+    def rows_ahead(self, row_s: float | None) -> int:
+        """Estimate the rows that workers still have before them, given the seconds that a row takes."""
+        ...
+
+    def rows_running(self, category: str) -> int:
+        """Count the rows of a category that workers have before them."""
+        ...
+
+    def mean_life_s(self) -> float | None:
+        """Say how long a worker lives on average; None if none was lost."""
         ...
 
 
@@ -70,10 +86,7 @@ class Feeder(Protocol):
         ...
 
     def next(self, life: Life, now: float) -> Task | Wait | None:
-        """Give the next task for a worker with room; None: never again, unless something is returned or submitted.
-
-        A worker that is being drained gets tasks that are pinned to it alone.
-        """
+        """Give the next task for a worker with room; None: never again, unless something is returned or submitted."""
         ...
 
     def window(self) -> int:
@@ -84,7 +97,7 @@ class Feeder(Protocol):
         """An attempt is done: say whether it counts; False: its outputs are discarded."""
         ...
 
-    def failed(self, task: Task, failure: Failure, *, fresh: bool = False) -> bool:
+    def failed(self, task: Task, failure: Failure) -> bool:
         """A task was given up: divide it, leave it out, or say that the run must stop (True)."""
         ...
 
@@ -98,6 +111,10 @@ class Feeder(Protocol):
 
     def unreadable(self, output: str, failure: Failure) -> bool:
         """An output cannot be brought to the driver: say whether the run must stop."""
+        ...
+
+    def crashed(self, output: str, failure: Failure) -> bool:
+        """A worker crashed while it sent an output, which is lost with it: say whether the run must stop."""
         ...
 
     def about(self, output: str) -> object:
@@ -126,6 +143,10 @@ class Feeder(Protocol):
 
     def blame_order(self, category: str) -> None:
         """Tasks of a category used too much in a moved order."""
+        ...
+
+    def describe(self, task: Task) -> str:
+        """Name a task in messages."""
         ...
 
     def is_divisible(self, task: Task) -> bool:
@@ -172,7 +193,9 @@ NO_TRIES = Tries()
 class Again(NamedTuple):
     """Try a task again, at once."""
 
-    how: Literal["same", "written", "fresh"] = "same"  #: as it was, in the written order, on a worker that ran nothing yet
+    how: Literal["same", "written", "fresh"] = (
+        "same"  #: as it was, in the written order, on a worker that ran nothing yet
+    )
 
 
 class Larger(NamedTuple):
@@ -207,8 +230,10 @@ class LaunchPolicy(Protocol):
         """Predict the seconds and bytes of a task; None where nothing is known."""
         ...
 
-    def exhausted(self, task: Task, plan: Plan, needs: Needs, resource: str, limit: float, tries: Tries) -> Answer:
-        """An attempt used more than it was allowed; ``tries`` counts it."""
+    def exhausted(
+        self, task: Task, plan: Plan, resource: str, limit: float, tries: Tries, *, divisible: bool
+    ) -> Answer:
+        """An attempt used more than it was allowed; ``tries`` counts it, ``divisible``: a feeder could divide it."""
         ...
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
 from windrow.core.events import Cancelled, Event, Failed, Held, Started, WorkerJoined, WorkerLost
-from windrow.core.records import DRIVER, ONE_CORE, ONE_IO, Failure, FailureKind, Handle, Life, Worker
+from windrow.core.records import DRIVER, NO_NEEDS, ONE_CORE, Failure, FailureKind, Handle, Life, Worker
 from windrow.engines.base import Capabilities
 from windrow.engines.job_runner import JobRunner, at_least_one, warn_unclosed
 from windrow.engines.shared_outputs import SharedOutputs
@@ -50,7 +50,7 @@ class InlineEngine:
     def _join(self, life: Life, *, io: bool) -> None:
         assert self._workload is not None
         self._runners[life] = JobRunner(self._workload, life)
-        self._events.append(WorkerJoined(Worker(life, ONE_IO if io else ONE_CORE, io=io, shares=True)))
+        self._events.append(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io, shares=True)))
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
         """Queue launches; all else takes effect at once."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
 from windrow.core.events import Cancelled, Event, Held, Started, WorkerJoined, WorkerLost
-from windrow.core.records import DRIVER, ONE_CORE, ONE_IO, Handle, Life, RunRows, Worker
+from windrow.core.records import DRIVER, NO_NEEDS, ONE_CORE, Handle, Life, RunRows, Worker
 from windrow.engines.base import Capabilities
 from windrow.engines.job_runner import JobRunner, at_least_one, warn_unclosed
 from windrow.engines.shared_outputs import SharedOutputs
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Launches left in a worker's inbox when it rings: one keeps it busy until the driver has answered.
 LOW_WATER = 1
-#: The same for tasks that are queued: busy ones of 1 ms took 1.13 times as long as in a ThreadPoolExecutor with one left, and 1.01
+#: The same for calls that are queued: busy ones of 1 ms took 1.13 times as long as in a ThreadPoolExecutor with one left, and 1.01
 #: times with eight (two workers, one noisy machine).
 LOW_WATER_QUEUED = 8
 
@@ -69,7 +69,7 @@ class ThreadsEngine:
     def _start_worker(self, life: Life, *, io: bool) -> None:
         assert self._workload is not None
         thread = self._threads[life] = _WorkerThread(self, self._workload, life)
-        self.outbox.append(WorkerJoined(Worker(life, ONE_IO if io else ONE_CORE, io=io, shares=True)))
+        self.outbox.append(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io, shares=True)))
         thread.start()
         self.wake()
 
@@ -101,6 +101,8 @@ class ThreadsEngine:
     def _recall(self, thread: _WorkerThread, attempt: int) -> None:
         """Take an attempt out of a queue, unless its thread was quicker: one of them can have it."""
         if thread.waiting.pop(attempt, None) is not None:
+            if self.read_ahead is not None:
+                self.read_ahead.forget(attempt)
             self.outbox.append(Cancelled(attempt, thread.life))
             self.wake()
 
@@ -197,7 +199,8 @@ class _WorkerThread(threading.Thread):
             if launch is None:
                 return
             event = self._launch(runner, launch)
-            low = LOW_WATER_QUEUED if launch.queued else LOW_WATER
+            rows = isinstance(launch.task.payload, RunRows)
+            low = LOW_WATER_QUEUED if launch.queued and not rows else LOW_WATER
             if event is not None:
                 engine.outbox.append(event)
                 unheard = True
@@ -220,9 +223,8 @@ class _WorkerThread(threading.Thread):
         number = launch.attempt
         read_ahead = self._engine.read_ahead if isinstance(launch.task.payload, RunRows) else None
         event: Event | None = None
-        if launch.queued and self.waiting.pop(number, None) is None:  # it was given back
-            if read_ahead is not None:
-                read_ahead.forget(number)
+        if launch.queued and self.waiting.pop(number, None) is None:
+            pass  # it was given back
         elif number in self.cancelled:
             event = Cancelled(number, self.life)
             if read_ahead is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from windrow.blocks.chunk import Partial
     from windrow.blocks.selection import RowSet
     from windrow.core.ledger import Entry as CoreEntry
-    from windrow.core.scheduler import Scheduler
+    from windrow.core.rows import RowFeeder
     from windrow.data.base import Source
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.products import Product
@@ -45,7 +45,7 @@ def assemble(
     definition: Definition,
     source: Source,
     workload: PipelineWorkload,
-    scheduler: Scheduler,
+    rows: RowFeeder,
     outcome: RunOutcome,
     beginning: Beginning,
     decisions: Sequence[str],
@@ -56,7 +56,7 @@ def assemble(
     seconds: float,
 ) -> Result:
     """Make the result of a run that ended."""
-    book = scheduler.ledger
+    book = rows.ledger
     united = {
         item.index: _united(beginning.partials(item.index, outcome.partials, definition), definition)
         for item in source.inputs
@@ -73,7 +73,7 @@ def assemble(
     way = _unfinished(definition, source, workload, united, accounts, last_rows, tables)
     kept, notes = _kept(definition, source, workload, united, beginning)
     left_out = left_out_notes(book)
-    notes = [*scheduler.notes, *left_out, *_default_notes(source, workload, accounts), *notes]
+    notes = [*outcome.notes, *left_out, *_default_notes(source, workload, accounts), *notes]
     return Result(
         **_asked_for(definition, source),
         outputs={
@@ -81,7 +81,7 @@ def assemble(
         },
         cutflow=Cutflow(tables, way),
         nminus1=_nminus1(definition, leaves),
-        ledger=_ledger(source, accounts, workload),
+        ledger=_ledger(source, accounts),
         steps=_steps(definition, outcome, workload),
         order=tuple(issued),
         decisions=tuple(decisions),
@@ -291,13 +291,13 @@ def _end(leaf: Leaf, region: str) -> Count:
     return Count(int(rows), sumw, sumw2)
 
 
-def _ledger(source: Source, accounts: Mapping[int, Sequence[CoreEntry]], workload: PipelineWorkload) -> Ledger:
+def _ledger(source: Source, accounts: Mapping[int, Sequence[CoreEntry]]) -> Ledger:
     """Say of every row what became of it; rows still held when a run ended are missing from the result."""
     return Ledger(
         tuple(
             Entry(
                 item.label, item.dataset, start, stop,
-                "missing" if state == "held" else state, workload.named(reason),
+                "missing" if state == "held" else state, reason,
             )
             for item in source.inputs
             for start, stop, state, reason in accounts[item.index]

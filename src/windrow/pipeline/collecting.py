@@ -19,7 +19,7 @@ from windrow.pipeline.projecting import project
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from windrow.core.records import Handle
+    from windrow.core.records import Handle, Rows
     from windrow.pipeline.products import Product
     from windrow.pipeline.steps import StepDefinition
 
@@ -47,9 +47,9 @@ class Heap:
         self.rows = Intervals()
         self._waiting: list[Partial] = []
 
-    def add(self, handle: Handle, partial: Partial) -> None:
+    def add(self, rows: tuple[Rows, ...], partial: Partial) -> None:
         """Put a partial to the others."""
-        for _, start, stop in handle.rows:
+        for _, start, stop in rows:
             self.rows.add(start, stop)
         self._waiting.append(partial)
         if len(self._waiting) >= WAITING:
@@ -70,10 +70,10 @@ class Heaps:
     def __init__(self) -> None:
         self._named: dict[str, Heap] = {}
 
-    def add(self, name: str, handle: Handle, partial: Partial) -> Heap:
+    def add(self, name: str, rows: tuple[Rows, ...], partial: Partial) -> Heap:
         """Put a partial on one of the heaps, and return that."""
         heap = self._named.setdefault(name, Heap())
-        heap.add(handle, partial)
+        heap.add(rows, partial)
         return heap
 
     def all(self) -> list[Partial]:
@@ -84,17 +84,17 @@ class Heaps:
 class Collecting:
     """The collector of a pipeline's run; ``put`` chooses a heap for a partial and adds it there, else all go on one."""
 
-    def __init__(self, put: Callable[[Handle, Partial, Heaps], None] | None = None) -> None:
+    def __init__(self, put: Callable[[tuple[Rows, ...], Partial, Heaps], None] | None = None) -> None:
         self._heaps: dict[int, Heaps] = {}
         self._put = put
 
-    def add(self, handle: Handle, partial: Any) -> None:
-        """Take a partial over."""
-        heaps = self._heaps.setdefault(handle.rows[0].input, Heaps())
+    def add(self, handle: Handle, partial: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
+        """Take a partial over; it is about rows."""
+        heaps = self._heaps.setdefault(about[0].input, Heaps())
         if self._put is None:
-            heaps.add("", handle, partial)
+            heaps.add("", about, partial)
         else:
-            self._put(handle, partial, heaps)
+            self._put(about, partial, heaps)
 
     def partials(self) -> dict[int, list[Any]]:
         """Give what there is of each input of the scheduler."""

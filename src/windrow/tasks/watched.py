@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from windrow.tasks.explaining import Explanation
     from windrow.tasks.progressing import Progress, TasksShot
     from windrow.tasks.watching_rundir import SessionLog
-    from windrow.watch.graph_drawing import TaskGraph
     from windrow.watch.graph_runs import GraphRun
+    from windrow.watch.task_graph import TaskGraph
 
 __all__ = ["Watchable", "Watched", "report_session_directory"]
 
@@ -130,9 +130,9 @@ class Watchable:
 
     def graph(self, most: int = 200) -> TaskGraph:
         """Give the tasks called so far as a graph: data, drawing and text; alike ones joined if more than ``most``."""
-        from windrow.tasks.graphing import graph_of
+        from windrow.watch.task_graph import task_graph
 
-        return graph_of(self.watched.run(), most)
+        return task_graph(self.watched.run(), most)
 
     def explain(self, what: Any = None) -> Explanation:
         """Say why a task (a future of it, or its number) took as long as it did, or the whole session."""

@@ -11,21 +11,21 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Fetch, Launch, Recall, TaskEnded
-from windrow.core.delays import BACK_OFF_S
 from windrow.core.events import (
     Cancelled,
     CancelRequested,
     Closed,
     Exhausted,
     Failed,
-    Fetched,
     Finished,
+    Held,
     OutputReady,
     PoolChanged,
     WorkerJoined,
     WorkerLost,
 )
 from windrow.core.records import FailureKind
+from windrow.core.retry import BACK_OFF_S
 from windrow.tasks.watching_entries import Entry, Past, microseconds, raws
 from windrow.watch.graph_runs import Brought, GraphRun, Sums, assembled
 
@@ -148,7 +148,7 @@ class Watch:
         entry = self.running.get(event.attempt)
         if entry is not None and entry.attempt == event.attempt:
             entry.released = entry.released or []
-            entry.released.append((event.handle.output, time))
+            entry.released.append((event.made.output, time))
 
     def _recall(self, command: Recall, time: float) -> None:  # noqa: ARG002 - told like all others
         self._returnable.add(command.attempt)
@@ -156,7 +156,7 @@ class Watch:
     def _fetch(self, command: Fetch, time: float) -> None:
         self._fetching[command.handle.output] = time
 
-    def _fetched(self, event: Fetched, time: float) -> None:
+    def _fetched(self, event: Held, time: float) -> None:
         output = event.handle.output
         one = Brought(microseconds(self._fetching.pop(output, time)), microseconds(time), event.bytes)
         self.brought.append((output, one))
@@ -164,16 +164,16 @@ class Watch:
         self._note(line)
 
     def _joined(self, event: WorkerJoined, time: float) -> None:
-        self.workers.add(event.worker.id)
-        self._rare(time, "WorkerJoined", worker=event.worker.id)
+        self.workers.add(event.worker.life.worker)
+        self._rare(time, "WorkerJoined", worker=event.worker.life.worker)
 
     def _lost(self, event: WorkerLost, time: float) -> None:
         why = "" if event.failure is None else _words(event.failure)
         for attempt, entry in list(self.running.items()):
-            if entry.worker == event.worker:
+            if entry.worker == event.life.worker:
                 self._badly(attempt, time, "lost", event.failure)
         if event.failure is not None:
-            self._rare(time, "WorkerLost", worker=event.worker, why=why)
+            self._rare(time, "WorkerLost", worker=event.life.worker, why=why)
 
     def _pool(self, event: PoolChanged, time: float) -> None:
         self.offers = dict(event.offers.amounts)
@@ -298,7 +298,7 @@ _EVENTS: dict[type, Callable[[Watch, Any, float], None]] = {
     Exhausted: Watch._exhausted,
     Cancelled: Watch._cancelled,
     OutputReady: Watch._released,
-    Fetched: Watch._fetched,
+    Held: Watch._fetched,
     WorkerJoined: Watch._joined,
     WorkerLost: Watch._lost,
     PoolChanged: Watch._pool,

@@ -52,7 +52,7 @@ class Entry:
             if not self.heard:  # it was called off, and may go on for a while
                 self.heard, self.how = time, "cancelled"
             self.earlier = (*self.earlier, self._try())
-        self.attempt, self.worker, self.launched = command.attempt, command.worker, time
+        self.attempt, self.worker, self.launched = command.attempt, command.life.worker, time
         self.heard = self.wall = self.held = 0.0
         self.how = self.why_try = ""
 
@@ -100,7 +100,7 @@ class Entry:
     def of_past(cls, past: Past) -> Entry:
         """Make one again of what was kept of it."""
         number, name, reads, needs, called, *_ = past
-        entry = cls(Task(number, name, (), 1, Needs(needs), reads=reads), called)
+        entry = cls(Task(number, name, reads=reads, needs=Needs(needs)), called)
         (_, _, _, _, _, entry.ended, entry.attempt, entry.worker, entry.launched, entry.heard, entry.wall) = past
         entry.held, entry.why_try, entry.how, entry.state = 0.0, "", "done", "done"
         return entry

@@ -9,21 +9,18 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from windrow.core.commands import Discard, Launch, Resolve
+from windrow.core.commands import Launch, Resolve, TaskEnded
 from windrow.core.events import (
     Cancelled,
     CancelRequested,
-    Discovered,
     Exhausted,
     Failed,
     Finished,
-    InspectFailed,
-    MergeFailed,
     Planned,
     WorkerJoined,
     WorkerLost,
 )
-from windrow.core.records import Rows
+from windrow.core.records import Opened, OpenInput, Rows, RunRows
 from windrow.watch.lockmeter import LockMeter
 from windrow.watch.orders import OrdersSeen
 
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import Command
     from windrow.core.events import Event
-    from windrow.core.records import Plan
+    from windrow.core.records import Plan, Task
 
 __all__ = ["EventLog", "own_memory"]
 
@@ -92,7 +89,7 @@ class EventLog:
         self._lines: list[str] = []
         self._size = 0
         self._written: float | None = None  #: when
-        self._launched: dict[int, tuple[int, int, float]] = {}  #: attempt -> task, plan, time
+        self._launched: dict[int, tuple[Task, int, float]] = {}  #: attempt -> task, plan, time
         self._orders = OrdersSeen()
 
     @classmethod
@@ -121,18 +118,18 @@ class EventLog:
             self._looked = now
             held = "" if self._lock is None or self._lock.share is None else self._held()
             self._add(f'{{"t":{now:.6f},"event":"memory","rss":{self._memory()}{held}}}\n')
-        discarded: list[int] = []
+        counted: set[int] = set()
         for command in commands:
             if isinstance(command, Launch):
-                self._launched[command.attempt] = (command.task.id, command.plan.id, now)
+                self._launched[command.attempt] = (command.task, command.plan.id, now)
                 self._orders.launched(command.plan)
-            elif isinstance(command, Discard):
-                discarded.append(command.handle.id)
+            elif isinstance(command, TaskEnded):
+                counted.add(command.attempt)
             elif isinstance(command, Resolve):
                 self._rare(now, command)
         for event in events:
             if isinstance(event, Finished):
-                self._finished(event, now, discarded)
+                self._finished(event, now, counted)
             elif isinstance(event, Planned):
                 self._planned(event.plan, now)
             elif type(event) in _RARE:
@@ -148,16 +145,22 @@ class EventLog:
         assert self._lock is not None
         return f',"held":{self._lock.share or 0.0:.4f},"looks":{self._lock.looks}'
 
-    def _finished(self, event: Finished, now: float, discarded: list[int]) -> None:
-        task, plan, begun = self._launched.pop(event.attempt, (0, 0, now))
-        handle, used = event.handle, event.measurement
-        rows = handle.rows or NO_ROWS
+    def _finished(self, event: Finished, now: float, counted: set[int]) -> None:
+        launched = self._launched.pop(event.attempt, None)
+        if launched is None:
+            return
+        task, plan, begun = launched
+        if isinstance(event.report, Opened):
+            self._opened(task.payload, event.report, event, now)
+            return
+        used = event.measurement
+        rows = task.payload.rows if isinstance(task.payload, RunRows) else NO_ROWS
         line = _TASK % (
             now,
-            "discarded" if handle.id in discarded else "finished",
-            task,
+            "finished" if event.attempt in counted else "discarded",
+            task.id,
             event.attempt,
-            event.worker,
+            event.life.worker,
             rows[0].input,
             rows[0].start,
             rows[-1].stop,
@@ -170,6 +173,14 @@ class EventLog:
             used.peak_memory,
         )
         self._add(line)
+
+    def _opened(self, payload: OpenInput, report: Opened, event: Finished, now: float) -> None:
+        fields: dict[str, Any] = {"t": round(now, 6), "event": "Discovered", "input": payload.input, "rows": report.rows}
+        fields["units"] = max(len(report.borders) - 1, 0)
+        if len(report.borders) <= MOST_BORDERS:
+            fields["borders"] = list(report.borders)
+        fields |= {"worker": event.life.worker, "incarnation": event.life.incarnation}
+        self._add(json.dumps(fields) + "\n")
 
     def _planned(self, plan: Plan, now: float) -> None:
         """Write a plan: the order where it is another one, else only that it was thought about."""
@@ -196,10 +207,8 @@ class EventLog:
         """Write any other record field by field; there are few of them."""
         fields: dict[str, Any] = {"t": round(now, 6), "event": type(record).__name__}
         for name, value in zip(record._fields, record, strict=True):
-            if name == "borders":
-                fields["units"] = max(len(value) - 1, 0)
-                if len(value) <= MOST_BORDERS:
-                    fields[name] = list(value)
+            if name == "life":
+                fields |= {"worker": value.worker, "incarnation": value.incarnation}
             else:
                 fields[name] = value if isinstance(value, int | float | str | None) else str(value)
         if type(record) in (Failed, Cancelled, Exhausted):
@@ -266,5 +275,5 @@ def own_memory() -> Callable[[], int]:
 
 
 _RARE = frozenset(
-    {CancelRequested, Cancelled, Discovered, Exhausted, Failed, InspectFailed, MergeFailed, WorkerJoined, WorkerLost}
+    {CancelRequested, Cancelled, Exhausted, Failed, WorkerJoined, WorkerLost}
 )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import Command
     from windrow.core.events import Event
-    from windrow.core.scheduler import Standing
+    from windrow.core.rows import Standing
     from windrow.run.loop import Observer
     from windrow.watch.log import EventLog
 

@@ -20,7 +20,7 @@ HEAVY: tuple[str, ...] = (
     "numpy", "awkward", "uproot", "pyarrow", "numba", "vector", "boost_histogram", "hist", "cramjam", "fsspec", "scipy",
 )  # fmt: skip
 #: What every task of a graph needs; with what that imports.
-FOR_TASKS = ("windrow.engines.processes.worker", "windrow.tasks.workload")
+FOR_TASKS = ("windrow.engines.processes.worker", "windrow.tasks.worker")
 #: Workers that import for themselves what tasks of a graph turn out to need.
 FEW = 8
 

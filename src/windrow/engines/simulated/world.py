@@ -28,8 +28,8 @@ from windrow.core.events import (
     WorkerLost,
 )
 from windrow.core.records import (
+    NO_NEEDS,
     ONE_CORE,
-    ONE_IO,
     Failure,
     FailureKind,
     Handle,
@@ -144,7 +144,7 @@ class World:
             first, _ = drawn(self.seed, 4, number, incarnation)
             self._at(now - fleet.life_s * math.log(first), self._lose, life)
         io = number in self._io
-        self._report(WorkerJoined(Worker(life, ONE_IO if io else ONE_CORE, io=io)), now)
+        self._report(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io)), now)
 
     def _start(self, now: float, command: StartWorker) -> None:
         """Begin a life when that is possible again, if ever."""

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import windrow as wr
-from windrow.tasks import collecting
+from windrow.tasks import driver as collecting
 from windrow.tasks.driver import DEFAULTS, YOUNG, collecting_less
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import windrow as wr
-from windrow.engines.processes.worker_tasks import TaskLaunches
+from windrow.engines.processes.worker_tasks import WorkerTasks
 from windrow.errors import DependencyError, EngineError, TaskError, TaskLostError
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def test_an_array_with_objects_in_it_is_no_small_value(processes: wr.Session) ->
 
 def kept_functions() -> int:
     """How many functions of calls this worker has."""
-    return max(len(one._common) for one in gc.get_objects() if type(one) is TaskLaunches)
+    return max(len(one._common) for one in gc.get_objects() if type(one) is WorkerTasks)
 
 
 def test_functions_made_for_one_call_each_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,6 +127,8 @@ class World:
         elif isinstance(command, Recall):
             self.recalled.append(command.attempt)
         elif isinstance(command, Fetch):
+            if command.source not in self.stores:
+                return []  # its end was told in the same batch
             assert command.handle in self.stores[command.source], command
             self.fetches.append(command)
         elif isinstance(command, Discard):
@@ -209,7 +211,7 @@ class World:
         elif isinstance(payload, MergePartials):
             outputs = {launch.task.makes[0]: [part for value in values for part in value]}
         else:
-            outputs = self.call(launch, values)
+            outputs = {k: v for k, v in self.call(launch, values).items() if getattr(self, "rel", {}).get(launch.attempt) != k}
         for name, value in outputs.items():
             store[Handle(name, launch.attempt)] = value
             if here:

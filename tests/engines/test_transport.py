@@ -25,10 +25,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from windrow import errors
-from windrow.core.commands import Launch
-from windrow.core.events import Failed, Fetched, Finished, Started
-from windrow.core.records import Evidence, Failure, FailureKind, Handle, Measurement, Needs, Plan, Rows, StepCost, Task
-from windrow.engines.processes.messages import Reader, Writer, read_report, write_report
 from windrow.engines.processes.serialize import culprit, dumps, portable
 from windrow.engines.processes.transport import IN_SOCKET, Arrival, Link, pack
 from windrow.errors import EngineError, StepError, WindrowError
@@ -385,55 +381,11 @@ def test_the_part_at_fault_is_named() -> None:
     assert found == "it.steps['pt'] -> its variable 'lock' (_thread.lock)"
 
 
-# -- launches
-
-
-def test_launches_are_read_as_they_were_written() -> None:
-    writer, reader = Writer(), Reader()
-    plans = [Plan(id=3, category="a", order=("x", "y")), Plan(id=3, category="b", reason="else")]
-    few = Task(1, "a", (Rows(0, 5, 10),), 5)
-    full = Task(
-        2, "b", (Rows(1, 0, 3), Rows(1, 7, 9)), 5, Needs.of({"gpu": 1}), ("out",), 4, 5, 6.5, 7,
-        restartable=False, reads=("in",),
-    )  # fmt: skip
-    limits = Needs.of({"memory": 1e9, "seconds": 3})
-    launches = [
-        Launch(few, 10, 0, 1, plans[0]),
-        Launch(full, 11, 2, 3, plans[1], limits, (Handle(4, 4, 2, 3, (Rows(1, 0, 3),)),)),
-        Launch(few, 12, 0, 1, plans[0], limits),
-    ]
-    written = [writer.write(launch) for launch in launches]
-    read = [reader.read(one) for one in pickle.loads(pickle.dumps(written))]
-    assert read == launches
-    assert [type(part) for part in read[1].task.inputs] == [Rows, Rows]
-    assert read[2].plan is read[0].plan, "a plan is sent once"
-
-
-def test_reports_are_read_as_they_were_written() -> None:
-    handle = Handle(4, 3, 1, 2, (Rows(0, 0, 5), Rows(0, 6, 9)), 77, "out")
-    measured = Measurement(0.1, 0.2, 0.3, 4, 5, 6, 0.7, 8)
-    steps = (("pt", StepCost.of_call(10, 5, 0.1, 7)), ("eta", StepCost()))
-    failure = Failure(FailureKind.USER, "ValueError", "bad")
-    events = [
-        Started(3, 1, 2),
-        Finished(3, 1, 2, handle, measured),
-        Finished(3, 1, 2, handle, measured, Evidence(steps, (("a", "b"),), ("note",)),
-                 ((Rows(0, 5, 6), failure),)),
-        Failed(3, 1, 2, failure),
-        Fetched(handle, 0.5, 6),
-    ]  # fmt: skip
-    written = pickle.loads(pickle.dumps([write_report(event) for event in events]))
-    read = [read_report(one, 1, 2) for one in written]
-    assert read == events
-    assert [type(one) for one in read] == [type(event) for event in events]
-    assert type(read[2].evidence.steps[0][1]) is StepCost
-
-
 # -- exceptions
 
 
 class Stubborn(Exception):
-    """Is pickled without complaint and cannot be made again."""
+    """Is pickled without complaint and cannot be made again by calling it."""
 
     def __init__(self, first: int, second: int) -> None:
         super().__init__(f"{first} and {second}")
@@ -469,7 +421,27 @@ def test_an_exception_arrives_with_the_story_of_where_it_was_raised() -> None:
     assert found.__cause__.args == ("column",)
 
 
-@pytest.mark.parametrize("error", [Stubborn(1, 2), OSError(threading.Lock())])
+class Wordy(Exception):
+    def __init__(self, what: str, *, file: str) -> None:
+        super().__init__(what)
+        self.file = file
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} in {self.file}"
+
+
+@pytest.mark.parametrize(
+    "error", [Stubborn(1, 2), Wordy("bad", file="a.txt"), UnicodeDecodeError("utf-8", b"x", 0, 1, "no")]
+)
+def test_an_exception_with_arguments_of_its_own_is_made_again(error: BaseException) -> None:
+    """Its ``__init__`` may want several arguments, or some by name, and keeps others in ``args``."""
+    found = raised(error)
+    assert type(found) is type(error)
+    assert str(found) == str(error)
+    assert {**vars(found), "__notes__": None} == {**vars(error), "__notes__": None}
+
+
+@pytest.mark.parametrize("error", [KeyError(lambda: threading.Lock(), threading.Lock()), OSError(threading.Lock())])
 def test_an_exception_that_cannot_travel_has_a_stand_in(error: BaseException) -> None:
     found = raised(error)
     assert isinstance(found, EngineError)

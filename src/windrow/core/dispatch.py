@@ -122,7 +122,9 @@ class Dispatch:
             self.ready[node.id] = node
             cls.waiting += 1
             node.entry = self._number()
-            entry = (-node.task.priority, node.number, node.entry, node)
+            # What reads comes before what does not, the newest first: it frees what it reads, so that less waits in memory.
+            order = -node.number if node.reads else node.number
+            entry = (-node.task.priority, order, node.entry, node)
             heappush(cls.queue, entry)
             if cls.listed < 0 or cls.queue[0] is entry:
                 cls.listed = cls.queue[0][2]

@@ -587,6 +587,7 @@ class Graph:
             for output in node.reads.values():
                 output.consumers -= 1
                 if not output.consumers:
+                    self.tidy(output)
                     candidates.append(output.maker)
 
 

@@ -86,7 +86,7 @@ class Cutter:
 class Input:
     """One input as work is cut from it."""
 
-    __slots__ = ("borders", "crashes", "cutter", "failure", "rows", "spec", "state", "touched")
+    __slots__ = ("borders", "crashes", "cutter", "failure", "identity", "rows", "spec", "state", "touched")
 
     def __init__(self, spec: InputSpec) -> None:
         self.spec = spec
@@ -94,6 +94,7 @@ class Input:
         self.rows = 0  #: of the whole input; meaningful once it is known
         self.borders: tuple[int, ...] = (0,)
         self.cutter = Cutter(spec.id, self.borders)
+        self.identity = spec.identity  #: what is read must be that; "" where nobody knows
         self.crashes = 0  #: of workers that merged or sent its partials
         self.touched = False  #: a task was cut from it
         self.failure: Failure | None = None  #: why it is BAD

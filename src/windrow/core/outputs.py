@@ -51,8 +51,8 @@ class Output:
 
     @property
     def needed(self) -> bool:
-        """Whether it would be made again if it were lost."""
-        return self.claimed or bool(self.readers)
+        """Whether it must stay: to be read or asked for, or because it cannot be made again for who has read it."""
+        return self.claimed or bool(self.readers) or (self.consumers > 0 and not self.maker.task.restartable)
 
     @property
     def handle(self) -> Handle:

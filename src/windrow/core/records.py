@@ -140,6 +140,7 @@ class InputSpec:
     rows: int | None = None  #: with ``borders``: known already, never opened for that
     borders: tuple[int, ...] | None = None  #: unit borders, 0 and rows included; (0,) for no rows
     ranges: tuple[tuple[int, int], ...] | None = None  #: only these rows are wanted
+    identity: str = ""  #: what tells the input from another of its name, where that is known already
     limited: bool = True  #: counts for the row limit of its category, and is bounded by it
 
 
@@ -153,6 +154,7 @@ class RunRows(NamedTuple):
     """Payload: run rows under the launch's plan; the report is ``RowsReport``, the output a partial."""
 
     rows: tuple[Rows, ...]
+    identity: str = ""  #: of the input as it was discovered: what is read must be that
 
 
 class MergePartials(NamedTuple):
@@ -166,6 +168,7 @@ class Opened(NamedTuple):
 
     rows: int
     borders: tuple[int, ...]
+    identity: str = ""  #: what tells the input from another of its name
 
 
 class RowsReport(NamedTuple):

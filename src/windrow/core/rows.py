@@ -173,7 +173,7 @@ class RowFeeder:
         if not one.cutter.rows:
             self.partials.review_input(one)  # nothing more comes for workers that are through with it
         return Task(
-            number, category, size, RunRows((rows,)), makes=(f"rows {number}",), needs=self.options.needs, twin=True
+            number, category, size, RunRows((rows,), one.identity), makes=(f"rows {number}",), needs=self.options.needs, twin=True
         )
 
     def _note_large_unit(self, one: Input, unit: int, bound: int) -> None:
@@ -199,7 +199,9 @@ class RowFeeder:
             report = event.report
             if not isinstance(report, Opened):
                 raise InternalError(f"input {payload.input} was opened, and {report!r} came instead of its rows")
-            self.inputs.opened(self.inputs.inputs[payload.input], report.rows, report.borders)
+            one = self.inputs.inputs[payload.input]
+            one.identity = report.identity
+            self.inputs.opened(one, report.rows, report.borders)
             return True
         assert bundle is not None
         bundle.running -= 1

@@ -147,6 +147,11 @@ class Scheduler:
         """What the user should know about workers."""
         return self.workers.notes
 
+    def has_output(self, name: str) -> bool:
+        """Say whether an output exists now, wherever it is."""
+        output = self.graph.outputs.get(name)
+        return output is not None and output.made
+
     def counts(self) -> TaskCounts:
         """Say how far submitted tasks are."""
         graph = self.graph

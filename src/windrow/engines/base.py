@@ -131,7 +131,9 @@ class Capabilities:
 class Engine(Protocol):
     """Workers and the way to them."""
 
-    capabilities: Capabilities
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
 
     @property
     def work_cpu_s(self) -> float:

@@ -1,4 +1,4 @@
-"""The serial engine: does one command at a time inside ``wait``, in the caller's thread.
+"""The serial engine: runs one launch at a time inside ``wait``, in the caller's thread.
 
 It is the reference for all others, and what tiny runs use. Several workers take turns.
 """
@@ -10,9 +10,9 @@ from collections import deque
 from time import thread_time
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import Cancel, Discard, Launch, Recall, StartWorker, StopWorker
-from windrow.core.events import Cancelled, Event, Failed, Started, WorkerJoined, WorkerLost
-from windrow.core.records import NO_NEEDS, ONE_CORE, Failure, FailureKind, Handle, Life, Worker
+from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
+from windrow.core.events import Cancelled, Event, Failed, Held, Started, WorkerJoined, WorkerLost
+from windrow.core.records import DRIVER, NO_NEEDS, ONE_CORE, Failure, FailureKind, Handle, Life, Worker
 from windrow.engines.base import Capabilities
 from windrow.engines.job_runner import JobRunner, at_least_one, warn_unclosed
 from windrow.engines.shared_outputs import SharedOutputs
@@ -33,8 +33,8 @@ class InlineEngine:
     def __init__(self, workers: int = 1) -> None:
         self.work_cpu_s = 0.0
         self._count = at_least_one(workers)
-        self._runners: dict[int, JobRunner] = {}
-        self._commands: deque[EngineCommand] = deque()
+        self._runners: dict[Life, JobRunner] = {}
+        self._queue: deque[Launch | StopWorker] = deque()
         self._events: list[Event] = []
         self._cancelled: set[int] = set()
         self._outputs = SharedOutputs()
@@ -42,39 +42,36 @@ class InlineEngine:
         self._woken = threading.Event()
 
     def start(self, workload: Workload) -> None:
-        """Make the workers."""
+        """Make the workers' sides."""
         self._workload = workload
         for worker in range(self._count):
             self._join(Life(worker, 0), io=False)
 
     def _join(self, life: Life, *, io: bool) -> None:
         assert self._workload is not None
-        self._runners[life.worker] = JobRunner(self._workload, life)
+        self._runners[life] = JobRunner(self._workload, life)
         self._events.append(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io, shares=True)))
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
-        """Queue commands; cancelling and giving back take effect at once."""
+        """Queue launches; all else takes effect at once."""
         for command in commands:
-            if isinstance(command, Cancel):
+            if isinstance(command, (Launch, StopWorker)):
+                self._queue.append(command)
+            elif isinstance(command, (Cancel, Recall)):  # in one thread none of them has begun
                 self._cancelled.add(command.attempt)
-            elif isinstance(command, Recall):
-                self._give_back(command.attempt)
-            else:
-                self._commands.append(command)
-
-    def _give_back(self, attempt: int) -> None:
-        for command in self._commands:
-            if isinstance(command, Launch) and command.attempt == attempt:
-                self._commands.remove(command)
-                self._events.append(Cancelled(attempt, command.life))
-                return
+            elif isinstance(command, Discard):
+                self._outputs.discard(command.handle)
+            elif isinstance(command, Fetch):
+                self._events.append(Held(command.handle, DRIVER))
+            elif isinstance(command, StartWorker):
+                self._join(command.life, io=command.io)
 
     def wait(self, timeout: float | None) -> list[Event]:
-        """Do commands until one of them has something to report."""
+        """Run launches until one of them has something to report."""
         before = thread_time()
         try:
-            while not self._events and self._commands:
-                self._do_one(self._commands.popleft())
+            while not self._events and self._queue:
+                self._do_one(self._queue.popleft())
         finally:
             self.work_cpu_s += thread_time() - before
         if not self._events:
@@ -88,31 +85,24 @@ class InlineEngine:
         events, self._events = self._events, []
         return events
 
-    def _do_one(self, command: EngineCommand) -> None:
-        events = self._events
-        if isinstance(command, Launch):
-            if command.attempt in self._cancelled:
-                self._cancelled.discard(command.attempt)
-                events.append(Cancelled(command.attempt, command.life))
-                return
-            events.append(Started(command.attempt, command.life))
-            self._run(command)
-            self._cancelled.discard(command.attempt)
-        elif isinstance(command, Discard):
-            self._outputs.discard(command.handle)
-        elif isinstance(command, StartWorker):
-            self._join(command.life, io=command.io)
-        elif isinstance(command, StopWorker):
-            worker = command.life.worker
-            warn_unclosed({worker: self._runners.pop(worker).close()})
-            events.append(WorkerLost(command.life))
+    def _do_one(self, command: Launch | StopWorker) -> None:
+        events, life = self._events, command.life
+        if isinstance(command, StopWorker):
+            warn_unclosed({life.worker: self._runners.pop(life).close()})
+            events.append(WorkerLost(life))
+            return
+        number = command.attempt
+        if number in self._cancelled:
+            events.append(Cancelled(number, life))
+        else:
+            events.append(Started(number, life))
+            self._run(self._runners[life], command)
+        self._cancelled.discard(number)
 
-    def _run(self, launch: Launch) -> None:
+    def _run(self, runner: JobRunner, launch: Launch) -> None:
         assert self._workload is not None
-        runner = self._runners[launch.life.worker]
         try:
-            tell = self._events.append
-            self._events.append(self._outputs.run(runner, launch, self._workload, tell, self._cancelled))
+            self._events.append(self._outputs.run(runner, launch, self._workload, self._events.append))
         except KeyboardInterrupt as error:
             if threading.current_thread() is not threading.main_thread():
                 # No signal comes here: it was raised by the user's code.
@@ -132,7 +122,8 @@ class InlineEngine:
 
     def stop(self) -> None:
         """Close the workers' sides."""
-        self._commands.clear()
-        errors = {worker: runner.close() for worker, runner in self._runners.items()}
+        self._queue.clear()
+        errors = {life.worker: runner.close() for life, runner in self._runners.items()}
         self._runners.clear()
+        self._outputs.clear()
         warn_unclosed(errors)

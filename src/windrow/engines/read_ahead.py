@@ -1,8 +1,8 @@
-"""Setting up ahead of the workers: what queued chunks will need first is read by threads of their own.
+"""Reading ahead of the workers: what queued chunks will need first is read by threads of their own.
 
-One lock guards who may do what: so many threads set up and so many process at a time, as a split says, which is told what
-everything took. What was set up waits in a bounded buffer until its worker comes for it. Whatever goes wrong while setting up
-is forgotten: the worker then reads by itself and meets the same error where it belongs.
+One lock guards who may do what: so many threads read ahead and so many process at a time, as a split says, which is told what
+everything took. What was read waits in a bounded buffer until its worker comes for it. Whatever goes wrong while reading ahead is
+forgotten: the worker then reads by itself and meets the same error where it belongs.
 """
 
 from __future__ import annotations
@@ -10,33 +10,19 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from time import monotonic, perf_counter, thread_time
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from windrow.core.events import Finished
+from windrow.core.records import RunRows
 
 if TYPE_CHECKING:
     from windrow.core.commands import Launch
     from windrow.core.events import Event
-    from windrow.engines.base import Workload
+    from windrow.core.records import Rows
+    from windrow.engines.base import Prepared, Reading, WorkerSide, Workload
 
-__all__ = ["Prepared", "Reading", "SetupAhead", "Split"]
-
-#: Chunks that may be set up, or be about to, for each worker.
+#: Chunks that may be read, or be about to, for each worker.
 CHUNKS_AHEAD = 2
-
-
-class Prepared(Protocol):
-    """What setting up gives to ``WorkerSide.run``."""
-
-    @property
-    def memory(self) -> int:
-        """Bytes that it keeps."""
-        ...
-
-
-class Reading(NamedTuple):
-    """What the reading within one attempt took; a worker's side may have it as ``reading``."""
-
-    wall: float = 0.0
-    cpu: float = 0.0
 
 
 class Split(Protocol):
@@ -65,8 +51,8 @@ class Split(Protocol):
         ...
 
 
-class SetupAhead:
-    """The threads that set up, what they made, and the turns of those that process."""
+class ReadAhead:
+    """The threads that read ahead, what they read, and the turns of those that process."""
 
     def __init__(self, split: Split, workers: int, memory: int) -> None:
         self.split = split
@@ -77,13 +63,13 @@ class SetupAhead:
         self._changed = threading.Condition()
         self._pending: OrderedDict[int, Launch] = OrderedDict()  #: by attempt, the oldest first
         self._urgent: set[int] = set()  #: attempts that a worker waits for
-        self._at_work: dict[int, int] = {}  #: attempts being set up, and their inputs
+        self._at_work: set[int] = set()  #: attempts being read for
         self._unwanted: set[int] = set()  #: of those, the ones that nobody waits for any more
         self._ready: dict[int, Prepared] = {}
         self._largest: int | None = None  #: bytes of a chunk so far
         self._processing = 0
         self._ending = False
-        self._threads: list[_SetupThread] = []
+        self._threads: list[_ReaderThread] = []
         self._workload: Workload | None = None
 
     # -- the driver's side
@@ -95,7 +81,7 @@ class SetupAhead:
     def queued(self, launch: Launch) -> None:
         """A launch goes to a worker's inbox."""
         setting_up = self.split.pool[0]
-        if not setting_up or self._workload is None:
+        if not setting_up or self._workload is None or not isinstance(launch.task.payload, RunRows):
             return
         with self._changed:
             if self._ending:
@@ -103,7 +89,7 @@ class SetupAhead:
             self._pending[launch.attempt] = launch
             while len(self._threads) < setting_up:
                 number = len(self._threads)
-                self._threads.append(_SetupThread(self, self._workload, number, self._workers))
+                self._threads.append(_ReaderThread(self, self._workload, number, self._workers))
                 self._threads[-1].start()
             self._changed.notify_all()
 
@@ -141,16 +127,15 @@ class SetupAhead:
             self._changed.notify_all()
         return prepared
 
-    def done(self, rows: int, event: Event | None, reading: Reading | None) -> None:
+    def done(self, launch: Launch, event: Event | None, reading: Reading) -> None:
         """One's turn is over."""
-        used = getattr(event, "measurement", None)
         with self._changed:
             self._processing -= 1
-            if used is not None:
-                reading = reading or Reading()
+            if isinstance(event, Finished):
+                used = event.measurement
                 # What the interpreter or the machine made it wait for is not waiting for data.
                 waited = max(0.0, min(reading.wall - reading.cpu, used.lock_wait))
-                self.split.processed(rows, used.wall, reading.wall, waited, monotonic())
+                self.split.processed(launch.task.size, used.wall, reading.wall, waited, monotonic())
             self._changed.notify_all()
 
     def forget(self, attempt: int) -> None:
@@ -204,7 +189,7 @@ class SetupAhead:
                 if attempt is not None:
                     launch = self._pending.pop(attempt)
                     self._urgent.discard(attempt)
-                    self._at_work[attempt] = launch.task.inputs[0].input
+                    self._at_work.add(attempt)
                     return launch
                 self._changed.wait()
         return None
@@ -213,7 +198,7 @@ class SetupAhead:
         """Take over what was set up; None: it failed, and the worker will see why."""
         attempt = launch.attempt
         with self._changed:
-            del self._at_work[attempt]
+            self._at_work.discard(attempt)
             if attempt in self._unwanted:
                 self._unwanted.discard(attempt)
             elif prepared is not None and not self._ending:
@@ -233,10 +218,8 @@ class SetupAhead:
                 return attempt
         if not self._has_room():
             return None
-        for attempt, launch in self._pending.items():
-            if launch.task.inputs[0].input == last:
-                return attempt
-        return next(iter(self._pending))
+        oldest = next(iter(self._pending))
+        return next((attempt for attempt, launch in self._pending.items() if _first_input(launch) == last), oldest)
 
     def _has_room(self) -> bool:
         chunks = len(self._ready) + len(self._at_work)
@@ -248,18 +231,18 @@ class SetupAhead:
         return chunks < CHUNKS_AHEAD * self._workers and expected <= self._memory
 
 
-class _SetupThread(threading.Thread):
+class _ReaderThread(threading.Thread):
     """Sets up one launch after the other, with readers of its own."""
 
-    def __init__(self, ahead: SetupAhead, workload: Workload, number: int, workers: int) -> None:
+    def __init__(self, ahead: ReadAhead, workload: Workload, number: int, workers: int) -> None:
         # Daemon: an interpreter that exits must never wait for a file that does not answer.
-        super().__init__(name=f"windrow-setup-{number}", daemon=True)
+        super().__init__(name=f"windrow-reader-{number}", daemon=True)
         self.number = workers + number
         self.unclosed: BaseException | None = None
         self._ahead = ahead
         self._workload = workload
         self._place = number
-        self._side: Any = None  #: of the worker's kind
+        self._side: WorkerSide | None = None
 
     def run(self) -> None:
         """Work until it is over."""
@@ -268,18 +251,17 @@ class _SetupThread(threading.Thread):
             while (launch := self._ahead.next(self._place, last)) is not None:
                 begin, cpu = perf_counter(), thread_time()
                 prepared = self._prepared(launch)
-                last = launch.task.inputs[0].input
+                last = _first_input(launch)
                 self._ahead.made(launch, prepared, perf_counter() - begin, thread_time() - cpu)
                 del launch, prepared  # or it would stay in memory until the next one comes
         finally:
             self._close()
 
-    def _prepared(self, launch: Launch) -> Any:
+    def _prepared(self, launch: Launch) -> Prepared | None:
         try:
             if self._side is None:
                 self._side = self._workload.open_worker(self.number)
-            prepare = getattr(self._side, "prepare", None)
-            return None if prepare is None else prepare(launch.task.inputs, launch.plan)
+            return self._side.prepare(launch.task, launch.plan)
         except BaseException:  # noqa: BLE001 - the worker reads by itself and meets it again
             return None
 
@@ -289,3 +271,9 @@ class _SetupThread(threading.Thread):
                 self._side.close()
         except Exception as error:  # noqa: BLE001 - handed to warn_unclosed
             self.unclosed = error
+
+
+def _first_input(launch: Launch) -> int:
+    """Give the input that a chunk begins in."""
+    first: Rows = launch.task.payload.rows[0]
+    return first.input

@@ -35,6 +35,10 @@ class SharedOutputs:
         """Forget an output."""
         self._values.pop(handle, None)
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._values.clear()
+
     def run(
         self,
         runner: JobRunner,

@@ -1,10 +1,10 @@
-"""One thread per worker, each with its own inbox, and one outbox for all.
+"""One thread per worker, each with its own inbox, and one outbox and one store of outputs for all.
 
 A thread cannot be killed: a cancelled attempt that runs holds its worker until it returns.
 
-Waking the driver is what costs: its code and data have left the caches by then. So a worker with
-more to do in its inbox leaves its report in the outbox and rings when it is about to run dry. Of tasks
-that are queued most have ended when the driver looks: it is told of the beginning of the others alone.
+Waking the driver is what costs: its code and data have left the caches by then. So a worker with more to do in its inbox leaves its
+report in the outbox and rings when it is about to run dry. Of tasks that are queued most have ended when the driver looks: it is told
+of the beginning of the others alone.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import Cancel, Discard, Launch, Recall, StartWorker, StopWorker
-from windrow.core.events import Cancelled, Event, Started, WorkerJoined, WorkerLost
-from windrow.core.records import NO_NEEDS, ONE_CORE, Handle, Life, RunRows, Worker
+from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
+from windrow.core.events import Cancelled, Event, Held, Started, WorkerJoined, WorkerLost
+from windrow.core.records import DRIVER, NO_NEEDS, ONE_CORE, Handle, Life, RunRows, Worker
 from windrow.engines.base import Capabilities
 from windrow.engines.job_runner import JobRunner, at_least_one, warn_unclosed
 from windrow.engines.shared_outputs import SharedOutputs
@@ -27,78 +27,82 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windrow.core.commands import EngineCommand
-    from windrow.engines.base import Workload
-    from windrow.engines.read_ahead import SetupAhead
+    from windrow.engines.base import Prepared, Workload
+    from windrow.engines.read_ahead import ReadAhead
 
-#: Commands left in a worker's inbox when it rings: one keeps it busy until the driver has answered.
+#: Launches left in a worker's inbox when it rings: one keeps it busy until the driver has answered.
 LOW_WATER = 1
-#: The same for tasks of graphs that are queued: busy ones of 1 ms took 1.13 times as long as in a ThreadPoolExecutor with
-#: one left, and 1.01 times with eight (two workers, one noisy machine).
-LOW_WATER_TASKS = 8
+#: The same for calls that are queued: busy ones of 1 ms took 1.13 times as long as in a ThreadPoolExecutor with one left, and 1.01
+#: times with eight (two workers, one noisy machine).
+LOW_WATER_QUEUED = 8
 
-#: Seconds waited at a time. A signal may be delivered to any thread, but Python hears it in the main one, which has to be
-#: awake for that.
+#: Seconds waited at a time. A signal may be delivered to any thread, but Python hears it in the main one, which has to be awake for
+#: that.
 LISTEN_S = 0.25
 
 
 class ThreadsEngine:
-    """Workers that share the interpreter; with ``setup``, others may read ahead of them."""
+    """Workers that share the interpreter; with ``read_ahead``, other threads may read ahead of them."""
 
     capabilities = Capabilities()
     work_cpu_s = 0.0
 
-    def __init__(self, workers: int, setup: SetupAhead | None = None) -> None:
+    def __init__(self, workers: int, read_ahead: ReadAhead | None = None) -> None:
         self.outbox: deque[Event] = deque()  #: appended to by all threads
         self.broken: BaseException | None = None  #: what went wrong in one of them
-        self.setup = setup
+        self.read_ahead = read_ahead
         self.outputs = SharedOutputs()
         self._count = at_least_one(workers)
         self._bell: SimpleQueue[None] = SimpleQueue()
-        self._threads: dict[int, _WorkerThread] = {}
+        self._threads: dict[Life, _WorkerThread] = {}
         self._workload: Workload | None = None
+        self._unclosed: dict[int, BaseException | None] = {}
 
     def start(self, workload: Workload) -> None:
         """Start the threads."""
         self._workload = workload
-        if self.setup is not None:
-            self.setup.start(workload)
+        if self.read_ahead is not None:
+            self.read_ahead.start(workload)
         for number in range(self._count):
-            self._join(Life(number, 0), io=False)
+            self._start_worker(Life(number, 0), io=False)
 
-    def _join(self, life: Life, *, io: bool) -> None:
+    def _start_worker(self, life: Life, *, io: bool) -> None:
         assert self._workload is not None
-        thread = self._threads[life.worker] = _WorkerThread(self, life, self._workload)
+        thread = self._threads[life] = _WorkerThread(self, self._workload, life)
         self.outbox.append(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io, shares=True)))
         thread.start()
         self.wake()
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
         """Put commands into the workers' inboxes."""
-        threads, setup = self._threads, self.setup
+        threads, read_ahead = self._threads, self.read_ahead
         for command in commands:
             if isinstance(command, Launch):  # by far the most
-                if setup is not None and type(command.task.payload) is RunRows:
-                    setup.queued(command)
-                thread = threads[command.life.worker]
+                if read_ahead is not None:
+                    read_ahead.queued(command)
+                thread = threads[command.life]
                 if command.queued:
                     thread.waiting[command.attempt] = command
                 thread.inbox.put(command)
             elif isinstance(command, Discard):
                 self.outputs.discard(command.handle)
             elif isinstance(command, Cancel):
-                threads[command.life.worker].cancelled.add(command.attempt)
+                threads[command.life].cancelled.add(command.attempt)
             elif isinstance(command, Recall):
-                self._give_back(threads[command.life.worker], command.attempt)
+                self._recall(threads[command.life], command.attempt)
+            elif isinstance(command, Fetch):
+                self.outbox.append(Held(command.handle, DRIVER))
+                self.wake()
             elif isinstance(command, StartWorker):
-                self._join(command.life, io=command.io)
+                self._start_worker(command.life, io=command.io)
             elif isinstance(command, StopWorker):
-                threads[command.life.worker].inbox.put(command)
+                threads[command.life].inbox.put(None)
 
-    def _give_back(self, thread: _WorkerThread, attempt: int) -> None:
+    def _recall(self, thread: _WorkerThread, attempt: int) -> None:
         """Take an attempt out of a queue, unless its thread was quicker: one of them can have it."""
         if thread.waiting.pop(attempt, None) is not None:
-            if self.setup is not None:
-                self.setup.forget(attempt)
+            if self.read_ahead is not None:
+                self.read_ahead.forget(attempt)
             self.outbox.append(Cancelled(attempt, thread.life))
             self.wake()
 
@@ -139,25 +143,27 @@ class ThreadsEngine:
         for thread in self._threads.values():
             thread.ending = True
             thread.inbox.put(None)
-        if self.setup is not None:
-            self.setup.end()
-        for thread in self._threads.values():
+        if self.read_ahead is not None:
+            self.read_ahead.end()
+        errors: dict[int, BaseException | None] = {}
+        for life, thread in self._threads.items():
             thread.join()
-        errors = {number: thread.unclosed for number, thread in self._threads.items()}
-        if self.setup is not None:
-            errors |= self.setup.join()
+            errors[life.worker] = thread.unclosed
+        if self.read_ahead is not None:
+            errors |= self.read_ahead.join()
         self._threads.clear()
+        self.outputs.clear()
         warn_unclosed(errors)
 
 
 class _WorkerThread(threading.Thread):
-    """Takes launches from its inbox until told to end."""
+    """Runs launches from its inbox until it takes a None."""
 
-    def __init__(self, engine: ThreadsEngine, life: Life, workload: Workload) -> None:
+    def __init__(self, engine: ThreadsEngine, workload: Workload, life: Life) -> None:
         # Daemon: an interpreter that exits must never wait for a user's endless loop.
         super().__init__(name=f"windrow-worker-{life.worker}", daemon=True)
         self.life = life
-        self.inbox: SimpleQueue[Launch | StopWorker | None] = SimpleQueue()
+        self.inbox: SimpleQueue[Launch | None] = SimpleQueue()
         self.cancelled: set[int] = set()  #: attempts; the driver adds, this thread removes
         self.waiting: dict[int, Launch] = {}  #: those that are queued; who pops one has it
         self.current = 0  #: the queued attempt that runs; its beginning is told if somebody looks
@@ -176,9 +182,10 @@ class _WorkerThread(threading.Thread):
             finally:
                 self.unclosed = runner.close()
                 self._leave()
+            self._engine.outbox.append(WorkerLost(self.life))
         except BaseException as error:  # noqa: BLE001 - raised again in the driver's thread
             self._engine.broken = error
-            self._engine.wake()
+        self._engine.wake()
 
     def _work(self, runner: JobRunner) -> None:
         inbox, engine = self.inbox, self._engine
@@ -188,15 +195,12 @@ class _WorkerThread(threading.Thread):
             if unheard and inbox.qsize() <= low:
                 unheard = False
                 engine.wake()
-            command = inbox.get()
-            if command is None:
+            launch = inbox.get()
+            if launch is None:
                 return
-            if type(command) is StopWorker:
-                self._tell(WorkerLost(self.life))
-                return
-            assert isinstance(command, Launch)
-            event = self._launch(runner, command)
-            low = LOW_WATER_TASKS if command.queued and type(command.task.payload) is not RunRows else LOW_WATER
+            event = self._launch(runner, launch)
+            rows = isinstance(launch.task.payload, RunRows)
+            low = LOW_WATER_QUEUED if launch.queued and not rows else LOW_WATER
             if event is not None:
                 engine.outbox.append(event)
                 unheard = True
@@ -207,56 +211,51 @@ class _WorkerThread(threading.Thread):
         self._engine.wake()
 
     def _leave(self) -> None:
-        """Nobody will do what is still in the inbox."""
-        setup = self._engine.setup
-        while setup is not None and not self.inbox.empty():
-            command = self.inbox.get()
-            if isinstance(command, Launch):
-                setup.forget(command.attempt)
+        """What is still in the inbox will not be run."""
+        read_ahead = self._engine.read_ahead
+        while read_ahead is not None and not self.inbox.empty():
+            launch = self.inbox.get()
+            if launch is not None:
+                read_ahead.forget(launch.attempt)
 
     def _launch(self, runner: JobRunner, launch: Launch) -> Event | None:
-        number, setup = launch.attempt, self._engine.setup
-        if launch.queued and self.waiting.pop(number, None) is None:
-            self.cancelled.discard(number)
-            return None  # it was given back
-        if number in self.cancelled:
-            self.cancelled.discard(number)
-            if setup is not None:
-                setup.forget(number)
-            return Cancelled(number, self.life)
-        if setup is not None and type(launch.task.payload) is RunRows:
-            return self._launch_prepared(runner, launch, setup)
-        if launch.queued:
-            self.current = number
-        else:
-            self._engine.outbox.append(Started(number, self.life))
-        try:
-            return self._run(runner, launch)
-        finally:
-            self.current = 0
-            if self.cancelled:
-                self.cancelled.discard(number)
-
-    def _launch_prepared(self, runner: JobRunner, launch: Launch, setup: SetupAhead) -> Event | None:
-        """Run rows for which columns may have been read ahead."""
-        prepared = setup.begin(launch.attempt)
+        """Run a launch; return what there is to report."""
+        number = launch.attempt
+        read_ahead = self._engine.read_ahead if isinstance(launch.task.payload, RunRows) else None
         event: Event | None = None
-        try:
-            # It may have waited for its turn until the end, or until nobody wanted it any more.
-            if launch.attempt in self.cancelled:
-                self.cancelled.discard(launch.attempt)
-                event = Cancelled(launch.attempt, self.life)
-            elif not self.ending:
-                self._engine.outbox.append(Started(launch.attempt, self.life))
-                event = self._run(runner, launch, prepared)
-        finally:
-            setup.done(launch.task.size, event, runner.reading)
+        if launch.queued and self.waiting.pop(number, None) is None:
+            pass  # it was given back
+        elif number in self.cancelled:
+            event = Cancelled(number, self.life)
+            if read_ahead is not None:
+                read_ahead.forget(number)
+        elif read_ahead is None:
+            event = self._run(runner, launch)
+        else:
+            prepared = read_ahead.begin(number)
+            try:
+                # It may have waited for its turn until the end, or until nobody wanted it any more.
+                if number in self.cancelled:
+                    event = Cancelled(number, self.life)
+                elif not self.ending:
+                    event = self._run(runner, launch, prepared)
+            finally:
+                del prepared
+                read_ahead.done(launch, event, runner.reading)
+        if self.cancelled:
+            self.cancelled.discard(number)
         return event
 
-    def _run(self, runner: JobRunner, launch: Launch, prepared: Any = None) -> Event:
+    def _run(self, runner: JobRunner, launch: Launch, prepared: Prepared | None = None) -> Event:
+        if launch.queued:
+            self.current = launch.attempt
+        else:
+            self._engine.outbox.append(Started(launch.attempt, self.life))
         outputs = self._engine.outputs
         try:
             return outputs.run(runner, launch, self._workload, self._tell, self.cancelled, prepared)
         except KeyboardInterrupt as error:
             # A signal only ever reaches the main thread: this one was raised by the user's code.
             return runner.failed(launch, error)
+        finally:
+            self.current = 0

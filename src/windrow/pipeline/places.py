@@ -12,7 +12,7 @@ from windrow.core.records import Needs
 from windrow.data.paths import is_remote
 from windrow.engines.inline import InlineEngine
 from windrow.engines.machine_limits import granted_memory
-from windrow.engines.read_ahead import SetupAhead
+from windrow.engines.read_ahead import ReadAhead
 from windrow.engines.switching import SwitchingEngine
 from windrow.engines.threads import ThreadsEngine
 from windrow.place.lock_watch import LockWatch
@@ -60,7 +60,7 @@ class Place:
     split: tuple[int, int] | None = None  #: threads that set up and that process, where fixed
     remote: bool = False  #: whether there are remote files
     _switching: SwitchingEngine | None = None
-    _setup: SetupAhead | None = None
+    _setup: ReadAhead | None = None
 
     def engine(self, rows: RowFeeder) -> Engine:
         """Make the engine."""
@@ -82,17 +82,17 @@ class Place:
         self._switching = SwitchingEngine(threads, self._processes, reason)
         return self._switching
 
-    def _ahead(self, before: int) -> SetupAhead | None:
+    def _ahead(self, before: int) -> ReadAhead | None:
         """Make what may read ahead of the workers; None: each reads for itself, as asked for."""
         memory = int(AHEAD_SHARE * granted_memory(os.environ)) or AHEAD_BYTES
         if self.split is None:
             split = MeasuredSplit(
                 self.workers, lambda: self.remote or _from_disk() - before > LITTLE, remote=self.remote
             )
-            return SetupAhead(split, self.workers, memory)
+            return ReadAhead(split, self.workers, memory)
         if not self.split[0]:
             return None
-        return SetupAhead(FixedSplit(*self.split), self.workers, memory)
+        return ReadAhead(FixedSplit(*self.split), self.workers, memory)
 
     def shape(self, shape: ShapePolicy) -> ShapePolicy:
         """Let workers have more to do at a time where something is to be read ahead of them."""

@@ -121,6 +121,10 @@ class RecordedCosts:
         blocked = 0.0 if self.device is not None else high[1] - low[1]
         return Demand(compute - locked, locked, blocked, high[2] - low[2], self.memory)
 
+    def releases(self, task: int) -> Sequence[tuple[float, str]]:  # noqa: ARG002 - a Protocol's
+        """Release nothing early."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:

@@ -25,7 +25,18 @@ from windrow.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from windrow.core.records import DRIVER, ONE_CORE, ONE_IO, Failure, FailureKind, Handle, Life, Made, Measurement, Worker
+from windrow.core.records import (
+    DRIVER,
+    NO_NEEDS,
+    ONE_CORE,
+    Failure,
+    FailureKind,
+    Handle,
+    Life,
+    Made,
+    Measurement,
+    Worker,
+)
 from windrow.engines.base import Capabilities
 from windrow.engines.job_runner import at_least_one, warn_unclosed
 from windrow.engines.processes import messages
@@ -335,7 +346,7 @@ class ProcessesEngine:
             connection.released.append(arrival)
         elif arrival.kind == messages.READY:
             connection.joined = self._anybody = True
-            offers = ONE_IO if connection.io else ONE_CORE
+            offers = NO_NEEDS if connection.io else ONE_CORE
             self._events.append(WorkerJoined(Worker(connection.life, offers, io=connection.io)))
         elif arrival.kind == messages.UNCLOSED:
             self._unclosed[connection.life.worker] = arrival.open()

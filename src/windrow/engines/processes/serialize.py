@@ -274,13 +274,33 @@ def _text(error: BaseException) -> str:
 
 
 def _round_trip(error: BaseException) -> bytes | None:
-    """Pickle an exception if it can be made again from that."""
-    try:
-        content, _ = dumps(error)
-        again = pickle.loads(content)  # noqa: S301 - our own bytes
-    except Exception:  # noqa: BLE001 - users' exceptions raise anything: the stand-in has the words
-        return None
-    return content if isinstance(again, BaseException) else None
+    """Pickle an exception if it can be made again from that, and says the same then."""
+    for thing in (error, _Remade(error)):
+        try:
+            content, _ = dumps(thing)
+            again = pickle.loads(content)  # noqa: S301 - our own bytes
+            if isinstance(again, BaseException) and str(again) == str(error):
+                return content
+        except Exception:  # noqa: BLE001, S112 - users' exceptions raise anything: the stand-in has the words
+            continue
+    return None
+
+
+class _Remade:
+    """An exception that is made again without its ``__init__``, which may want other arguments than those it keeps."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __reduce__(self) -> Any:
+        return _remake, (type(self._error), self._error.args, vars(self._error))
+
+
+def _remake(kind: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]) -> BaseException:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(attributes)
+    return error
 
 
 def _unseal(content: bytes | None, words: str, notes: list[str], causes: list[bytes | None]) -> BaseException:

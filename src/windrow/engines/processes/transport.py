@@ -157,13 +157,13 @@ class Arrival(NamedTuple):
     pickled: int  #: bytes of the pickle, with which the body begins
     sizes: tuple[int, ...]  #: of the buffers
     body: memoryview
-    spare: memoryview | None = None  #: the same memory once more, where nobody sees what is written to the other
+    spare: list[memoryview]  #: the same memory once more, for one who must not see what is written to the other
 
     def open(self, *, own: bool = False) -> Any:
         """Unpickle, without copying buffers; raises what that raises. ``own``: what came stays as it is, and can be sent on."""
         buffers: list[Any] = self._buffers(self.body)
         if own:
-            buffers = self._buffers(self.spare) if self.spare is not None else [*map(bytearray, buffers)]  # fmt: skip
+            buffers = self._buffers(self.spare.pop()) if self.spare else [bytearray(one) for one in buffers]
         return pickle.loads(self.body[: self.pickled], buffers=buffers)  # noqa: S301 - from our own processes only
 
     def again(self, kind: int, tag: int) -> Parcel:
@@ -294,23 +294,22 @@ class Link:
                 break
             sizes = struct.unpack_from(f"<{buffers}Q", self._read, _HEAD.size)
             _check(pickled, sizes, total)
-            spare = None
             if filed:
-                body, spare = self._map(total, twice=kind in self._twice)
+                body, *spare = self._map(total, 2 if kind in self._twice else 1)
             else:
-                body = memoryview(self._read[begin:end])  # a bytearray of its own
+                body, spare = memoryview(self._read[begin:end]), []  # a bytearray of its own
             del self._read[:end]
             found.append(Arrival(kind, tag, seconds, total, pickled, sizes, body, spare))
 
-    def _map(self, size: int, *, twice: bool) -> tuple[memoryview, memoryview | None]:
-        """Map the next memory file privately, once or twice; it is unmapped when the last view of it is gone."""
+    def _map(self, size: int, times: int) -> list[memoryview]:
+        """Map the next memory file privately, so many times; it is unmapped when the last view of it is gone."""
         if not self._files:
             raise _Garbled("it announced memory and sent none")
         file = self._files.popleft()
         try:
             if os.fstat(file).st_size != size:
                 raise _Garbled("it sent memory of another size than it announced")
-            return _map_private(file, size), _map_private(file, size) if twice else None
+            return [_map_private(file, size) for _ in range(times)]
         finally:
             os.close(file)
 

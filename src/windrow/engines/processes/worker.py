@@ -150,7 +150,8 @@ class _Worker:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._inbox: deque[Any] = deque()  #: launches, what calls have in common, and what is done in their order
-        self._wanted: deque[Handle] = deque()  #: outputs that others wait for, so they come first
+        #: Outputs that others wait for, so they come first; and what is to be forgotten after them.
+        self._wanted: deque[Handle | Forget] = deque()
         self._cancelled: set[int] = set()
         self._reports: list[Any] = []
         self._life = Life(0, 0)
@@ -202,7 +203,7 @@ class _Worker:
             if self._link.readable(wait=not (inbox or self._wanted)):
                 self._read()
             while self._wanted:
-                self._fetch(self._wanted.popleft())
+                self._hand_over(self._wanted.popleft())
             while inbox:
                 command = inbox.popleft()
                 if isinstance(command, StopWorker):
@@ -283,12 +284,15 @@ class _Worker:
             else:
                 inbox.append(command)
         # Whatever else pickling may do is done between two tasks, so that none of them is blamed for it.
-        while self._wanted and is_plain(self._tasks.get(self._wanted[0])):
-            self._fetch(self._wanted.popleft())
+        while self._wanted and (isinstance(self._wanted[0], Forget) or is_plain(self._tasks.get(self._wanted[0]))):
+            self._hand_over(self._wanted.popleft())
         self._flush()
 
-    def _fetch(self, handle: Handle) -> None:
-        """Send an output to the driver."""
+    def _hand_over(self, handle: Handle | Forget) -> None:
+        """Send an output to the driver, or forget some."""
+        if isinstance(handle, Forget):
+            self._tasks.forget(handle.handles)
+            return
         if self._reports or self._link.pending:
             self._flush()  # should pickling end the process, all before it is known to be innocent
         value = self._tasks.get(handle)
@@ -341,10 +345,8 @@ class _Worker:
             for command in arrival.open():
                 if type(command) is tuple:  # by far the most
                     self._inbox.append(self._tasks.read(command))
-                elif isinstance(command, Forget):
-                    self._tasks.forget(command.handles)
-                elif isinstance(command, Fetch):
-                    self._wanted.append(command.handle)
+                elif isinstance(command, (Fetch, Forget)):
+                    self._wanted.append(command.handle if isinstance(command, Fetch) else command)
                 elif isinstance(command, Cancel):
                     self._cancelled.add(command.attempt)
                 elif isinstance(command, Recall):

@@ -1,9 +1,8 @@
 """The engine of virtual time: workers that compute nothing, on a clock that nobody waits for.
 
-The same scheduler and the same loop run on it: ``run(scheduler, engine, ..., clock=engine.clock)``.
-Everything comes from a model and a seed, so two runs are the same to the last bit. The driver is
-charged for every event and command, as 256 workers would be free otherwise. With ``real=True`` the
-workload is run for its results, at the moment a job ends; time still comes from the model alone.
+The same scheduler and the same loop run on it: ``run(scheduler, engine, ..., clock=engine.clock)``. Everything comes from a model and
+a seed, so two runs are the same to the last bit. The driver is charged for every event and command, as 256 workers would be free
+otherwise.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from windrow.core.events import Event, Started
 from windrow.engines.base import Capabilities
-from windrow.engines.shelf import at_least_one
+from windrow.engines.job_runner import at_least_one
 from windrow.engines.simulated.world import World
 from windrow.errors import EngineError, UsageError
 
@@ -27,35 +26,27 @@ if TYPE_CHECKING:
     from windrow.engines.simulated.jobs import Tally
     from windrow.engines.simulated.model import Model
 
-__all__ = ["Kind", "SimulatedEngine"]
-
 Kind = Literal["threads", "processes"]
 
 
 class SimulatedEngine:
     """Workers of a model.
 
-    Parameters
-    ----------
-    kind
-        "threads" share the interpreter lock and cannot be stopped; "processes" have a lock each, can
-        be stopped and are held to their limits.
-    real
-        Run the workload, for its results.
+    "threads" share the interpreter lock and cannot be stopped; "processes" have a lock each, can be stopped and are held to their
+    limits.
     """
 
     work_cpu_s = 0.0
 
-    def __init__(
-        self, model: Model, workers: int, *, seed: int = 0, kind: Kind = "processes", real: bool = False
-    ) -> None:
+    def __init__(self, model: Model, workers: int, *, seed: int = 0, kind: Kind = "processes") -> None:
         if kind not in ("threads", "processes"):
             raise UsageError(f'simulated workers are "threads" or "processes", got {kind!r}')
         apart = kind == "processes"
-        self.capabilities = Capabilities(can_kill=apart, can_limit=apart, measures_memory=apart, isolates=apart)
+        self.capabilities = Capabilities(
+            can_kill=apart, can_limit=apart, can_restart=True, measures_memory=apart, isolates=apart
+        )
         self.world = World(model, at_least_one(workers), seed, self._report, apart=apart)
         self._driver = model.driver
-        self._real = real
         self._now = 0.0  #: the driver's clock; the world is worked out up to it when it waits
         self._sent: deque[tuple[float, EngineCommand]] = deque()  #: on their way to workers
         self._reports: deque[tuple[float, Event]] = deque()  #: on their way to the driver
@@ -71,9 +62,9 @@ class SimulatedEngine:
         """Give the virtual time, in seconds since the start; the loop's clock."""
         return self._now
 
-    def start(self, workload: Workload) -> None:
+    def start(self, workload: Workload) -> None:  # noqa: ARG002 - nothing is computed
         """Let the workers come as the model says."""
-        self.world.begin(workload if self._real else None)
+        self.world.begin()
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
         """Send commands, one after the other."""
@@ -136,9 +127,9 @@ class SimulatedEngine:
         """Make ``wait`` return."""
         self._woken = True
 
-    def take(self, handle: Handle) -> Any:
-        """Hand over a fetched partial; the rows it covers where nothing is really run."""
-        return self.world.take(handle)
+    def take(self, handle: Handle, *, mine: bool = False) -> Any:
+        """Hand over an output: the rows that a partial covers, nothing of a call."""
+        return self.world.take(handle, mine=mine)
 
     def stop(self) -> None:
         """End all workers."""

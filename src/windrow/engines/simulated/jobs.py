@@ -1,27 +1,25 @@
 """Jobs of simulated workers: what a job goes through, one stage after the other, and what it took.
 
-A stage is a set of chains that run side by side; a chain is steps one after the other: so much of
-a shared thing, or seconds that nobody else has a hand in. Computing that needs the interpreter
-lock now and then is cut into slices with and without it, of drawn lengths that add up exactly. So
-threads wait for each other as in a network of queues, and a task alone takes what it takes.
+A stage is a set of chains that run side by side; a chain is steps one after the other: so much of a shared thing, or seconds that
+no other job has a hand in. Computing that needs the interpreter lock now and then is cut into slices with and without it, of drawn
+lengths that add up exactly. So threads wait for each other as in a network of queues, and a task alone takes what it takes.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from windrow.engines.simulated.model import drawn, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from windrow.core.commands import EngineCommand, Fetch, Inspect, Launch, Merge
+    from windrow.core.commands import EngineCommand, Launch
+    from windrow.core.records import Life
     from windrow.engines.simulated.devices import FairShare, User
     from windrow.engines.simulated.model import Costs, Demand, Model
-
-__all__ = ["Job", "SimulatedWorker", "Tally", "Things", "launch_stages"]
 
 #: Slices of a task's computing with the lock, and as many without. More are closer to a real
 #: interpreter, which changes hands every 5 ms or at every call that lets go, and cost more events.
@@ -33,7 +31,7 @@ Chain: TypeAlias = "list[Step]"
 Stages: TypeAlias = "list[list[Chain]]"
 
 
-class Things(NamedTuple):
+class SharedThings(NamedTuple):
     """The shared things of a run."""
 
     devices: dict[str, FairShare]
@@ -41,17 +39,18 @@ class Things(NamedTuple):
     lock: FairShare | None  #: None: everybody has his own
 
 
-class Job:
-    """One command that a worker is at."""
+class SimulatedJob:
+    """One launch or fetch that a worker is at."""
 
     __slots__ = (
-        "begun", "cold_s", "command", "computing_s", "cores_wait_s", "dead", "lock_wait_s",
+        "attempt", "begun", "cold_s", "command", "computing_s", "cores_wait_s", "dead", "lock_wait_s",
         "memory", "open", "read", "share", "stages", "users", "worker",
     )  # fmt: skip
 
-    def __init__(self, worker: SimulatedWorker, command: Launch | Inspect | Merge | Fetch, now: float) -> None:
+    def __init__(self, worker: SimulatedWorker, command: Any, now: float) -> None:
         self.worker = worker
-        self.command = command
+        self.command = command  #: a Launch or a Fetch
+        self.attempt: int = getattr(command, "attempt", 0)
         self.begun = now
         self.stages: Iterator[list[Chain]] = iter(())
         self.open = 0  #: chains of the stage that are not through
@@ -69,23 +68,17 @@ class Job:
 class SimulatedWorker:
     """One life of a worker."""
 
-    __slots__ = ("cancelled", "id", "inbox", "job", "joined", "known", "life", "speed", "taking")
+    __slots__ = ("cancelled", "inbox", "job", "joined", "known", "life", "speed", "taking")
 
-    def __init__(self, number: int, incarnation: int, speed: float, now: float) -> None:
-        self.id = number
-        self.life = number, incarnation
+    def __init__(self, life: Life, speed: float, now: float) -> None:
+        self.life = life
         self.speed = speed
         self.joined = now
         self.inbox: deque[EngineCommand] = deque()
-        self.job: Job | None = None
+        self.job: SimulatedJob | None = None
         self.taking = False  #: it is about to take up jobs
         self.cancelled: set[int] = set()  #: attempts that are not to begin
         self.known: set[str] = set()  #: categories it has run; the first run is slower
-
-    @property
-    def incarnation(self) -> int:
-        """Which life this is."""
-        return self.life[1]
 
 
 class Tally:
@@ -106,7 +99,7 @@ class Tally:
         self.last_task: dict[int, float] = {}  #: when each worker was done with its last one
         self.memory = self.most_memory = 0.0  #: bytes, of all tasks at a time
 
-    def count(self, job: Job, wall: float, now: float) -> None:
+    def count(self, job: SimulatedJob, wall: float, now: float) -> None:
         """Count a task that was done."""
         self.tasks += 1
         self.compute_s += job.computing_s
@@ -116,11 +109,11 @@ class Tally:
         rest = wall - job.computing_s - job.lock_wait_s - job.cores_wait_s
         self.read_s += max(0.0, rest)
         self.longest_s = max(self.longest_s, wall)
-        self.last_task[job.worker.id] = now
+        self.last_task[job.worker.life.worker] = now
 
 
 def launch_stages(
-    job: Job, command: Launch, demand: Demand, costs: Costs, things: Things, model: Model, seed: int
+    job: SimulatedJob, command: Launch, demand: Demand, costs: Costs, things: SharedThings, model: Model, seed: int
 ) -> Stages | float:
     """Lay out a task: requests, reading, then computing with the rest of the reading beside it.
 
@@ -153,8 +146,8 @@ def launch_stages(
     return [[first], [compute, [(device, late)]]] if late else [[[*first, *compute]]]
 
 
-def _slices(free: float, locked: float, command: Launch, things: Things, seed: int) -> Chain:
-    rows = rows_of(command.task)
+def _slices(free: float, locked: float, command: Launch, things: SharedThings, seed: int) -> Chain:
+    rows = rows_of(command.task)[0]
     pairs = [drawn(seed, 3, rows.input, rows.start, number) for number in range(SLICES)]
     without = [-math.log(first) for first, _ in pairs]
     holding = [-math.log(second) for _, second in pairs]

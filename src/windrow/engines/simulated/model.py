@@ -14,28 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import xxhash
 
-from windrow.core.records import InputSpec, Rows
+from windrow.core.records import InputSpec, Rows, RunRows
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from windrow.core.records import Task
     from windrow.engines.simulated.devices import Device
-
-__all__ = [
-    "AffineCosts",
-    "Costs",
-    "Demand",
-    "Driver",
-    "Fleet",
-    "Model",
-    "SimulatedInput",
-    "drawn",
-    "normal",
-    "releases_of",
-    "rows_of",
-]
 
 _KEY = Struct("<qqqqq")
 
@@ -52,15 +38,10 @@ def normal(first: float, second: float) -> float:
     return math.sqrt(-2.0 * math.log(first)) * math.cos(2.0 * math.pi * second)
 
 
-def rows_of(task: Task) -> Rows:
-    """Give the rows by which a task is known to costs; one of a graph has none, and is known by its number."""
-    return task.inputs[0] if task.inputs else Rows(task.id, 0, task.size)
-
-
-def releases_of(costs: Costs, task: Task) -> tuple[tuple[float, str], ...]:
-    """Say after which shares of its time a task of a graph releases which outputs, where its costs tell."""
-    tell = getattr(costs, "releases", None)
-    return () if tell is None else tuple(tell(task.id))
+def rows_of(task: Task) -> tuple[Rows, ...]:
+    """Give the rows by which a task is known to costs; a call has none, and is known by its number."""
+    payload = task.payload
+    return payload.rows if isinstance(payload, RunRows) else (Rows(task.id, 0, task.size),)
 
 
 class Demand(NamedTuple):
@@ -113,6 +94,10 @@ class Costs(Protocol):
 
     def demand(self, rows: Rows, tries: int, seed: int) -> Demand:
         """Say what a task asks for; ``tries`` counts earlier attempts at the same rows."""
+        ...
+
+    def releases(self, task: int) -> Sequence[tuple[float, str]]:
+        """Say after which shares of its time a call releases which outputs."""
         ...
 
 
@@ -169,6 +154,10 @@ class AffineCosts:
         memory = self.memory_fixed + self.memory_per_row * size
         return Demand(compute - locked, locked, 0.0, self.read_per_row * size, memory)
 
+    def releases(self, task: int) -> Sequence[tuple[float, str]]:  # noqa: ARG002 - a Protocol's
+        """Release nothing early."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedInput:
@@ -188,7 +177,7 @@ class SimulatedInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
+class DriverCosts:
     """What the driver's own work takes; it does one thing at a time.
 
     The defaults are those of two threads: 48.2 us per task of 5 ms with the log on
@@ -229,7 +218,7 @@ class Model:
     inputs: tuple[SimulatedInput, ...]
     costs: Mapping[str, Costs]  #: by category
     devices: Mapping[str, Device] = field(default_factory=lambda: MappingProxyType({}))
-    driver: Driver = field(default_factory=Driver)
+    driver: DriverCosts = field(default_factory=DriverCosts)
     fleet: Fleet = field(default_factory=Fleet)
     cores: int | None = None  #: shared by all workers; None: as many as there are workers
     name: str = ""

@@ -1,34 +1,42 @@
 """Models as files: devices and workloads in TOML, with the sources of their numbers beside them.
 
-Models that policies are compared on come with the package (``MODELS``), so that they are the same
-for everybody and were there before the policies.
+Keys and how their values are read follow from the fields of the records. Models that policies are compared on come with the package
+(``MODELS``), so that they are the same for everybody and were there before the policies.
 """
 
 from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from windrow.engines.simulated.devices import Device
-from windrow.engines.simulated.model import AffineCosts, Driver, Fleet, Model, SimulatedInput, drawn, normal
+from windrow.engines.simulated.model import AffineCosts, DriverCosts, Fleet, Model, SimulatedInput, drawn, normal
 from windrow.errors import CorruptFileError, MissingFileError, SpecError, UsageError, nearest
 from windrow.units import parse_bytes, parse_rate, parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["MODELS", "load_devices", "load_model"]
-
 MODELS = Path(__file__).resolve().parent / "models"
 
 #: The file of devices that all models may name.
 DEVICES = "devices.toml"
 
-#: What a key of a file is called in the code, and how it is read.
-Reader: TypeAlias = "tuple[str, Callable[[Any], Any]]"
+_SECTIONS = ("device", "workload", "driver", "fleet", "cores")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InputsSection:
+    """The keys of a workload that are about its inputs; the others are about costs."""
+
+    category: str
+    inputs: int
+    rows: int
+    unit: int
+    rows_sigma: float = 0.0
 
 
 def _number(value: Any) -> float:
@@ -64,44 +72,26 @@ def _when(value: Any) -> tuple[float, int]:
     return parse_seconds(value[0]), _count(value[1])
 
 
-_DEVICE: dict[str, Reader] = {
-    "streams": ("streams", _all(_count)),
-    "rates": ("rates", _all(parse_rate)),
-    "latency": ("latency_s", parse_seconds),
-}
-_COSTS: dict[str, Reader] = {
-    **{
-        name: (f"{name}_s", parse_seconds)
-        for name in ("fixed", "per_row", "cold", "inspect", "merge", "fetch")
-    },
-    **{
-        name: (name, _number)
-        for name in (
-            "sigma", "input_sigma", "straggler_share", "straggler_factor", "lock_share", "overlap",
-        )
-    },
-    **{name: (name, parse_bytes) for name in ("read_per_row", "memory_fixed", "memory_per_row")},
-    "device": ("device", _text),
-    "requests": ("requests", _count),
-}  # fmt: skip
-_INPUTS: dict[str, Reader] = {
-    "category": ("category", _text),
-    "inputs": ("inputs", _count),
-    "rows": ("rows", _count),
-    "rows_sigma": ("rows_sigma", _number),
-    "unit": ("unit", _count),
-}
-_DRIVER: dict[str, Reader] = {name: (f"{name}_s", parse_seconds) for name in ("event", "command", "latency")}
-_FLEET: dict[str, Reader] = {
-    "speeds": ("speeds", _all(_number)),
-    "joins": ("joins", _all(parse_seconds)),
-    "leaves": ("leaves", _all(_when)),
-    "losses": ("losses", _all(_when)),
-    "life": ("life_s", parse_seconds),
-    "rejoin": ("rejoin_s", parse_seconds),
-    "start": ("start_s", parse_seconds),
-}
-_SECTIONS = ("device", "workload", "driver", "fleet", "cores")
+def _reader(name: str, kind: str) -> Callable[[Any], Any]:
+    """Say how the value of a field is read, by its name and type."""
+    if kind.startswith("tuple[tuple["):
+        return _all(_when)
+    if kind.startswith("tuple["):
+        return _all(_reader(name, kind.removeprefix("tuple[")))
+    if name.endswith("_s") or name == "joins":
+        return parse_seconds
+    if name == "rates":
+        return parse_rate
+    if name.startswith(("read_", "memory_")):
+        return parse_bytes
+    if kind.startswith("int"):
+        return _count
+    return _text if kind.startswith("str") else _number
+
+
+def _keys(kind: type[Any]) -> dict[str, str]:
+    """Give the keys of a section and the fields of its record: seconds are written without ``_s``."""
+    return {field.name.removesuffix("_s"): field.name for field in fields(kind)}
 
 
 def load_devices(path: str | Path = MODELS / DEVICES) -> dict[str, Device]:
@@ -129,7 +119,7 @@ def load_model(path: str | Path, *, device: str | None = None, seed: int = 0) ->
                 f"(there are {', '.join(known)}); a file is named with .toml"
             )
     content = _read(place)
-    _known(content, _SECTIONS, place.name)
+    _check_keys(content, _SECTIONS, place.name)
     devices = {**load_devices(), **_devices(content, place.name)}
     workloads = content.get("workload")
     if not isinstance(workloads, list) or not workloads:
@@ -149,8 +139,8 @@ def load_model(path: str | Path, *, device: str | None = None, seed: int = 0) ->
             inputs=tuple(inputs),
             costs=costs,
             devices=devices,
-            driver=_made(Driver, content.get("driver", {}), _DRIVER, f"{place.name}, driver"),
-            fleet=_made(Fleet, content.get("fleet", {}), _FLEET, f"{place.name}, fleet"),
+            driver=_made(DriverCosts, content.get("driver", {}), f"{place.name}, driver"),
+            fleet=_made(Fleet, content.get("fleet", {}), f"{place.name}, fleet"),
             cores=None if cores is None else _count(cores),
             name=place.stem,
         )
@@ -161,53 +151,49 @@ def load_model(path: str | Path, *, device: str | None = None, seed: int = 0) ->
 
 
 def _workload(section: Any, where: str, seed: int, first: int) -> tuple[str, list[SimulatedInput], AffineCosts]:
-    _known(section, (*_INPUTS, *_COSTS), where)
-    about = _values({k: v for k, v in section.items() if k in _INPUTS}, _INPUTS, where)
+    names = _keys(_InputsSection)
+    _check_keys(section, (*names, *_keys(AffineCosts)), where)
     for name in ("category", "inputs", "rows", "unit"):
-        if not about.get(name):
+        if not section.get(name):
             raise SpecError(f"{where}: {name} is missing or 0")
-    mine = {key: value for key, value in section.items() if key in _COSTS}
-    costs: AffineCosts = _made(AffineCosts, mine, _COSTS, where)
-    sigma = about.get("rows_sigma", 0.0)
+    about: _InputsSection = _made(_InputsSection, {k: v for k, v in section.items() if k in names}, where)
+    costs: AffineCosts = _made(AffineCosts, {k: v for k, v in section.items() if k not in names}, where)
     inputs = []
-    for number in range(about["inputs"]):
-        size = sigma * (normal(*drawn(seed, 5, first + number)) - sigma / 2)
-        rows = max(1, round(about["rows"] * math.exp(size)))
-        label = f"{about['category']}-{number}"
-        inputs.append(SimulatedInput.even(about["category"], rows, about["unit"], label))
-    return about["category"], inputs, costs
+    for number in range(about.inputs):
+        size = about.rows_sigma * (normal(*drawn(seed, 5, first + number)) - about.rows_sigma / 2)
+        rows = max(1, round(about.rows * math.exp(size)))
+        inputs.append(SimulatedInput.even(about.category, rows, about.unit, f"{about.category}-{number}"))
+    return about.category, inputs, costs
 
 
 def _devices(content: Mapping[str, Any], where: str) -> dict[str, Device]:
     sections = content.get("device", {})
     if not isinstance(sections, dict):
         raise SpecError(f"{where}: devices are written [device.NAME]")
-    return {name: _made(Device, section, _DEVICE, f"{where}, device {name}") for name, section in sections.items()}
+    return {name: _made(Device, section, f"{where}, device {name}") for name, section in sections.items()}
 
 
-def _made(kind: type[Any], section: Any, readers: Mapping[str, Reader], where: str) -> Any:
+def _made(kind: type[Any], section: Any, where: str) -> Any:
     """Make a record of a section."""
-    _known(section, tuple(readers), where)
-    values = _values(section, readers, where)
+    names = _keys(kind)
+    _check_keys(section, tuple(names), where)
+    types = {field.name: str(field.type) for field in fields(kind)}
+    values = {}
+    for key, value in section.items():
+        name = names[key]
+        try:
+            values[name] = _reader(name, types[name])(value)
+        except UsageError as error:
+            raise SpecError(f"{where}, {key}: {error.message}") from error
     try:
-        return kind(**{readers[key][0]: value for key, value in values.items()})
+        return kind(**values)
     except TypeError as error:
         raise SpecError(f"{where}: {error}") from error
     except UsageError as error:
         raise SpecError(f"{where}: {error.message}") from error
 
 
-def _values(section: Mapping[str, Any], readers: Mapping[str, Reader], where: str) -> dict[str, Any]:
-    values = {}
-    for key, value in section.items():
-        try:
-            values[key] = readers[key][1](value)
-        except UsageError as error:
-            raise SpecError(f"{where}, {key}: {error.message}") from error
-    return values
-
-
-def _known(section: Any, names: tuple[str, ...], where: str) -> None:
+def _check_keys(section: Any, names: tuple[str, ...], where: str) -> None:
     if not isinstance(section, dict):
         raise SpecError(f"{where}: a table is expected, but got {section!r}")
     for key in section:

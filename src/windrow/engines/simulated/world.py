@@ -1,7 +1,7 @@
 """The world behind a simulated engine: workers come, work and go; shared things are shared.
 
-Things happen one at a time, in the order of their times; equal times in the order they were
-foreseen. Reports go to whoever made the world, at the time they are made.
+Things happen one at a time, in the order of their times; equal times in the order they were foreseen. Reports go to the one who made
+the world, at the time they are made.
 """
 
 from __future__ import annotations
@@ -14,35 +14,47 @@ from math import inf
 from operator import add
 from typing import TYPE_CHECKING, Any
 
-from windrow.core import events as happened
-from windrow.core.commands import (
-    Cancel,
-    Discard,
-    Fetch,
-    Inspect,
-    Launch,
-    Merge,
-    Recall,
-    Shrink,
-    StartWorker,
-    StopWorker,
+from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
+from windrow.core.events import (
+    Cancelled,
+    Event,
+    Exhausted,
+    Failed,
+    Finished,
+    Held,
+    OutputReady,
+    Started,
+    WorkerJoined,
+    WorkerLost,
 )
-from windrow.core.records import Failure, FailureKind, Handle, Measurement, Worker
+from windrow.core.records import (
+    NO_NEEDS,
+    ONE_CORE,
+    Failure,
+    FailureKind,
+    Handle,
+    Life,
+    Made,
+    Measurement,
+    MergePartials,
+    Opened,
+    OpenInput,
+    RunRows,
+    Worker,
+)
 from windrow.engines.simulated.devices import FairShare, cores_rate, lock_rate
-from windrow.engines.simulated.jobs import Job, SimulatedWorker, Tally, Things, launch_stages
-from windrow.engines.simulated.model import Demand, drawn, releases_of, rows_of
-from windrow.engines.simulated.results import Results, sent_along
+from windrow.engines.simulated.jobs import SharedThings, SimulatedJob, SimulatedWorker, Tally, launch_stages
+from windrow.engines.simulated.model import Demand, drawn, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.core.commands import EngineCommand
-    from windrow.core.events import Event
-    from windrow.engines.base import Workload
     from windrow.engines.simulated.jobs import Chain
     from windrow.engines.simulated.model import Costs, Model
 
-__all__ = ["World"]
+#: Of a worker that the model takes away.
+LOST = Failure(FailureKind.LOST, "WorkerLost", "its worker went away")
 
 
 class World:
@@ -55,7 +67,7 @@ class World:
         self.tally = Tally()
         devices = {name: FairShare(device.rate) for name, device in model.devices.items()}
         cores = model.cores
-        self.things = Things(
+        self.things = SharedThings(
             devices,
             FairShare(cores_rate(cores)) if cores is not None and cores < workers else None,
             None if apart else FairShare(lock_rate),
@@ -64,25 +76,25 @@ class World:
         self._apart = apart  #: workers can be stopped and held to limits
         self._count = workers
         self._report = report
-        self._results = Results(model.inputs)
+        self._values: dict[Handle, Any] = {}  #: outputs: rows of partials, nothing of calls
+        self._made_by: dict[int, str] = {}  #: the category, by attempt that made something
         self._workers: dict[int, SimulatedWorker] = {}
         self._lives: dict[int, int] = {}  #: worker -> its newest incarnation
+        self._io: set[int] = set()  #: workers for input and output
         self._lost_at: dict[int, float] = {}  #: worker -> when it was lost last
         self._gone: set[int] = set()  #: workers that left for good
         self._timers: list[tuple[float, int, Callable[..., None], Any]] = []
         self._number = count().__next__
         self._first: FairShare | None = None  #: where the next thing happens; None: a timer
         self._tries: Counter[tuple[int, int]] = Counter()  #: by input and first row
-        self._made_by: dict[int, str] = {}  #: the category, by attempt of a graph
 
     # -- the passing of time
 
-    def begin(self, workload: Workload | None) -> None:
-        """Foresee who comes and goes; a workload is run for its results."""
-        self._results.workload = workload
+    def begin(self) -> None:
+        """Foresee who comes and goes."""
         fleet = self.model.fleet
         for number in range(self._count):
-            self._at(fleet.joins[number % len(fleet.joins)], self._join, (number, 0))
+            self._at(fleet.joins[number % len(fleet.joins)], self._join, Life(number, 0))
         for time, number in fleet.losses:
             self._at(time, self._lose_any, (number, False))
         for time, number in fleet.leaves:
@@ -105,9 +117,9 @@ class World:
             time, _, action, argument = heappop(self._timers)
             action(time, argument)
 
-    def take(self, handle: Handle) -> Any:
-        """Hand over a fetched partial."""
-        return self._results.fetched.pop(handle.id)
+    def take(self, handle: Handle, *, mine: bool) -> Any:
+        """Hand over an output."""
+        return self._values.pop(handle) if mine else self._values[handle]
 
     def end(self, now: float) -> None:
         """Take out all workers; nothing more happens."""
@@ -120,31 +132,31 @@ class World:
 
     # -- workers come and go
 
-    def _join(self, now: float, life: tuple[int, int]) -> None:
+    def _join(self, now: float, life: Life) -> None:
         number, incarnation = life
-        if number in self._workers or number in self._gone:
-            return
-        if incarnation <= self._lives.get(number, -1):
+        if number in self._workers or number in self._gone or incarnation <= self._lives.get(number, -1):
             return
         fleet = self.model.fleet
         speed = fleet.speeds[number % len(fleet.speeds)]
         self._lives[number] = incarnation
-        self._workers[number] = SimulatedWorker(number, incarnation, speed, now)
-        self._results.join(number, incarnation)
+        self._workers[number] = SimulatedWorker(life, speed, now)
         if fleet.life_s is not None:
             first, _ = drawn(self.seed, 4, number, incarnation)
             self._at(now - fleet.life_s * math.log(first), self._lose, life)
-        self._report(happened.WorkerJoined(Worker(number, incarnation)), now)
+        io = number in self._io
+        self._report(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io)), now)
 
-    def _start(self, now: float, life: tuple[int, int]) -> None:
+    def _start(self, now: float, command: StartWorker) -> None:
         """Begin a life when that is possible again, if ever."""
-        number = life[0]
-        if number in self._gone:
-            why = Failure(FailureKind.LOST, "Gone", f"worker {number} left for good")
-            self._report(happened.WorkerLost(*life, why), now)
+        life = command.life
+        if command.io:
+            self._io.add(life.worker)
+        if life.worker in self._gone:
+            why = Failure(FailureKind.LOST, "Gone", f"worker {life.worker} left for good")
+            self._report(WorkerLost(life, why), now)
             return
         fleet = self.model.fleet
-        rested = self._lost_at.get(number, -inf) + (fleet.rejoin_s or 0.0)
+        rested = self._lost_at.get(life.worker, -inf) + (fleet.rejoin_s or 0.0)
         self._at(max(now + fleet.start_s, rested), self._join, life)
 
     def _lose_any(self, now: float, which: tuple[int, bool]) -> None:
@@ -153,54 +165,65 @@ class World:
             self._gone.add(number)
         worker = self._workers.get(number)
         if worker is not None:
-            self._lose(now, (number, worker.incarnation))
+            self._lose(now, worker.life)
 
-    def _lose(self, now: float, life: tuple[int, int]) -> None:
+    def _lose(self, now: float, life: Life) -> None:
         number, incarnation = life
         worker = self._workers.get(number)
-        if worker is None or worker.incarnation != incarnation:
+        if worker is None or worker.life != life:
             return
         self._remove(worker, now)
         self._lost_at[number] = now
-        self._report(happened.WorkerLost(number, incarnation), now)
+        self._report(WorkerLost(life, LOST), now)
         rejoin = self.model.fleet.rejoin_s
         if rejoin is not None:
-            self._at(now + rejoin, self._join, (number, incarnation + 1))
+            self._at(now + rejoin, self._join, Life(number, incarnation + 1))
 
     def _remove(self, worker: SimulatedWorker, now: float) -> None:
         """Take a worker out with all it has."""
         if worker.job is not None:
             self._abandon(worker.job, now)
         self.tally.present_s += now - worker.joined
-        del self._workers[worker.id]
-        self._results.leave(worker.id)
+        del self._workers[worker.life.worker]
 
     # -- commands
 
     def arrive(self, command: EngineCommand, now: float) -> None:
         """Give a command to its worker; one that is no more does not answer."""
         if isinstance(command, StartWorker):
-            self._start(now, (command.worker, command.incarnation))
+            self._start(now, command)
             return
-        place = command.handle if isinstance(command, (Fetch, Discard)) else command
-        worker = self._workers.get(place.worker)
-        if worker is None or worker.life[1] != place.incarnation:
-            if isinstance(command, Discard):
-                self._results.forget(command.handle)
-        elif isinstance(command, Cancel):
+        if isinstance(command, Discard):
+            self._values.pop(command.handle, None)
+            return
+        life = command.source if isinstance(command, Fetch) else command.life
+        worker = self._workers.get(life.worker)
+        if worker is None or worker.life != life:
+            return
+        if isinstance(command, Cancel):
             self._cancel(worker, command, now)
-        elif not isinstance(command, (Shrink, Recall)):  # which may be left undone
+        elif isinstance(command, Recall):
+            self._recall(worker, command, now)
+        else:
             worker.inbox.append(command)
             if worker.job is None:
                 self._go_on(worker, now)
 
     def _cancel(self, worker: SimulatedWorker, command: Cancel, now: float) -> None:
         job = worker.job
-        if job is None or _attempt(job) != command.attempt:
+        if job is None or job.attempt != command.attempt:
             worker.cancelled.add(command.attempt)
         elif self._apart:
             self._abandon(job, now)
-            self._ended(job, happened.Cancelled(command.attempt, *worker.life), now)
+            self._ended(job, Cancelled(command.attempt, worker.life), now)
+
+    def _recall(self, worker: SimulatedWorker, command: Recall, now: float) -> None:
+        """Give back a launch that has not begun."""
+        for one in worker.inbox:
+            if isinstance(one, Launch) and one.attempt == command.attempt:
+                worker.inbox.remove(one)
+                self._report(Cancelled(one.attempt, worker.life), now)
+                return
 
     def _go_on(self, worker: SimulatedWorker, now: float) -> None:
         """Take up commands until one takes time."""
@@ -209,56 +232,53 @@ class World:
         while inbox and worker.job is None:
             command = inbox.popleft()
             if isinstance(command, Launch):
-                number = command.attempt
-                if number in worker.cancelled:
-                    worker.cancelled.discard(number)
-                    self._report(happened.Cancelled(number, *worker.life), now)
-                    continue
-                self._report(happened.Started(number, *worker.life), now)
-                worker.job = job = Job(worker, command, now)
-                self._launch(job, command)
-            elif isinstance(command, (Inspect, Merge, Fetch)):
-                worker.job = job = Job(worker, command, now)
-                self._alone(job, self._seconds(command) / worker.speed)
-            elif isinstance(command, Discard):
-                self._results.forget(command.handle)
+                self._begin(worker, command, now)
+            elif isinstance(command, Fetch):
+                worker.job = job = SimulatedJob(worker, command, now)
+                costs = self.model.costs[self._made_by[command.handle.attempt]]
+                self._alone(job, costs.fetch_s / worker.speed)
             elif isinstance(command, StopWorker):
                 self._remove(worker, now)
-                self._report(happened.WorkerLost(*worker.life), now)
+                self._report(WorkerLost(worker.life), now)
                 return
         worker.taking = False
 
-    def _seconds(self, command: Inspect | Merge | Fetch) -> float:
-        """Say what a job takes that uses nothing shared."""
-        if isinstance(command, Merge):
-            costs = self._costs(command.into.rows[0].input)
-            return costs.merge_s * (len(command.handles) - 1)
-        if isinstance(command, Fetch):
-            rows = command.handle.rows
-            if not rows:
-                return self.model.costs[self._made_by[command.handle.id]].fetch_s
-            return self._costs(rows[0].input).fetch_s
-        costs = self._costs(command.input)
-        latency = self.model.devices[costs.device].latency_s if costs.device is not None else 0.0
-        return costs.inspect_s + latency
+    def _begin(self, worker: SimulatedWorker, launch: Launch, now: float) -> None:
+        """Begin a launch, unless it was called off or what it reads is not there."""
+        number, task = launch.attempt, launch.task
+        missing = any(handle not in self._values for handle in launch.inputs)
+        if number in worker.cancelled or (missing and launch.ahead):
+            worker.cancelled.discard(number)
+            self._report(Cancelled(number, worker.life), now)
+            return
+        if missing:
+            lost = Failure(FailureKind.LOST, "OutputLost", f"what task {task.id} reads was gone when it began")
+            self._report(Failed(number, worker.life, lost), now)
+            return
+        self._report(Started(number, worker.life), now)
+        worker.job = job = SimulatedJob(worker, launch, now)
+        payload = task.payload
+        if isinstance(payload, MergePartials):
+            merges = len(launch.inputs) - 1
+            self._alone(job, self._input_costs(payload.input).merge_s * merges / worker.speed)
+        elif isinstance(payload, OpenInput):
+            costs = self._input_costs(payload.input)
+            latency = self.model.devices[costs.device].latency_s if costs.device is not None else 0.0
+            self._alone(job, (costs.inspect_s + latency) / worker.speed)
+        else:
+            self._compute(job, launch)
 
-    def _costs(self, number: int) -> Costs:
+    def _input_costs(self, number: int) -> Costs:
         return self.model.costs[self.model.inputs[number].category]
 
-    def _launch(self, job: Job, command: Launch) -> None:
-        rows = rows_of(command.task)
-        place = rows.input, rows.start
-        tries = self._tries[place]
-        self._tries[place] = tries + 1
-        costs = self.model.costs[command.task.category]
-        demand = costs.demand(rows, tries, self.seed)
-        for more in command.task.inputs[1:]:
-            other = costs.demand(more, tries, self.seed)
-            memory = max(demand.memory, other.memory)
-            demand = Demand(*map(add, demand, other))._replace(memory=memory)
+    def _compute(self, job: SimulatedJob, launch: Launch) -> None:
+        """Begin rows or a call."""
+        task = launch.task
+        costs = self.model.costs[task.category]
+        demand = self._demand(launch, costs)
         job.memory = demand.memory
-        if self._apart and command.limits.amounts:
-            limits = dict(command.limits.amounts)
+        if self._apart and launch.limits.amounts:
+            limits = dict(launch.limits.amounts)
             most = limits.get("memory", inf)
             if demand.memory > most:
                 # Memory is taken to grow evenly with the work.
@@ -267,42 +287,50 @@ class World:
                 self._at(job.begun + limits["seconds"], self._too_long, job)
         tally = self.tally
         tally.memory += job.memory
-        if tally.memory > tally.most_memory:
-            tally.most_memory = tally.memory
-        if not command.task.inputs:
-            self._made_by[command.attempt] = command.task.category
-        stages = launch_stages(job, command, demand, costs, self.things, self.model, self.seed)
-        job.worker.known.add(command.task.category)
+        tally.most_memory = max(tally.most_memory, tally.memory)
+        stages = launch_stages(job, launch, demand, costs, self.things, self.model, self.seed)
+        job.worker.known.add(task.category)
         if isinstance(stages, float):
-            for share, name in releases_of(costs, command.task):
+            for share, name in costs.releases(task.id):
                 self._at(job.begun + share * stages, self._release, (job, name))
             self._alone(job, stages)
         else:
             job.stages = iter(stages)
             self._next_stage(job, job.begun)
 
-    def _release(self, now: float, what: tuple[Job, str]) -> None:
-        """A task of a graph has made an output, and goes on."""
+    def _demand(self, launch: Launch, costs: Costs) -> Demand:
+        first, *more = rows_of(launch.task)
+        place = first.input, first.start
+        tries = self._tries[place]
+        self._tries[place] = tries + 1
+        demand = costs.demand(first, tries, self.seed)
+        for rows in more:
+            other = costs.demand(rows, tries, self.seed)
+            memory = max(demand.memory, other.memory)
+            demand = Demand(*map(add, demand, other))._replace(memory=memory)
+        return demand
+
+    def _release(self, now: float, what: tuple[SimulatedJob, str]) -> None:
+        """A call has made an output, and goes on."""
         job, name = what
         if not job.dead:
-            number = _attempt(job) or 0
-            handle = Handle(number, number, *job.worker.life, (), 0, name, here=True)
-            self._report(happened.OutputReady(number, *job.worker.life, handle), now)
+            self._keep(job, name, ())
+            self._report(OutputReady(job.attempt, job.worker.life, Made(name, here=True)), now)
 
     # -- jobs
 
-    def _alone(self, job: Job, seconds: float) -> None:
+    def _alone(self, job: SimulatedJob, seconds: float) -> None:
         """Go through with a job that nobody else has a hand in."""
         if seconds > 0:
             self._at(job.begun + seconds, self._through, job)
         else:
             self._finished(job, job.begun)
 
-    def _through(self, now: float, job: Job) -> None:
+    def _through(self, now: float, job: SimulatedJob) -> None:
         if not job.dead:
             self._finished(job, now)
 
-    def _next_stage(self, job: Job, now: float) -> None:
+    def _next_stage(self, job: SimulatedJob, now: float) -> None:
         chains = next(job.stages, None)
         if chains is None:
             self._finished(job, now)
@@ -312,7 +340,7 @@ class World:
             chain.reverse()
             self._next_step(now, (job, chain))
 
-    def _next_step(self, now: float, place: tuple[Job, Chain]) -> None:
+    def _next_step(self, now: float, place: tuple[SimulatedJob, Chain]) -> None:
         """Go on with a chain; the last one through ends the stage."""
         job, chain = place
         if job.dead:
@@ -340,7 +368,7 @@ class World:
             job.cores_wait_s += now - user.begun - user.amount
         self._next_step(now, user.what)
 
-    def _abandon(self, job: Job, now: float) -> None:
+    def _abandon(self, job: SimulatedJob, now: float) -> None:
         """Stop a job where it is."""
         job.dead = True
         for shared, user in job.users.values():
@@ -348,44 +376,64 @@ class World:
         self.tally.lost_s += now - job.begun
         self.tally.memory -= job.memory
 
-    def _too_long(self, now: float, job: Job) -> None:
-        if job.dead or job.worker.job is not job or not isinstance(job.command, Launch):
+    def _too_long(self, now: float, job: SimulatedJob) -> None:
+        if job.dead or job.worker.job is not job:
             return
         self._abandon(job, now)
         limit = dict(job.command.limits.amounts)["seconds"]
-        who = job.command.attempt, *job.worker.life
-        self._ended(job, happened.Exhausted(*who, "seconds", limit, now - job.begun), now)
+        self._ended(job, Exhausted(job.attempt, job.worker.life, "seconds", limit, now - job.begun), now)
 
-    def _finished(self, job: Job, now: float) -> None:
-        command, tally = job.command, self.tally
+    def _finished(self, job: SimulatedJob, now: float) -> None:
+        """Say how a job ended that took its time, and keep what it made."""
+        command, life, tally = job.command, job.worker.life, self.tally
         wall = now - job.begun
-        if not isinstance(command, Launch):
+        if isinstance(command, Fetch):
             tally.other_s += wall
-            self._ended(job, self._results.of(command, job.worker.life), now)
+            self._ended(job, Held(command.handle), now)
             return
-        tally.memory -= job.memory
-        if job.share < 1:
-            tally.lost_s += wall
-            who = command.attempt, *job.worker.life
-            used = job.memory / job.share
-            self._ended(job, happened.Exhausted(*who, "memory", job.memory, used), now)
-            return
-        cpu = job.computing_s
-        tally.count(job, wall, now)
-        lock_wait = max(0.0, wall - cpu - job.cores_wait_s)
-        used_memory = round(job.memory) if self._apart else 0
-        measured = Measurement(wall, cpu, lock_wait, used_memory, round(job.read))
-        event = self._results.of(command, job.worker.life, measured)
-        self._ended(job, sent_along(event, command.task, self.model.costs), now)
+        payload, report = command.task.payload, None
+        used = Measurement(wall)
+        value: Any = ()
+        here = False
+        if isinstance(payload, OpenInput):
+            tally.other_s += wall
+            found = self.model.inputs[payload.input]
+            report = Opened(found.rows, found.borders)
+        elif isinstance(payload, MergePartials):
+            tally.other_s += wall
+            value = tuple([rows for handle in command.inputs for rows in self._values.pop(handle)])
+        else:
+            tally.memory -= job.memory
+            if job.share < 1:
+                tally.lost_s += wall
+                more = job.memory / job.share
+                self._ended(job, Exhausted(command.attempt, life, "memory", job.memory, more), now)
+                return
+            tally.count(job, wall, now)
+            lock_wait = max(0.0, wall - job.computing_s - job.cores_wait_s)
+            memory = round(job.memory) if self._apart else 0
+            used = Measurement(wall, job.computing_s, lock_wait, memory, round(job.read))
+            if isinstance(payload, RunRows):
+                value = payload.rows
+            else:  # outputs of calls travel with the report that they are there, where fetching them would cost nothing
+                here = not self.model.costs[command.task.category].fetch_s
+        made = tuple(
+            [self._keep(job, name, value, here=here) for name in command.task.makes if not self._has(job, name)]
+        )
+        self._ended(job, Finished(command.attempt, life, made, used, report), now)
 
-    def _ended(self, job: Job, event: Event, now: float) -> None:
+    def _has(self, job: SimulatedJob, name: str) -> bool:
+        return Handle(name, job.attempt) in self._values
+
+    def _keep(self, job: SimulatedJob, name: str, value: Any, *, here: bool = True) -> Made:
+        self._values[Handle(name, job.attempt)] = value
+        self._made_by[job.attempt] = job.command.task.category
+        return Made(name, here=here)
+
+    def _ended(self, job: SimulatedJob, event: Event, now: float) -> None:
         worker = job.worker
         worker.job = None
         job.dead = True
         self._report(event, now)
         if not worker.taking:  # a job that takes no time ends within the loop that took it up
             self._go_on(worker, now)
-
-
-def _attempt(job: Job) -> int | None:
-    return job.command.attempt if isinstance(job.command, Launch) else None

@@ -173,7 +173,13 @@ class RowFeeder:
         if not one.cutter.rows:
             self.partials.review_input(one)  # nothing more comes for workers that are through with it
         return Task(
-            number, category, size, RunRows((rows,), one.identity), makes=(f"rows {number}",), needs=self.options.needs, twin=True
+            number,
+            category,
+            size,
+            RunRows((rows,), one.identity),
+            makes=(f"rows {number}",),
+            needs=self.options.needs,
+            twin=True,
         )
 
     def _note_large_unit(self, one: Input, unit: int, bound: int) -> None:

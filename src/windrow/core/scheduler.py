@@ -13,30 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.core import events as happened
 from windrow.core.commands import Command, Discard, Resolve, Status, WakeAt
 from windrow.core.dispatch import Dispatch
-from windrow.core.graph import Graph, Node, count_try
+from windrow.core.graph import Graph, Node
 from windrow.core.invariants import validate
 from windrow.core.launching import DeclaredLaunches
 from windrow.core.options import Options, Spent
 from windrow.core.outputs import Batch, Outputs
-from windrow.core.policies import NO_TRIES, Again, Larger, Wait
+from windrow.core.policies import Wait
 from windrow.core.queues import Queues
 from windrow.core.records import Failure, FailureKind, Handle, Life, Plan, Task
+from windrow.core.recovery import Recovery
 from windrow.core.resources import Resources
-from windrow.core.retry import (
-    EXPLAINED,
-    KILLED,
-    MOST_LOSSES,
-    OUT_OF_TIME,
-    UNSEEN,
-    UNTOUCHED,
-    Verdict,
-    exhaustion,
-    pause_s,
-    too_large,
-    too_late,
-    too_much,
-    verdict,
-)
+from windrow.core.retry import MOST_LOSSES, OUT_OF_TIME, UNSEEN, exhaustion, too_large, too_late, too_much
 from windrow.core.transitions import AttemptState, TaskState
 from windrow.core.workers import Workers, WorkerState
 
@@ -85,11 +72,12 @@ class Scheduler:
         self.dispatch = Dispatch(batch, self.resources, self.workers, self.outputs, self.queues, self.policy)
         self.dispatch.launch, self.dispatch.plan_of = self._launch, self._plan_of
         self.graph = Graph(batch, self.outputs, self.queues, self.dispatch)
+        self.recovery = Recovery(self)
         self.closed = not self.options.open
         self._cut_off = False  #: tasks did not run because the run was stopped
         self._reason = ""  #: of the stop
         self._plans: dict[str, Plan] = {}
-        self._times: list[tuple[float, int, bool]] = []  #: heap: when, task, whether a deadline
+        self.times: list[tuple[float, int, bool]] = []  #: heap: when, task, whether a deadline
         self._woken: float | None = None  #: the wake-up that was asked for
         self._feeder_until: float | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -166,6 +154,11 @@ class Scheduler:
     # -- the desk of the feeder
 
     @property
+    def out(self) -> list[Command]:
+        """The commands that follow from the batch."""
+        return self._batch.out
+
+    @property
     def now(self) -> float:
         """The time of the batch."""
         return self._batch.now
@@ -221,7 +214,7 @@ class Scheduler:
         self.workers.resume(now, self._batch.out)
         self._pass_time()
         if self.graph.fatal is not None and self.options.on_error == "stop":
-            self._fail_run(self.graph.fatal)
+            self.fail_run(self.graph.fatal)
             return
         dispatch, queues = self.dispatch, self.queues
         dispatch.place()
@@ -346,7 +339,7 @@ class Scheduler:
 
     def _pass_time(self) -> None:
         """Let delayed tasks run whose time has come, and give up those that are too late."""
-        times, graph = self._times, self.graph
+        times, graph = self.times, self.graph
         while times and times[0][0] <= self._batch.now:
             _, number, late = heappop(times)
             node = graph.nodes.get(number)
@@ -359,7 +352,7 @@ class Scheduler:
                 graph.end(node, TaskState.FAILED, too_late(node))
 
     def _set_wake(self) -> None:
-        times = (self._times[0][0] if self._times else None, self.workers.wake, self.queues.wake, self._feeder_until)
+        times = (self.times[0][0] if self.times else None, self.workers.wake, self.queues.wake, self._feeder_until)
         due = min((time for time in times if time is not None), default=None)
         if due is not None and due != self._woken:
             self._batch.out.append(WakeAt(due))
@@ -375,7 +368,7 @@ class Scheduler:
             self.graph.check(event.tasks)
             for task in event.tasks:
                 if task.deadline is not None:
-                    heappush(self._times, (task.deadline, task.id, True))
+                    heappush(self.times, (task.deadline, task.id, True))
             nodes = self.graph.add(event.tasks)
             self.queues.may_follow(nodes)
             if self.graph.frozen:
@@ -419,73 +412,17 @@ class Scheduler:
         life = event.worker.life
         former = self.workers.alive.get(life.worker)
         if former is not None and former.life.incarnation < life.incarnation:
-            self._lose(former, UNSEEN, again=False)
+            self.recovery.lose_worker(former, UNSEEN, again=False)
         self.workers.join(event.worker, self._batch.now)
 
     def _worker_lost(self, event: happened.WorkerLost) -> None:
         worker = self.workers.find(event.life)
         failure = event.failure or UNSEEN
         if worker is not None:
-            self._lose(worker, failure, again=True)
+            self.recovery.lose_worker(worker, failure, again=True)
         else:
             out = None if self.stopping else self._batch.out
             self.workers.failed_to_start(event.life, failure, self._batch.now, out)
-
-    def _lose(self, worker: WorkerState, failure: Failure, *, again: bool) -> None:
-        """Return everything that only a worker had; what ran is blamed, else what was being sent, else what came next.
-
-        Nobody is if it was ended because of an attempt that is over already.
-        """
-        life = worker.life
-        attempts = self.queues.running_at(life)
-        running = [one for one in attempts if one.started is not None]
-        crashed = failure.kind is FailureKind.CRASHED
-        suspects = running
-        if not running and failure.type != EXPLAINED:
-            suspects = [] if self._blame_fetch(life, failure) else attempts[:1]
-        if crashed and attempts:
-            worker.proven = True  # that brings a task nearer to its end, however many such tasks there are
-        self._blame_order(attempts if crashed else suspects, failure)
-        worker.gone = True
-        for output in self.outputs.lose(life):
-            if output.attempt and not output.holders:
-                self.graph.lose(output)
-        for node in list(self.dispatch.pinned.get(life, ())):
-            self._give_back(node)
-        for attempt in attempts:
-            self._ended_badly(attempt, failure if attempt in suspects else UNTOUCHED, AttemptState.LOST)
-        self.workers.leave(worker, failure, self._batch.now, self._batch.out if again and not self.stopping else None)
-        if self.feeder is not None:
-            self.feeder.left(life)
-
-    def _blame_fetch(self, life: Life, failure: Failure) -> bool:
-        """A worker is gone that ran nothing: say whether it was sending an output, which may be the reason."""
-        found = self.outputs.blame(life, failure)
-        if found is None:
-            return False
-        output, story = found
-        if output.fed:
-            assert self.feeder is not None
-            if failure.kind is FailureKind.CRASHED and self.feeder.crashed(output.name, failure):
-                self._fail_run(failure)
-        elif story:
-            self.outputs.forget(output)
-            self.graph.fail_fetch(output, Failure(failure.kind, failure.type, story))
-        return True
-
-    def _blame_order(self, attempts: Sequence[Attempt], failure: Failure) -> None:
-        """Hold it against the order that a worker ended, where that may have been for want of memory.
-
-        SIGKILL comes from the kernel then, but may come from anybody: the second one at the same task is no chance.
-        """
-        if self.feeder is None:
-            return
-        if failure.type == KILLED:
-            attempts = [one for one in attempts if one.node.tries.losses]
-        elif failure.kind is not FailureKind.CRASHED:
-            return
-        for category in {one.node.task.category for one in attempts if one.plan.moved and not one.void}:
-            self.feeder.blame_order(category)
 
     def _drain_requested(self, event: happened.DrainRequested) -> None:
         worker = self.workers.find(event.life)
@@ -521,11 +458,11 @@ class Scheduler:
     def _output_ready(self, event: happened.OutputReady) -> None:
         attempt = self._live(event)
         if attempt is None or attempt.void:
-            self._discard(event.attempt, event.life, (event.made,))
+            self.discard(event.attempt, event.life, (event.made,))
         else:
             self.graph.released(attempt, event.made)
 
-    def _discard(self, number: int, life: Life, made: Sequence[Any]) -> None:
+    def discard(self, number: int, life: Life, made: Sequence[Any]) -> None:
         """Answer a report that does not count; a second report of what exists is no such."""
         outputs = self.graph.outputs
         stale = [one for one in made if one.output not in outputs or outputs[one.output].attempt != number]
@@ -538,7 +475,7 @@ class Scheduler:
     def _finished(self, event: happened.Finished) -> None:
         attempt = self._live(event)
         if attempt is None:
-            self._discard(event.attempt, event.life, event.made)
+            self.discard(event.attempt, event.life, event.made)
             return
         node = attempt.node
         counts = not attempt.void
@@ -551,7 +488,7 @@ class Scheduler:
                 return
         self.queues.end(attempt, AttemptState.ACCEPTED)
         if not counts:
-            self._discard(attempt.id, attempt.life, (*attempt.reported.values(), *event.made))
+            self.discard(attempt.id, attempt.life, (*attempt.reported.values(), *event.made))
             self.graph.attempt_over(node)
             return
         self.queues.call_off(node)  # a twin of it
@@ -564,14 +501,14 @@ class Scheduler:
 
     def _discard_fed(self, attempt: Attempt, event: happened.Finished) -> None:
         """The feeder does not want what its task made; another attempt, if there is one, goes on."""
-        self._discard(attempt.id, attempt.life, event.made)
+        self.discard(attempt.id, attempt.life, event.made)
         if not attempt.node.attempts:
-            self._forget_fed(attempt.node)
+            self.recovery.forget_fed(attempt.node)
 
     def _failed(self, event: happened.Failed) -> None:
         attempt = self._live(event)
         if attempt is not None:
-            self._ended_badly(attempt, event.failure, AttemptState.FAILED)
+            self.recovery.end_badly(attempt, event.failure, AttemptState.FAILED)
 
     def _exhausted(self, event: happened.Exhausted) -> None:
         attempt = self._live(event)
@@ -584,131 +521,13 @@ class Scheduler:
             failure = Failure(FailureKind.EXHAUSTED, kind, too_much(event), place)
         else:
             failure = exhaustion(attempt.node, event)
-        self._ended_badly(attempt, failure, AttemptState.FAILED, event)
+        self.recovery.end_badly(attempt, failure, AttemptState.FAILED, event)
 
     def _cancelled(self, event: happened.Cancelled) -> None:
         """An attempt was stopped or given back; if nobody asked for that, its task runs again."""
         attempt = self._live(event)
-        if attempt is not None and self._end(attempt, AttemptState.CANCELLED):
-            self._give_back(attempt.node)
-
-    def _end(self, attempt: Attempt, state: AttemptState) -> bool:
-        """An attempt came to nothing; False if its task need not care: it has another, or does not know it any more."""
-        counts = self.queues.end(attempt, state)
-        node = attempt.node
-        if not counts or not node.task.restartable:
-            self._discard(attempt.id, attempt.life, tuple(attempt.reported.values()))
-        if not counts:
-            self.graph.attempt_over(node)
-        return counts and not node.attempts
-
-    def _give_back(self, node: Node) -> None:
-        """A task did not run, through no fault of its own."""
-        if not node.fed:
-            self.graph.back(node)
-        elif node.task.consumes or node.tries == NO_TRIES or self.stopping:
-            assert self.feeder is not None
-            self._forget_fed(node)
-            self.feeder.returned(node.task)
-        else:
-            self.graph.back(node)
-
-    def _forget_fed(self, node: Node) -> None:
-        """A feeder's task has ended without a result."""
-        for output in node.outputs.values():
-            output.claimed = False
-        failure = Failure(FailureKind.LOST, "Returned", "it was given back")
-        self.graph.end(node, TaskState.CANCELLED, failure)
-
-    def _ended_badly(
-        self, attempt: Attempt, failure: Failure, state: AttemptState, limit: happened.Exhausted | None = None
-    ) -> None:
-        """An attempt raised, was ended at a limit, or was lost with its worker: do what the failure asks for."""
-        node = attempt.node
-        tries = node.tries
-        if not attempt.void and failure is not UNTOUCHED:
-            tries = count_try(tries, failure.kind)._replace(fresh=attempt.fresh)
-        if not attempt.void and len(node.attempts) > 1 and not self._decides(attempt, failure, tries):
-            self.queues.end(attempt, state)
-            return
-        if not self._end(attempt, state):
-            return
-        if node.fed and (node.task.consumes or self.stopping):
-            self._give_up_fed(node, failure)
-            return
-        if failure is UNTOUCHED:
-            self._give_back(node)
-            return
-        node.tries = tries
-        node.limits = None  # the policy is asked anew
-        if failure.kind is FailureKind.EXHAUSTED:
-            self._settle_exhausted(attempt, failure, limit)
-            return
-        divisible = node.fed and self.feeder is not None and self.feeder.is_divisible(node.task)
-        what = verdict(failure, tries, node.task.retries, self.options, divisible=divisible)
-        if what is Verdict.AGAIN:
-            self.graph.back(node)
-        elif what is Verdict.LATER:
-            self.spent.retries += 1
-            heappush(self._times, (self._batch.now + pause_s(tries), node.id, False))
-            self.graph.back(node, delayed=True)
-        else:
-            attempt.worker.proven = True  # it has brought a task to an end, if a bad one
-            self._give_up(node, failure)
-
-    def _decides(self, attempt: Attempt, failure: Failure, tries: Any) -> bool:
-        """Of two attempts the other goes on and decides; but it may hang, and then the second such end does."""
-        node = attempt.node
-        node.tries = tries
-        if failure.kind is FailureKind.LOST or node.doubt is None:
-            if failure.kind is not FailureKind.LOST:
-                node.doubt = failure
-            return False
-        for other in list(node.attempts.values()):
-            if other is not attempt:
-                self.queues.dismiss(other)
-        return True
-
-    def _settle_exhausted(self, attempt: Attempt, failure: Failure, limit: happened.Exhausted | None) -> None:
-        node = attempt.node
-        divisible = node.fed and self.feeder is not None and self.feeder.is_divisible(node.task)
-        resource, amount = ("memory", 0.0) if limit is None else (limit.resource, limit.limit)
-        answer = self.policy.exhausted(
-            node.task, attempt.plan, resource, amount, node.tries, divisible=divisible
-        )  # fmt: skip
-        if isinstance(answer, Again):
-            if answer.how == "written" and self.feeder is not None:
-                self.feeder.blame_order(node.task.category)
-                node.tries = node.tries._replace(exhaustions=node.tries.exhaustions - 1)  # the order's fault
-            node.fresh = answer.how == "fresh" and limit is not None
-            if answer.how == "fresh" and limit is None:
-                self._give_up(node, failure)  # threads share their memory: no worker is fresh
-            else:
-                self.graph.back(node)
-        elif isinstance(answer, Larger) and self.dispatch.is_possible(answer.needs):
-            node.task = node.task._replace(needs=answer.needs)
-            self.graph.back(node)
-        else:
-            attempt.worker.proven = True
-            self._give_up(node, failure)
-
-    def _give_up(self, node: Node, failure: Failure) -> None:
-        """A task has failed, or is to be divided."""
-        if node.fed:
-            self._give_up_fed(node, failure)
-            return
-        self.graph.end(node, TaskState.FAILED, failure)
-        if failure.kind is FailureKind.INTERNAL:
-            self._fail_run(failure)
-
-    def _give_up_fed(self, node: Node, failure: Failure) -> None:
-        """A feeder's task is given up: the feeder divides it, leaves it out, or has the run stopped."""
-        assert self.feeder is not None
-        self._forget_fed(node)
-        if self.stopping and not node.task.consumes:
-            self.feeder.returned(node.task)
-        elif self.feeder.failed(node.task, failure):
-            self._fail_run(failure)
+        if attempt is not None and self.recovery.end_attempt(attempt, AttemptState.CANCELLED):
+            self.recovery.give_back(attempt.node)
 
     # -- outputs
 
@@ -728,7 +547,7 @@ class Scheduler:
             assert self.feeder is not None
             self.outputs.drop(output)
             if self.feeder.unreadable(output.name, event.failure):
-                self._fail_run(event.failure)
+                self.fail_run(event.failure)
         elif event.failure.kind is FailureKind.LOST:
             self.outputs.drop(output)
             self.graph.lose(output)
@@ -747,7 +566,7 @@ class Scheduler:
 
     # -- the end
 
-    def _fail_run(self, failure: Failure) -> None:
+    def fail_run(self, failure: Failure) -> None:
         """Stop because of a failure: nothing that is held will be wanted."""
         if not self.stopping:
             self.failure = failure
@@ -780,14 +599,14 @@ class Scheduler:
                 self.queues.cancel(attempt)
             return
         assert self.feeder is not None
-        self._forget_fed(node)
+        self.recovery.forget_fed(node)
         self.feeder.returned(node.task)
 
     def _fail_without_workers(self) -> None:
         """Nobody is left to do what remains, and nobody will come: say so instead of waiting."""
         failure = self.workers.no_workers_failure()
         if failure is not None:
-            self._fail_run(failure)
+            self.fail_run(failure)
             self.graph.collect_garbage(self.resources.free)
             self._end_if_done()
 

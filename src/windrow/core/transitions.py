@@ -93,3 +93,13 @@ def listing(table: dict[_State, frozenset[_State]]) -> str:
         names = ", ".join(f"`{one.name}`" for one in sorted(following))
         lines.append(f"| `{state.name}` | {names or 'nowhere: an end'} |")
     return "\n".join(lines)
+
+
+def diagram(table: dict[_State, frozenset[_State]]) -> str:
+    """Write a table of moves as a Mermaid state diagram, for whoever wants to see it drawn."""
+    lines = ["stateDiagram-v2", f"    [*] --> {next(iter(table)).name}"]
+    for state, following in table.items():
+        lines += [f"    {state.name} --> {one.name}" for one in sorted(following)]
+        if not following:
+            lines.append(f"    {state.name} --> [*]")
+    return "\n".join(lines)

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.core.intake import Intake
+from windrow.core.inputs import Cutter, Inputs
 from windrow.core.ledger import Ledger
 from windrow.core.records import InputSpec, Rows
-from windrow.core.source import Cutter
-from windrow.core.transitions import ATTEMPT_MOVES, INPUT_MOVES, AttemptState, InputState, move
+from windrow.core.transitions import InputState
 from windrow.errors import InternalError
 
 units = st.lists(st.integers(1, 9), min_size=1, max_size=12)
@@ -65,18 +64,17 @@ def test_rows_given_back_come_first_and_single_ones_unit_by_unit() -> None:
 # -- which rows are wanted
 
 
-def released(limit: int | None, *inputs: tuple[str, int, tuple[tuple[int, int], ...] | None]) -> Ledger:
+def released(limit: int | None, *given: tuple[str, int, tuple[tuple[int, int], ...] | None]) -> Ledger:
     ledger = Ledger()
-    intake = Intake(ledger, limit)
-    intake.add(
+    Inputs(ledger, limit).add(
         InputSpec(id=n, category=c, rows=rows, borders=borders_of([rows] if rows else []), ranges=r)
-        for n, (c, rows, r) in enumerate(inputs)
+        for n, (c, rows, r) in enumerate(given)
     )
     return ledger
 
 
 def wanted(ledger: Ledger) -> dict[int, list[tuple[int, int]]]:
-    return {number: list(book.everything) for (number, _), book in ledger.books.items()}
+    return {number: list(book.everything) for number, book in ledger.books.items()}
 
 
 def test_a_row_limit_is_the_first_rows_of_every_category() -> None:
@@ -92,45 +90,26 @@ def test_ranges_are_clipped_and_joined() -> None:
 
 def test_limited_rows_wait_for_earlier_inputs() -> None:
     ledger = Ledger()
-    intake = Intake(ledger, 12)
-    intake.add([InputSpec(id=n, category="a") for n in range(4)])
-    late = intake.feeds[1]
-    intake.known(late, 10, (0, 10))
-    assert (late.state, intake.uncut) == (InputState.KNOWN, 0)
-    intake.known(intake.feeds[0], 10, (0, 10))
+    inputs = Inputs(ledger, 12)
+    inputs.add([InputSpec(id=n, category="a") for n in range(4)])
+    late = inputs.inputs[1]
+    inputs.known(late, 10, (0, 10))
+    assert (late.state, inputs.uncut) == (InputState.KNOWN, 0)
+    inputs.known(inputs.inputs[0], 10, (0, 10))
     assert wanted(ledger) == {0: [(0, 10)], 1: [(0, 2)], 2: [], 3: []}
-    assert intake.unopened == 0
-    assert intake.next_waiting(9) is None
+    assert inputs.unopened == 0
+    assert inputs.next_waiting(9) is None
 
 
 @pytest.mark.parametrize("borders", [(), (0, 9), (1, 10), (0, 5, 5, 10), (0, 7, 6, 10)])
 def test_borders_must_grow_over_all_rows(borders: tuple[int, ...]) -> None:
-    intake = Intake(Ledger(), None)
-    intake.add([InputSpec(id=0, category="a", label="f.root")])
+    inputs = Inputs(Ledger(), None)
+    inputs.add([InputSpec(id=0, category="a", label="f.root")])
     with pytest.raises(InternalError, match=r"f\.root.*must grow from 0 to 10"):
-        intake.known(intake.feeds[0], 10, borders)
+        inputs.known(inputs.inputs[0], 10, borders)
 
 
 def test_an_input_cannot_come_twice() -> None:
-    intake = Intake(Ledger(), None)
+    inputs = Inputs(Ledger(), None)
     with pytest.raises(InternalError, match="twice"):
-        intake.add([InputSpec(id=0, category="a"), InputSpec(id=0, category="a")])
-
-
-# -- transitions
-
-
-def test_an_illegal_move_tells_the_story() -> None:
-    with pytest.raises(InternalError, match="attempt 7 cannot go from CANCELLING to RUNNING"):
-        move(ATTEMPT_MOVES, AttemptState.CANCELLING, AttemptState.RUNNING, "attempt", 7)
-    with pytest.raises(InternalError, match="input 3 cannot go from BAD to OPEN"):
-        move(INPUT_MOVES, InputState.BAD, InputState.OPEN, "input", 3)
-
-
-def test_every_state_is_reached_from_the_first() -> None:
-    attempts, inputs = {AttemptState.LAUNCHED}, {InputState.WAITING}
-    for _ in range(10):
-        attempts |= {new for old in attempts for new in ATTEMPT_MOVES.get(old, ())}
-        inputs |= {new for old in inputs for new in INPUT_MOVES.get(old, ())}
-    assert attempts == set(AttemptState)
-    assert inputs == set(InputState)
+        inputs.add([InputSpec(id=0, category="a"), InputSpec(id=0, category="a")])

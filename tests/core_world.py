@@ -7,8 +7,7 @@ stale reports can be had too.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from windrow.core import events as happened
 from windrow.core.commands import (
@@ -44,7 +43,11 @@ from windrow.core.records import (
     RunRows,
     Worker,
 )
-from windrow.core.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windrow.core.scheduler import Scheduler
 
 CRASH = Failure(FailureKind.CRASHED, "WorkerLost", "it crashed")
 KILL = Failure(FailureKind.LOST, "Killed", "it was killed")
@@ -68,7 +71,7 @@ class World:
         validate: bool = True,
     ) -> None:
         self.scheduler = scheduler
-        self.rng = random.Random(seed)  # noqa: S311 - a test
+        self.rng = random.Random(seed)
         self.shares = shares
         self.inputs = inputs or {}  #: borders by number
         self.now = 0.0
@@ -84,6 +87,7 @@ class World:
         self.taken: list[tuple[Take, Any]] = []
         self.ends: dict[int, list[TaskEnded]] = {}
         self.made: list[OutputMade] = []
+        self.released: dict[int, str] = {}  #: by attempt: what it has released
         self.launched: list[Launch] = []
         self.end: Resolve | None = None
         self.wake: float | None = None
@@ -171,6 +175,11 @@ class World:
     def _store(self, life: Life) -> Any:
         return DRIVER if self.shares else life
 
+    def values(self, launch: Launch) -> tuple[Any, ...] | None:
+        """Give what a launch reads; None if something is missing."""
+        store = self.stores[self._store(launch.life)]
+        return tuple([store[one] for one in launch.inputs]) if all(one in store for one in launch.inputs) else None
+
     # -- what happens
 
     def first(self, life: Life) -> Launch | None:
@@ -211,7 +220,8 @@ class World:
         elif isinstance(payload, MergePartials):
             outputs = {launch.task.makes[0]: [part for value in values for part in value]}
         else:
-            outputs = {k: v for k, v in self.call(launch, values).items() if getattr(self, "rel", {}).get(launch.attempt) != k}
+            told = self.released.get(launch.attempt)
+            outputs = {name: value for name, value in self.call(launch, values).items() if name != told}
         for name, value in outputs.items():
             store[Handle(name, launch.attempt)] = value
             if here:
@@ -225,6 +235,7 @@ class World:
         launch = self.first(life)
         assert launch is not None
         self.stores[self._store(life)][Handle(name, launch.attempt)] = value
+        self.released[launch.attempt] = name
         return [happened.OutputReady(launch.attempt, life, Made(name, 100, self.shares))]
 
     def fail(self, life: Life, failure: Failure = ERROR) -> list[happened.Event]:
@@ -337,4 +348,4 @@ def _left(rows: tuple[Rows, ...], gone: list[Rows]) -> list[Rows]:
 
 
 def _make_all(launch: Launch, values: tuple[Any, ...]) -> dict[str, Any]:
-    return {name: (launch.task.id, values) for name in launch.task.makes}
+    return dict.fromkeys(launch.task.makes, (launch.task.id, values))

@@ -10,8 +10,6 @@ import numpy as np
 from windrow.units import format_count
 from windrow.watch.files import write_whole
 from windrow.watch.findings import Findings, find
-from windrow.watch.graph_drawing import TaskGraph
-from windrow.watch.graph_nodes import nodes_and_edges
 from windrow.watch.readlog import Log, Tasks
 from windrow.watch.report.page import Section, build_page, chart, timeline_section
 from windrow.watch.report.plain_data import pathless, strict, without_paths
@@ -31,6 +29,7 @@ from windrow.watch.report.tables import (
     verdict,
 )
 from windrow.watch.report.timeline import memory_data, throughput, timeline
+from windrow.watch.task_graph import task_graph
 from windrow.watch.trace_tasks import task_trace
 from windrow.watch.waiting import RUNNING, cause_words
 
@@ -187,11 +186,9 @@ def _names(run: GraphRun, found: Findings) -> str:
 
 
 def _graph(run: GraphRun) -> str:
-    nodes, edges = nodes_and_edges(run.tasks, MOST_NODES)
-    if not nodes:
+    if not run.tasks:
         return hint(_nothing(run))
-    graph = TaskGraph(run.name, nodes, edges, len(run.tasks))
-    return f'<div class="scroll drawing" tabindex="0">{graph.svg()}</div>'
+    return f'<div class="scroll drawing" tabindex="0">{task_graph(run, MOST_NODES).svg()}</div>'
 
 
 def _path(run: GraphRun, found: Findings) -> str:

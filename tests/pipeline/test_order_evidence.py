@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
+from windrow.core.learned import MAX_WINDOWS, Learned
 
 import windrow as wr
 from comparing import bits, check_outputs, check_yields, numbers, oracle, run
@@ -25,7 +26,6 @@ from strategies import Way, analyses, filesets, ways
 from windrow.blocks import probe as probing
 from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.probe import Look, places
-from windrow.core.learned import MAX_WINDOWS, Learned
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Evidence, StepCost, Window
 from windrow.order.narrowing import narrow
 from windrow.pipeline.attempts import Attempts

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from windrow.tasks.declare import Declared, OnFailure
-    from windrow.tasks.progressing import TasksShot
     from windrow.tasks.reusing import ReuseStats
+    from windrow.watch.progress import SessionSnapshot
 
 
 class Session(Watchable, NamedOptions):
@@ -84,7 +84,7 @@ class Session(Watchable, NamedOptions):
         files: str = "stamp",
         initializer: Callable[[], object] | None = None,
         rundir: str | PathLike[str] | None = None,
-        progress: bool | Callable[[TasksShot], Any] | None = None,
+        progress: bool | Callable[[SessionSnapshot], Any] | None = None,
         name: str = "session",
     ) -> None:
         check_on_failure("wr.Session", on_failure)

@@ -20,7 +20,9 @@ from ordering import costing, cut_cheaply, eager, fickle, slow_first
 from reference import StepRaisedError
 from searching import examples
 from strategies import analyses, filesets, ways
+from windrow.core.records import RunRows
 from windrow.errors import RedefinitionNote, StepError, UsageError
+from windrow.pipeline import worker
 from windrow.pipeline.ordering.controller import OrderController
 from windrow.pipeline.ordering.policies import POLICIES
 from windrow.pipeline.ordering.text import order_line, order_lines
@@ -320,11 +322,12 @@ def too_much_at(row: int) -> Iterator[list[Any]]:
     whole = worker.RowsSide.run
     failed: list[Any] = []
 
-    def run_chunk(self: Any, rows: Any, plan: Any, prepared: Any = None) -> Any:
-        if plan.moved and any(part.start <= row < part.stop for part in rows):
-            failed.append(rows)
+    def run_chunk(self: Any, job: Any) -> Any:
+        payload = job.task.payload
+        if isinstance(payload, RunRows) and job.plan.moved and any(r.start <= row < r.stop for r in payload.rows):
+            failed.append(payload.rows)
             raise MemoryError
-        return whole(self, rows, plan, prepared)
+        return whole(self, job)
 
     with mock.patch.object(worker.RowsSide, "run", run_chunk):
         yield failed

@@ -349,7 +349,7 @@ def test_a_result_on_the_way_knows_what_cuts_said(monkeypatch: pytest.MonkeyPatc
 
     def one_loop(scheduler: Any, *args: Any, collector: Any, **options: Any) -> Any:
         loop.run(scheduler, *args, collector=collector, **options)
-        return outcome_so_far(scheduler, collector)  # of what a result on the way is made
+        return outcome_so_far(scheduler, scheduler.feeder, collector)  # of what a result on the way is made
 
     monkeypatch.setattr(running, "run_loop", one_loop)
     asked = {"a": 0, "b": 0}

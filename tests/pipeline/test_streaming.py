@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 import windrow as wr
 from searching import examples
 from windrow.core.intervals import Intervals
+from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler
 from windrow.errors import DataError, NotYetError, StepError, UsageError
 from windrow.pipeline import running, streaming
@@ -131,7 +132,9 @@ class Watched(Scheduler):
     def on(self, events: Any, now: float) -> Any:
         commands = super().on(events, now)
         self.validate()
-        Watched.most = max(Watched.most, len(self.intake.feeds), len(self.ledger.books))
+        rows = self.feeder
+        assert isinstance(rows, RowFeeder)
+        Watched.most = max(Watched.most, len(rows.inputs.inputs), len(rows.ledger.books))
         return commands
 
 
@@ -575,7 +578,7 @@ def test_rows_that_cannot_be_finished_in_time_are_missing(monkeypatch: pytest.Mo
     result = live.stop()
     assert result.ledger.missing > 0
     assert result["n"] == result.ledger.done
-    assert result.ledger.total == live._inbox.feeder._flow.taken  # type: ignore[union-attr]
+    assert result.ledger.total == live._inbox.pump._flow.taken  # type: ignore[union-attr]
     assert result.exit_code == 2
 
 

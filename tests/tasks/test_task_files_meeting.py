@@ -162,7 +162,7 @@ def test_who_names_a_file_comes_after_all_that_write_where_only_futures_know(tmp
         for number in range(200):
             write(name(number), number)
         found = total(tmp_path / "made")
-        after = [len(node.task.after) for node in session._driver._scheduler.tasks.graph.nodes.values()]  # fmt: skip
+        after = [len(node.task.after) for node in session._driver._scheduler.graph.nodes.values()]  # fmt: skip
         assert found.result(60) == sum(range(200))
         assert max(after, default=0) <= 64
 
@@ -191,7 +191,7 @@ def test_one_of_very_many_that_has_failed_stands_for_no_other(tmp_path: Path) ->
         written = [write(one, number) for number, one in enumerate(names)]
         assert written[MOST_LATE].exception(60) is not None
         found = read.options(priority=1)(tmp_path / "0.txt")
-        nodes = session._driver._scheduler.tasks.graph.nodes
+        nodes = session._driver._scheduler.graph.nodes
         while found.call.id not in nodes:
             time.sleep(0.001)
         before = nodes[found.call.id].task.after

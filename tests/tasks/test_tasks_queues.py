@@ -96,8 +96,8 @@ def test_what_waits_behind_a_long_task_goes_to_a_worker_that_has_nothing_to_do(e
     gates = [tmp_path / "first", tmp_path / "second"]
     with wr.Session(engine=engine, workers=2) as session:
         try:
-            chains = session._driver._scheduler.tasks.chains
-            while chains._task_s.get("wait_for", 1.0) > 0.004:
+            policy = session._driver._scheduler.policy
+            while (policy.predict("wait_for", 1)[0] or 1.0) > 0.004:
                 assert session.submit(wait_for).result(60) == -1
             long = [session.submit(wait_for, gate) for gate in gates]
             for gate in gates:
@@ -180,7 +180,7 @@ def test_a_session_does_not_grow_with_what_is_done_and_dropped() -> None:
                 one.result(60)
         del one
         gc.collect()
-        graph = session._driver._scheduler.tasks.graph
+        graph = session._driver._scheduler.graph
         until = time.monotonic() + 120
         while len(graph.nodes) > 10 and time.monotonic() < until:
             session.submit(abs, 1).result(60)

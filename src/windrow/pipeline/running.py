@@ -205,6 +205,7 @@ class _Run:
             engine=place.kind,
             workers=place.workers,
             seconds=perf_counter() - began,
+            options=self.options,
         )
         result.ordering = order_story(order, outcome.evidence, result)
         return result

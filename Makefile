@@ -4,15 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 export WINDROW_SAMPLES ?= $(abspath ../shared/data)
 WORKERS ?= 2
+# More for pytest: make test ONLY=tests/order, make test ONLY="--last-failed -x"
+ONLY ?=
 # Bytecode is kept: the tests start many processes, each of which would compile every module it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test check bench bench-quick nightly fire docs format clean tutorial
+.PHONY: help setup demo test test-slow check bench bench-quick nightly fire docs format clean tutorial
 
 help:
 	@echo "make demo    generate events and run the dimuon analysis on them"
 	@echo "make tutorial  install into a fresh environment and go from a file to a plot"
-	@echo "make test    run all tests"
+	@echo "make test    run the tests; a few minutes, the same verdict every time"
+	@echo "make test-slow  run the long tests, and search for counterexamples at random"
+	@echo "make nightly  search for counterexamples much longer"
 	@echo "make fire    kill workers and drivers in many more ways"
 	@echo "make check   lint, formatting and types"
 	@echo "make bench   run every benchmark and write benchmarks/RESULTS.md"
@@ -31,6 +35,9 @@ setup: $(VENV)/.ready
 
 demo: setup
 	$(BIN)/python examples/dimuon/run.py
+
+tutorial: setup
+	$(BIN)/python examples/tutorial/tutorial.py
 
 # The report is looked at in a real browser: Debian's, where we may install it. Elsewhere its test says why it is skipped.
 $(VENV)/.browser-ready: $(VENV)/.ready
@@ -59,16 +66,25 @@ $(VENV)/.cpython-tests-ready: $(VENV)/.ready
 	  echo '__path__ = __import__("pkgutil").extend_path(__path__, __name__)' > $$to/__init__.py; touch $@; \
 	else rm -r $$to; echo "CPython's tests of executors could not be had: they are skipped"; fi; rm -r $$place
 
-test: setup $(VENV)/.browser-ready $(VENV)/.tools-ready $(VENV)/.cpython-tests-ready
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+.PHONY: test-tools
+test-tools: setup $(VENV)/.browser-ready $(VENV)/.tools-ready $(VENV)/.cpython-tests-ready
 
-# Longer searches of the property tests.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+test: test-tools
+	$(PYTEST) $(ONLY)
+
+# What takes too long for every change, and the property tests with random examples, in a random order.
+test-slow: test-tools
+	WINDROW_PROFILE=slow $(PYTEST) --randomly-seed=default -m "slow or hypothesis" $(ONLY)
+
+# The property tests with many more random examples; hours.
 nightly: setup
-	WINDROW_PROFILE=nightly $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not samples" tests/core tests/pipeline tests/blocks
+	WINDROW_PROFILE=nightly $(PYTEST) --randomly-seed=default -m hypothesis $(ONLY)
 
 # Processes that are killed in many more ways, and 20,000 more runs of the commit protocol; some twenty minutes.
 fire: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -s -m fire tests/fire
+	$(PYTEST) -s -m fire tests/fire
 
 check: setup
 	$(BIN)/ruff check .

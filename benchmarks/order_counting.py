@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from windrow.blocks.terrain import terrain
+from windrow.blocks.probe import terrain
 from windrow.core.records import FAILED, PASSED, UNDEFINED, Window
 from windrow.order.model import Column, Lane, Situation, Step
 from windrow.pipeline.bind import bind

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import compileall
 import gc
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import awkward as ak
 import pytest
-from hypothesis import settings
 
-from windrow.engines import process_beginning, processes
+import searching
+import windrow
+from windrow.engines.processes import engine as processes_engine
+from windrow.engines.processes import startup
 from windrow.pipeline import adapting
 
 if TYPE_CHECKING:
@@ -28,13 +32,40 @@ adapting.STAY_OUT_S = 1e9
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Examples open files, and machines are shared: how long one takes is no test result.
-settings.register_profile("windrow", deadline=None)
-settings.load_profile("windrow")
+searching.load_profile()
+
+
+#: What takes minutes is left out unless it is asked for, by its mark (``-m slow``) or by its own name.
+LEFT_OUT = ("slow", "fire")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    unasked = [mark for mark in LEFT_OUT if mark not in config.getoption("markexpr")]
+    named = tuple(argument for argument in config.args if "::" in argument)
+
+    def is_left_out(item: pytest.Item) -> bool:
+        return not item.nodeid.startswith(named) and any(item.get_closest_marker(mark) for mark in unasked)
+
+    left_out = [item for item in items if is_left_out(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not is_left_out(item)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the package once: the tests start many processes, each of which would do it."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(windrow.__file__).parent, quiet=2)
 
 
 def pytest_collection_finish() -> None:
-    """Take what was imported, and ten thousand tests, out of the collector's sight: each look took half a second."""
+    """Take what was imported, and ten thousand tests, out of the collector's sight: each look took half a second.
+
+    From here on no bytecode is kept, here and in what tests start: they write modules again within a second and with as
+    many bytes, which Python takes for the compiled ones.
+    """
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     gc.collect()
     gc.freeze()
 
@@ -92,9 +123,9 @@ def new_program(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def light_workers() -> Iterator[None]:
     """Make workers without what other tests of this process have imported: that took two seconds for every run."""
-    needed = [*process_beginning.FOR_TASKS, "windrow.pipeline.workload", "numpy"]
+    needed = [*startup.FOR_TASKS, "windrow.pipeline.workload", "numpy"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "preload", lambda: needed)
+        patch.setattr(processes_engine, "preload", lambda: needed)
         yield
 
 

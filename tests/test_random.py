@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searching import examples
 from windrow._portable import high_product, log, normal_quantile
 from windrow.errors import UsageError
 from windrow.random import Rng, entry_identity, identity_hash, philox
@@ -74,7 +75,7 @@ def test_the_numbers_never_change() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_any_subset_in_any_order_gives_the_same_bits(method: str, data: st.DataObject) -> None:
     rows = np.arange(997)
     whole = draw(make(rows), method)
@@ -94,7 +95,7 @@ def test_blocks_do_not_show(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @given(counts=st.lists(st.integers(0, 6), max_size=40), seed=st.integers(0, 2**40))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_jagged_numbers_are_keyed_by_row_and_object(method: str, counts: list[int], seed: int) -> None:
     rows = np.arange(len(counts))
     column = ak.unflatten(np.zeros(sum(counts), np.float32), np.array(counts, np.int64))
@@ -202,7 +203,7 @@ def test_distributions() -> None:
 
 
 @given(st.floats(-1e300, 1e300, allow_nan=False), st.floats(1e-300, 1e300), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_uniform_stays_below_high(low: float, width: float, number: int) -> None:
     high = low + width
     if low < high:
@@ -217,7 +218,7 @@ def test_uniform_ends() -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(1, 2**64), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_integers_stay_in_range(low: int, width: int, number: int) -> None:
     high = min(low + width, 2**63)
     got = make(np.arange(50))("i").integers(low, high, draw=number)

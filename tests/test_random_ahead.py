@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples
 from windrow.blocks import calls
 from windrow.random import Rng, ahead, identity_hash, making
 from windrow.random.making import Wish
@@ -72,7 +73,7 @@ def numbers_in_blocks(wish: Wish, counts: int, rows: int, size: int, *, patient:
 
 @pytest.mark.parametrize("cores", [0, 1, 3])
 @given(rows=st.integers(0, 400), size=st.integers(1, 150), counts=st.integers(0, 4))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 def test_blocks_have_the_numbers_of_the_whole(cores: int, rows: int, size: int, counts: int) -> None:
     whole = making.make(UNIFORM, identity_hash([np.arange(rows)]), counts)
     ahead.grant(cores)
@@ -231,7 +232,7 @@ def test_a_chunk_that_is_done_holds_no_numbers(spare: ahead._Spare) -> None:
             held.append(len(self._numbers._made))
             super().clear()
 
-    with mock.patch("windrow.blocks.execute.Caller", Noted):
+    with mock.patch("windrow.blocks.chunk.Caller", Noted):
         pipeline.run({"x": np.arange(300.0)}, engine="inline", progress=False, _block_rows=100)
     assert 1 in held
     assert all(caller._numbers._made == {} for caller in callers)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searching import examples
 from windrow import _portable as portable
 from windrow.random import compiling, identities, identity_hash, making
 from windrow.random.making import METHODS, Wish
@@ -62,7 +63,7 @@ def test_a_million_numbers_have_the_same_bits(method: str, loops: dict[str, Any]
     key=st.integers(0, 2**64 - 1),
     draw=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 def test_every_shape_has_the_same_bits(
     method: str, loops: dict[str, Any], counts: list[int], width: int, key: int, draw: int
 ) -> None:
@@ -106,7 +107,7 @@ def test_the_edges_have_the_same_bits() -> None:
     st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=200),
     st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=200),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 def test_identities_have_the_same_bits(signed: list[int], unsigned: list[int]) -> None:
     loop = compiled.kernel("identity")
     for bits, has_sign in ((np.array(signed).view(np.uint64), True), (np.array(unsigned, np.uint64), False)):

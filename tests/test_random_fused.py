@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples
 from windrow.errors import UsageError
 from windrow.random import Rng, ahead, compiling, entries, identities, identity_hash, making
 from windrow.random.entries import Entries, Span, drawn_from
@@ -111,7 +112,7 @@ def fused_and_not(loop: Any, wish: Wish, span: Span) -> tuple[bytes, bytes, byte
     every=st.none() | st.integers(1, 9),
     key=st.integers(0, LOW64),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 def test_fused_numbers_have_the_same_bits(
     method: str, loops: dict[str, Any], first: int, length: int, every: int | None, key: int
 ) -> None:

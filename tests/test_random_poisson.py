@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searching import examples
 from windrow._portable import exp, poisson_log_probability
 from windrow.errors import UsageError
 from windrow.random import Rng, identity_hash
@@ -63,7 +64,7 @@ def test_large_means(mean: float) -> None:
     st.lists(st.tuples(st.integers(0, 10**9), st.floats(0, 100)), min_size=1, max_size=60),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_a_number_depends_on_its_own_row_and_mean(rows: list[tuple[int, float]], random: Any) -> None:
     numbers, means = (np.array(column) for column in zip(*rows, strict=True))
     together = make(numbers)("n").poisson(means)

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
+from windrow.blocks.calls import Meter
+from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.cutflow_counts import merge_counts
-from windrow.blocks.execute import Chunk, ChunkRun
-from windrow.blocks.meter import Meter
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.errors import DataError, MergeError, RowPurityError, StepError, StepResultError
 from windrow.pipeline.bind import bind

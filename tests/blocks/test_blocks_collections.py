@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.blocks.collections import collection, field_name, length_columns
+from windrow.blocks.collections import collection, field_name
 from windrow.blocks.columns import ColumnStore
+from windrow.blocks.program import length_columns
 from windrow.blocks.selection import Selection, everything
 from windrow.data.base import ColumnInfo
 from windrow.errors import CorruptFileError

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.blocks.kernels import EachKernel, Jagged
+from searching import examples
+from windrow.blocks.kernels import EachKernel
+from windrow.blocks.scalars import Jagged
 from windrow.errors import InternalError, UsageError
 from windrow.random import Rng, identity_hash
 
@@ -89,7 +91,7 @@ def both(function: Callable[..., Any], args: list[Any], rows: Any, length: int, 
 
 @pytest.mark.parametrize("function", EXPECTED)
 @given(rows=st.lists(st.integers(0, 10**6), max_size=12), x=st.floats(0.0, 60.0), seed=st.integers(0, 2**40))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 def test_numbers_are_those_of_the_array_form(
     function: Callable[..., Any], rows: list[int], x: float, seed: int
 ) -> None:
@@ -108,7 +110,7 @@ def smeared(pt: Array, *, rng: Any) -> float:
 
 
 @given(st.lists(st.lists(st.floats(0, 100), max_size=5), min_size=1, max_size=12), st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 def test_objects_have_the_numbers_that_like_gives_them(lists: list[list[float]], data: st.DataObject) -> None:
     identity = np.arange(len(lists))
     jets = ak.values_astype(ak.Array([[0.0], *lists])[1:], np.float64)

@@ -17,7 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.blocks.kernels import EachKernel, Jagged
+from searching import examples
+from windrow.blocks.kernels import EachKernel
+from windrow.blocks.scalars import Jagged
 from windrow.errors import DefinitionError, InternalError, StepResultError, UsageError
 
 if TYPE_CHECKING:
@@ -131,7 +133,7 @@ def selections(draw: st.DrawFn, length: int) -> Array | None:
 
 
 @given(data=st.data(), values=st.lists(st.tuples(VALUES, VALUES), max_size=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_flat_floats_agree(data: st.DataObject, values: list[tuple[float, float]]) -> None:
     dtype = data.draw(st.sampled_from(FLOATS))
     x = np.array([v[0] for v in values], dtype)
@@ -144,7 +146,7 @@ def test_flat_floats_agree(data: st.DataObject, values: list[tuple[float, float]
 
 
 @given(data=st.data(), dtype=st.sampled_from(INTEGERS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_flat_integers_agree(data: st.DataObject, dtype: Any) -> None:
     info = np.iinfo(dtype)
     # Sixty bits, so that nothing overflows: there Python and machines part.
@@ -158,7 +160,7 @@ def test_flat_integers_agree(data: st.DataObject, dtype: Any) -> None:
 
 
 @given(data=st.data(), dtype=st.sampled_from([np.float32, np.float64, np.int16, np.uint64]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_jagged_columns_agree(data: st.DataObject, dtype: Any) -> None:
     value: Any = VALUES if np.dtype(dtype).kind == "f" else st.integers(0, 1000)
     lists = data.draw(st.lists(st.lists(value, max_size=25), max_size=8))

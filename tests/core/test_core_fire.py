@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from searching import examples
 from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.options import Options
@@ -656,7 +657,7 @@ class Fire(RuleBasedStateMachine):
 
 TestFire = Fire.TestCase
 TestFire.settings = settings(
-    max_examples=40, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(40), stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

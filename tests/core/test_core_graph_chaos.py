@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from searching import examples
 from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.options import Options
@@ -821,7 +822,7 @@ def test_failures_were_in_doubt_and_were_taken_back() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 def test_hypothesis_finds_nothing_either(rng: random.Random) -> None:
     live_through(World(make_config(rng)), rng, steps=50)
 

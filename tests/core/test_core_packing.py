@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searching import examples
 from windrow.core.chains import Chains
 from windrow.core.dispatch import Dispatch
 from windrow.core.nodes import Node
@@ -229,7 +230,7 @@ class Plain:
 
 
 @given(st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120))
 def test_a_place_is_found_exactly_when_there_is_one(data: st.DataObject) -> None:
     packing = Packing(ONE_CORE)
     plain = Plain(packing)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow.data
+from searching import examples
 from windrow.data import skim_recall
 from windrow.data.fragments import write_fragment
 from windrow.data.skim import write_skim
@@ -161,7 +162,7 @@ def test_a_skim_behind_another_file_is_found(tmp_path: Path) -> None:
 
 
 @given(kinds=st.lists(st.sampled_from(["plain", "tt", "dy"]), min_size=1, max_size=4))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 def test_the_order_of_files_changes_nothing(kinds: list[str]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         files = []

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow.data
+from searching import examples
 from windrow.data import skim
 from windrow.data.fragments import Fragment, write_fragment
 from windrow.data.skim import write_skim
@@ -126,7 +127,7 @@ def counters_are_int32(columns: Columns, form: str) -> Columns:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_what_is_read_is_what_was_saved(form: str, data: st.DataObject) -> None:
     columns, rows = data.draw(tables(nested=form != "ttree"))
@@ -173,7 +174,7 @@ def plainly(path: Path, form: str, columns: Columns) -> Columns:
 
 @pytest.mark.parametrize("form", FORMATS)
 @given(data=st.data())
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_rows_are_put_together(form: str, data: st.DataObject) -> None:
     """However many fragments there are, pieces have the rows they should have."""
     rows = data.draw(st.integers(1, 40))

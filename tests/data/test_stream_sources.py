@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples
 from windrow.data import stream_directory, stream_flow, stream_socket
 from windrow.data.stream_directory import DirectoryTap
 from windrow.data.stream_flow import Flow
@@ -196,7 +197,7 @@ def test_columns_choose_what_is_taken() -> None:
 # --- units ----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     sizes=st.lists(st.integers(0, 40), max_size=90),
     batch=st.none() | st.integers(1, 50),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searching import examples
 from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.options import Options
@@ -18,9 +19,9 @@ from windrow.core.records import Failure, FailureKind, Measurement, Needs, Plan,
 from windrow.core.scheduler import Scheduler
 from windrow.engines.base import Outcome
 from windrow.engines.inline import InlineEngine
-from windrow.engines.simulated import SimulatedEngine
-from windrow.engines.simulated_devices import Device
-from windrow.engines.simulated_model import AffineCosts, Driver, Fleet, Model, SimulatedInput, drawn, normal
+from windrow.engines.simulated.devices import Device
+from windrow.engines.simulated.engine import SimulatedEngine
+from windrow.engines.simulated.model import AffineCosts, Driver, Fleet, Model, SimulatedInput, drawn, normal
 from windrow.errors import EngineError, UsageError
 from windrow.run.loop import run
 from windrow.run.simulate import simulate
@@ -292,7 +293,7 @@ def test_whatever_happens_every_row_is_done_once(
         assert done == list(range(one.rows))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 @given(made=models(), workers=st.integers(1, 5), kind=st.sampled_from(["threads", "processes"]))
 def test_one_seed_one_log(made: Model, workers: int, kind: Any) -> None:
     assert digest(made, workers, 7, kind=kind) == digest(made, workers, 7, kind=kind)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def close(got: Any, wanted: Any) -> None:
 NUMBERS = st.tuples(st.floats(1, 500), st.floats(-3, 3), st.floats(-3.1, 3.1), st.floats(0, 100))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(rows=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=20), jagged=st.booleans())
 def test_sums_in_both_kinds_of_coordinates(rows: Any, jagged: bool) -> None:
     numbers = np.array(rows)  # row, object, coordinate

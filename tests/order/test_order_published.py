@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from order_situations import cuts_of, independent_window, make_situation, situations, window_of
+from searching import examples
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED
-from windrow.order import agreedy, heft, hepframe, path, rank, written
 from windrow.order.model import Lane, Situation
-from windrow.order.rates import propositions
+from windrow.order.published import agreedy, heft, hepframe, path, rank
+from windrow.order.published.propositions import propositions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +29,6 @@ POLICIES = {
     "hepframe": hepframe.order,
     "path": path.order,
     "rank": rank.order,
-    "written": written.order,
 }
 
 
@@ -98,7 +98,7 @@ def test_the_shortest_path_starts_with_the_heaviest() -> None:
 
 
 @given(st.lists(st.floats(0.01, 10), min_size=6, max_size=6), st.lists(st.integers(1, 9), min_size=6, max_size=6))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_no_order_of_independent_filters_is_cheaper_than_by_rank(costs: list[float], tenths: list[int]) -> None:
     given_ = situation(costs, (independent([n / 10 for n in tenths], 10**6),))
     passes = {f"f{n}": tenth / 10 for n, tenth in enumerate(tenths)}

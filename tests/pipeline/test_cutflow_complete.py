@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples
 from windrow.errors import CorruptFileError, DataError, UsageError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ EXACT = Analysis().run(order="written").cutflow
 MOVED = ["gen", "sf", "c", "d", "b", "a"]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(st.permutations(["a", "b", "c", "d", "sf"]), st.sampled_from([500, 1300, 4000]))
 def test_a_completed_table_is_that_of_the_written_order(order: list[str], chunk: int) -> None:
     done = Analysis().run(order=["gen", *order], chunk=chunk).cutflow.complete()

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples, few_by_day
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Window
 from windrow.pipeline.cutflow.estimate import Estimate, Stratified, estimate, patterns, student
 from windrow.pipeline.cutflow.written import WrittenRegion
@@ -115,15 +116,17 @@ LEAST, MOST = 181, 198
 
 @pytest.mark.parametrize(
     "world",
-    [
-        World(),
-        World(windows=30, alike=0.3, together=0.2),
-        World(windows=12, order=(1, 0, 3, 2), alike=0.05),
-        World(windows=20, pass_rates=(0.99, 0.98, 0.05, 0.02)),
-        World(windows=8, alike=0.2),
-        World(units=120, drift=2.0, shares=(0.6, 0.2)),
-        World(units=120, drift=-1.0, shares=(1.0, 0.15), alike=0.1),
-    ],
+    few_by_day(
+        [
+            World(),
+            World(windows=30, alike=0.3, together=0.2),
+            World(windows=12, order=(1, 0, 3, 2), alike=0.05),
+            World(windows=20, pass_rates=(0.99, 0.98, 0.05, 0.02)),
+            World(windows=8, alike=0.2),
+            World(units=120, drift=2.0, shares=(0.6, 0.2)),
+            World(units=120, drift=-1.0, shares=(1.0, 0.15), alike=0.1),
+        ]
+    ),
     ids=["few windows", "alike", "pairs", "rare", "few and alike", "drift", "more looks early"],
 )
 def test_intervals_cover_the_truth_as_often_as_they_say(world: World) -> None:
@@ -160,7 +163,7 @@ def test_weighted_lines_have_errors_of_the_right_size() -> None:
     assert ((spread > 0.75) & (spread < 1.35)).all(), spread
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_lines_stay_within_what_is_possible(data: st.DataObject) -> None:
     """Whatever was seen: lines fall from all rows to the last one, and intervals hold what is certain."""
@@ -274,12 +277,15 @@ def test_students_quantiles() -> None:
 @pytest.fixture
 def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second unit is looked at, whatever the plan says."""
-    from windrow.blocks import probing, sampling
+
+    from windrow.blocks import probe
+
+    chosen = probe.places
 
     def places(chunk: Any, units: Any, seed: int, identity: str, _share: float, _rows: int) -> list[Any]:
-        return sampling.places(chunk, units, seed, identity, 0.5, 60)
+        return chosen(chunk, units, seed, identity, 0.5, 60)
 
-    monkeypatch.setattr(probing, "places", places)
+    monkeypatch.setattr(probe, "places", places)
 
 
 def arrays(seed: int, rows: int = 30_000) -> dict[str, Any]:

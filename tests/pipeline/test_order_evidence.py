@@ -20,11 +20,11 @@ from description import Analysis, Dataset, File, MemorySource, Output, Step, bui
 from range_server import RangeServer
 from reference import Execution, StepRaisedError
 from reference import Plan as WrittenPlan
+from searching import examples
 from strategies import Way, analyses, filesets, ways
-from windrow.blocks import probing
-from windrow.blocks.execute import Chunk, ChunkRun
-from windrow.blocks.probing import Look
-from windrow.blocks.sampling import places
+from windrow.blocks import probe as probing
+from windrow.blocks.chunk import Chunk, ChunkRun
+from windrow.blocks.probe import Look, places
 from windrow.core.learned import MAX_WINDOWS, Learned
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Evidence, StepCost, Window
 from windrow.order.narrowing import narrow
@@ -77,7 +77,7 @@ def makers(analysis: Analysis, name: str) -> set[str]:
     return found
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(analyses(), filesets(), st.data())
 def test_all_cuts_say_of_shown_rows_what_they_say_of_each_alone(
     analysis: Analysis, datasets: tuple[Dataset, ...], data: st.DataObject
@@ -213,7 +213,7 @@ def test_windows_are_the_same_however_the_work_is_done(monkeypatch: pytest.Monke
         expected = windows
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(analyses(), filesets(), st.data())
 def test_looking_does_not_change_the_answer(
     analysis: Analysis, datasets: tuple[Dataset, ...], data: st.DataObject

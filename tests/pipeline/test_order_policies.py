@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from comparing import check_cutflow, check_ledger, check_outputs, check_yields, 
 from description import MemorySource, Step, build
 from ordering import costing, cut_cheaply, eager, fickle, slow_first
 from reference import StepRaisedError
+from searching import examples
 from strategies import analyses, filesets, ways
 from windrow.errors import RedefinitionNote, StepError, UsageError
 from windrow.pipeline import adapting, workload
@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from description import Analysis, Dataset, File
     from reference import Answer
 
-EXAMPLES = 500 if os.environ.get("WINDROW_PROFILE") == "nightly" else 14
-PROFILE = settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+PROFILE = settings(max_examples=examples(5), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def in_small_units(datasets: tuple[Dataset, ...], units: int) -> tuple[Dataset, ...]:
@@ -100,7 +97,7 @@ def test_every_policy_gives_the_written_answer(name: str) -> None:
     assert sum(moved) > len(moved) / 4  # or little was shown
 
 
-@settings(PROFILE, max_examples=2 * EXAMPLES)
+@settings(PROFILE, max_examples=examples(10))
 @given(st.data())
 def test_exact_tables_are_the_written_ones(data: st.DataObject) -> None:
     analysis = data.draw(analyses())

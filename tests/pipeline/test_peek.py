@@ -19,6 +19,7 @@ import windrow as wr
 from comparing import bits, numbers
 from description import File, MemorySource, UpDown, build
 from reference import Execution, Plan, StepRaisedError
+from searching import examples
 from strategies import analyses, filesets
 from windrow.errors import MissingColumnError, StepError, UnknownNameError, UsageError
 from windrow.pipeline.short import short
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from description import Analysis, Dataset
 
 SETTINGS = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from contextlib import suppress
 from dataclasses import replace
@@ -23,21 +22,15 @@ import windrow as wr
 from comparing import bits, check_cutflow, check_ledger, check_lines, check_outputs, check_yields, oracle, run
 from description import Analysis, Dataset, File, MemorySource, Output, Step, build, first_rows
 from reference import Answer, Line, StepRaisedError, fold, reference
+from searching import examples
 from strategies import Way, analyses, filesets, orders, ways
 from windrow.errors import StepError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-settings.register_profile(
-    "oracle",
-    max_examples=40,
-    deadline=None,  # the first call of a compiled step takes seconds
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-settings.register_profile("nightly", settings.get_profile("oracle"), max_examples=2000)
-PROFILE = settings.get_profile(os.environ.get("WINDROW_PROFILE", "oracle"))
-FEWER = settings(PROFILE, max_examples=PROFILE.max_examples // 3)
+PROFILE = settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FEWER = settings(PROFILE, max_examples=examples(8))
 
 WRITTEN = Way(order=None, chunk="auto", block=None, engine="inline", workers=1)
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import small_analysis as small
 import windrow as wr
+from searching import examples
 from windrow.errors import UsageError
 from windrow.pipeline.differences import difference
 from windrow.pipeline.keeping import keep, load
@@ -52,7 +53,7 @@ def test_the_same_run_twice_is_the_same(file: str) -> None:
     assert str(found) == "the results are the same\nno row changed side"
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.floats(0.1, 0.9), st.floats(0.1, 0.9))
 def test_rows_that_change_side_are_those_numpy_finds(file: str, one: float, two: float) -> None:
     first, second = (small.run(small.analysis(high=high), source(file)) for high in (one, two))
@@ -159,7 +160,7 @@ def test_rows_that_another_file_does_not_have_have_not_changed(file: str, tmp_pa
         assert note.startswith(f"{absent} rows of regions of the {which} run are not compared")
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.floats(0.1, 0.9), st.floats(0.1, 0.9), st.integers(0, 60), st.integers(0, 60))
 def test_rows_of_other_files_are_compared_where_both_runs_saw_them(
     one: float, two: float, limit: int, other: int

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import small_analysis as small
 import windrow as wr
 from comparing import bits
+from searching import examples
 from windrow.errors import UsageError
 from windrow.pipeline.keeping import keep, load
 from windrow.pipeline.ledger import Entry, Ledger
@@ -96,7 +97,7 @@ def kept(result: wr.Result) -> Mapping[Any, Any]:
     }
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.permutations(range(FILES)), st.lists(st.integers(1, FILES - 1), max_size=3))
 def test_parts_add_up_to_the_whole(
     parts: list[wr.Result], whole: wr.Result, order: list[int], borders: list[int]

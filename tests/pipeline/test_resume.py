@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples
 from windrow.errors import StepError, UsageError
 from windrow.pipeline.identities import step_fingerprints
 from windrow.pipeline.resuming import begin
@@ -258,7 +259,7 @@ def test_a_changed_cut_leaves_the_other_region_alone(tmp_path: Path, files: Any)
     assert said(again) == said(whole)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(
     stop=st.floats(0.9, 1.0),
     first=st.tuples(st.sampled_from([100, 250, 1000]), st.sampled_from(["inline", "threads"])),
@@ -772,7 +773,7 @@ def test_only_the_torn_unit_is_done_again(tmp_path: Path) -> None:
     assert continued(analysis, lambda: opened(data), tmp_path / "run").reads == []
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(
     runs=st.lists(
         st.fixed_dictionaries(

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples
 from windrow.errors import DefinitionError, SaveError, StepError, UnknownNameError, UsageError
 
 FORMATS = {"parquet": ".parquet", "rntuple": ".root", "ttree": ".root"}
@@ -137,7 +138,7 @@ def test_an_analysis_of_the_skim_gives_the_same(tmp_path: Path, kind: str, ident
             assert new["sum"] == pytest.approx(old["sum"], rel=1e-12)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=examples(20))
 @given(
     rows=st.integers(0, 120),
     grid=st.integers(1, 40),

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import windrow as wr
 from comparing import bits
 from description import Dataset, File, MemoryReader, MemorySource
-from windrow.blocks.skipping import MOST_ROWS
+from searching import examples
+from windrow.blocks.failing import MOST_ROWS
 from windrow.errors import CorruptFileError, StepError
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ DATA = st.builds(columns, st.integers(1, 160), st.integers(0, 2**16), st.sampled
 # --- which rows -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=DATA, unit=st.integers(1, 64), ways=st.tuples(WAYS, WAYS))
 def test_exactly_the_rows_that_raise_are_gone(
     data: dict[str, Any], unit: int, ways: tuple[dict[str, Any], dict[str, Any]]
@@ -194,7 +195,7 @@ def test_exactly_the_rows_that_raise_are_gone(
     assert one.cutflow.as_dict() == other.cutflow.as_dict()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=DATA, unit=st.integers(1, 64), way=WAYS, order=st.sampled_from(GUARDED))
 def test_in_a_moved_order_a_row_must_raise_there_too(
     data: dict[str, Any], unit: int, way: dict[str, Any], order: tuple[str, ...]
@@ -206,7 +207,7 @@ def test_in_a_moved_order_a_row_must_raise_there_too(
     assert result.guards == ()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=DATA, unit=st.integers(1, 64), way=WAYS)
 def test_a_step_that_runs_too_early_costs_no_row(data: dict[str, Any], unit: int, way: dict[str, Any]) -> None:
     # Rows divisible by 7 reach no step in the written order; in this one they do.
@@ -222,7 +223,7 @@ def test_a_step_that_runs_too_early_costs_no_row(data: dict[str, Any], unit: int
     assert ("root", "late") in analysis.guards
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=DATA, unit=st.integers(1, 64), chunk=st.integers(1, 200))
 def test_compiled_steps(data: dict[str, Any], unit: int, chunk: int) -> None:
     result = run(EACH, source_of(data, unit), chunk=chunk, engine="inline")
@@ -372,7 +373,7 @@ def test_by_default_the_first_row_stops_the_run() -> None:
 # --- files, N-1 and kept rows ---------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=DATA, unit=st.integers(1, 64), chunk=st.integers(1, 200))
 def test_n_minus_one_counts_without_them(data: dict[str, Any], unit: int, chunk: int) -> None:
     result = run(written_analysis(), source_of(data, unit), chunk=chunk, nminus1=["A"])
@@ -396,7 +397,7 @@ def test_rows_that_only_a_cut_left_out_brings_are_not_skipped() -> None:
     assert result["rows", "A"] == [row[0] for row in per_row(data) if row[0] % 7 and row[0] != 33 and TABLE[row[2]]]
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(data=DATA, unit=st.integers(1, 64), chunk=st.integers(1, 200))
 def test_files_and_kept_rows_do_not_have_them(
     tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any], unit: int, chunk: int

@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples
 from windrow.core.intervals import Intervals
 from windrow.core.scheduler import Scheduler
 from windrow.errors import DataError, NotYetError, StepError, UsageError
@@ -157,7 +158,7 @@ def test_an_iterator_gives_the_bits_of_arrays(engine: str, size: int) -> None:
     assert result["spectrum", "A"].sum().value > 0
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=st.lists(st.integers(0, 120), min_size=1, max_size=12),
     batch=st.integers(1, 90),

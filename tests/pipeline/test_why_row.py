@@ -18,6 +18,7 @@ import windrow as wr
 from comparing import numbers
 from description import MemorySource, build
 from reference import Execution, Plan, StepRaisedError
+from searching import examples
 from strategies import analyses, filesets
 from windrow.errors import MissingColumnError, UnknownNameError, UsageError
 from windrow.pipeline.why import why
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from description import Analysis, Dataset
 
 SETTINGS = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 import windrow.store.journal_file as journal_file
+from searching import examples
 from windrow.errors import CorruptFileError, DataError, InternalError, JournalError, MissingFileError, WindrowError
 from windrow.store.journal import Blob, Journal, KnownInput
 from windrow.store.journal_records import check_disjoint, plain, seal
@@ -359,7 +360,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
 
 
 JournalAgainstModel.TestCase.settings = settings(
-    max_examples=20, stateful_step_count=20, deadline=None,
+    max_examples=examples(20), stateful_step_count=20, deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
 TestJournalAgainstModel = JournalAgainstModel.TestCase
@@ -475,7 +476,7 @@ def test_a_damaged_blob_refuses_the_whole_journal(tmp_path: Path, change: str) -
 
 
 @pytest.mark.parametrize("which", ["00000001.blob", "journal.sqlite"])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_changed_or_missing_byte_is_refused_or_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, which: str, where: float, bit: int

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searching import examples
 from windrow.errors import InternalError, JournalError
 from windrow.store.journal import Journal, KnownInput
 from windrow.store.keeper import Keeper
@@ -244,7 +245,7 @@ class Slow:
         self.last[key] = rows
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     sizes=st.lists(st.integers(0, 3_000_000), min_size=1, max_size=3),
     speed=st.floats(1e7, 1e9),

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searching import examples
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
 from windrow.store.lock import take_lock
 from windrow.store.rundir import NAMES, RunDirectory, read_result_file, write_whole_bytes
@@ -118,7 +119,7 @@ def ended(place: Path, state: str, content: bytes | None) -> None:
             directory.forget_previous()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(runs=st.lists(st.sampled_from(["complete", "incomplete", "failed", "running"]), max_size=6))
 def test_a_complete_result_is_there_until_another_one_is(
     tmp_path_factory: pytest.TempPathFactory, runs: list[str]
@@ -295,7 +296,7 @@ def test_another_owner_is_not_trusted(tmp_path: Path, monkeypatch: pytest.Monkey
 # --- whole or not ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(content=st.binary(max_size=2000), where=st.floats(0, 1, exclude_max=True))
 def test_any_changed_or_missing_byte_is_noticed(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, where: float

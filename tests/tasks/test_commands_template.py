@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples
 from windrow.errors import UsageError
 from windrow.tasks.command_template import argument_list, command_line
 
@@ -67,7 +68,7 @@ def test_values_arrive_as_they_were_given_wherever_they_stand(text: str, several
     ]
 
 
-@settings(max_examples=40)  # each starts six programs
+@settings(max_examples=examples(40))  # each starts six programs
 @given(texts)
 @example("a\\\nb")
 def test_values_arrive_in_and_after_here_documents(text: str) -> None:
@@ -92,7 +93,7 @@ def test_what_comes_after_here_documents_is_plain(template: str, words: list[str
     assert seen(f"x2=0; {filled(template, x='a b')}") == words
 
 
-@settings(max_examples=40)  # each starts several programs
+@settings(max_examples=examples(40))  # each starts several programs
 @given(texts)
 def test_values_arrive_where_words_are_hard_to_read(text: str) -> None:
     script = filled(
@@ -120,7 +121,7 @@ def test_values_arrive_where_words_are_hard_to_read(text: str) -> None:
 
 @pytest.mark.parametrize("word", ["END-OF", "EOF.1", "é", "1", "E'O'F", '"E OF"', "\\EOF", "@"])
 @given(text=texts)
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 def test_values_stand_as_they_are_in_documents_with_any_end(word: str, text: str) -> None:
     text = text.replace("\n", " ")
     end = word.replace("'", "").replace('"', "").replace("\\", "")

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,13 +119,13 @@ def processes() -> Iterator[wr.Session]:
 
 
 @pytest.mark.parametrize("engine", ["inline", "threads"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(program=programs())
 def test_files_are_those_of_the_program(engine: str, program: list[Op]) -> None:
     check(wr.Session(engine=engine, workers=3), program, close=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(program=programs())
 def test_files_are_the_same_in_processes(processes: wr.Session, program: list[Op]) -> None:
     check(processes, program, close=False)

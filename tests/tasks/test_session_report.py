@@ -86,7 +86,7 @@ def test_the_log_says_the_same_as_the_memory(engine: str, tmp_path: Path) -> Non
 def test_the_command_writes_the_same_page(tmp_path: Path) -> None:
     session = small(engine="threads", name="small", rundir=tmp_path / "run")
     answer = CliRunner().invoke(main, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "other.html")])  # fmt: skip
-    assert answer.exit_code == 0, answer.output
+    assert answer.exit_code == 2, answer.output
     assert "Incomplete: 11 of 12 tasks are done, 1 failed." in answer.output
     assert data_of(tmp_path / "other.html") == data_of(session.report())
     manifest = json.loads((tmp_path / "run/manifest.json").read_text())
@@ -162,7 +162,7 @@ def test_a_killed_session_has_a_report(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(tmp_path / "program.py"), str(run)], check=False)
     assert done.returncode == 9
     answer = CliRunner().invoke(main, ["report", str(run)])
-    assert answer.exit_code == 0, answer.output
+    assert answer.exit_code == 2, answer.output
     assert "This session had not ended: 1 of 2 tasks are done, 1 have not ended." in answer.output
     assert "1 of these tasks had been called and are not in the log" in answer.output
     assert "are not in the log" in (run / "report.html").read_text()

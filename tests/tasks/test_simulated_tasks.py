@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searching import examples
 from windrow.core.commands import Launch
 from windrow.core.events import Event, Finished, OutputReady, Submitted
 from windrow.core.options import Options
 from windrow.core.policies import Policies
 from windrow.core.records import Needs, Rows, Task
 from windrow.core.scheduler import Scheduler
-from windrow.engines.simulated import SimulatedEngine
-from windrow.engines.simulated_model import Demand, Driver, Model
+from windrow.engines.simulated.engine import SimulatedEngine
+from windrow.engines.simulated.model import Demand, Driver, Model
 from windrow.run.loop import run
 from windrow.shape.guided import Guided
 from windrow.tasks.staffed import PLACE, Staffed
@@ -204,7 +205,7 @@ def critical_path(world: World) -> float:
     return max(ends.values())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(world=worlds())
 def test_nobody_begins_before_what_he_needs_is_there(world: World) -> None:
     seen = simulated(world)
@@ -214,7 +215,7 @@ def test_nobody_begins_before_what_he_needs_is_there(world: World) -> None:
     assert max(seen.ends.values()) >= max(critical_path(world), work / world.workers) - ABOUT
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(world=worlds(bounded=False))
 def test_nobody_is_idle_while_there_is_something_to_do(world: World) -> None:
     """Graham (1966): with one kind of place, and all else for nothing."""

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from searching import examples
 from tasks.file_bodies import append, fill, holdings, join, listed, parts_of, read, split, write
 from windrow.errors import MissingFileError
 
@@ -140,7 +141,7 @@ CHAIN = [
 
 
 @pytest.mark.parametrize("engine", ["inline", "threads"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(program=st.lists(steps, min_size=1, max_size=14))
 @example(program=CHAIN)
 def test_programs_leave_the_files_of_the_plain_program(engine: str, program: list[Op]) -> None:
@@ -154,7 +155,7 @@ def processes() -> Iterator[wr.Session]:
     session.close()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(program=st.lists(steps, min_size=1, max_size=14))
 @example(program=CHAIN)
 def test_programs_in_processes(processes: wr.Session, program: list[Op]) -> None:

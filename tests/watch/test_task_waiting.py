@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searching import examples
 from windrow.watch.critical_path import Span, critical_path
 from windrow.watch.graph_runs import Brought, GraphRun, Ran, RawTask, RawTry, Try, assembled, worked
 from windrow.watch.waiting import Supply, cause_words, shared_out, waits
@@ -104,7 +105,7 @@ def by_tick(
     return found
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     task=tasks(),
     there=st.fixed_dictionaries({name: st.lists(times(), max_size=2).map(sorted) for name in ("1.0", "2.0")}),

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     #: Whether a function raises on the rows at these positions.
     Raises = Callable[[NDArray[np.int64]], bool]
 
-__all__ = ["MOST_FOUND", "failing_rows"]
 
 #: Rows that are looked for. Each costs two calls for every halving.
 MOST_FOUND = 8

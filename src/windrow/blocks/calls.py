@@ -1,36 +1,112 @@
-"""Calling a user's function on some rows of a chunk: arguments gathered, blocks cut, errors named.
+"""Calling a user's function on some rows of a chunk: arguments gathered, blocks cut, answers checked, costs measured.
 
 The arguments of a step are gathered once for its rows; the function then sees all of them, a block of them or a sample,
-always through the same door. Whatever it raises comes out as a ``StepError`` that names step, file and rows.
+always through the same door.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import numpy as np
 
 from windrow.blocks.collections import collection
-from windrow.blocks.kernels import Jagged
-from windrow.blocks.lookahead import Lookahead, needed_columns
-from windrow.blocks.meter import Stopwatch
+from windrow.blocks.fetch_ahead import Lookahead
+from windrow.blocks.scalars import Jagged
+from windrow.core.records import StepCost
 from windrow.errors import StepError
 from windrow.random import Rng, identity_hash
 from windrow.random.ahead import Ahead, Block
 from windrow.random.entries import Entries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from windrow.blocks.columns import ColumnStore, Ranges
-    from windrow.blocks.meter import Meter
     from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
     from windrow.blocks.selection import Selection
 
-__all__ = ["Caller", "is_flat", "locked"]
+#: What computes less than this share of its time waits for something of its own; the rest of others' time is theirs.
+WAITS = 0.1
+
+
+class Stopwatch:
+    """Seconds that something takes, without reading: of the processor, unless it does little but wait.
+
+    Other threads and programs make everything take longer, a step that drops no row as much as one that drops all: what
+    they take is no cost of a step.
+    """
+
+    __slots__ = ("_computed", "_store", "_wall")
+
+    def __init__(self, store: ColumnStore | None = None) -> None:
+        self._store = store
+        self._wall, self._computed = self._now()
+
+    def _now(self) -> tuple[float, float]:
+        store = self._store
+        if store is None:
+            return perf_counter(), thread_time()
+        return perf_counter() - store.read_seconds, thread_time() - store.read_cpu_s
+
+    def seconds(self) -> float:
+        """Give the seconds since it was made."""
+        wall, computed = self._now()
+        wall, computed = max(wall - self._wall, 0.0), max(computed - self._computed, 0.0)
+        return computed if computed > WAITS * wall else wall
+
+
+class Meter:
+    """Sums for one step: enough to fit its fixed and its per-row cost later."""
+
+    __slots__ = ("bytes_read", "calls", "read_s", "rows_in", "rows_out", "rows_squared", "rows_wall", "wall")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.rows_in = 0
+        self.rows_out = 0
+        self.wall = 0.0
+        self.rows_squared = 0.0
+        self.rows_wall = 0.0
+        self.bytes_read = 0
+        self.read_s = 0.0
+
+    def call(self, rows: int, seconds: float) -> None:
+        """Count one call of the user's function."""
+        self.calls += 1
+        self.rows_in += rows
+        self.wall += seconds
+        self.rows_squared += float(rows) * rows
+        self.rows_wall += rows * seconds
+
+    @contextmanager
+    def reading(self, store: ColumnStore) -> Iterator[None]:
+        """Count what is read from the file meanwhile, wherever that happens, and how long it takes."""
+        size, seconds = store.reader.bytes_read, store.read_seconds
+        try:
+            yield
+        finally:
+            self.bytes_read += store.reader.bytes_read - size
+            self.read_s += store.read_seconds - seconds
+
+    def cost(self) -> StepCost:
+        """Return the sums as a record."""
+        return StepCost(
+            calls=self.calls,
+            rows_in=self.rows_in,
+            rows_out=self.rows_out,
+            wall=self.wall,
+            rows_squared=self.rows_squared,
+            rows_wall=self.rows_wall,
+            bytes_read=self.bytes_read,
+            read_s=self.read_s,
+        )
+
 
 #: A choice among gathered rows: None for all, a slice for a block, positions for a sample.
 Pick = slice | Any | None
@@ -84,7 +160,7 @@ class Caller:
     def prepare(self, name: str, arguments: Sequence[Argument], selection: Selection) -> None:
         """Read everything a step is known to need, in one request for each range."""
         self._current = name
-        columns = needed_columns(self.program, name, arguments)
+        columns = self.program.file_columns(name, arguments)
         if self._ahead is not None:
             self._ahead.need(name, columns, selection)
         if columns:

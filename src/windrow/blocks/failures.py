@@ -12,10 +12,9 @@ from windrow.blocks.selection import Selection
 from windrow.errors import DataError, StepError, WindrowError
 
 if TYPE_CHECKING:
-    from windrow.blocks.execute import ChunkRun
+    from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import BoundOutput, BoundStep
 
-__all__ = ["described", "exception_of", "named_error", "regions_with"]
 
 #: A million rows need twenty halvings; a step that fails only on many rows together ends sooner.
 MAX_PROBES = 40
@@ -102,7 +101,7 @@ def _narrow(run: ChunkRun, step: BoundStep, rows: Selection) -> int | None:
 
 def exception_of(run: ChunkRun, step: BoundStep, rows: Selection) -> Exception | None:
     """Call a step on some rows just to see what it raises; None if it does not."""
-    from windrow.blocks.meter import Meter
+    from windrow.blocks.calls import Meter
 
     try:
         if step.kernel is not None:

@@ -17,8 +17,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["counting", "early_steps", "quiet"]
-
 
 @lru_cache(maxsize=64)
 def early_steps(order: tuple[str, ...], written: tuple[str, ...], cuts: frozenset[str]) -> frozenset[str]:

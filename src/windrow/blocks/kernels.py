@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     Column: TypeAlias = NDArray[Any] | Jagged | Constant
 
-__all__ = ["EachKernel", "Jagged"]
 
 #: Compiling changes the process's warning filters for a moment: one kernel at a time.
 _COMPILING = threading.Lock()

@@ -1,22 +1,27 @@
-"""Outputs of one chunk: evaluated unit by unit on the rows of their region, once per variation of the weight."""
+"""Outputs of one chunk: evaluated unit by unit on the rows of their region, and the way two of them become one.
+
+An output is called once per variation of the weight. Values merge by the rules of coffea's accumulators, without mutating
+either: mappings key by key, sets unite, everything else adds. What would add up to something nobody means (text, tuples,
+None) is refused with a word on what to return instead.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, MutableMapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import numpy as np
 
-from windrow.blocks.accumulate import merge_values, try_merging
-from windrow.blocks.calls import locked
+from windrow.blocks.calls import Meter, locked
 from windrow.blocks.cutflow_counts import merge_counts
+from windrow.blocks.failing import LeftOut, RowsFailed, is_about_rows
 from windrow.blocks.failures import named_error
-from windrow.blocks.meter import Meter
+from windrow.blocks.probe import bounded
 from windrow.blocks.program import NOMINAL
-from windrow.blocks.sampling import bounded
-from windrow.blocks.skipping import LeftOut, RowsFailed, is_about_rows
 from windrow.errors import MergeError
 
 if TYPE_CHECKING:
@@ -24,13 +29,62 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.cutflow_counts import Counts
-    from windrow.blocks.execute import ChunkRun
     from windrow.blocks.program import BoundOutput
     from windrow.blocks.selection import Selection
     from windrow.core.records import Window
 
-__all__ = ["Leaf", "OutputKey", "evaluate_outputs", "merge_leaves"]
+
+def merge_values(left: Any, right: Any) -> Any:
+    """Add two outputs of the same step."""
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        merged = dict(left)
+        for key, value in right.items():
+            merged[key] = merge_values(merged[key], value) if key in merged else value
+        return _like(left, merged)
+    if isinstance(left, AbstractSet) and isinstance(right, AbstractSet):
+        return left | right
+    if left is None or isinstance(left, (str, bytes, tuple)):
+        raise MergeError(
+            f"values of type {type(left).__name__} do not add up; return a number, an array, a histogram, a list, a set "
+            "or a mapping of them, or say how with merge="
+        )
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray) and left.shape != right.shape:
+        raise MergeError(
+            f"arrays of shapes {left.shape} and {right.shape} do not add up; to collect values return a list, or say "
+            "merge=lambda a, b: np.concatenate([a, b])"
+        )
+    try:
+        return left + right
+    except MergeError:
+        raise
+    except Exception as error:
+        raise MergeError(
+            f"{type(left).__name__} and {type(right).__name__} do not add up ({type(error).__name__}: {error}); "
+            "say how with merge="
+        ) from error
+
+
+def try_merging(value: Any) -> None:
+    """Raise now if a value could not be merged with another of its kind, rather than at the end of a long run."""
+    if isinstance(value, np.ndarray) and value.ndim and value.dtype != object:
+        return  # whether shapes will agree is not known yet
+    merge_values(value, value)
+
+
+def _like(example: Mapping[Any, Any], merged: dict[Any, Any]) -> Mapping[Any, Any]:
+    # defaultdict, Counter and coffea's own mappings keep their type where they can be copied and changed.
+    if type(example) is dict or not isinstance(example, MutableMapping):
+        return merged
+    try:
+        result = copy.copy(example)
+    except TypeError:
+        return merged
+    for key, value in merged.items():
+        result[key] = value  # not update(), which adds once more in a Counter
+    return result
+
 
 #: (output, region or None, variation)
 OutputKey = tuple[str, str | None, str]

@@ -1,8 +1,8 @@
 """Is a step's answer for a row its own? Checked by asking again about other company.
 
-A sample of rows is given to the step once more, shuffled, in two halves that are unlike each other. If any row's answer changes, the step looks
-at other rows (a mean, a neighbour, the length, a counter, global random numbers) and its result would depend on
-chunking and order.
+A sample of rows is given to the step once more, shuffled, in two halves that are unlike each other. If any row's answer
+changes, the step looks at other rows (a mean, a neighbour, the length, a counter, global random numbers) and its result
+would depend on chunking and order.
 """
 
 from __future__ import annotations
@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any
 import awkward as ak
 import numpy as np
 
+from windrow.blocks.results import checked
+from windrow.errors import RowPurityError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-__all__ = ["first_difference", "sample_halves"]
+    from windrow.blocks.chunk import ChunkRun
+    from windrow.blocks.program import BoundStep
+    from windrow.blocks.selection import Selection
 
 #: Libraries may sum in another order for another length (BLAS, SIMD tails): a last-bit difference is not a
 #: dependence on other rows.
@@ -160,3 +165,23 @@ def _numpy_differs(expected: NDArray[Any], again: NDArray[Any]) -> NDArray[np.bo
     while unequal.ndim > 1:
         unequal = unequal.any(axis=-1)
     return np.asarray(unequal, dtype=bool)
+
+
+def check_row_purity(run: ChunkRun, step: BoundStep, arguments: list[Any], rows: Selection, value: Any) -> None:
+    """Raise if a step's answers ``value`` depend on which rows it is asked about together; note that they do not."""
+
+    def ask(positions: NDArray[np.int64]) -> Any:
+        again = run.caller.call(step, arguments, rows, positions)
+        return checked(step, again, len(positions))
+
+    found = first_difference(value, rows.count, ask, run.program.sample_rows)
+    if found is not None:
+        row = run.start + int(rows.positions()[found])
+        raise RowPurityError(
+            f"{step.kind} {step.name!r} is not a function of its own row: asked about row {row} of "
+            f"{run.chunk.label} together with other rows, it gave another answer. Something in it looks at all "
+            "rows (a mean, a maximum, a length, the row's position, np.random); compute that beforehand and "
+            "pass it as a parameter, or use rng(...) for random numbers",
+            step=step.name, file=run.chunk.label, start=row, stop=row + 1,
+        )  # fmt: skip
+    run.program.unchecked.discard(step.name)

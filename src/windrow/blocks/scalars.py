@@ -29,18 +29,6 @@ if TYPE_CHECKING:
 
     Column: TypeAlias = "NDArray[Any] | Jagged | Constant"
 
-__all__ = [
-    "Constant",
-    "Jagged",
-    "Slice",
-    "Unsigned",
-    "border_dtype",
-    "constant",
-    "prepare",
-    "python_loop",
-    "wrong_result",
-]
-
 
 class Jagged(NamedTuple):
     """One list per row: row r has ``content[offsets[r]:offsets[r + 1]]``."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from vector.backends.awkward import behavior as _vector
 
-__all__ = ["BEHAVIOR"]
-
 
 def _with_plain_fields(kind: type) -> type:
     def plain(field: str) -> property:

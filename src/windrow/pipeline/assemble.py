@@ -6,8 +6,8 @@ from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.cutflow_counts import ALL_ROWS, ANY_ORDER, all_weights
-from windrow.blocks.execute import Chunk, ChunkRun
 from windrow.blocks.outputs import Leaf, merge_leaves
 from windrow.blocks.tree import Nodes, collapse
 from windrow.errors import WindrowError
@@ -27,8 +27,8 @@ from windrow.shape.costs import fit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from windrow.blocks.execute import Partial
-    from windrow.blocks.kept import RowSet
+    from windrow.blocks.chunk import Partial
+    from windrow.blocks.selection import RowSet
     from windrow.core.ledger import Entry as CoreEntry
     from windrow.core.scheduler import Scheduler
     from windrow.data.base import Source
@@ -70,10 +70,8 @@ def assemble(
     for dataset in source.datasets:
         leaves[dataset] = leaf = _dataset_leaf(dataset, source, workload, last_rows, united)
         _fill_empty_lanes(dataset, leaf, definition, source, workload, absent)
-    planned = {dataset: order for dataset, order, _ in issued}
     accounts = {item.index: beginning.account(item.index, book) for item in source.inputs}
-    tables = _tables(definition, source, leaves, planned)
-    way = _completion(definition, source, workload, options, accounts, last_rows, tables)
+    tables = _tables(definition, source, leaves, {dataset: order for dataset, order, _ in issued})
     kept, notes = _kept(definition, source, workload, united, beginning)
     left_out = left_out_notes(book)
     notes = [*scheduler.notes, *left_out, *_default_notes(source, workload, accounts), *notes]
@@ -82,7 +80,7 @@ def assemble(
         outputs={
             dataset: {key: value.value for key, value in leaf.outputs.items()} for dataset, leaf in leaves.items()
         },
-        cutflow=Cutflow(tables, way),
+        cutflow=Cutflow(tables, _completion(definition, source, workload, options, accounts, last_rows, tables)),
         nminus1=_nminus1(definition, leaves),
         ledger=_ledger(source, accounts, workload),
         steps=_steps(definition, outcome, workload),

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from windrow.blocks.blaming import failing_rows
+from windrow.blocks.failing import RowsFailed, Search, is_about_rows
 from windrow.blocks.failures import exception_of
 from windrow.blocks.floating import quiet
-from windrow.blocks.probing import Look, Unreadable, probe
+from windrow.blocks.probe import Look, Unreadable, probe, terrain
 from windrow.blocks.selection import Selection, everything, union
-from windrow.blocks.skipping import RowsFailed, Search, is_about_rows
-from windrow.blocks.terrain import terrain
 from windrow.core.records import Evidence
 from windrow.errors import DataError, InternalError, RowPurityError, WindrowError
 from windrow.order.constraints import guards_against
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from windrow.blocks.execute import ChunkRun, Partial
-    from windrow.blocks.meter import Meter
-    from windrow.blocks.skipping import LeftOut
+    from windrow.blocks.calls import Meter
+    from windrow.blocks.chunk import ChunkRun, Partial
+    from windrow.blocks.failing import LeftOut
     from windrow.core.records import Plan, StepCost
     from windrow.pipeline.bind import Definition
 

@@ -10,7 +10,7 @@ import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from windrow.blocks.execute import Partial
+from windrow.blocks.chunk import Partial
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.tree import Nodes, join
 from windrow.core.intervals import Intervals

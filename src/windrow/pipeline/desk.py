@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windrow.blocks.execute import Chunk, ChunkRun
-from windrow.blocks.meter import Meter
+from windrow.blocks.calls import Meter
+from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.results import check_column, check_cut, check_weight
 from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.pipeline.steps import Read, define

@@ -18,7 +18,7 @@ from windrow.store.keeper import Keeper
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from windrow.blocks.execute import Partial
+    from windrow.blocks.chunk import Partial
     from windrow.core.commands import Command
     from windrow.core.events import Event
     from windrow.core.records import Handle

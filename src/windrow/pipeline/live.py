@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from windrow.blocks.execute import Partial
+    from windrow.blocks.chunk import Partial
     from windrow.blocks.outputs import Leaf
     from windrow.core.scheduler import Scheduler
     from windrow.pipeline.result import Result

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from windrow.engines.granted import granted_cores
+from windrow.engines.machine_limits import granted_cores
 from windrow.errors import NotYetError, UsageError, nearest
 from windrow.pipeline.policies import POLICIES
 from windrow.units import parse_bytes, parse_seconds
@@ -18,75 +18,48 @@ ENGINES = ("auto", "inline", "threads", "processes")
 LATER_ENGINES = ("dask",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Options:
-    """What a user asked for, checked."""
+    """The options of a run as ``Pipeline.run`` takes them; checked and brought to one form when they are made."""
 
-    #: a policy's name or function, "written", step names, or step names by dataset
-    order: Any
-    chunk: int | None
-    engine: str
-    workers: int
-    cutflow: Mapping[str, str]
-    nminus1: bool | tuple[str, ...]  #: for all regions, or those named
-    max_rows: int | None
-    on_error: str
-    seed: int
-    rundir: Any
-    progress: Any
-    save: bool
-    block_rows: int | None
+    order: Any = "adaptive"  #: a policy's name or function, "written", step names, or step names by dataset
+    chunk: Any = "auto"  #: then rows, or None
+    engine: str = "auto"
+    workers: Any = None  #: then how many
+    cutflow: Any = "estimated"  #: then "estimated" or "exact" by pattern of datasets
+    nminus1: Any = False  #: True for all regions, or those named
+    max_rows: int | None = None
+    on_error: str = "stop"
+    seed: int = 0
+    rundir: Any = None
+    progress: Any = None
+    save: bool = True
+    block_rows: int | None = None
     split: tuple[int, int] | None = None  #: threads that set up and that process; None: measured
-    memory: int | None = None  #: bytes for all workers together
-    timeout: float | None = None  #: seconds a chunk may take
+    memory: Any = None  #: then bytes for all workers together, or None
+    timeout: Any = None  #: then seconds a chunk may take, or None
     resume: bool = False
 
-    @classmethod
-    def checked(
-        cls,
-        *,
-        order: Any = "adaptive",
-        chunk: Any = "auto",
-        engine: Any = "auto",
-        workers: Any = None,
-        memory: Any = None,
-        cutflow: Any = "estimated",
-        nminus1: Any = False,
-        max_rows: Any = None,
-        on_error: Any = "stop",
-        seed: Any = 0,
-        rundir: Any = None,
-        resume: Any = False,
-        progress: Any = None,
-        save: Any = True,
-        block_rows: Any = None,
-        split: Any = None,
-        timeout: Any = None,
-    ) -> Options:
-        """Check every option, refusing what does not exist rather than ignoring it."""
-        if resume and rundir is None:
+    def __post_init__(self) -> None:
+        if self.resume and self.rundir is None:
             raise UsageError("resume=True continues what is in a run directory: say which one with rundir=")
-        _check_engine(engine, memory=memory, timeout=timeout)
-        _one_of("on_error", on_error, ("stop", "skip"))
-        return cls(
-            order=_order(order),
-            chunk=None if chunk == "auto" else _count("chunk", chunk, '"auto" or '),
-            engine=engine,
-            workers=granted_cores(os.environ) if workers is None else _count("workers", workers),
-            cutflow=_cutflow(cutflow),
-            nminus1=_nminus1(nminus1),
-            max_rows=None if max_rows is None else _count("max_rows", max_rows, least=0),
-            on_error=on_error,
-            seed=_seed(seed),
-            rundir=rundir,
-            progress=progress,
-            save=bool(save),
-            block_rows=None if block_rows is None else _count("_block_rows", block_rows),
-            split=None if split is None else (int(split[0]), int(split[1])),
-            memory=None if memory is None else _positive("memory", parse_bytes(memory)),
-            timeout=None if timeout is None else _positive("timeout", parse_seconds(timeout)),
-            resume=bool(resume),
-        )
+        _check_engine(self.engine, memory=self.memory, timeout=self.timeout)
+        _one_of("on_error", self.on_error, ("stop", "skip"))
+        self.order = _order(self.order)
+        self.chunk = None if self.chunk == "auto" else _count("chunk", self.chunk, '"auto" or ')
+        self.workers = granted_cores(os.environ) if self.workers is None else _count("workers", self.workers)
+        self.cutflow = _cutflow(self.cutflow)
+        self.nminus1 = _nminus1(self.nminus1)
+        self.seed = _seed(self.seed)
+        self.save, self.resume = bool(self.save), bool(self.resume)
+        if self.max_rows is not None:
+            self.max_rows = _count("max_rows", self.max_rows, least=0)
+        if self.block_rows is not None:
+            self.block_rows = _count("_block_rows", self.block_rows)
+        if self.memory is not None:
+            self.memory = _positive("memory", parse_bytes(self.memory))
+        if self.timeout is not None:
+            self.timeout = _positive("timeout", parse_seconds(self.timeout))
 
 
 def _check_engine(engine: Any, **limits: Any) -> None:

@@ -39,7 +39,7 @@ from windrow.pipeline.peek_table import Peek
 if TYPE_CHECKING:
     from os import PathLike
 
-    from windrow.blocks.execute import ChunkRun
+    from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import BoundStep, Program
     from windrow.data.base import FileInfo, Input, Reader, Source
     from windrow.pipeline.bind import Definition

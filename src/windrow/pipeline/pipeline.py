@@ -92,7 +92,7 @@ class Pipeline(Writing):
         from windrow.pipeline.options import Options
         from windrow.pipeline.running import run_pipeline
 
-        options = Options.checked(
+        options = Options(
             order=order, chunk=chunk, engine=engine, workers=workers, memory=memory,
             cutflow=cutflow, nminus1=nminus1, max_rows=max_rows, on_error=on_error, seed=seed,
             rundir=rundir, resume=resume, progress=progress, save=save, timeout=timeout,
@@ -111,7 +111,7 @@ class Pipeline(Writing):
         from windrow.pipeline.options import Options
         from windrow.pipeline.running import run_pipeline
 
-        chosen = Options.checked(**options)
+        chosen = Options(**options)
         definition, source = self.definition(chosen.seed, chosen), open_source(data)
         return Live(lambda inbox: run_pipeline(self, definition, source, chosen, inbox), self.name)
 

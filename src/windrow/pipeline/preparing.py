@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.blocks.calls import Caller
+from windrow.blocks.calls import Caller, Meter
+from windrow.blocks.chunk import Chunk, Stopped
 from windrow.blocks.columns import ColumnStore
-from windrow.blocks.execute import Chunk, Stopped
-from windrow.blocks.meter import Meter
 from windrow.blocks.selection import everything
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windrow.blocks.execute import ChunkRun
+    from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import BoundStep, Program
     from windrow.core.records import Rows
     from windrow.data.base import Input, Reader

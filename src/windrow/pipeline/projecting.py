@@ -11,7 +11,7 @@ from windrow.blocks.tree import Nodes
 from windrow.pipeline.products import Product
 
 if TYPE_CHECKING:
-    from windrow.blocks.execute import Partial
+    from windrow.blocks.chunk import Partial
 
 
 def project(partial: Partial, products: frozenset[Product]) -> Partial:

@@ -14,7 +14,7 @@ from windrow.core.policies import Policies
 from windrow.core.scheduler import Options as SchedulerOptions
 from windrow.core.scheduler import Scheduler
 from windrow.data.paths import is_remote
-from windrow.engines.granted import granted_cores
+from windrow.engines.machine_limits import granted_cores
 from windrow.errors import EngineError
 from windrow.pipeline.adapting import FELL_BACK, Adapting
 from windrow.pipeline.assemble import assemble
@@ -364,7 +364,7 @@ def check_pipeline(pipeline: Pipeline, data: Any, rows: int, seed: int) -> tuple
     """Check every step for row-purity on the first rows of each dataset."""
     definition = pipeline.definition(seed, recheck=True, sample_rows=rows)
     wanted = set(definition.unchecked)
-    options = Options.checked(engine="inline", workers=1, max_rows=rows, seed=seed, progress=False)
+    options = Options(engine="inline", workers=1, max_rows=rows, seed=seed, progress=False)
     run_pipeline(pipeline, definition, data, options)
     pipeline.mark_checked(wanted - definition.unchecked)
     return tuple(name for name in definition.written if name in wanted - definition.unchecked)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windrow.blocks.execute import Chunk, ChunkRun
-from windrow.blocks.saves import empty_columns
+from windrow.blocks.chunk import Chunk, ChunkRun
+from windrow.blocks.fragments import empty_columns
 from windrow.data import skim_record
 from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.paths import is_remote

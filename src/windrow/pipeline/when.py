@@ -62,10 +62,15 @@ class When:
             raise DefinitionError(
                 f"step {step!r}: when={expression!r} cannot be read ({reason}); allowed are {_ALLOWED}"
             ) from error
-        parser = _Checker(step, expression)
-        parser.truth(tree)
-        names = tuple(dict.fromkeys(parser.names))
-        return cls(text=expression, step=step, names=names, _tree=tree)
+        refused = _refused_part(tree, truth=True)
+        if refused is not None:
+            raise DefinitionError(
+                f"step {step!r}: when={expression!r} has {ast.unparse(refused)!r}, which is not allowed "
+                f"there; allowed are {_ALLOWED}"
+            )
+        found = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        found.sort(key=lambda node: (node.lineno, node.col_offset))
+        return cls(text=expression, step=step, names=tuple(dict.fromkeys(node.id for node in found)), _tree=tree)
 
     def holds(self, metadata: Mapping[str, Any], dataset: str) -> bool:
         """Say whether the condition is true for a dataset with this metadata."""
@@ -80,8 +85,29 @@ class When:
                     dataset=dataset,
                     key=name,
                 )
-        where = f"step {self.step!r}, dataset {dataset!r}: when={self.text!r}"
-        return _Walk(metadata, where).truth(self._tree)
+        try:
+            return _truth(self._tree, metadata)
+        except _MeaninglessError as error:
+            raise UsageError(
+                f"step {self.step!r}, dataset {dataset!r}: when={self.text!r} {error}"
+            ) from error.__cause__
+
+
+def _refused_part(node: ast.expr, *, truth: bool) -> ast.expr | None:
+    """Find the first part outside the language; ``truth``: the part is asked for true or false."""
+    parts: list[tuple[ast.expr, bool]]
+    match node:
+        case ast.BoolOp(values=values):
+            parts = [(value, True) for value in values]
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            parts = [(operand, True)]
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARE for op in ops):
+            parts = [(operand, False) for operand in (left, *others)]
+        case ast.Name() | ast.Constant(value=bool()):
+            return None
+        case _:
+            return node if truth or not _is_literal(node) else None
+    return next((found for part, asked in parts if (found := _refused_part(part, truth=asked)) is not None), None)
 
 
 def _is_literal(node: ast.expr) -> bool:
@@ -90,118 +116,63 @@ def _is_literal(node: ast.expr) -> bool:
             return value is None or isinstance(value, (bool, int, float, str))
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=ast.Constant(value=value)):
             return isinstance(value, (int, float)) and not isinstance(value, bool)
+        case ast.Set(elts=elements) if any(isinstance(one, (ast.List, ast.Set)) for one in elements):
+            return False  # not hashable
         case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
             return all(_is_literal(element) for element in elements)
     return False
 
 
-class _Checker:
-    """Refuses everything outside the language and collects the names."""
-
-    def __init__(self, step: str, expression: str) -> None:
-        self._step = step
-        self._expression = expression
-        self.names: list[str] = []
-
-    def truth(self, node: ast.expr) -> None:
-        """Check a part that is asked for true or false."""
-        match node:
-            case ast.BoolOp(values=values):
-                for value in values:
-                    self.truth(value)
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                self.truth(operand)
-            case ast.Compare(left=left, ops=ops, comparators=comparators):
-                for op in ops:
-                    if type(op) not in _COMPARE:
-                        raise self._refused(node)
-                for operand in [left, *comparators]:
-                    self._operand(operand)
-            case ast.Name(id=name):
-                self.names.append(name)
-            case ast.Constant(value=bool()):
-                pass
-            case _:
-                raise self._refused(node)
-
-    def _operand(self, node: ast.expr) -> None:
-        match node:
-            case ast.Name(id=name):
-                self.names.append(name)
-            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
-                self.truth(node)
-            case _ if _is_literal(node):
-                try:
-                    ast.literal_eval(node)
-                except (TypeError, ValueError) as error:  # a set of lists
-                    raise self._refused(node) from error
-            case _:
-                raise self._refused(node)
-
-    def _refused(self, node: ast.expr) -> DefinitionError:
-        part = ast.unparse(node)
-        return DefinitionError(
-            f"step {self._step!r}: when={self._expression!r} has {part!r}, which is not allowed "
-            f"there; allowed are {_ALLOWED}"
-        )
+class _MeaninglessError(Exception):
+    """A question that metadata cannot answer, in words."""
 
 
-class _Walk:
-    """The value of a checked condition for one dataset."""
+def _truth(node: ast.expr, metadata: Mapping[str, Any]) -> bool:
+    match node:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return all(_truth(value, metadata) for value in values)
+        case ast.BoolOp(values=values):
+            return any(_truth(value, metadata) for value in values)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return not _truth(operand, metadata)
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            one = _value(left, metadata)
+            for op, right in zip(ops, comparators, strict=True):
+                other = _value(right, metadata)
+                if not _compare(op, one, other):
+                    return False
+                one = other
+            return True
+    value = _value(node, metadata)
+    # "False" and "no" are true to Python: such a text in the metadata would switch on anything.
+    if value is None or isinstance(value, (bool, np.bool_, numbers.Number)):
+        return bool(value)
+    raise _MeaninglessError(
+        f"asks whether {ast.unparse(node)} is true, but it is {value!r}, a {type(value).__name__}; compare it with something"
+    )
 
-    def __init__(self, metadata: Mapping[str, Any], where: str) -> None:
-        self._metadata = metadata
-        self._where = where
 
-    def truth(self, node: ast.expr) -> bool:
-        match node:
-            case ast.BoolOp(op=ast.And(), values=values):
-                return all(self.truth(value) for value in values)
-            case ast.BoolOp(values=values):
-                return any(self.truth(value) for value in values)
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return not self.truth(operand)
-            case ast.Compare(left=left, ops=ops, comparators=comparators):
-                return self._compare(left, ops, comparators)
-        value = self._value(node)
-        # "False" and "no" are true to Python: such a text in the metadata would switch on anything.
-        if value is None or isinstance(value, (bool, np.bool_, numbers.Number)):
-            return bool(value)
-        raise UsageError(
-            f"{self._where} asks whether {ast.unparse(node)} is true, but it is {value!r}, a "
-            f"{type(value).__name__}; compare it with something"
-        )
+def _value(node: ast.expr, metadata: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Name(id=name):
+            return metadata[name]
+        case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+            return _truth(node, metadata)
+    return ast.literal_eval(node)
 
-    def _value(self, node: ast.expr) -> Any:
-        match node:
-            case ast.Name(id=name):
-                return self._metadata[name]
-            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
-                return self.truth(node)
-        return ast.literal_eval(node)
 
-    def _compare(self, left: ast.expr, ops: list[ast.cmpop], comparators: list[ast.expr]) -> bool:
-        one = self._value(left)
-        for op, right in zip(ops, comparators, strict=True):
-            other = self._value(right)
-            sign, compare = _COMPARE[type(op)]
-            try:
-                sensible = _sensible(sign, one, other)
-                result = bool(compare(one, other)) if sensible else False
-            except (TypeError, ValueError) as error:
-                raise self._incompatible(sign, one, other) from error
-            if not sensible:
-                raise self._incompatible(sign, one, other)
-            if not result:
-                return False
-            one = other
-        return True
-
-    def _incompatible(self, sign: str, one: Any, other: Any) -> UsageError:
-        return UsageError(
-            f"{self._where} compares {one!r} ({type(one).__name__}) {sign} {other!r} "
-            f"({type(other).__name__}), which has no meaning; make both of one type"
-        )
+def _compare(op: ast.cmpop, one: Any, other: Any) -> bool:
+    sign, compare = _COMPARE[type(op)]
+    meaningless = _MeaninglessError(
+        f"compares {one!r} ({type(one).__name__}) {sign} {other!r} ({type(other).__name__}), which has no meaning; "
+        "make both of one type"
+    )
+    try:
+        if _sensible(sign, one, other):
+            return bool(compare(one, other))
+    except (TypeError, ValueError) as error:
+        raise meaningless from error
+    raise meaningless
 
 
 def _family(value: Any) -> str | None:

@@ -28,7 +28,7 @@ from windrow.pipeline.why_words import Line, Story, WeightLine, Why
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from windrow.blocks.execute import ChunkRun
+    from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import BoundStep, Lane, Program
     from windrow.data.base import Input, Reader, Source
     from windrow.pipeline.bind import Definition

@@ -10,7 +10,7 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from windrow.blocks.waves import AccessLog
+from windrow.blocks.fetch_ahead import AccessLog
 from windrow.errors import DefinitionError, RedefinitionNote, UnknownNameError, nearest
 from windrow.pipeline.saves import EVERY_REGION, SaveDefinition, define_save
 from windrow.pipeline.steps import StepDefinition, define

@@ -13,7 +13,7 @@ from windrow.core.options import Options
 from windrow.core.policies import Policies
 from windrow.core.records import Failure, Needs, named
 from windrow.core.scheduler import Scheduler
-from windrow.engines.granted import granted_cores, granted_memory
+from windrow.engines.machine_limits import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.loop import run
 from windrow.shape.guided import Guided
@@ -89,8 +89,8 @@ class Driver:
 
     def _make(self, engine: str) -> Engine:
         if engine == "processes":
-            from windrow.engines.process_beginning import preload_for_tasks
-            from windrow.engines.processes import ProcessesEngine
+            from windrow.engines.processes.engine import ProcessesEngine
+            from windrow.engines.processes.startup import preload_for_tasks
 
             return ProcessesEngine(self._workers, preload=preload_for_tasks(self._workers))
         if engine == "threads":

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.records import ONE_CORE
-from windrow.engines.granted import granted_cores
+from windrow.engines.machine_limits import granted_cores
 from windrow.errors import InitializerError, UsageError
 from windrow.tasks.declare import Declared
 from windrow.tasks.future import EagerFuture

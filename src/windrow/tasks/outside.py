@@ -12,7 +12,7 @@ from inspect import getattr_static
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
-from windrow.engines.small import ITEMS, is_small
+from windrow.engines.processes.values import ITEMS, is_small
 from windrow.store.fingerprint_libraries import library_of_class, library_of_names, names_of
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ from io import TextIOWrapper
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from windrow.engines.packed import Packed, pack_call, pack_common
-from windrow.engines.pickles import culprit
+from windrow.engines.processes.messages import Packed, pack_call, pack_common
+from windrow.engines.processes.serialize import culprit
 from windrow.errors import UsageError
 from windrow.tasks.outside import Outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windrow.engines.parcels import Parcel
+    from windrow.engines.processes.transport import Parcel
     from windrow.tasks.workload import Content
 
 __all__ = ["Packer"]

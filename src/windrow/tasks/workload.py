@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.core.records import Failure, FailureKind
-from windrow.engines.owning import own_copy
+from windrow.engines.processes.values import own_copy
 from windrow.errors import InitializerError, TaskFileError, UsageError
 from windrow.tasks.body import STREAM, run_body
 from windrow.tasks.calls import filled, looked_into

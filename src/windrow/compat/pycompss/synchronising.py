@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from windrow.compat.pycompss.layout import trackable
 from windrow.compat.pycompss.runtime import closed_session, session_or_none
-from windrow.engines.owning import own_copy
+from windrow.engines.processes.values import own_copy
 from windrow.errors import NotYetError, UsageError
 from windrow.tasks.calls import looked_into
 from windrow.tasks.future import Future

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import windrow as wr
 from searching import examples
 from windrow.errors import CorruptFileError, DataError, UsageError
+from windrow.pipeline.options import Options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -281,3 +283,9 @@ def test_rows_that_were_left_out_stay_out() -> None:
     # Rows that are left out divide no unit: the sums have the bits of the run.
     assert table[-1].sumw == moved.cutflow["all"].selected.sumw
     assert table[0].sumw == moved.cutflow["all"].executed[0].sumw
+
+
+def test_options_that_were_checked_can_be_made_again() -> None:
+    """A run that is done again, by ``complete()`` or on another engine, has the options of the first."""
+    checked = Options(workers=2, cutflow="exact", order=["a", "b"], max_rows=10)
+    assert replace(checked, engine="threads") == replace(checked, engine="threads", chunk="auto")

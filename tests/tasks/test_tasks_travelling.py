@@ -161,7 +161,7 @@ def kept_functions() -> int:
 
 
 def test_functions_made_for_one_call_each_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windrow.tasks.packing.MOST", 7)
+    monkeypatch.setattr("windrow.tasks.pack.MOST", 7)
     monkeypatch.setattr("windrow.engines.processes.connection.MOST_COMMON", 5)
     with wr.Session(engine="processes", workers=2) as session:
         twice = eval("lambda number: 2 * number")

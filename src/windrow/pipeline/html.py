@@ -13,7 +13,7 @@ import numpy as np
 from windrow.blocks.program import NOMINAL
 from windrow.pipeline.cutflow.formats import remarks, said
 from windrow.pipeline.histograms import histograms_in, is_histogram
-from windrow.pipeline.order_words import order_line
+from windrow.pipeline.ordering.text import order_line
 from windrow.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:

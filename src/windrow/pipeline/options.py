@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import NotYetError, UsageError, nearest
-from windrow.pipeline.policies import POLICIES
+from windrow.pipeline.ordering.policies import POLICIES
 from windrow.units import parse_bytes, parse_seconds
 
 __all__ = ["Options"]
@@ -75,7 +75,7 @@ def _check_engine(engine: Any, **limits: Any) -> None:
 
 def _order(order: Any) -> Any:
     if isinstance(order, os.PathLike) or (isinstance(order, str) and order.endswith(".json")):
-        from windrow.pipeline.freezing import frozen_orders
+        from windrow.pipeline.ordering.order_file import frozen_orders
 
         return frozen_orders(order)
     if isinstance(order, str):

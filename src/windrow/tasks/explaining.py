@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
+from windrow.tasks.call import Call
 from windrow.watch.findings import find
 from windrow.watch.graph_runs import maker_of
 from windrow.watch.report.session import ending
@@ -47,9 +48,9 @@ def explain(session: Session, what: Any = None) -> Explanation:
 
 
 def _number(session: Session, what: Any) -> int:
-    record = getattr(what, "record", None) or getattr(what, "_record", None)
-    if record is not None and getattr(what, "_session", session) is session:
-        return int(record.id)
+    call = getattr(what, "call", None)
+    if isinstance(call, Call) and call.session is session:
+        return call.id
     if isinstance(what, int) and not isinstance(what, bool):
         return what
     raise UsageError(
@@ -58,9 +59,9 @@ def _number(session: Session, what: Any) -> int:
 
 
 def _unknown(session: Session, what: Any, number: int) -> str:
-    record = getattr(what, "record", None)
-    if record is not None and record.key is not None and record.state == "done":
-        return f"task {number}, {record.name}: did not run; its result was kept by an earlier run of the same call"
+    call = getattr(what, "call", None)
+    if isinstance(call, Call) and call.key is not None and call.state == "done":
+        return f"task {number}, {call.name}: did not run; its result was kept by an earlier run of the same call"
     dropped = session.watched.watch.dropped
     if dropped:
         return f"task {number} is not remembered any more: only the latest are; a session with rundir= keeps all"
@@ -151,7 +152,7 @@ def _about_reuse(session: Session, task: Ran) -> list[str]:
     why = session.reusing.reason(task.id)
     if why:
         return [f"  its result: {why}"]
-    record = session.records.get(task.id)
+    record = session.calls.get(task.id)
     if record is not None and record.key is not None:
         return ["  no earlier call was the same, so it ran; the next one gets its result"]
     return []

@@ -17,7 +17,7 @@ from windrow.compat.pycompss.parameters import COLLECTION_KINDS, PATH_KINDS, Par
 from windrow.engines.processes.values import own_copy
 from windrow.tasks.file_kinds import FileKind
 from windrow.tasks.future import Future
-from windrow.tasks.versions import UNCHANGING
+from windrow.tasks.inout import UNCHANGING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,17 +7,15 @@ from collections.abc import ItemsView, Iterator, ValuesView
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import TaskError, UsageError
-from windrow.tasks.calls import looked_into
+from windrow.tasks.call import map_nested
 from windrow.tasks.future import ELSEWHERE, Future, StreamFuture
 
 if TYPE_CHECKING:
     from windrow.tasks.driving import Driver
     from windrow.tasks.session import Session
 
-__all__ = ["brought", "gathered", "refuse_in_fork", "refuse_to_wait"]
 
-
-def gathered(session: Session, things: Any) -> Any:
+def gather(session: Session, things: Any) -> Any:
     """Give a structure with the values of the futures in it, and of things that tasks change."""
     if isinstance(things, Iterator | ValuesView | ItemsView):
         things = list(things)
@@ -41,8 +39,8 @@ def gathered(session: Session, things: Any) -> Any:
         latest = versions.latest(thing)
         return latest.result() if isinstance(latest, Future) else thing
 
-    looked_into(things, ask)
-    return looked_into(things, value)
+    map_nested(things, ask)
+    return map_nested(things, value)
 
 
 def _are_futures(things: list[Any]) -> bool:
@@ -52,7 +50,7 @@ def _are_futures(things: list[Any]) -> bool:
     return True
 
 
-def brought(session: Session, future: Future, timeout: float | None) -> Any:
+def bring(session: Session, future: Future, timeout: float | None) -> Any:
     """Wait for a value that exists elsewhere, and give it."""
     session.expect(future)
     with future._condition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from windrow.core.records import FailureKind
@@ -12,15 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windrow.core.records import Failure
-    from windrow.tasks.record import Record
-
-__all__ = ["blamed", "error_of", "last_word", "root_of"]
+    from windrow.tasks.call import Call
 
 #: Of tasks that failed too, or that are on the way to the one that is to blame.
 MOST_NAMES = 10
 
 
-def blamed(record: Record) -> Record | None:
+def blamed(record: Call) -> Call | None:
     """Give the task that did not make what it needed; None if it has failed by itself.
 
     That another one failed is not enough: it may have released before what was read of it.
@@ -29,12 +28,12 @@ def blamed(record: Record) -> Record | None:
     return next((one for one in record.parents if one.id == since), None) if since else None
 
 
-def root_of(record: Record) -> Record:
+def root_of(record: Call) -> Call:
     """Give the task that is to blame: itself, if what it needed went well."""
     way, one = [], record
     while True:
         # Each remembers it, so that a long chain is not walked once for every task in it.
-        known: Record | None = getattr(one, "root", None)
+        known: Call | None = getattr(one, "root", None)
         before = known or blamed(one)
         if before is None:
             break
@@ -45,7 +44,7 @@ def root_of(record: Record) -> Record:
     return one
 
 
-def _way(record: Record) -> list[Record]:
+def _way(record: Call) -> list[Call]:
     """List the tasks from one that did not run to the one that is to blame; of a long way the first ones and that one."""
     way = [record]
     while (bad := blamed(way[-1])) is not None:
@@ -55,7 +54,7 @@ def _way(record: Record) -> list[Record]:
     return way
 
 
-def error_of(record: Record, failure: Failure) -> BaseException:
+def error_of(record: Call, failure: Failure) -> BaseException:
     """Make what ``result()`` raises: the task's own exception, or one that names the way to it."""
     way = _way(record)
     root = way[-1]
@@ -85,7 +84,7 @@ def error_of(record: Record, failure: Failure) -> BaseException:
     return error
 
 
-def _words(record: Record, failure: Failure) -> str:
+def _words(record: Call, failure: Failure) -> str:
     """Say why a task that raised nothing has failed."""
     name = f"task {record.name!r} ({record.id})"
     deadline = record.declared.deadline
@@ -95,7 +94,7 @@ def _words(record: Record, failure: Failure) -> str:
     return failure.message if failure.message.startswith(name) else f"{name} failed: {failure.message}"
 
 
-def last_word(failed: Sequence[Record], first: BaseException | None = None) -> BaseException | None:
+def _last_word(failed: Sequence[Call], first: BaseException | None = None) -> BaseException | None:
     """Make what a session raises in the end of failures that nobody has looked at: the first, and which others there are."""
     if first is None:
         if not failed:
@@ -115,7 +114,7 @@ def last_word(failed: Sequence[Record], first: BaseException | None = None) -> B
     return first
 
 
-def _is_of(record: Record, error: BaseException) -> bool:
+def _is_of(record: Call, error: BaseException) -> bool:
     """Whether an error is what a failed task has raised, or what was made of its failure."""
     failure = record.failure
     assert failure is not None
@@ -136,3 +135,35 @@ def _tamed(error: BaseException) -> TaskError:
     made = TaskError(words)
     made.__cause__ = error
     return made
+
+
+class UnseenFailures:
+    """Tasks of a session that failed by themselves, at which nobody has looked yet: they would be lost in the end."""
+
+    def __init__(self) -> None:
+        self._records: dict[int, Call] = {}
+
+    def add(self, record: Call) -> None:
+        """A task has failed."""
+        self._records[record.id] = record
+
+    def seen(self, record: Call) -> None:
+        """Somebody knows of it."""
+        self._records.pop(record.id, None)
+
+    def records(self) -> list[Call]:
+        """List them."""
+        return list(self._records.values())
+
+    def tell(self, first: BaseException | None) -> None:
+        """Raise the first, and name the others; ``first`` is what has stopped the session, if anything did."""
+        error = _last_word(self.records(), first)
+        if error is not None:
+            raise error
+
+    def mention(self, first: BaseException | None) -> None:
+        """Say the same where nobody is there who could be raised at."""
+        error = _last_word(self.records(), first)
+        if error is not None:
+            notes = "".join(f"; {one}" for one in getattr(error, "__notes__", ())[-1:])
+            sys.stderr.write(f"windrow: nobody has looked at {type(error).__name__}: {error}{notes}\n")

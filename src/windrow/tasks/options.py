@@ -10,8 +10,6 @@ from typing import Any, Self
 from windrow.errors import UsageError, nearest
 from windrow.units import format_bytes, parse_bytes
 
-__all__ = ["ON_FAILURE", "NamedOptions", "check_numbers", "check_on_failure", "checked_needs", "checked_session"]
-
 #: Bytes; nothing runs in less. Numbers below it are megabytes or gigabytes whose unit was forgotten.
 LEAST_MEMORY = 10**6
 #: What may become of other tasks when one fails for good.
@@ -71,10 +69,11 @@ def check_on_failure(whose: str, on_failure: Any) -> None:
         )
 
 
-def checked_needs(task: str, cores: Any, memory: Any, gpus: Any, resources: Any) -> dict[str, float]:
+def checked_needs(task: str, options: Mapping[str, Any]) -> dict[str, float]:
     """Give what a task needs, by name; refuse what is no amount."""
     whose = f"task {task!r}"
-    said = _resources(whose, resources)
+    cores, memory, gpus = options.get("cores", 1), options.get("memory"), options.get("gpus", 0)
+    said = _resources(whose, options.get("resources"))
     _amount(whose, "cores=", cores, "; 0 is for tasks that only wait, as for files or the network")
     _amount(whose, "gpus=", gpus)
     for name, amount in said.items():
@@ -120,7 +119,7 @@ def _is_bare(text: str) -> bool:
 
 def check_numbers(task: str, options: Mapping[str, Any]) -> None:
     """Refuse what is no priority, number of retries or deadline."""
-    priority, retries, deadline = (options[one] for one in ("priority", "retries", "deadline"))
+    priority, retries, deadline = options.get("priority", 0), options.get("retries"), options.get("deadline")
     if not _is_count(priority):
         raise UsageError(
             f"task {task!r}: priority= is a whole number, of which higher ones run first; got {priority!r}"

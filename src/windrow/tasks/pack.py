@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from windrow.engines.processes.messages import Packed, pack_call, pack_common
 from windrow.engines.processes.serialize import culprit
 from windrow.errors import UsageError
-from windrow.tasks.outside import Outside
+from windrow.tasks.captured import Outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.engines.processes.transport import Parcel
-    from windrow.tasks.workload import Content
+    from windrow.tasks.call import Content
 
 __all__ = ["Packer"]
 

@@ -96,14 +96,14 @@ def test_what_waits_behind_a_long_task_goes_to_a_worker_that_has_nothing_to_do(e
     gates = [tmp_path / "first", tmp_path / "second"]
     with wr.Session(engine=engine, workers=2) as session:
         try:
-            policy = session._driver._scheduler.policy
-            while (policy.predict("wait_for", 1)[0] or 1.0) > 0.004:
+            scheduler = session._driver._scheduler
+            while (scheduler.policy.predict("wait_for", 1)[0] or 1.0) > 0.004:
                 assert session.submit(wait_for).result(60) == -1
             long = [session.submit(wait_for, gate) for gate in gates]
             for gate in gates:
                 until(gate.with_suffix(".runs").exists)
             shorts = [session.submit(wait_for) for _ in range(7)]
-            until(lambda: chains.queued == len(shorts))  # some at each worker
+            until(lambda: scheduler.queues.queued == len(shorts))  # some at each worker
             gates[0].touch()
             assert [one.result(120) for one in shorts] == [-1] * 7
             assert not long[1].done()

@@ -46,7 +46,7 @@ class Options:
         _check_engine(self.engine, memory=self.memory, timeout=self.timeout)
         _one_of("on_error", self.on_error, ("stop", "skip"))
         self.order = _order(self.order)
-        self.chunk = None if self.chunk == "auto" else _count("chunk", self.chunk, '"auto" or ')
+        self.chunk = None if self.chunk in ("auto", None) else _count("chunk", self.chunk, '"auto" or ')
         self.workers = granted_cores(os.environ) if self.workers is None else _count("workers", self.workers)
         self.cutflow = _cutflow(self.cutflow)
         self.nminus1 = _nminus1(self.nminus1)

@@ -205,6 +205,7 @@ class _Run:
             engine=place.kind,
             workers=place.workers,
             seconds=perf_counter() - began,
+            options=self.options,
         )
         result.ordering = summarise_orders(order, outcome.evidence, result)
         return result

@@ -18,7 +18,7 @@ from windrow.blocks.calls import Caller, Meter
 from windrow.blocks.chunk import Chunk, ChunkRun, Stopped
 from windrow.blocks.columns import ColumnStore
 from windrow.blocks.failing import skipped
-from windrow.blocks.selection import everything
+from windrow.blocks.selection import Selection, everything
 from windrow.core.records import Measurement, MergePartials, Opened, OpenInput, RowsReport, RunRows
 from windrow.engines.base import Outcome, Reading
 from windrow.errors import CorruptFileError, InternalError
@@ -88,7 +88,7 @@ class RowsSide:
         """Run one chunk in the order of the plan, with what was prepared for it."""
         source, reader, program, chunk = self._opened(payload)
         before = reader.bytes_read
-        attempts = self._attempts(program, reader, chunk, plan)
+        attempts = self._attempts(source, program, reader, chunk, plan)
         if prepared is not None:
             prepared.hand_over(attempts.run)
             before -= prepared.bytes_read
@@ -128,11 +128,12 @@ class RowsSide:
             borders = self.workload.opened(source, reader.info, program)
         return source, reader, program, chunk_of(source, part, borders, reader.info.clusters)
 
-    def _attempts(self, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
+    def _attempts(self, source: Input, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
         workload = self.workload
         run = ChunkRun(
-            program, reader, chunk, plan.order, dict(plan.blocks), workload.block_rows, stopping=workload.stop.is_set
-        )
+            program, reader, chunk, plan.order, dict(plan.blocks), workload.block_rows,
+            stopping=workload.stop.is_set, rows=_rows_to_run(source, chunk),
+        )  # fmt: skip
         return Attempts(run, workload.definition, plan, skip=workload.skip)
 
     def _reader(self, index: int, before: str = "") -> tuple[Reader, str]:
@@ -157,6 +158,15 @@ class RowsSide:
         with self.workload._lock:
             self.workload.requests += getattr(reader, "requests", 0)
         reader.close()
+
+
+def _rows_to_run(source: Input, chunk: Chunk) -> Selection | None:
+    """Select the rows of a chunk that are not left out of its input; None: all of them."""
+    start, stop = chunk.borders[0], chunk.borders[-1]
+    mask = np.ones(stop - start, dtype=bool)
+    for first, last in source.left_out:
+        mask[max(first - start, 0) : max(last - start, 0)] = False
+    return None if mask.all() else Selection(stop - start, np.flatnonzero(mask))
 
 
 @dataclass(slots=True)

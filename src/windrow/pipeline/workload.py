@@ -243,13 +243,12 @@ class PipelineWorkload:
         )
 
     def note_kept(self, partial: Partial) -> None:
-        """Stop telling which rows the regions have, and what cuts said, where that becomes too much."""
+        """Stop telling which rows the regions have where that becomes too much."""
         if not self.keeping:
-            partial.kept, partial.asked = (), ()
+            partial.kept = ()
             return
         with self._lock:
             self._kept_bytes += sum(rows.data.nbytes for _, rows in partial.kept)
-            self._kept_bytes += sum(asked.nbytes for asked in partial.asked)
             if self._kept_bytes > KEPT_BYTES:
                 self.keeping = False
                 for program in self._programs.values():

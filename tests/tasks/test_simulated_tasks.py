@@ -18,7 +18,7 @@ from windrow.core.policies import Policies
 from windrow.core.records import Needs, Rows, Task
 from windrow.core.scheduler import Scheduler
 from windrow.engines.simulated.engine import SimulatedEngine
-from windrow.engines.simulated.model import Demand, Driver, Model
+from windrow.engines.simulated.model import Demand, DriverCosts, Model
 from windrow.run.loop import run
 from windrow.shape.guided import Guided
 from windrow.tasks.driver import PLACE, PooledEngine
@@ -56,7 +56,7 @@ class World:
     costs: GraphCosts
     workers: int
     offers: dict[str, float]
-    driver: Driver
+    driver: DriverCosts
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Seen:
     launched: dict[int, Task] = field(default_factory=dict)  #: by attempt
 
 
-FREE = Driver(event_s=0.0, command_s=0.0, latency_s=0.0)
+FREE = DriverCosts(event_s=0.0, command_s=0.0, latency_s=0.0)
 
 
 @st.composite
@@ -99,7 +99,7 @@ def worlds(draw: st.DrawFn, *, bounded: bool = True) -> World:
     workers = draw(st.integers(1, 4))
     fetch_s = draw(st.sampled_from([0.0, 0.5])) if bounded else 0.0
     offers: dict[str, float] = {"cores": max(2, workers) if bounded else workers, "licence": 2}
-    driver = draw(st.sampled_from([FREE, Driver()])) if bounded else FREE
+    driver = draw(st.sampled_from([FREE, DriverCosts()])) if bounded else FREE
     return World(tasks, GraphCosts(seconds, early, fetch_s), workers, offers, driver)
 
 

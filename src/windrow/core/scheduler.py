@@ -229,7 +229,7 @@ class Scheduler:
         self._order_workers()
         for node in dispatch.impossible() if self._nobody_comes else ():
             if node.id in self.graph.open:  # it may have ended with another
-                self.graph.end(node, TaskState.FAILED, too_large(node, self.resources))
+                self.recovery.give_up(node, too_large(node, self.resources))
         queues.wake = None
         idle = sum(len(site.idle) for site in self.resources.open if not site.io)
         if idle and queues.attempts and not dispatch.ready:
@@ -239,7 +239,7 @@ class Scheduler:
     @property
     def _nobody_comes(self) -> bool:
         """Whether the workers that are there are all that there will be for now."""
-        return bool(self.workers.alive) and not self.workers.starting
+        return bool(self.workers.alive) and not (self.workers.starting or self.workers.draining)
 
     def _feed(self, feeder: Feeder) -> None:
         """Ask the feeder for tasks as long as a worker has room: idle ones first, then those with short queues."""

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from windrow.core.records import Failure
     from windrow.tasks.devices import Devices
     from windrow.tasks.file_kinds import FileKind
+    from windrow.tasks.worker import Around
     from windrow.tasks.keeping import KeptValue
     from windrow.tasks.session import Session
-    from windrow.tasks.worker import Around
 
 #: Containers that are looked into.
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)

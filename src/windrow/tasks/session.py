@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from windrow.core.events import CancelRequested, Closed, Released, Wanted
-from windrow.core.records import Task
+from windrow.core.records import Needs, Task
 from windrow.tasks.body import STREAM
 from windrow.tasks.call import MOST, Call, Content, DeclaredFunctions, TaskTraits, find_traits, has_no_futures
 from windrow.tasks.declare import current

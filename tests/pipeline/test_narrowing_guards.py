@@ -13,6 +13,7 @@ import pytest
 import windrow as wr
 from comparing import check_ledger, check_outputs, check_yields, oracle, run
 from description import Analysis, Dataset, MemorySource, Output, Step, build, jets
+from row_jobs import open_input, run_rows
 from strategies import Way
 from windrow.core.records import Plan, Rows
 from windrow.pipeline import attempts as attempts_module
@@ -155,9 +156,9 @@ def outcomes(analysis: Analysis, order: tuple[str, ...], guards: Any, dataset: D
     definition = build(analysis).definition(0)
     workload = PipelineWorkload(definition, source)
     side = workload.open_worker(0)
-    _, borders = side.inspect(0)
+    borders = open_input(side, 0).borders
     plan = Plan(id=0, category="jets", order=order, written=definition.written, guards=tuple(guards))
-    return [side.run((Rows(0, start, stop),), plan) for start, stop in pairwise(borders)]
+    return [run_rows(side, Rows(0, start, stop), plan).report for start, stop in pairwise(borders)]
 
 
 def test_a_step_that_raises_again_is_kept_below_all_cuts() -> None:
@@ -242,9 +243,9 @@ def test_attempts_know_the_guards_that_the_user_declared() -> None:
     definition = build(analysis_of(BIG, after, regions={"A": ("big", "second")})).definition(0)
     source = MemorySource([jets()])
     side = PipelineWorkload(definition, source).open_worker(0)
-    side.inspect(0)
+    open_input(side, 0)
     plan = Plan(id=0, category="jets", order=definition.written, sample=1.0, sample_rows=10)
-    outcome = side.run((Rows(0, 0, 200),), plan)
+    outcome = run_rows(side, Rows(0, 0, 200), plan).report
     assert outcome.evidence is not None
     assert len(outcome.evidence.windows) == 8
     for window in outcome.evidence.windows:

@@ -20,12 +20,13 @@ from description import Analysis, Dataset, File, MemorySource, Output, Step, bui
 from range_server import RangeServer
 from reference import Execution, StepRaisedError
 from reference import Plan as WrittenPlan
+from row_jobs import open_input
 from searching import examples
 from strategies import Way, analyses, filesets, ways
 from windrow.blocks import probe as probing
 from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.probe import Look, places
-from windrow.core.learned import MAX_WINDOWS, Learned
+from windrow.core.accounts import MAX_WINDOWS, Learned
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Evidence, StepCost, Window
 from windrow.order.narrowing import narrow
 from windrow.pipeline.attempts import Attempts
@@ -362,10 +363,10 @@ def test_rows_of_units_are_known_without_looking_at_every_input() -> None:
     workload = PipelineWorkload(made.definition(0), source)
     assert workload.unit_rows("one") == 0
     worker = workload.open_worker(0)
-    worker.inspect(0)
+    open_input(worker, 0)
     assert workload.unit_rows("one") == 100 / 4
-    worker.inspect(1)
-    worker.inspect(1)
+    open_input(worker, 1)
+    open_input(worker, 1)
     workload.know_borders(3, (0, 8))
     assert workload.unit_rows("one") == 170 / 7
     assert workload.unit_rows("two") == 8

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from windrow.pipeline.workload import FileFound, PipelineWorkload
+    from windrow.pipeline.workload import PipelineWorkload
 
 __all__ = ["News", "Told", "hear", "news"]
 
@@ -20,7 +20,7 @@ class News:
     """What is new in one process."""
 
     reads: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict)
-    opened: dict[int, tuple[tuple[int, ...], FileFound | None]] = field(default_factory=dict)
+    opened: dict[int, tuple[tuple[int, ...], str]] = field(default_factory=dict)
     defaults: tuple[tuple[int, str], ...] = ()
     requests: int = 0
     keeping: bool = True
@@ -48,7 +48,7 @@ def news(workload: PipelineWorkload, told: Told) -> News | None:
     found = News(
         reads=dict(workload.reads),
         opened={
-            index: (borders, workload.found.get(index))
+            index: (borders, workload.identities.get(index, ""))
             for index, borders in workload.borders.items()
             if index not in told.opened
         },
@@ -81,11 +81,9 @@ def hear(workload: PipelineWorkload, found: News) -> None:
     """Take in what a worker in another process learned."""
     for (index, column), ranges in found.reads.items():
         workload.note_reads(index, [(column, start, stop) for start, stop in ranges])
-    for index, (borders, file) in found.opened.items():
+    for index, (borders, identity) in found.opened.items():
         workload.know_borders(index, borders)
-        if file is not None:
-            workload.found.setdefault(index, file)
-            workload.identities.setdefault(index, file.identity)
+        workload.identities.setdefault(index, identity)
     for key in found.defaults:
         workload.defaults[key] = None
     workload.requests += found.requests

@@ -18,7 +18,7 @@ from windrow.blocks.calls import Caller, Meter
 from windrow.blocks.chunk import Chunk, ChunkRun, Stopped
 from windrow.blocks.columns import ColumnStore
 from windrow.blocks.failing import skipped
-from windrow.blocks.selection import everything
+from windrow.blocks.selection import Selection, everything
 from windrow.core.records import Measurement, MergePartials, Opened, OpenInput, RowsReport, RunRows
 from windrow.engines.base import Outcome, Reading
 from windrow.errors import CorruptFileError, InternalError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from windrow.data.base import Input, Reader
     from windrow.engines.base import Job
     from windrow.pipeline.news import News
-    from windrow.pipeline.workload import FileFound, PipelineWorkload, RowsOfFile
+    from windrow.pipeline.workload import PipelineWorkload
 
 #: Files a worker keeps open: the one being read, the next one inspected, and a little room for retries.
 OPEN_FILES = 4
@@ -48,7 +48,7 @@ class RowsSide:
     def __init__(self, workload: PipelineWorkload) -> None:
         self.workload = workload
         self.reading = Reading()  #: what reading took in the last run
-        self._readers: OrderedDict[int, Reader] = OrderedDict()
+        self._readers: OrderedDict[int, tuple[Reader, str]] = OrderedDict()  #: and which file each is
         self._told = Told(
             opened=set(workload.borders),
             defaults=set(workload.defaults),
@@ -67,28 +67,28 @@ class RowsSide:
             return Outcome({}, self._open(payload.input))
         if type(payload) is MergePartials:
             return Outcome({job.task.makes[0]: unite(job.values)})
-        return self._run_rows(job.task.makes[0], job.content, job.plan, job.prepared)
+        return self._run_rows(job.task.makes[0], payload, job.plan, job.prepared)
 
     def prepare(self, task: Task, plan: Plan) -> PreparedColumns | None:
         """Read what a chunk needs first, for another worker to run it with."""
         if type(task.payload) is not RunRows:
             return None
-        _, reader, program, chunk = self._opened(self.workload.content(task))
+        _, reader, program, chunk = self._opened(task.payload)
         return read_ahead(program, reader, chunk, plan.order, self.workload.stop.is_set)
 
     def _open(self, number: int) -> Opened:
         """Open an input, bind the steps to it, and say how many rows and which units it has."""
         feed = self.workload.feed(number)
-        reader = self._reader(feed.input)
+        reader, identity = self._reader(feed.input)
         source = self.workload.source.inputs[feed.input]
         program = self.workload.program(source, reader.info, feed.products)
-        return Opened(reader.info.rows, self.workload.opened(source, reader.info, program))
+        return Opened(reader.info.rows, self.workload.opened(source, reader.info, program), identity)
 
-    def _run_rows(self, output: str, content: RowsOfFile, plan: Plan, ahead: list[PreparedColumns]) -> Outcome:
+    def _run_rows(self, output: str, payload: RunRows, plan: Plan, ahead: list[PreparedColumns]) -> Outcome:
         """Run one chunk in the order of the plan, with what was prepared for it."""
-        source, reader, program, chunk = self._opened(content)
+        source, reader, program, chunk = self._opened(payload)
         before = reader.bytes_read
-        attempts = self._attempts(program, reader, chunk, plan)
+        attempts = self._attempts(source, program, reader, chunk, plan)
         if ahead:
             prepared = ahead.pop()
             prepared.hand_over(attempts.run)
@@ -108,21 +108,21 @@ class RowsSide:
         self.workload.note_kept(partial)
         measurement = Measurement(bytes_read=reader.bytes_read - before)
         evidence = attempts.evidence(in_memory=source.format == "arrays")
-        gone = skipped(attempts.left_out.values(), content.rows[0].input, source.label)
+        gone = skipped(attempts.left_out.values(), payload.rows[0].input, source.label)
         return Outcome({output: partial}, RowsReport(evidence, gone), measurement)
 
     def close(self) -> None:
         """Close every file."""
         while self._readers:
-            self._close(self._readers.popitem()[1])
+            self._close(self._readers.popitem()[1][0])
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _opened(self, content: RowsOfFile) -> tuple[Input, Reader, Program, Chunk]:
+    def _opened(self, payload: RunRows) -> tuple[Input, Reader, Program, Chunk]:
         """Open the file that rows are in; say what runs on them."""
-        (part,) = content.rows
+        (part,) = payload.rows
         feed = self.workload.feed(part.input)
-        reader = self._reader(feed.input, content.found)
+        reader, _ = self._reader(feed.input, payload.identity)
         source = self.workload.source.inputs[feed.input]
         program = self.workload.program(source, reader.info, feed.products)
         borders = self.workload.borders.get(feed.input)
@@ -130,32 +130,45 @@ class RowsSide:
             borders = self.workload.opened(source, reader.info, program)
         return source, reader, program, chunk_of(source, part, borders, reader.info.clusters)
 
-    def _attempts(self, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
+    def _attempts(self, source: Input, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
         workload = self.workload
         run = ChunkRun(
-            program, reader, chunk, plan.order, dict(plan.blocks), workload.block_rows, stopping=workload.stop.is_set
-        )
+            program, reader, chunk, plan.order, dict(plan.blocks), workload.block_rows,
+            stopping=workload.stop.is_set, rows=_rows_to_run(source, chunk),
+        )  # fmt: skip
         return Attempts(run, workload.definition, plan, skip=workload.skip)
 
-    def _reader(self, input: int, found: FileFound | None = None) -> Reader:  # noqa: A002 - the word of the house
-        reader = self._readers.get(input)
-        if reader is None:
-            reader = self.workload.source.open(input)
+    def _reader(self, index: int, before: str = "") -> tuple[Reader, str]:
+        """Open an input, or find it open; it must be what it was ``before``, where that is known."""
+        found = self._readers.get(index)
+        if found is None:
+            reader = self.workload.source.open(index)
             try:
-                self.workload.check_same(input, reader.info, found)
+                found = reader, self.workload.check_same(index, reader.info, before)
             except CorruptFileError:
                 reader.close()
                 raise
-            self._readers[input] = reader
+            self._readers[index] = found
             while len(self._readers) > OPEN_FILES:
-                self._close(self._readers.popitem(last=False)[1])
-        self._readers.move_to_end(input)
-        return reader
+                self._close(self._readers.popitem(last=False)[1][0])
+        elif before not in ("", found[1]):
+            raise self.workload.replaced(self.workload.source.inputs[index])
+        self._readers.move_to_end(index)
+        return found
 
     def _close(self, reader: Reader) -> None:
         with self.workload._lock:
             self.workload.requests += getattr(reader, "requests", 0)
         reader.close()
+
+
+def _rows_to_run(source: Input, chunk: Chunk) -> Selection | None:
+    """Select the rows of a chunk that are not left out of its input; None: all of them."""
+    start, stop = chunk.borders[0], chunk.borders[-1]
+    mask = np.ones(stop - start, dtype=bool)
+    for first, last in source.left_out:
+        mask[max(first - start, 0) : max(last - start, 0)] = False
+    return None if mask.all() else Selection(stop - start, np.flatnonzero(mask))
 
 
 @dataclass(slots=True)

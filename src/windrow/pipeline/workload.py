@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from windrow.blocks.chunk import Partial
     from windrow.blocks.program import Program
-    from windrow.core.records import Rows, Task
+    from windrow.core.records import Task
     from windrow.data.base import FileInfo, Input, Source
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.input_identity import FileStamp
@@ -33,21 +33,6 @@ if TYPE_CHECKING:
 
 #: Bytes that the rows of all regions may take, so that comparing two runs is possible; a bit for each row and region.
 KEPT_BYTES = 64_000_000
-
-
-class FileFound(NamedTuple):
-    """What a file was when it was first opened in a run."""
-
-    identity: str  #: what it says of itself: a uuid, the digest of its footer
-    rows: int
-    stamp: FileStamp | None  #: what the file system says; None where it is none of ours
-
-
-class RowsOfFile(NamedTuple):
-    """Rows to run, and the file that they are rows of."""
-
-    rows: tuple[Rows, ...]
-    found: FileFound | None
 
 
 class Feed(NamedTuple):
@@ -87,7 +72,7 @@ class PipelineWorkload:
         self.identities: dict[int, str] = {}  #: of the inputs opened so far
         self.keeping = definition.keep_rows
         self._kept_bytes = 0
-        self.found: dict[int, FileFound] = {}  #: what inputs were when they were first opened in this run
+        self._stamps: dict[int, FileStamp | None] = {}  #: of inputs when they were first opened in this process
         self._saved: dict[str, tuple[tuple[str, ...], str]] = {}  #: file -> columns, first input
         self.feeds = dict(feeds or {})
         self.twins: dict[str, str] = {}  #: steps that are computed with another one
@@ -99,7 +84,7 @@ class PipelineWorkload:
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what belongs to a process: locks, programs and compiled code are made anew."""
         state = dict(self.__dict__)
-        for name in ("stop", "_lock", "_programs"):
+        for name in ("stop", "_lock", "_programs", "_stamps"):
             del state[name]
         state["definition"] = replace(self.definition, kernels={})
         state["ambient"] = ambient()
@@ -113,6 +98,7 @@ class PipelineWorkload:
         self.stop = threading.Event()
         self._lock = threading.Lock()
         self._programs = {}
+        self._stamps = {}
         # What was learned here so far is known at home; from now on only what is new is told.
         self.reads, self.requests = {}, 0
 
@@ -132,11 +118,8 @@ class PipelineWorkload:
         return RowsSide(self)
 
     def content(self, task: Task) -> Any:
-        """Give what a worker needs: rows with what their file was when it was first opened, wherever that was."""
-        if type(task.payload) is not RunRows:
-            return task.payload
-        index = self.feed(task.payload.rows[0].input).input
-        return RowsOfFile(task.payload.rows, self.found.get(index))
+        """Give what a worker needs: all of it is in the payload."""
+        return task.payload
 
     def describe(self, task: Task) -> str:
         """Name a task in messages of the engine."""
@@ -229,22 +212,27 @@ class PipelineWorkload:
         more = borders[-1] - before[-1], len(borders) - len(before)
         self._units[dataset] = (rows + more[0], units + more[1])
 
-    def check_same(self, index: int, info: FileInfo, before: FileFound | None = None) -> None:
-        """Refuse an input that is another file than when it was first opened in this run, or in the one it continues."""
+    def check_same(self, index: int, info: FileInfo, before: str) -> str:
+        """Refuse an input that is another file than when it was first opened; say what tells it from another.
+
+        ``before`` is what another worker said of it when it opened it first; empty if none has.
+        """
         item = self.source.inputs[index]
-        now = FileFound(info.identity, info.rows, file_stamp(item))
+        stamp = file_stamp(item)
+        now = repr((info.identity, info.rows, stamp))
         with self._lock:
-            before = before or self.found.get(index)
-            self.found[index] = before or now
+            first = self._stamps.setdefault(index, stamp)
             self.identities.setdefault(index, info.identity)
-            expected = self.expected.get(index, (info.identity, info.rows))
-        if (before or now) != now or expected != (info.identity, info.rows):
+            identity = self.identities[index]
+            expected = self.expected.get(index, (identity, info.rows))
+        if before not in ("", now) or first != stamp or expected != (info.identity, info.rows):
             raise self.replaced(item)
+        return now
 
     def check_unchanged(self, index: int) -> None:
         """Refuse what was read of an input that was written to meanwhile."""
-        item, known = self.source.inputs[index], self.found.get(index)
-        if known is not None and known.stamp != file_stamp(item):
+        item = self.source.inputs[index]
+        if self._stamps[index] != file_stamp(item):
             raise self.replaced(item)
 
     def replaced(self, item: Input) -> CorruptFileError:
@@ -255,13 +243,12 @@ class PipelineWorkload:
         )
 
     def note_kept(self, partial: Partial) -> None:
-        """Stop telling which rows the regions have, and what cuts said, where that becomes too much."""
+        """Stop telling which rows the regions have where that becomes too much."""
         if not self.keeping:
-            partial.kept, partial.asked = (), ()
+            partial.kept = ()
             return
         with self._lock:
             self._kept_bytes += sum(rows.data.nbytes for _, rows in partial.kept)
-            self._kept_bytes += sum(asked.nbytes for asked in partial.asked)
             if self._kept_bytes > KEPT_BYTES:
                 self.keeping = False
                 for program in self._programs.values():

@@ -10,7 +10,6 @@ from collections import deque
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windrow.core.records import Needs
 from windrow.errors import UsageError
 from windrow.tasks.body import STREAM
 from windrow.tasks.declare import Declared, task
@@ -19,12 +18,12 @@ from windrow.tasks.future import Future, StreamFuture
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from windrow.core.records import Failure
+    from windrow.core.records import Failure, Needs
     from windrow.tasks.devices import Devices
     from windrow.tasks.file_kinds import FileKind
-    from windrow.tasks.worker import Around
     from windrow.tasks.keeping import KeptValue
     from windrow.tasks.session import Session
+    from windrow.tasks.worker import Around
 
 #: Containers that are looked into.
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from windrow.core.events import CancelRequested, Closed, Released, Wanted
-from windrow.core.records import Needs, Task
+from windrow.core.records import Task
 from windrow.tasks.body import STREAM
 from windrow.tasks.call import MOST, Call, Content, DeclaredFunctions, TaskTraits, find_traits, has_no_futures
 from windrow.tasks.declare import current
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from windrow.tasks.declare import Declared, OnFailure
-    from windrow.tasks.progressing import TasksShot
     from windrow.tasks.reusing import ReuseStats
+    from windrow.watch.progress import SessionSnapshot
 
 
 class Session(Watchable, NamedOptions):
@@ -84,7 +84,7 @@ class Session(Watchable, NamedOptions):
         files: str = "stamp",
         initializer: Callable[[], object] | None = None,
         rundir: str | PathLike[str] | None = None,
-        progress: bool | Callable[[TasksShot], Any] | None = None,
+        progress: bool | Callable[[SessionSnapshot], Any] | None = None,
         name: str = "session",
     ) -> None:
         check_on_failure("wr.Session", on_failure)
@@ -180,7 +180,7 @@ class Session(Watchable, NamedOptions):
         plain = traits is not None and traits.plain and not self.versions.any and has_no_futures(arguments)
         if plain and (not keywords or has_no_futures(keywords.values())):
             assert traits is not None
-            return self._call_plainly(call, traits, arguments, keywords, kind)
+            return self._call_plainly(call, arguments, keywords, kind)
         call.begin(arguments, keywords)
         self.parts.refuse(f"task {declared.name!r}", (arguments, keywords))
         if declared.files:
@@ -211,12 +211,7 @@ class Session(Watchable, NamedOptions):
         return futures[0] if declared.outputs == 1 else given
 
     def _call_plainly(
-        self,
-        call: Call,
-        traits: TaskTraits,
-        arguments: tuple[Any, ...],
-        keywords: Mapping[str, Any],
-        kind: type[Future],
+        self, call: Call, arguments: tuple[Any, ...], keywords: Mapping[str, Any], kind: type[Future]
     ) -> Future:
         """Make a task of a call of which nothing is special, as most are: all else takes longer than a short task."""
         name = f"{call.id}.0"

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from windrow.run.loop import Observer
     from windrow.tasks.explaining import Explanation
-    from windrow.tasks.progressing import Progress, TasksShot
     from windrow.tasks.watching_rundir import SessionLog
     from windrow.watch.graph_runs import GraphRun
+    from windrow.watch.progress import SessionProgress, SessionSnapshot
     from windrow.watch.task_graph import TaskGraph
 
 __all__ = ["Watchable", "Watched", "report_session_directory"]
@@ -58,27 +58,38 @@ class Watched:
     """What watches one session."""
 
     def __init__(
-        self, name: str, engine: str, rundir: Any = None, progress: bool | Callable[[TasksShot], Any] | None = None
+        self,
+        name: str,
+        engine: str,
+        rundir: Any = None,
+        progress: bool | Callable[[SessionSnapshot], Any] | None = None,
     ) -> None:
         self.watch = Watch(name, engine)
         self.rundir = None if rundir is None else Path(rundir)
         self.log: SessionLog | None = None
         self._progress = progress
-        self._shown: Progress | None = None
+        self._shown: SessionProgress | None = None
         self._over = False
 
     def open(self, workers: int) -> list[Observer]:
         """Begin; give the observers that the loop is to call."""
-        from windrow.tasks.progressing import progress_of
+        from windrow.watch.progress import SessionProgress, choose_display
 
-        self._shown = progress_of(self.watch, self._progress, workers)
+        watch, display = self.watch, choose_display(self._progress)
         if self.rundir is not None:
             from windrow.tasks.watching_rundir import SessionLog
 
             options = {"engine": self.watch.engine, "workers": workers}
             self.log = SessionLog(self.watch, self.rundir, options)
+        if display is not None:
+            self._shown = SessionProgress(
+                lambda finished: watch.snapshot(workers, finished=finished),
+                display,
+                may_draw=lambda: watch.within or watch.closed,
+                asked=bool(self._progress),
+            )
         _open.add(self)
-        return [one for one in (self.watch, self._shown) if one is not None]
+        return [watch]
 
     def close(self, error: BaseException | str | None) -> None:
         """The session has ended; told once."""

@@ -175,7 +175,12 @@ class EventLog:
         self._add(line)
 
     def _opened(self, payload: OpenInput, report: Opened, event: Finished, now: float) -> None:
-        fields: dict[str, Any] = {"t": round(now, 6), "event": "Discovered", "input": payload.input, "rows": report.rows}
+        fields: dict[str, Any] = {
+            "t": round(now, 6),
+            "event": "Discovered",
+            "input": payload.input,
+            "rows": report.rows,
+        }
         fields["units"] = max(len(report.borders) - 1, 0)
         if len(report.borders) <= MOST_BORDERS:
             fields["borders"] = list(report.borders)
@@ -274,6 +279,4 @@ def own_memory() -> Callable[[], int]:
     return lambda: int(process.memory_info().rss)
 
 
-_RARE = frozenset(
-    {CancelRequested, Cancelled, Exhausted, Failed, WorkerJoined, WorkerLost}
-)
+_RARE = frozenset({CancelRequested, Cancelled, Exhausted, Failed, WorkerJoined, WorkerLost})

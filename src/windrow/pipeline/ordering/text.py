@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from windrow.core.records import Evidence
 
-__all__ = ["cost_share", "how_decided", "is_moved", "order_line", "order_lines", "savings", "warned_note"]
-
 #: Changes of an order that are told one by one.
 MOST_CHANGES = 5
 

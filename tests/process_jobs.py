@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.records import Failure, FailureKind, Measurement, MergePartials, Opened, OpenInput, RowsReport
-from windrow.engines.base import NO_READING, Outcome
+from windrow.engines.base import NO_READING, Outcome, Reading
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -205,8 +205,8 @@ NAMES = list(JOBS)
 class Work:
     """A workload whose inputs are jobs, and its workers' sides; ``extra`` goes along."""
 
-    reading = NO_READING
-    used = None
+    reading: Reading = NO_READING
+    used: tuple[float, int] | None = None
 
     def __init__(self, extra: Any = None) -> None:
         self.extra = extra

@@ -30,7 +30,7 @@ def test_a_copy_that_came_with_a_launch_is_there_for_others_if_that_is_cancelled
     assert tasks.arrived(arrival(INPUT, 1, "good"))
     assert tasks.arrived(arrival(INPUT, 2, Odd()))
     inputs = (("7.0", 7), ("8.0", 8), ("9.0", 9))
-    fields = (5, 50, "", 1, ("50.0",), 0, (), inputs, {2: "small"}, {0: 1, 1: 2}, b"", False, False, ())
+    fields = (5, 50, "", 1, None, ("50.0",), 0, (), inputs, {2: "small"}, {0: 1, 1: 2}, b"", False, False, ())
     message = tasks.read(tuple(LaunchMessage(*fields)))
     assert tasks.waits(5)
     tasks.call_off(message)

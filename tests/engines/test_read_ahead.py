@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from row_workload import RowSide, RowWork
 from searching import examples
 from windrow.core.commands import Cancel, Launch, StopWorker
 from windrow.core.events import Cancelled, CancelRequested, Finished, Started, WorkerLost
 from windrow.core.options import Options
 from windrow.core.policies import Policies
-from windrow.core.records import Evidence, Failure, FailureKind, InputSpec, Measurement, Plan, Rows, Task
+from windrow.core.records import Evidence, InputSpec, Life, Measurement, Plan, Rows, RunRows, Task
+from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
-from windrow.engines.base import Outcome
-from windrow.engines.read_ahead import CHUNKS_AHEAD, Reading, SetupAhead
+from windrow.engines.base import Reading
+from windrow.engines.read_ahead import CHUNKS_AHEAD, ReadAhead
 from windrow.engines.threads import ThreadsEngine
 from windrow.place.read_ahead_split import FixedSplit, Pool
 from windrow.run.loop import run
@@ -33,7 +35,7 @@ MUCH = 1 << 40
 
 
 class Parcel:
-    """What a fake setup gives: it knows its rows, and how many there are of its kind."""
+    """What a fake ahead gives: it knows its rows, and how many there are of its kind."""
 
     def __init__(self, rows: Rows, memory: int, living: weakref.WeakSet[Parcel]) -> None:
         self.rows = rows
@@ -41,7 +43,7 @@ class Parcel:
         living.add(self)
 
 
-class Side:
+class Side(RowSide):
     """A worker's side that watches how it is used."""
 
     reading = Reading(0.01, 0.001)
@@ -55,31 +57,32 @@ class Side:
         assert threading.current_thread() is self.thread, "used by another thread than its own"
         assert not self.closed, "used after it was closed"
 
-    def inspect(self, number: int) -> tuple[int, tuple[int, ...]]:
+    def open_input(self, number: int) -> tuple[int, tuple[int, ...]]:
         self.check()
         return self.work.rows, tuple(range(0, self.work.rows + 1, 5))
 
-    def prepare(self, rows: tuple[Rows, ...], plan: Plan) -> Parcel:
+    def prepare(self, task: Task, plan: Plan) -> Parcel | None:
         self.check()
         assert plan.category in "ab"
-        (part,) = rows
+        (part,) = task.payload.rows
         with self.work.lock:
             self.work.prepared.append(part)
         self.work.while_preparing(part)
         return Parcel(part, self.work.memory, self.work.living)
 
-    def run(self, rows: tuple[Rows, ...], plan: Plan, parcel: Parcel | None = None) -> Outcome:
+    def run_rows(self, rows: tuple[Rows, ...], plan: Plan, prepared: Any) -> tuple[Any, Measurement, Evidence]:
         self.check()
         assert plan.category in "ab"
         (part,) = rows
-        assert parcel is None or parcel.rows == part
+        assert all(one.rows == part for one in prepared)
         with self.work.lock:
-            self.work.ran.append((part, parcel is not None))
+            self.work.ran.append((part, bool(prepared)))
             self.work.most_living = max(self.work.most_living, len(self.work.living))
-        del parcel  # a traceback would keep it
+        if prepared:
+            prepared.pop()
         self.work.while_running(part)
         partial = [(part.input, row) for row in range(part.start, part.stop)]
-        return Outcome(partial, Measurement(), Evidence())
+        return partial, Measurement(), Evidence()
 
     def merge(self, partials: Sequence[Any]) -> Any:
         self.check()
@@ -90,7 +93,7 @@ class Side:
         self.closed = True
 
 
-class Work:
+class Work(RowWork):
     """A workload; what happens while it prepares and runs can be replaced."""
 
     def __init__(self, rows: int = 40, memory: int = 100) -> None:
@@ -110,9 +113,6 @@ class Work:
         with self.lock:
             self.sides.append(side)
         return side
-
-    def classify(self, error: BaseException) -> Failure:
-        return Failure(FailureKind.USER, type(error).__name__, str(error), "", error)
 
 
 class Eager:
@@ -151,20 +151,21 @@ class Deep(Fixed):
         return 1 + CHUNKS_AHEAD
 
 
-def go(setup: SetupAhead, work: Work, workers: int, inputs: int = 3, **options: Any) -> Any:
+def go(ahead: ReadAhead, work: Work, workers: int, inputs: int = 3, **options: Any) -> Any:
     specs = [InputSpec(id=number, category="ab"[number % 2]) for number in range(inputs)]
-    scheduler = Scheduler(specs, Policies(Deep(5)), Options(**options))
-    engine = ThreadsEngine(workers, setup)
+    feeder = RowFeeder(specs, Policies(Deep(5)), RowOptions(**options))
+    scheduler = Scheduler(feeder, options=Options(**options))
+    engine = ThreadsEngine(workers, ahead)
     outcome = run(scheduler, engine, work)
-    check_clean(setup, work)
+    check_clean(ahead, work)
     return outcome
 
 
-def check_clean(setup: SetupAhead, work: Work) -> None:
-    assert setup.held == 0
-    assert not setup._ready
-    assert not setup._pending
-    assert not setup._at_work
+def check_clean(ahead: ReadAhead, work: Work) -> None:
+    assert ahead.held == 0
+    assert not ahead._ready
+    assert not ahead._pending
+    assert not ahead._at_work
     assert all(side.closed for side in work.sides)
     assert not work.living, "what was set up is still in memory"
 
@@ -184,8 +185,8 @@ pools = st.builds(Pool, st.integers(0, 5), st.integers(1, 4))
 @given(st.lists(pools, min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 4))
 def test_every_row_is_done_once_however_the_split_changes(changes: list[Pool], workers: int, inputs: int) -> None:
     work = Work()
-    setup = SetupAhead(Eager(changes), workers, MUCH)
-    outcome = go(setup, work, workers, inputs)
+    ahead = ReadAhead(Eager(changes), workers, MUCH)
+    outcome = go(ahead, work, workers, inputs)
     assert outcome.status == "complete"
     assert all_rows(outcome) == expected(work, inputs)
     assert len(work.prepared) == len(set(work.prepared)), "set up twice"
@@ -210,8 +211,8 @@ def test_in_a_fixed_split_everything_is_set_up_apart(split: tuple[int, int]) -> 
         return at_work
 
     work.while_preparing, work.while_running = counted("preparing"), counted("running")
-    setup = SetupAhead(FixedSplit(*split), sum(split), MUCH)
-    outcome = go(setup, work, sum(split))
+    ahead = ReadAhead(FixedSplit(*split), sum(split), MUCH)
+    outcome = go(ahead, work, sum(split))
     assert all_rows(outcome) == expected(work)
     assert all(had for _, had in work.ran)
     assert most["preparing"] <= split[0]
@@ -219,32 +220,32 @@ def test_in_a_fixed_split_everything_is_set_up_apart(split: tuple[int, int]) -> 
 
 def test_the_buffer_is_bounded_and_what_is_used_is_let_go() -> None:
     work = Work(rows=400, memory=100)
-    setup = SetupAhead(FixedSplit(3, 1), 4, memory=350)
-    go(setup, work, 4)
+    ahead = ReadAhead(FixedSplit(3, 1), 4, memory=350)
+    go(ahead, work, 4)
     # Each worker may wait for one although there is no room; it takes it as soon as it is there.
-    assert setup.most_held <= 350 + 4 * 100
+    assert ahead.most_held <= 350 + 4 * 100
     assert work.most_living <= 3 + 4 + 4
 
 
 def test_the_buffer_is_bounded_exactly_where_nobody_waits_for_it() -> None:
     work = Work(rows=400, memory=100)
-    setup = SetupAhead(Eager([Pool(3, 1)]), 4, memory=350)
-    go(setup, work, 4)
-    assert 0 < setup.most_held <= 300
+    ahead = ReadAhead(Eager([Pool(3, 1)]), 4, memory=350)
+    go(ahead, work, 4)
+    assert 0 < ahead.most_held <= 300
 
 
 def test_no_more_than_some_chunks_are_ahead_where_they_are_small() -> None:
     work = Work(rows=400, memory=0)
     work.while_running = lambda part: threading.Event().wait(0.001)
-    setup = SetupAhead(FixedSplit(2, 1), 2, MUCH)
-    go(setup, work, 2)
+    ahead = ReadAhead(FixedSplit(2, 1), 2, MUCH)
+    go(ahead, work, 2)
     assert work.most_living <= CHUNKS_AHEAD * 2 + 2
 
 
 def test_a_chunk_larger_than_the_buffer_is_set_up_by_itself() -> None:
     work = Work(rows=50, memory=1000)
-    setup = SetupAhead(FixedSplit(2, 2), 4, memory=10)
-    outcome = go(setup, work, 4)
+    ahead = ReadAhead(FixedSplit(2, 2), 4, memory=10)
+    outcome = go(ahead, work, 4)
     assert all_rows(outcome) == expected(work)
     assert any(had for _, had in work.ran)
 
@@ -257,7 +258,7 @@ def test_what_cannot_be_set_up_is_read_by_the_worker() -> None:
             raise OSError("not now")
 
     work.while_preparing = fail
-    outcome = go(SetupAhead(FixedSplit(1, 1), 2, MUCH), work, 2)
+    outcome = go(ReadAhead(FixedSplit(1, 1), 2, MUCH), work, 2)
     assert outcome.status == "complete"
     assert all_rows(outcome) == expected(work)
     assert {had for part, had in work.ran if part.input == 1} == {False}
@@ -272,7 +273,7 @@ def test_a_failing_run_leaves_nothing_behind() -> None:
             raise ValueError("bad row")
 
     work.while_running = fail
-    outcome = go(SetupAhead(FixedSplit(2, 2), 4, MUCH), work, 4)
+    outcome = go(ReadAhead(FixedSplit(2, 2), 4, MUCH), work, 4)
     assert outcome.status == "failed"
     assert str(outcome.failure.exception) == "bad row"
 
@@ -285,7 +286,7 @@ def test_rows_that_fail_are_left_out_and_the_rest_is_done() -> None:
             raise ValueError("bad row")
 
     work.while_running = fail
-    outcome = go(SetupAhead(FixedSplit(1, 1), 2, MUCH), work, 2, on_error="skip")
+    outcome = go(ReadAhead(FixedSplit(1, 1), 2, MUCH), work, 2, on_error="skip")
     assert outcome.status == "incomplete"
     gone = {(0, row) for row in range(10, 15)}
     assert all_rows(outcome) == [row for row in expected(work) if row not in gone]
@@ -293,46 +294,40 @@ def test_rows_that_fail_are_left_out_and_the_rest_is_done() -> None:
 
 def test_a_cancelled_run_ends_although_setting_up_takes_long() -> None:
     work = Work(rows=500)
-    engine = ThreadsEngine(2, SetupAhead(FixedSplit(1, 1), 2, MUCH))
+    engine = ThreadsEngine(2, ReadAhead(FixedSplit(1, 1), 2, MUCH))
     wait = engine.wait
     seen: list[Any] = []
 
     def waiting(timeout: float | None) -> list[Any]:
         events = wait(timeout)
-        seen.extend(event for event in events if isinstance(event, Finished))
+        seen.extend(event for event in events if isinstance(event, Finished) and event.made)
         if len(seen) >= 5:
             events.append(CancelRequested("enough"))
         return events
 
     engine.wait = waiting  # type: ignore[method-assign]
     specs = [InputSpec(id=number, category="a") for number in range(3)]
-    scheduler = Scheduler(specs, Policies(Deep(5)), Options())
+    scheduler = Scheduler(RowFeeder(specs, Policies(Deep(5))))
     outcome = run(scheduler, engine, work)
     assert outcome.cancelled
-    assert engine.setup is not None
-    check_clean(engine.setup, work)
+    assert engine.read_ahead is not None
+    check_clean(engine.read_ahead, work)
 
 
-class Plain:
-    """A worker's side that cannot set up: it has no ``prepare``."""
+def test_a_workload_that_cannot_read_ahead_is_none_the_worse_for_it() -> None:
+    class Unable(Side):
+        def prepare(self, task: Task, plan: Plan) -> None:
+            return None
 
-    def __init__(self, side: Side) -> None:
-        self._side = side
-        self.inspect, self.run = side.inspect, side.run
-        self.merge, self.close = side.merge, side.close
-
-    @property
-    def closed(self) -> bool:
-        return self._side.closed
-
-
-def test_a_workload_that_cannot_set_up_is_none_the_worse_for_it() -> None:
-    class Unable(Work):
+    class Plain(Work):
         def open_worker(self, worker: int) -> Any:
-            return Plain(super().open_worker(worker))
+            side = Unable(self)
+            with self.lock:
+                self.sides.append(side)
+            return side
 
-    work = Unable()
-    outcome = go(SetupAhead(FixedSplit(1, 1), 2, MUCH), work, 2)
+    work = Plain()
+    outcome = go(ReadAhead(FixedSplit(1, 1), 2, MUCH), work, 2)
     assert all_rows(outcome) == expected(work)
     assert not any(had for _, had in work.ran)
 
@@ -342,7 +337,7 @@ def test_a_workload_that_cannot_set_up_is_none_the_worse_for_it() -> None:
 
 def launch(number: int, worker: int) -> Launch:
     rows = Rows(0, 5 * number, 5 * number + 5)
-    return Launch(Task(number, "a", (rows,), 5), number, worker, 0, PLAN)
+    return Launch(Task(number, "a", 5, RunRows((rows,)), makes=("p",)), number, Life(worker, 0), PLAN)
 
 
 def until(engine: ThreadsEngine, wanted: Callable[[list[Any]], bool]) -> list[Any]:
@@ -357,28 +352,28 @@ def until(engine: ThreadsEngine, wanted: Callable[[list[Any]], bool]) -> list[An
 def test_a_launch_that_is_cancelled_before_it_begins_is_forgotten_in_the_buffer() -> None:
     work, running = Work(), threading.Event()
     work.while_running = lambda part: running.wait(10)
-    setup = SetupAhead(FixedSplit(1, 1), 1, MUCH)
-    engine = ThreadsEngine(1, setup)
+    ahead = ReadAhead(FixedSplit(1, 1), 1, MUCH)
+    engine = ThreadsEngine(1, ahead)
     engine.start(work)
     engine.do([launch(1, 0), launch(2, 0), launch(3, 0)])
-    until(engine, lambda _: len(work.prepared) == 3 and setup.held == 200)
-    engine.do([Cancel(2, 0, 0)])
+    until(engine, lambda _: len(work.prepared) == 3 and ahead.held == 200)
+    engine.do([Cancel(2, Life(0, 0))])
     running.set()
     seen = until(engine, lambda seen: sum(isinstance(e, Finished) for e in seen) == 2)
-    assert Cancelled(2, 0, 0) in seen
+    assert Cancelled(2, Life(0, 0)) in seen
     assert [event.attempt for event in seen if isinstance(event, Started)] in ([1, 3], [3])
     engine.stop()
-    check_clean(setup, work)
+    check_clean(ahead, work)
 
 
 def test_what_a_lost_worker_had_before_it_is_forgotten() -> None:
     work = Work()
-    setup = SetupAhead(FixedSplit(1, 2), 2, MUCH)
-    engine = ThreadsEngine(2, setup)
+    ahead = ReadAhead(FixedSplit(1, 2), 2, MUCH)
+    engine = ThreadsEngine(2, ahead)
     engine.start(work)
     engine.do([launch(1, 0)])
     until(engine, lambda seen: any(isinstance(e, Finished) for e in seen))
-    engine.do([StopWorker(0, 0), launch(2, 0), launch(3, 1)])
+    engine.do([StopWorker(Life(0, 0)), launch(2, 0), launch(3, 1)])
     seen = until(
         engine,
         lambda seen: (
@@ -388,20 +383,20 @@ def test_what_a_lost_worker_had_before_it_is_forgotten() -> None:
     )
     assert all(event.attempt != 2 for event in seen if isinstance(event, Started))
     for _ in range(400):
-        if not setup.held and not setup._at_work:
+        if not ahead.held and not ahead._at_work:
             break
         threading.Event().wait(0.01)
-    assert setup.held == 0
-    assert not setup._pending
+    assert ahead.held == 0
+    assert not ahead._pending
     engine.stop()
-    check_clean(setup, work)
+    check_clean(ahead, work)
 
 
 def test_stopping_does_not_wait_for_what_nobody_has_begun() -> None:
     work, preparing = Work(), threading.Event()
     work.while_preparing = lambda part: preparing.wait(10)
-    setup = SetupAhead(FixedSplit(1, 1), 2, MUCH)
-    engine = ThreadsEngine(2, setup)
+    ahead = ReadAhead(FixedSplit(1, 1), 2, MUCH)
+    engine = ThreadsEngine(2, ahead)
     engine.start(work)
     engine.do([launch(number, number % 2) for number in range(1, 7)])
     until(engine, lambda _: len(work.prepared) == 1)
@@ -409,26 +404,26 @@ def test_stopping_does_not_wait_for_what_nobody_has_begun() -> None:
     engine.stop()
     assert len(work.prepared) == 1
     assert not work.ran
-    check_clean(setup, work)
+    check_clean(ahead, work)
 
 
 def test_workers_that_wait_do_not_wake_each_other_for_ever() -> None:
     work, preparing = Work(), threading.Event()
     work.while_preparing = lambda part: preparing.wait(10)
-    setup = SetupAhead(FixedSplit(1, 3), 4, MUCH)
-    notify, woken = setup._changed.notify_all, itertools.count(1)
+    ahead = ReadAhead(FixedSplit(1, 3), 4, MUCH)
+    notify, woken = ahead._changed.notify_all, itertools.count(1)
 
     def counted() -> None:
         next(woken)
         notify()
 
-    setup._changed.notify_all = counted  # type: ignore[method-assign]
-    engine = ThreadsEngine(4, setup)
+    ahead._changed.notify_all = counted  # type: ignore[method-assign]
+    engine = ThreadsEngine(4, ahead)
     engine.start(work)
     engine.do([launch(number, number % 4) for number in range(1, 9)])
-    until(engine, lambda _: len(setup._urgent) == 3)
+    until(engine, lambda _: len(ahead._urgent) == 3)
     threading.Event().wait(0.1)
     assert next(woken) < 50
     preparing.set()
     engine.stop()
-    check_clean(setup, work)
+    check_clean(ahead, work)

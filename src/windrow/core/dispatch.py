@@ -164,8 +164,7 @@ class Dispatch:
             self._overtaken = None
             self._resources.reserved.clear()
             return
-        if self._resources.open or self._workers.by_queue[1]:
-            self._place_ready()
+        self._place_ready()
 
     def _place_fresh(self) -> None:
         for node in list(self.fresh.values()):
@@ -228,7 +227,10 @@ class Dispatch:
 
     def _fill(self, cls: NeedsClass) -> bool:
         """Put tasks into the queues of workers that are at others of their class; True if the head has changed."""
-        queues = [(length, number) for length, number, _ in self._queues.joinable(cls)]
+        head = self._head(cls)
+        if head is None or self._queues.most(head) < 2:
+            return False  # it may be long, and is alone then
+        queues = self._queues.joinable(cls)
         heapify(queues)
         placed = False
         while queues and (node := self._head(cls)) is not None:

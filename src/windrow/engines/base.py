@@ -58,7 +58,8 @@ class Job(NamedTuple):
     common: Callable[[int], Any] | None = None  #: what calls share, where that travels apart
     #: positions of values that nobody else has; None where all memory is shared with the program
     mine: tuple[int, ...] | None = None
-    prepared: Any = None  #: what ``prepare`` made of the same launch, if it was asked to
+    #: What ``prepare`` made of the same launch, if it was asked to: a list, to be taken out of, or a traceback would keep it.
+    prepared: Any = ()
 
 
 class WorkerSide(Protocol):

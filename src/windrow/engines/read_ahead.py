@@ -117,15 +117,15 @@ class ReadAhead:
 
     # -- the workers' side
 
-    def begin(self, attempt: int) -> Prepared | None:
-        """Wait for one's turn to process; return what was set up, or None: read by yourself."""
+    def begin(self, attempt: int) -> list[Prepared]:
+        """Wait for one's turn to process; give what was read ahead, or nothing: read by yourself."""
         with self._changed:
             prepared = self._claim(attempt)
             while self._processing >= self._may_process() and not self._ending:
                 self._changed.wait()
             self._processing += 1
             self._changed.notify_all()
-        return prepared
+        return [] if prepared is None else [prepared]
 
     def done(self, launch: Launch, event: Event | None, reading: Reading) -> None:
         """One's turn is over."""

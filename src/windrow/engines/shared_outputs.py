@@ -14,10 +14,10 @@ from windrow.engines.base import Job
 from windrow.engines.job_runner import estimate_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Sequence
 
     from windrow.core.commands import Launch
-    from windrow.engines.base import Workload
+    from windrow.engines.base import Prepared, Workload
     from windrow.engines.job_runner import JobRunner
 
 
@@ -46,7 +46,7 @@ class SharedOutputs:
         workload: Workload,
         tell: Callable[[Event], None],
         cancelled: Container[int] = (),
-        prepared: Any = None,
+        prepared: Sequence[Prepared] = (),
     ) -> Event:
         """Run a launch; ``tell`` is given what is to be reported before its end."""
         number, life, task = launch.attempt, launch.life, launch.task
@@ -66,7 +66,7 @@ class SharedOutputs:
         if content is None:
             return Cancelled(number, life)
         job = Job(task, launch.plan, content, values, release, lambda: number in cancelled, prepared=prepared)
-        del values, prepared  # whoever runs with them is the last to know them
+        del values  # whoever runs with them is the last to know them
         ran = runner.run(launch, job)
         if isinstance(ran, Failed):
             return ran

@@ -240,13 +240,12 @@ class _WorkerThread(threading.Thread):
                 elif not self.ending:
                     event = self._run(runner, launch, prepared)
             finally:
-                del prepared
                 read_ahead.done(launch, event, runner.reading)
         if self.cancelled:
             self.cancelled.discard(number)
         return event
 
-    def _run(self, runner: JobRunner, launch: Launch, prepared: Prepared | None = None) -> Event:
+    def _run(self, runner: JobRunner, launch: Launch, prepared: Sequence[Prepared] = ()) -> Event:
         if launch.queued:
             self.current = launch.attempt
         else:

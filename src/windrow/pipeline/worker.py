@@ -84,15 +84,17 @@ class RowsSide:
         program = self.workload.program(source, reader.info, feed.products)
         return Opened(reader.info.rows, self.workload.opened(source, reader.info, program), identity)
 
-    def _run_rows(self, output: str, payload: RunRows, plan: Plan, prepared: PreparedColumns | None) -> Outcome:
+    def _run_rows(self, output: str, payload: RunRows, plan: Plan, ahead: list[PreparedColumns]) -> Outcome:
         """Run one chunk in the order of the plan, with what was prepared for it."""
         source, reader, program, chunk = self._opened(payload)
         before = reader.bytes_read
         attempts = self._attempts(source, program, reader, chunk, plan)
-        if prepared is not None:
+        if ahead:
+            prepared = ahead.pop()
             prepared.hand_over(attempts.run)
             before -= prepared.bytes_read
             self.workload.note_reads(source.index, prepared.reads)
+            del prepared  # or it would stay in memory with the traceback of a failure
         try:
             attempts.look(self.workload.borders[source.index])
             partial = attempts.partial()

@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from windrow.engines.processes.transport import Arrival
     from windrow.engines.supervisor.client import ProcessEnd
 
+#: Of a task whose payload says all.
+NO_CALL = Packed(None, None, {})
 ENTRY = "windrow.engines.processes.worker:main"
 #: How long idle workers may take to close their files when the engine is stopped.
 CLOSING_S = 1.0
@@ -196,7 +198,12 @@ class ProcessesEngine:
         if content is None:
             self._events.append(Cancelled(launch.attempt, launch.life))
             return None
-        packed = content if isinstance(content, Packed) else messages.pack_call(task.id, content, {})
+        if isinstance(content, Packed):
+            packed, payload = content, None
+        else:
+            packed, payload = NO_CALL, task.payload
+            if content is not payload:
+                packed = messages.pack_call(task.id, content, {})
         along, numbers, parcels = self._outputs.bring({position: launch.inputs[position] for position in launch.bring})
         if packed.parcel is not None:
             parcels.append(packed.parcel)
@@ -208,6 +215,7 @@ class ProcessesEngine:
             task.id,
             task.category,
             task.size,
+            payload,
             task.makes,
             connection.name_plan(launch.plan),
             launch.limits.amounts,

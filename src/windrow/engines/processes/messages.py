@@ -38,13 +38,16 @@ class LaunchMessage(NamedTuple):
     task: int
     category: str
     size: int
+    payload: Any  #: of tasks that are no calls
     makes: tuple[str, ...]
     plan: Any  #: its number, with the plan itself when it is sent for the first time
     limits: tuple[tuple[str, float], ...]
     inputs: tuple[tuple[str, int], ...]  #: output and attempt
     along: dict[int, Any]  #: small inputs, by position, that the worker lacks
     parcels: dict[int, int]  #: other inputs that it lacks, by position: the number of the parcel that came before
-    content: bytes | None  #: pickled; None: it came before, in a parcel with the number of the task
+    content: (
+        bytes | None
+    )  #: pickled; None: it came before, in a parcel with the number of the task, or it is the payload
     consumes: bool
     ahead: bool
     mine: tuple[int, ...]

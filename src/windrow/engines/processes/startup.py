@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 HEAVY: tuple[str, ...] = (
     "numpy", "awkward", "uproot", "pyarrow", "numba", "vector", "boost_histogram", "hist", "cramjam", "fsspec", "scipy",
 )  # fmt: skip
-#: What every task of a graph needs; with what that imports.
-FOR_TASKS = ("windrow.engines.processes.worker", "windrow.tasks.worker")
-#: Workers that import for themselves what tasks of a graph turn out to need.
+#: What every worker needs, with what that imports; the driver does not.
+WORKER = "windrow.engines.processes.worker"
+#: What every call of a task needs.
+FOR_TASKS = (WORKER, "windrow.tasks.worker")
+#: Workers that import for themselves what calls turn out to need.
 FEW = 8
 
 
@@ -39,7 +41,7 @@ def pack_workload(workload: Workload) -> Parcel:
 def preload() -> list[str]:
     """What workers will most likely need: what this process has loaded of Windrow and of the heavy libraries."""
     ours = [name for name in sys.modules if name.startswith("windrow.")]
-    return [*(name for name in HEAVY if name in sys.modules), *ours]
+    return [*(name for name in HEAVY if name in sys.modules), *ours, WORKER]
 
 
 def preload_for_tasks(workers: int) -> list[str]:
@@ -50,7 +52,7 @@ def preload_for_tasks(workers: int) -> list[str]:
     """
     if workers > FEW:
         return preload()
-    return [name for name in (*FOR_TASKS, "numpy") if name in sys.modules]
+    return [*FOR_TASKS, *(name for name in ("numpy",) if name in sys.modules)]
 
 
 def why_nobody(events: list[Event]) -> str:

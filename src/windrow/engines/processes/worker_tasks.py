@@ -111,14 +111,17 @@ class WorkerTasks:
         with meanwhile:
             try:
                 values = tuple([self._opened(self._outputs, key) for key in message.inputs])
-                # It comes from our own driver only.
-                content = arrival.open() if arrival is not None else pickle.loads(message.content or b"")  # noqa: S301
+                content = message.payload
+                if arrival is not None:
+                    content = arrival.open()
+                elif message.content is not None:
+                    content = pickle.loads(message.content)  # noqa: S301 - from our own driver only
             except BaseException as error:  # noqa: BLE001 - a user's object that cannot be made again
                 error.add_note("raised while what a task needs was unpickled in a worker's process")
                 return ReportMessage(FAILED, number, report=runner.classify(error))
             if message.consumes:
                 self.forget(message.inputs)
-            launch = self._launch(message, content)
+            launch = self._launch(message)
             job = Job(
                 launch.task, launch.plan, content, values, release, lambda: cancelled(number), self.common, message.mine
             )  # fmt: skip
@@ -133,8 +136,8 @@ class WorkerTasks:
             made.append((name, 0 if name in small else estimate_bytes(value)))
         return ReportMessage(FINISHED, number, tuple(made), small, False, tuple(ran.measurement), ran.report)
 
-    def _launch(self, message: LaunchMessage, content: Any) -> Launch:
-        task = Task(message.task, message.category, message.size, content, makes=message.makes)
+    def _launch(self, message: LaunchMessage) -> Launch:
+        task = Task(message.task, message.category, message.size, message.payload, makes=message.makes)
         limits = Needs(message.limits) if message.limits else NO_LIMITS
         return Launch(task, message.attempt, self._life, self._plans[message.plan], limits)
 

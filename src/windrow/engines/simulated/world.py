@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.core.commands import EngineCommand
+    from windrow.core.records import Task
     from windrow.engines.simulated.jobs import Chain
     from windrow.engines.simulated.model import Costs, Model
 
@@ -77,7 +78,7 @@ class World:
         self._count = workers
         self._report = report
         self._values: dict[Handle, Any] = {}  #: outputs: rows of partials, nothing of calls
-        self._made_by: dict[int, str] = {}  #: the category, by attempt that made something
+        self._fetch_s: dict[int, float] = {}  #: what bringing an output takes, by attempt that made it
         self._workers: dict[int, SimulatedWorker] = {}
         self._lives: dict[int, int] = {}  #: worker -> its newest incarnation
         self._io: set[int] = set()  #: workers for input and output
@@ -235,8 +236,7 @@ class World:
                 self._begin(worker, command, now)
             elif isinstance(command, Fetch):
                 worker.job = job = SimulatedJob(worker, command, now)
-                costs = self.model.costs[self._made_by[command.handle.attempt]]
-                self._alone(job, costs.fetch_s / worker.speed)
+                self._alone(job, self._fetch_s[command.handle.attempt] / worker.speed)
             elif isinstance(command, StopWorker):
                 self._remove(worker, now)
                 self._report(WorkerLost(worker.life), now)
@@ -257,24 +257,25 @@ class World:
             return
         self._report(Started(number, worker.life), now)
         worker.job = job = SimulatedJob(worker, launch, now)
-        payload = task.payload
+        payload, costs = task.payload, self._task_costs(task)
         if isinstance(payload, MergePartials):
             merges = len(launch.inputs) - 1
-            self._alone(job, self._input_costs(payload.input).merge_s * merges / worker.speed)
+            self._alone(job, costs.merge_s * merges / worker.speed)
         elif isinstance(payload, OpenInput):
-            costs = self._input_costs(payload.input)
             latency = self.model.devices[costs.device].latency_s if costs.device is not None else 0.0
             self._alone(job, (costs.inspect_s + latency) / worker.speed)
         else:
-            self._compute(job, launch)
+            self._compute(job, launch, costs)
 
-    def _input_costs(self, number: int) -> Costs:
-        return self.model.costs[self.model.inputs[number].category]
+    def _task_costs(self, task: Task) -> Costs:
+        payload = task.payload
+        if isinstance(payload, (OpenInput, MergePartials)):
+            return self.model.costs[self.model.inputs[payload.input].category]
+        return self.model.costs[task.category]
 
-    def _compute(self, job: SimulatedJob, launch: Launch) -> None:
+    def _compute(self, job: SimulatedJob, launch: Launch, costs: Costs) -> None:
         """Begin rows or a call."""
         task = launch.task
-        costs = self.model.costs[task.category]
         demand = self._demand(launch, costs)
         job.memory = demand.memory
         if self._apart and launch.limits.amounts:
@@ -401,6 +402,7 @@ class World:
             report = Opened(found.rows, found.borders)
         elif isinstance(payload, MergePartials):
             tally.other_s += wall
+            tally.last_task[life.worker] = now  # a worker that merges does not wait for the end
             value = tuple([rows for handle in command.inputs for rows in self._values.pop(handle)])
         else:
             tally.memory -= job.memory
@@ -427,7 +429,7 @@ class World:
 
     def _keep(self, job: SimulatedJob, name: str, value: Any, *, here: bool = True) -> Made:
         self._values[Handle(name, job.attempt)] = value
-        self._made_by[job.attempt] = job.command.task.category
+        self._fetch_s[job.attempt] = self._task_costs(job.command.task).fetch_s
         return Made(name, here=here)
 
     def _ended(self, job: SimulatedJob, event: Event, now: float) -> None:

@@ -70,6 +70,7 @@ class Dispatch:
         self.launch: Callable[[Node, WorkerState], None]  #: the scheduler's
         self.plan_of: Callable[[Node], Plan]  #: the scheduler's
         self._classes: dict[Needs, NeedsClass] = {}
+        self._io_classes: dict[Needs, NeedsClass] = {}  #: those of them for input and output
         self._latest: NeedsClass | None = None
         self._heads: list[tuple[int, int, int, NeedsClass]] = []  #: heap: the first task of each class
         self._number = count().__next__
@@ -104,7 +105,14 @@ class Dispatch:
                 self._sweep_at = max(FEW_CLASSES, 2 * len(self._classes))
                 self._latest = None
             cls = self._classes[needs] = NeedsClass(needs)
+            if cls.io:
+                self._io_classes[needs] = cls
         return cls
+
+    @property
+    def waiting_io(self) -> int:
+        """How many tasks wait for a worker for input and output."""
+        return sum(cls.waiting for cls in self._io_classes.values())
 
     def is_possible(self, needs: Needs) -> bool:
         """Say whether any worker could ever run a task with such needs."""

@@ -70,6 +70,7 @@ class Dispatch:
         self.launch: Callable[[Node, WorkerState], None]  #: the scheduler's
         self.plan_of: Callable[[Node], Plan]  #: the scheduler's
         self._classes: dict[Needs, NeedsClass] = {}
+        self._io_classes: dict[Needs, NeedsClass] = {}  #: those of them for input and output
         self._latest: NeedsClass | None = None
         self._unchecked: list[NeedsClass] = []  #: classes of which it is not known whether they are possible
         self._version = -1  #: of the offers for which that is known of all others
@@ -107,7 +108,14 @@ class Dispatch:
                 self._latest = None
             cls = self._classes[needs] = NeedsClass(needs)
             self._unchecked.append(cls)
+            if cls.io:
+                self._io_classes[needs] = cls
         return cls
+
+    @property
+    def waiting_io(self) -> int:
+        """How many tasks wait for a worker for input and output."""
+        return sum(cls.waiting for cls in self._io_classes.values())
 
     def is_possible(self, needs: Needs) -> bool:
         """Say whether any worker could ever run a task with such needs."""

@@ -304,9 +304,8 @@ class Scheduler:
 
     def _order_workers(self) -> None:
         """Order workers for input and output, and new lives of workers for tasks that need a fresh one."""
-        if self.options.io_workers:
-            waiting = [node for node in self.dispatch.ready.values() if node.cls is not None and node.cls.io]
-            if waiting and not self.workers.starting:
+        if self.options.io_workers and not self.workers.starting:
+            for _ in range(min(self.dispatch.waiting_io, self.options.io_workers)):
                 self.workers.start_io(self._batch.out)
         if self.dispatch.fresh and not self.workers.starting and not self.workers.draining:
             used = [one for one in self.workers.alive.values() if one.launches and not one.io]

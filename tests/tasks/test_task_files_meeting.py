@@ -168,11 +168,12 @@ def test_who_names_a_file_comes_after_all_that_write_where_only_futures_know(tmp
 
 
 def test_one_of_very_many_that_has_failed_stands_for_no_other(tmp_path: Path) -> None:
-    going = threading.Event()
+    going, called = threading.Event(), threading.Event()
 
     @wr.task
     def name(number: int) -> Path:
         if number == MOST_LATE:  # its writer comes after the first one, and ends before that
+            assert called.wait(60)
             raise ValueError("no name")
         return tmp_path / f"{number}.txt"
 
@@ -189,6 +190,7 @@ def test_one_of_very_many_that_has_failed_stands_for_no_other(tmp_path: Path) ->
     with wr.Session(engine="threads", workers=4, reuse=False) as session:
         names = [name(number) for number in range(MOST_LATE + 3)]
         written = [write(one, number) for number, one in enumerate(names)]
+        called.set()
         assert written[MOST_LATE].exception(60) is not None
         found = read.options(priority=1)(tmp_path / "0.txt")
         nodes = session._driver._scheduler.graph.nodes

@@ -70,6 +70,7 @@ class Dispatch:
         self.launch: Callable[[Node, WorkerState], None]  #: the scheduler's
         self.plan_of: Callable[[Node], Plan]  #: the scheduler's
         self._classes: dict[Needs, NeedsClass] = {}
+        self._io_classes: dict[Needs, NeedsClass] = {}  #: those of them for input and output
         self._latest: NeedsClass | None = None
         self._heads: list[tuple[int, int, int, NeedsClass]] = []  #: heap: the first task of each class
         self._number = count().__next__
@@ -104,7 +105,14 @@ class Dispatch:
                 self._sweep_at = max(FEW_CLASSES, 2 * len(self._classes))
                 self._latest = None
             cls = self._classes[needs] = NeedsClass(needs)
+            if cls.io:
+                self._io_classes[needs] = cls
         return cls
+
+    @property
+    def waiting_io(self) -> int:
+        """How many tasks wait for a worker for input and output."""
+        return sum(cls.waiting for cls in self._io_classes.values())
 
     def is_possible(self, needs: Needs) -> bool:
         """Say whether any worker could ever run a task with such needs."""
@@ -164,8 +172,7 @@ class Dispatch:
             self._overtaken = None
             self._resources.reserved.clear()
             return
-        if self._resources.open or self._workers.by_queue[1]:
-            self._place_ready()
+        self._place_ready()
 
     def _place_fresh(self) -> None:
         for node in list(self.fresh.values()):
@@ -228,7 +235,10 @@ class Dispatch:
 
     def _fill(self, cls: NeedsClass) -> bool:
         """Put tasks into the queues of workers that are at others of their class; True if the head has changed."""
-        queues = [(length, number) for length, number, _ in self._queues.joinable(cls)]
+        head = self._head(cls)
+        if head is None or self._queues.most(head) < 2:
+            return False  # it may be long, and is alone then
+        queues = self._queues.joinable(cls)
         heapify(queues)
         placed = False
         while queues and (node := self._head(cls)) is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import OutputFailed, OutputMade, TaskEnd, TaskEnded
+from windrow.core.commands import Discard, OutputFailed, OutputMade, TaskEnd, TaskEnded
 from windrow.core.outputs import Output
 from windrow.core.policies import NO_TRIES, Tries
 from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Made
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from windrow.core.dispatch import Dispatch
     from windrow.core.outputs import Batch, Outputs
     from windrow.core.queues import Attempt, Queues
-    from windrow.core.records import Grant, Needs, Task
+    from windrow.core.records import Grant, Holder, Needs, Task
     from windrow.core.resources import NeedsClass
 
 _ENDS: dict[TaskState, TaskEnd] = {TaskState.DONE: "done", TaskState.FAILED: "failed", TaskState.CANCELLED: "cancelled"}
@@ -448,9 +448,12 @@ class Graph:
         if output.holders and not output.needed and output.maker.state is not TaskState.HOMING:
             self._outputs.drop(output)
 
-    def consume(self, node: Node) -> None:
-        """A task that works in place was launched: what it reads is gone."""
+    def consume(self, node: Node, holder: Holder) -> None:
+        """A task that works in place was launched at a holder of what it reads, which is gone; so are all copies."""
         for output in node.reads.values():
+            copies = tuple(one for one in output.holders if one != holder)
+            if copies:
+                self._batch.out.append(Discard(output.handle, copies))
             output.readers.pop(node.id, None)
             output.consumers -= 1
             output.claimed = False

@@ -209,11 +209,16 @@ class Inputs:
     def next_waiting(self, ahead: int) -> Input | None:
         """Give the next input to open, if not too many are being opened already."""
         waiting = self._waiting
-        while waiting and waiting[0].state is not InputState.WAITING:
+        while waiting and (waiting[0].state is not InputState.WAITING or self._is_beyond(waiting[0])):
             waiting.popleft()
         if not waiting or self.opening >= ahead:
             return None
         return waiting[0]
+
+    def _is_beyond(self, one: Input) -> bool:
+        """Whether the row limit is reached before an input; the first is opened even for no rows."""
+        order = self._orders[one.spec.category]
+        return one.spec.limited and order.left == 0 and one is not order.inputs[0]
 
     def begin_opening(self, one: Input) -> None:
         """A task opens an input."""

@@ -33,8 +33,10 @@ class DeclaredLaunches:
         return task.needs, NO_LIMITS
 
     def seen(self, task: Task, plan: Plan, measurement: Measurement) -> None:  # noqa: ARG002 - a Protocol's
-        """Learn what a task used."""
-        category, size = task.category, max(task.size, 1)
+        """Learn what a task used; one without a size, such as a merge, tells nothing of the others."""
+        category, size = task.category, task.size
+        if not size:
+            return
         seconds = measurement.wall / size
         known = self._seconds.get(category)
         self._seconds[category] = seconds if known is None else known + RECENT * (seconds - known)
@@ -45,6 +47,8 @@ class DeclaredLaunches:
 
     def predict(self, category: str, size: int, plan: Plan | None = None) -> tuple[float | None, float | None]:  # noqa: ARG002
         """Predict the seconds and bytes of a task."""
+        if not size:
+            return None, None
         seconds, used = self._seconds.get(category), self._bytes.get(category)
         return None if seconds is None else seconds * size, None if used is None else used * size
 

@@ -86,8 +86,8 @@ class Partials:
 
     def review(self, bundle: Bundle, level: int = 0) -> None:
         """Do what is due for a bundle after a level of it, or the rows left to cut, changed."""
-        more = bundle.running or (bundle.input.cutter.rows and not self.no_more and bundle.life not in self.closed)
-        if more and self.desk.is_alive(bundle.life):
+        more = bundle.running or (bundle.input.cutter.rows and not self.no_more)
+        if more and bundle.life not in self.closed and self.desk.is_alive(bundle.life):
             if len(bundle.kept[level]) >= FAN_IN:
                 outputs, bundle.kept[level] = bundle.kept[level], {}
                 self._merge(bundle, list(outputs), level + 1)
@@ -150,7 +150,7 @@ class Partials:
         self.desk.submit(
             Task(
                 number,
-                f"{spec.category} (merge)",
+                spec.category,
                 0,
                 MergePartials(spec.id),
                 reads=tuple(outputs),

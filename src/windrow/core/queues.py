@@ -289,13 +289,15 @@ class Queues:
         seconds = self.seconds(node)
         return 0 if seconds is None else int(min(QUEUE_S / max(seconds, 1e-9), MAX_QUEUE))
 
-    def joinable(self, cls: NeedsClass) -> list[tuple[int, int, WorkerState]]:
-        """Give the queues that calls of a class may join, as (tasks in it, worker number, worker)."""
+    def joinable(self, cls: NeedsClass) -> list[tuple[int, int]]:
+        """Give the queues that calls of a class may join, as (tasks in it, worker)."""
         return [
-            (length, worker.id, worker)
-            for length, workers in enumerate(self._workers.by_queue)
-            for worker in workers.values()
-            if worker.chain is not None and worker.chain.cls is cls and self._begins_short(worker.chain)
+            (len(chain.attempts), worker.id)
+            for worker in self._workers.alive.values()
+            if (chain := worker.chain) is not None
+            and chain.cls is cls
+            and worker.drain is None
+            and self._begins_short(chain)
         ]
 
     def _begins_short(self, chain: Chain) -> bool:

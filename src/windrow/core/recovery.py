@@ -165,7 +165,7 @@ class Recovery:
             self._graph.back(node, delayed=True)
         else:
             attempt.worker.proven = True  # it has brought a task to an end, if a bad one
-            self._give_up(node, failure)
+            self.give_up(node, failure)
 
     def _decides(self, attempt: Attempt, failure: Failure, tries: Tries) -> bool:
         """Of two attempts the other goes on and decides; but it may hang, and then the second such end does."""
@@ -193,7 +193,7 @@ class Recovery:
                 node.tries = node.tries._replace(exhaustions=node.tries.exhaustions - 1)  # the order's fault
             node.fresh = answer.how == "fresh" and limit is not None
             if answer.how == "fresh" and limit is None:
-                self._give_up(node, failure)  # threads share their memory: no worker is fresh
+                self.give_up(node, failure)  # threads share their memory: no worker is fresh
             else:
                 self._graph.back(node)
         elif isinstance(answer, Larger) and self._scheduler.dispatch.is_possible(answer.needs):
@@ -201,9 +201,9 @@ class Recovery:
             self._graph.back(node)
         else:
             attempt.worker.proven = True
-            self._give_up(node, failure)
+            self.give_up(node, failure)
 
-    def _give_up(self, node: Node, failure: Failure) -> None:
+    def give_up(self, node: Node, failure: Failure) -> None:
         """A task has failed, or is to be divided."""
         if node.fed:
             self._give_up_fed(node, failure)

@@ -138,7 +138,7 @@ class RowFeeder:
         self._at[life] = one
         number, spec = self._next_task(), one.spec
         self.given[number] = None
-        return Task(number, f"{spec.category} (open)", 0, OpenInput(spec.id), needs=self.options.needs)
+        return Task(number, spec.category, 0, OpenInput(spec.id), needs=self.options.needs)
 
     def _cut(self, one: Input, life: Life) -> Task:
         """Cut the next task from an input."""

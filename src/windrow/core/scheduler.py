@@ -20,7 +20,7 @@ from windrow.core.options import Options, Spent
 from windrow.core.outputs import Batch, Outputs
 from windrow.core.policies import Wait
 from windrow.core.queues import Queues
-from windrow.core.records import Failure, FailureKind, Handle, Life, Plan, Task
+from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Plan, Task
 from windrow.core.recovery import Recovery
 from windrow.core.resources import Resources
 from windrow.core.retry import MOST_LOSSES, OUT_OF_TIME, UNSEEN, exhaustion, too_large, too_late, too_much
@@ -226,10 +226,10 @@ class Scheduler:
             self._feed(self.feeder)
         if self.stopping:
             return
+        self._order_workers()
         for node in dispatch.impossible() if self._nobody_comes else ():
             if node.id in self.graph.open:  # it may have ended with another
-                self.graph.end(node, TaskState.FAILED, too_large(node, self.resources))
-        self._order_workers()
+                self.recovery.give_up(node, too_large(node, self.resources))
         queues.wake = None
         idle = sum(len(site.idle) for site in self.resources.open if not site.io)
         if idle and queues.attempts and not dispatch.ready:
@@ -239,7 +239,7 @@ class Scheduler:
     @property
     def _nobody_comes(self) -> bool:
         """Whether the workers that are there are all that there will be for now."""
-        return bool(self.workers.alive) and not self.workers.starting
+        return bool(self.workers.alive) and not (self.workers.starting or self.workers.draining)
 
     def _feed(self, feeder: Feeder) -> None:
         """Ask the feeder for tasks as long as a worker has room: idle ones first, then those with short queues."""
@@ -285,7 +285,7 @@ class Scheduler:
         self.queues.launch(node, worker, self._plan_of(node))
         node.fresh = False
         if node.task.consumes:
-            self.graph.consume(node)
+            self.graph.consume(node, DRIVER if worker.shares else worker.life)
 
     def _bring_ahead(self, kept: list[Output], node: Node) -> None:
         """A worker begins what may take long, and cannot be asked meanwhile: bring what tasks that could run now read."""
@@ -305,9 +305,8 @@ class Scheduler:
 
     def _order_workers(self) -> None:
         """Order workers for input and output, and new lives of workers for tasks that need a fresh one."""
-        if self.options.io_workers:
-            waiting = [node for node in self.dispatch.ready.values() if node.cls is not None and node.cls.io]
-            if waiting and not self.workers.starting:
+        if self.options.io_workers and not self.workers.starting:
+            for _ in range(min(self.dispatch.waiting_io, self.options.io_workers)):
                 self.workers.start_io(self._batch.out)
         if self.dispatch.fresh and not self.workers.starting and not self.workers.draining:
             used = [one for one in self.workers.alive.values() if one.launches and not one.io]

@@ -269,12 +269,15 @@ class Driver:
 
     def _observe(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:  # noqa: ARG002
         attempts = self._attempts
+        started: list[int] = []
         for event in events:
-            kind = type(event)
-            if kind in _ENDS:
+            if type(event) in _ENDS:
                 attempts.pop(event.attempt, None)  # type: ignore[union-attr]
-            elif kind is Started:
-                self._started(event)  # type: ignore[arg-type]
+            elif type(event) is Started:
+                started.append(event.attempt)
+        for attempt in started:
+            if attempt in attempts:  # else its end is here too, and nobody could have seen it run
+                self._started(attempts[attempt])
         ended = False
         records = self._session.open
         for command in commands:
@@ -296,10 +299,9 @@ class Driver:
             with self._session.changed:
                 self._session.changed.notify_all()
 
-    def _started(self, event: Started) -> None:
-        record = self._attempts.get(event.attempt)
-        if record is None or record.id not in self._session.open:
-            return  # of a short task its end is here too, and nobody could have seen it run
+    def _started(self, record: Call) -> None:
+        if record.id not in self._session.open:
+            return
         with BEGINNING:
             if record.state == "waiting":
                 record.state = "running"

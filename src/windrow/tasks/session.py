@@ -204,9 +204,10 @@ class Session(Watchable, NamedOptions):
             self.reusing.submitting(call, futures)
         if declared.files:
             self.files.submitted(call)
-        after = tuple(call.after)
+        after, read = tuple(call.after), call.reads
         call.made()
         self._submit(call, after)
+        del read  # not before: an output that is let go before the scheduler knows who reads it has to be made again
         given: Any = StreamFuture(self, call, end) if end is not None else tuple(futures)
         return futures[0] if declared.outputs == 1 else given
 

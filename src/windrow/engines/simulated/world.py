@@ -402,6 +402,7 @@ class World:
             report = Opened(found.rows, found.borders)
         elif isinstance(payload, MergePartials):
             tally.other_s += wall
+            tally.last_task[life.worker] = now  # a worker that merges does not wait for the end
             value = tuple([rows for handle in command.inputs for rows in self._values.pop(handle)])
         else:
             tally.memory -= job.memory

@@ -523,10 +523,9 @@ def test_a_drained_worker_hands_over_what_it_keeps() -> None:
 def test_workers_for_input_and_output_come_when_a_task_needs_one_and_take_nothing_else() -> None:
     made = world(task(1), io_workers=2)
     made.tell(Submitted((), (task(2, needs=ONE_IO), task(3, needs=ONE_IO), task(4))))
-    (order,) = made.starting
+    order, second = made.starting
     assert order.io
     made.tell(*made.begin_life())
-    (second,) = made.starting
     made.tell(*made.begin_life())
     assert at(made, order.life) == [2]
     assert at(made, second.life) == [3]

@@ -126,6 +126,7 @@ def _attempts(scheduler: Scheduler) -> None:
             sizes[node.task.category] = sizes.get(node.task.category, 0) + node.task.size
     counted = {name: size for name, size in queues.fed_sizes.items() if size}
     _check({name: size for name, size in sizes.items() if size} == counted, f"{sizes} run, counted {counted}")
+    _check(sum(counted.values()) == queues.fed_rows, f"{counted} run, counted {queues.fed_rows}")
 
 
 def _outputs(scheduler: Scheduler) -> None:

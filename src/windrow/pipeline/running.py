@@ -26,7 +26,6 @@ from windrow.pipeline.keeping import keep
 from windrow.pipeline.live import outcome_so_far, still
 from windrow.pipeline.options import Options
 from windrow.pipeline.order_story import order_story
-from windrow.pipeline.order_words import warned_note
 from windrow.pipeline.ordering import check_conditions, make_orders
 from windrow.pipeline.patience import Patience
 from windrow.pipeline.places import Place, choose_place, limits
@@ -151,9 +150,8 @@ class _Run:
         if self.stream is not None:
             failure = self.stream.failure(result)
         result.seconds = perf_counter() - began
-        warned = warned_note(outcome.evidence.values())
         kept = journaling.notes if journaling else ()
-        result.notes = (*self._limit(), *result.notes, *warned, *kept)
+        result.notes = (*self._limit(), *result.notes, *kept)
         result.log = None if log is None else log.text
         return result, failure
 

@@ -24,7 +24,7 @@ from windrow.core.commands import Fetch, Launch, StartWorker
 from windrow.core.events import Exhausted, Fetched, Finished, WorkerJoined, WorkerLost
 from windrow.core.records import Failure, FailureKind, Measurement, Needs, Plan, Rows, Task
 from windrow.engines.base import Outcome
-from windrow.engines.processes import ProcessesEngine
+from windrow.engines.processes.engine import ProcessesEngine
 
 MB = 1_000_000
 LIMIT = 500 * MB

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Order = tuple[str, ...]
 
-#: Policies whose order is fixed before the run; each is a module of ``windrow.order``.
+#: Policies whose order is fixed before the run; each is a module of ``windrow.order.published``.
 PUBLISHED = ("hepframe", "path", "rank", "agreedy", "heft")
 #: Competitors of the timed runs; the best of them is chosen on some runs and judged by others.
 TIMED = ("written", "hepframe", "rank", "adaptive")
@@ -275,7 +275,7 @@ def scored(case: Case, rounds: int) -> Score:
     orders = {"written": truth.written, "worst legal": extreme_order(truth, costs, worst=True)}
     given = situation_of(truth, costs, all_windows(truth))
     for name in PUBLISHED:
-        orders[name] = importlib.import_module(f"windrow.order.{name}").order(given)
+        orders[name] = importlib.import_module(f"windrow.order.published.{name}").order(given)
     for name in ("written", "hepframe"):
         fixed = real_run(case, truth, list(orders[name]))
         check_counts(counter, fixed)

@@ -25,8 +25,8 @@ import numpy as np
 
 import windrow as wr
 from windrow.core.policies import Policies
-from windrow.engines.simulated_devices import Device
-from windrow.engines.simulated_model import AffineCosts, Model, SimulatedInput
+from windrow.engines.simulated.devices import Device
+from windrow.engines.simulated.model import AffineCosts, Model, SimulatedInput
 from windrow.run.reading_record import read_record
 from windrow.run.simulate import forecast, simulate
 from windrow.shape.fixed import Fixed
@@ -172,7 +172,7 @@ def undisturbed_s(place: str, seconds: float, workers: int) -> float:
 
 
 def engines() -> list[str]:
-    found = importlib.util.find_spec("windrow.engines.processes")
+    found = importlib.util.find_spec("windrow.engines.processes.engine")
     return ["threads"] if found is None else ["threads", "processes"]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import windrow as wr
 from windrow.core.records import StepCost
 from windrow.order.constraints import repair
-from windrow.order.sampling import Sampling
+from windrow.order.control.how_much import Sampling
 from windrow.pipeline import adapting, situations
 from windrow.pipeline.graph import dependencies
 from windrow.shape import guided

@@ -19,8 +19,8 @@ from windrow.core.policies import Policies
 from windrow.core.records import Failure, FailureKind, Handle, InputSpec, Measurement, Plan, Rows, Task
 from windrow.core.scheduler import Scheduler
 from windrow.engines.base import Outcome
-from windrow.engines.parcels import Link, pack
-from windrow.engines.processes import ProcessesEngine
+from windrow.engines.processes.engine import ProcessesEngine
+from windrow.engines.processes.transport import Link, pack
 from windrow.run.loop import run as run_loop
 from windrow.shape.fixed import Fixed
 

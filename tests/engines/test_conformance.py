@@ -32,9 +32,9 @@ from windrow.core.records import (
 from windrow.core.scheduler import Scheduler
 from windrow.engines.base import Engine, Outcome
 from windrow.engines.inline import InlineEngine
-from windrow.engines.processes import ProcessesEngine
-from windrow.engines.simulated import SimulatedEngine
-from windrow.engines.simulated_model import AffineCosts, Model, SimulatedInput
+from windrow.engines.processes.engine import ProcessesEngine
+from windrow.engines.simulated.engine import SimulatedEngine
+from windrow.engines.simulated.model import AffineCosts, Model, SimulatedInput
 from windrow.engines.threads import ThreadsEngine
 from windrow.run.loop import RunOutcome, run
 from windrow.shape.fixed import Fixed

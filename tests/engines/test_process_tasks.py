@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from windrow.engines.packed import COMMON, INPUT
-from windrow.engines.parcels import Arrival
-from windrow.engines.process_tasks import TaskLaunches
+from windrow.engines.processes.messages import COMMON, INPUT
+from windrow.engines.processes.transport import Arrival
+from windrow.engines.processes.worker_tasks import TaskLaunches
 
 
 class Odd:

@@ -35,7 +35,7 @@ from windrow.core.events import (
     WorkerLost,
 )
 from windrow.core.records import FailureKind, Handle, Needs, Plan, Rows, Task, Worker
-from windrow.engines.processes import ProcessesEngine
+from windrow.engines.processes.engine import ProcessesEngine
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from windrow.core.records import Failure, FailureKind, Measurement, Needs, Plan,
 from windrow.core.scheduler import Scheduler
 from windrow.engines.base import Outcome
 from windrow.engines.inline import InlineEngine
-from windrow.engines.simulated import SimulatedEngine
-from windrow.engines.simulated_devices import Device
-from windrow.engines.simulated_model import AffineCosts, Driver, Fleet, Model, SimulatedInput, drawn, normal
+from windrow.engines.simulated.devices import Device
+from windrow.engines.simulated.engine import SimulatedEngine
+from windrow.engines.simulated.model import AffineCosts, Driver, Fleet, Model, SimulatedInput, drawn, normal
 from windrow.errors import EngineError, UsageError
 from windrow.run.loop import run
 from windrow.run.simulate import simulate

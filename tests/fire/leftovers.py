@@ -62,7 +62,7 @@ def children_of(pid: int) -> set[int]:
 def server_of(driver: int) -> int | None:
     """The process that makes the workers of a driver."""
     for pid in children_of(driver):
-        if b"warden_main" in _read(pid, "cmdline"):
+        if b"engines.supervisor.server" in _read(pid, "cmdline"):
             return pid
     return None
 

@@ -17,6 +17,7 @@ import pytest
 import windrow as wr
 from fire.leftovers import Killer, Scene, nothing_left, send, server_of, wait_until, workers_of
 from fire.task_graphs import BAD, LAYERS, PACE, WIDTH, called, plainly
+from searching import few_by_day
 from windrow.errors import DependencyError
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ TROUBLES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("trouble", few_by_day(["exits", "hogs", "raises"], 2))
 def test_what_ends_its_worker_is_named_and_the_rest_is_right(trouble: str) -> None:
     options, reason = TROUBLES[trouble]
     with wr.Session(engine="processes", workers=2) as session:

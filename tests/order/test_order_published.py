@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from order_situations import cuts_of, independent_window, make_situation, situations, window_of
 from searching import examples
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED
-from windrow.order import agreedy, heft, hepframe, path, rank, written
 from windrow.order.model import Lane, Situation
-from windrow.order.rates import propositions
+from windrow.order.published import agreedy, heft, hepframe, path, rank
+from windrow.order.published.propositions import propositions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +29,6 @@ POLICIES = {
     "hepframe": hepframe.order,
     "path": path.order,
     "rank": rank.order,
-    "written": written.order,
 }
 
 

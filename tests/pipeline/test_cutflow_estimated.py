@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
-from searching import examples
+from searching import examples, few_by_day
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Window
 from windrow.pipeline.estimating import Estimate, Stratified, estimate, patterns, student
 from windrow.pipeline.written_order import Writing
@@ -116,15 +116,17 @@ LEAST, MOST = 181, 198
 
 @pytest.mark.parametrize(
     "world",
-    [
-        World(),
-        World(windows=30, alike=0.3, together=0.2),
-        World(windows=12, order=(1, 0, 3, 2), alike=0.05),
-        World(windows=20, pass_rates=(0.99, 0.98, 0.05, 0.02)),
-        World(windows=8, alike=0.2),
-        World(units=120, drift=2.0, shares=(0.6, 0.2)),
-        World(units=120, drift=-1.0, shares=(1.0, 0.15), alike=0.1),
-    ],
+    few_by_day(
+        [
+            World(),
+            World(windows=30, alike=0.3, together=0.2),
+            World(windows=12, order=(1, 0, 3, 2), alike=0.05),
+            World(windows=20, pass_rates=(0.99, 0.98, 0.05, 0.02)),
+            World(windows=8, alike=0.2),
+            World(units=120, drift=2.0, shares=(0.6, 0.2)),
+            World(units=120, drift=-1.0, shares=(1.0, 0.15), alike=0.1),
+        ]
+    ),
     ids=["few windows", "alike", "pairs", "rare", "few and alike", "drift", "more looks early"],
 )
 def test_intervals_cover_the_truth_as_often_as_they_say(world: World) -> None:

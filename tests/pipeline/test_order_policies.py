@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from description import Analysis, Dataset, File
     from reference import Answer
 
-PROFILE = settings(max_examples=examples(14), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+PROFILE = settings(max_examples=examples(5), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def in_small_units(datasets: tuple[Dataset, ...], units: int) -> tuple[Dataset, ...]:
@@ -97,7 +97,7 @@ def test_every_policy_gives_the_written_answer(name: str) -> None:
     assert sum(moved) > len(moved) / 4  # or little was shown
 
 
-@settings(PROFILE, max_examples=examples(28))
+@settings(PROFILE, max_examples=examples(10))
 @given(st.data())
 def test_exact_tables_are_the_written_ones(data: st.DataObject) -> None:
     analysis = data.draw(analyses())

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from recorded_run import record, uneven
 from windrow.core.records import Rows
-from windrow.engines.simulated_devices import Device
-from windrow.engines.simulated_model import SimulatedInput
+from windrow.engines.simulated.devices import Device
+from windrow.engines.simulated.model import SimulatedInput
 from windrow.errors import DataError, MissingFileError
 from windrow.run.reading_record import read_record
 from windrow.run.recorded import CostsOfRows, lock_share_of, lock_wait_of, scatter
@@ -21,7 +21,7 @@ from windrow.run.simulate import forecast, simulate
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from windrow.engines.simulated import Kind
+    from windrow.engines.simulated.engine import Kind
 
 
 # -- parts

@@ -16,7 +16,7 @@ import pytest
 
 import windrow as wr
 from tasks.command_crowd import CROWD, GRACE_S, alive, all_gone, all_there, crowd
-from windrow.engines.processes import ProcessesEngine
+from windrow.engines.processes.engine import ProcessesEngine
 from windrow.errors import CommandError, TaskError
 
 ENGINES = ("inline", "threads", "processes")

@@ -17,8 +17,8 @@ from windrow.core.options import Options
 from windrow.core.policies import Policies
 from windrow.core.records import Needs, Rows, Task
 from windrow.core.scheduler import Scheduler
-from windrow.engines.simulated import SimulatedEngine
-from windrow.engines.simulated_model import Demand, Driver, Model
+from windrow.engines.simulated.engine import SimulatedEngine
+from windrow.engines.simulated.model import Demand, Driver, Model
 from windrow.run.loop import run
 from windrow.shape.guided import Guided
 from windrow.tasks.staffed import PLACE, Staffed

@@ -192,11 +192,11 @@ def test_one_of_very_many_that_has_failed_stands_for_no_other(tmp_path: Path) ->
         assert written[MOST_LATE].exception(60) is not None
         found = read.options(priority=1)(tmp_path / "0.txt")
         nodes = session._driver._scheduler.tasks.graph.nodes
-        while found.record.id not in nodes:
+        while found.call.id not in nodes:
             time.sleep(0.001)
-        before = nodes[found.record.id].task.after
+        before = nodes[found.call.id].task.after
         going.set()
-        assert written[0].record.id in before
+        assert written[0].call.id in before
         assert found.result(60) == "0"
 
 

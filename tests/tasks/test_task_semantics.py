@@ -21,7 +21,7 @@ import pytest
 
 import windrow as wr
 from windrow.errors import DependencyError, TaskError, UsageError
-from windrow.tasks.current import current
+from windrow.tasks.declare import current
 
 engines = pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
 parallel = pytest.mark.parametrize("engine", ["threads", "processes"])

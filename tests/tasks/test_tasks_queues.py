@@ -188,7 +188,7 @@ def test_a_session_does_not_grow_with_what_is_done_and_dropped() -> None:
         assert len(graph.outputs) <= 10
         assert graph.submitted >= 5000
         assert len(session.open) == 0
-        assert len(session.records._refs) <= 2 * FEW + 1
+        assert len(session.calls._refs) <= 2 * FEW + 1
 
 
 # -- the table

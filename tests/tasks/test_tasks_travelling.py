@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import windrow as wr
-from windrow.engines.process_tasks import TaskLaunches
+from windrow.engines.processes.worker_tasks import TaskLaunches
 from windrow.errors import DependencyError, EngineError, TaskError, TaskLostError
 
 if TYPE_CHECKING:
@@ -161,8 +161,8 @@ def kept_functions() -> int:
 
 
 def test_functions_made_for_one_call_each_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windrow.tasks.packing.MOST", 7)
-    monkeypatch.setattr("windrow.engines.process_life.MOST_COMMON", 5)
+    monkeypatch.setattr("windrow.tasks.pack.MOST", 7)
+    monkeypatch.setattr("windrow.engines.processes.connection.MOST_COMMON", 5)
     with wr.Session(engine="processes", workers=2) as session:
         twice = eval("lambda number: 2 * number")
         made = []

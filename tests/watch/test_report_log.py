@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from windrow.core.commands import Discard, Launch, Resolve
 from windrow.core.events import Discovered, Finished, WorkerLost
 from windrow.core.records import Handle, Measurement, Plan, Rows, Task
-from windrow.watch import report_timeline
 from windrow.watch.log import EventLog
 from windrow.watch.readlog import Log, read_log
-from windrow.watch.report_timeline import memory_data, shares, spread, throughput, timeline
+from windrow.watch.report import timeline as report_timeline
+from windrow.watch.report.timeline import memory_data, shares, spread, throughput, timeline
 
 PLAN = Plan(id=3, category="data", order=())
 

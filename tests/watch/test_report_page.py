@@ -22,9 +22,9 @@ from windrow.pipeline.ledger import Entry, Ledger
 from windrow.pipeline.reporting import report_data, write_report
 from windrow.pipeline.result import Result, StepSummary
 from windrow.watch.readlog import read_log
-from windrow.watch.report import build_page
-from windrow.watch.report_unfinished import unfinished_data
-from windrow.watch.report_words import file_name, without_paths
+from windrow.watch.report.plain_data import file_name, without_paths
+from windrow.watch.report.run import run_page
+from windrow.watch.report.unfinished import unfinished_data
 
 VOID = {"meta", "link", "input", "br"}
 
@@ -79,7 +79,7 @@ def made(**changes: Any) -> Result:
 
 
 def page_of(result: Result, lines: list[str] | None = None) -> Reader:
-    return Reader(build_page(report_data(result), None if lines is None else read_log(lines)))
+    return Reader(run_page(report_data(result), None if lines is None else read_log(lines)))
 
 
 def test_a_small_run_makes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_whatever_a_result_holds_is_strict_json_and_a_page(
     )  # fmt: skip
     data = report_data(result)
     assert json.loads(json.dumps(data, allow_nan=False)) == data
-    page = build_page(data, None)
+    page = run_page(data, None)
     assert page.isascii()
     # The chart library is a megabyte of text, too much to parse for every example.
     assert page.count("</script>") == 3
@@ -179,7 +179,7 @@ def test_names_cannot_break_the_page() -> None:
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
-    text = build_page(report_data(made()), None)
+    text = run_page(report_data(made()), None)
     head = text[: text.index("<style>")]
     assert "default-src 'none'" in head
     outside = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
@@ -256,7 +256,7 @@ def test_a_run_that_was_killed_says_so() -> None:
         "options": {"workers": 2},
         "started": "then",
     }
-    page = Reader(build_page(unfinished_data(manifest, log), log))
+    page = Reader(run_page(unfinished_data(manifest, log), log))
     assert "This run did not end: it was killed, or is still going on." in page.text
     assert "75 rows are finished of 100" in page.text
     assert "1 line of the log could not be read" in page.text
@@ -266,7 +266,7 @@ def test_a_run_that_was_killed_says_so() -> None:
     assert "/x/y" not in page.text
     assert page.drawn["timeline"]["colours"] == ["set"]
     # Even with nothing but the log.
-    bare = Reader(build_page(unfinished_data({}, log), log))
+    bare = Reader(run_page(unfinished_data({}, log), log))
     assert "unnamed run" in bare.text
     assert "input 0 unknown 75 0 25" in bare.text
 
@@ -284,7 +284,7 @@ def test_a_run_that_failed_says_why() -> None:
     assert data["verdict"].startswith("it failed: bad c.root")
     nothing = unfinished_data({"state": "failed"}, None)
     assert "it failed." in nothing["verdict"]
-    assert "Not known, as the run left no result." in Reader(build_page(nothing, None)).text
+    assert "Not known, as the run left no result." in Reader(run_page(nothing, None)).text
     told = unfinished_data({"state": "failed", "error": "step 'x' raised"}, None)
     assert "it failed: step 'x' raised" in told["verdict"]
 

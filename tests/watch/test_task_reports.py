@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windrow.watch.findings import find
 from windrow.watch.graph_runs import Brought, GraphRun, Ran, RawTask, RawTry, Sums, Try, assembled
-from windrow.watch.report_tasks import build_task_page, timeline_log
-from windrow.watch.report_tasks_findings import find
-from windrow.watch.report_tasks_log import plain_line, read_task_log, task_line
+from windrow.watch.report.session import session_page, timeline_log
+from windrow.watch.session_log import plain_line, read_task_log, task_line
 from windrow.watch.trace_tasks import task_trace
 
 S = 1_000_000
@@ -65,6 +65,28 @@ def test_what_is_found() -> None:
     assert found.waited["vain"] == S + S
 
 
+def test_a_task_counts_with_the_cores_it_holds() -> None:
+    tasks = {
+        n: Ran(n, "wide", 0, n * S, "done", (Try(n, 0, 0, (n - 1) * S, n * S, n * S),), needs={"cores": 2})
+        for n in (1, 2, 3)
+    }
+    run = GraphRun(name="wide", tasks=tasks, workers=2, span=3 * S, offers={"cores": 2})
+    found = find(run)
+    assert (found.work, found.busy, found.least) == (6 * S, 1.0, 3 * S)
+    text = page(run)
+    assert "100 %" in text
+    assert "bound by work / cores" in text
+
+
+def test_a_session_in_which_everything_was_reused_says_so() -> None:
+    run = GraphRun(name="again", tasks={}, workers=1, span=0, reused={"align": 20, "merge": 3})
+    text = page(run)
+    assert "Complete:</strong> nothing had to run: all 23 calls got the result of an earlier one." in text
+    assert "No task was called" not in text
+    assert "0 of 0" not in text
+    assert ">align</th>" in text
+
+
 def test_sums_of_tasks_that_are_not_kept_are_counted() -> None:
     found = find(early_run(dropped={"make": Sums(10, 2.5, 0.5, failed=1, cancelled=2, retries=3)}))
     make = next(one for one in found.names if one.name == "make")
@@ -83,7 +105,7 @@ def test_the_mean_is_that_of_tasks_that_ran() -> None:
 
 
 def page(run: GraphRun) -> str:
-    return build_task_page(run, find(run), {"python": "3", "windrow": "1"})
+    return session_page(run, find(run), {"python": "3", "windrow": "1"})
 
 
 def test_the_page_has_all_sections_and_no_foreign_markup() -> None:

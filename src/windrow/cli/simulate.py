@@ -10,8 +10,8 @@ import click
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
-    from windrow.engines.simulated import Kind
-    from windrow.engines.simulated_devices import Device
+    from windrow.engines.simulated.devices import Device
+    from windrow.engines.simulated.engine import Kind
     from windrow.run.recorded import Recorded
     from windrow.run.simulate import Forecast
 
@@ -73,7 +73,7 @@ def command(
 
 
 def _device(name: str | None) -> tuple[str, Device] | None:
-    from windrow.engines.simulated_files import load_devices
+    from windrow.engines.simulated.model_files import load_devices
     from windrow.errors import UnknownNameError, nearest
 
     if name is None:

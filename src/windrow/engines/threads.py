@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import EngineCommand
     from windrow.engines.base import Workload
-    from windrow.engines.setup import SetupAhead
+    from windrow.engines.read_ahead import SetupAhead
 
 __all__ = ["ThreadsEngine"]
 

@@ -11,9 +11,9 @@ from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.records import NO_COST
-from windrow.order.checkpoints import Checkpoints
 from windrow.order.constraints import repair
-from windrow.order.sampling import FEW, NO_SAMPLE, Sampling, how_much
+from windrow.order.control.how_much import FEW, NO_SAMPLE, Sampling, how_much
+from windrow.order.control.when import Checkpoints
 from windrow.pipeline.graph import dependencies
 from windrow.pipeline.policies import AS_ASKED, choose, load
 from windrow.pipeline.situations import affine, constraints, make_situation, step_costs
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from windrow.core.records import Evidence, Plan, PlanJob, StepCost
-    from windrow.order.model import Situation
+    from windrow.order.model import Decision, Situation
     from windrow.pipeline.bind import Definition
-    from windrow.pipeline.policies import Chosen
 
 __all__ = ["FELL_BACK", "Adapting", "Learned"]
 
@@ -70,7 +69,7 @@ class _State:
     first_s: float = FIRST_S  #: seconds of a chunk while the first windows are taken
     before: dict[str, StepCost] = field(default_factory=dict)  #: at the last checkpoint
     situation: Situation | None = None
-    chosen: Chosen | None = None
+    chosen: Decision | None = None
     story: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -270,7 +269,7 @@ class Adapting:
         known = self._learned.get(dataset)
         return self.definition.written if known is None else known.order
 
-    def story(self, dataset: str) -> tuple[list[dict[str, Any]], Situation | None, Chosen | None]:
+    def story(self, dataset: str) -> tuple[list[dict[str, Any]], Situation | None, Decision | None]:
         """Give the checkpoints of a dataset, and what the last decision was taken from."""
         state = self._states.get(dataset)
         if state is None:
@@ -300,7 +299,7 @@ def _too_dear(state: _State, evidence: Evidence, allowed_s: float) -> bool:
     return state.thought_s > allowed_s or few
 
 
-def _told(job: PlanJob, chosen: Chosen, windows: int, *, changed: bool) -> dict[str, Any]:
+def _told(job: PlanJob, chosen: Decision, windows: int, *, changed: bool) -> dict[str, Any]:
     return {
         "spent_s": job.spent_s,
         "left_s": job.left_s,

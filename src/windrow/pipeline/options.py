@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from windrow.engines.granted import granted_cores
+from windrow.engines.machine_limits import granted_cores
 from windrow.errors import NotYetError, UsageError, nearest
 from windrow.pipeline.policies import POLICIES
 from windrow.units import parse_bytes, parse_seconds

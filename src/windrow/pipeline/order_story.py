@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from windrow.core.records import Evidence, StepCost
-    from windrow.order.model import Situation
+    from windrow.order.model import Decision, Situation
     from windrow.pipeline.adapting import Adapting
-    from windrow.pipeline.policies import Chosen
     from windrow.pipeline.result import Result
 
 __all__ = ["order_story"]
@@ -48,10 +47,10 @@ def order_story(order: Adapting, evidence: Mapping[str, Evidence], result: Resul
     return story
 
 
-def _steps(situation: Situation, chosen: Chosen, ran: Mapping[str, StepCost]) -> list[dict[str, Any]]:
+def _steps(situation: Situation, chosen: Decision, ran: Mapping[str, StepCost]) -> list[dict[str, Any]]:
     from windrow.order.cost import expected_cost
 
-    why = dict(chosen.steps)
+    why = dict(zip(chosen.order, chosen.steps, strict=True)) if chosen.steps else {}
     written = {name: number for number, name in enumerate(situation.written)}
     told = []
     for number, step in enumerate(expected_cost(situation, chosen.order).steps):

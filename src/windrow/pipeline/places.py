@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from windrow.core.policies import AtTheEnd
 from windrow.core.records import Needs
 from windrow.data.paths import is_remote
-from windrow.engines.granted import granted_memory
 from windrow.engines.inline import InlineEngine
-from windrow.engines.setup import SetupAhead
+from windrow.engines.machine_limits import granted_memory
+from windrow.engines.read_ahead import SetupAhead
 from windrow.engines.switching import SwitchingEngine
 from windrow.engines.threads import ThreadsEngine
-from windrow.place.balance import FixedSplit, MeasuredSplit
-from windrow.place.engines import LockWatch
+from windrow.place.lock_watch import LockWatch
+from windrow.place.read_ahead_split import FixedSplit, MeasuredSplit
 from windrow.shape.safety import Bounded
 from windrow.units import format_bytes, format_seconds
 
@@ -104,7 +104,7 @@ class Place:
         return 1 if self._setup is None or self.switched else self._setup.depth
 
     def _processes(self, number: int) -> Engine:
-        from windrow.engines.processes import ProcessesEngine
+        from windrow.engines.processes.engine import ProcessesEngine
 
         return ProcessesEngine(self.workers, number=number)
 

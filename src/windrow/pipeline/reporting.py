@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +15,9 @@ from windrow.pipeline.order_words import cost_share, how_decided, is_moved
 from windrow.store.rundir import EVENTS, MANIFEST, REPORT, RESULT, TRACE
 from windrow.watch.environment import environment
 from windrow.watch.files import write_whole
-from windrow.watch.report_outputs import drawn_histograms, is_data, said_values
-from windrow.watch.report_unfinished import file_lines, manifest_facts, unfinished_data
-from windrow.watch.report_words import file_name, pathless, strict, without_paths
+from windrow.watch.report.outputs import drawn_histograms, is_data, said_values
+from windrow.watch.report.plain_data import file_name, pathless, strict, without_paths
+from windrow.watch.report.unfinished import file_lines, manifest_facts, unfinished_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +47,10 @@ def write_report(result: Result, path: Any = None) -> Path:
     return _write(data, _log_of(rundir, result.log), page, trace)
 
 
-def report_rundir(rundir: Path, page: Path | None = None, trace: Path | None = None) -> tuple[Path, Path | None, str]:
-    """Write the report of a run directory; return page, trace (None without a log) and how it ended."""
+def report_rundir(
+    rundir: Path, page: Path | None = None, trace: Path | None = None
+) -> tuple[Path, Path | None, bool, str]:
+    """Write the report of a run directory; return page, trace (None without a log), whether it is complete, how it ended."""
     if not rundir.is_dir():
         raise UsageError(f"no run directory {rundir}")
     log = _log_of(rundir, None)
@@ -67,7 +68,8 @@ def report_rundir(rundir: Path, page: Path | None = None, trace: Path | None = N
     own_page, own_trace = _places(rundir, page)
     trace = trace or own_trace
     _write(data, log, own_page, trace)
-    return own_page, None if log is None else trace, f"{data['headline']} {data['verdict']}"
+    words = f"{data['headline']} {data['verdict']}"
+    return own_page, None if log is None else trace, data["state"] == "complete", words
 
 
 def report_data(result: Result) -> dict[str, Any]:
@@ -79,7 +81,6 @@ def report_data(result: Result) -> dict[str, Any]:
     absent = [f"output {name} has no value: {why}" for name, why in result.reasons_absent.items()]
     data = {
         "windrow": __version__,
-        "when": "",
         "name": result.name,
         **_verdict(result),
         "rows": {name: getattr(ledger, name) for name in ("total", "done", "failed", "missing")},
@@ -209,11 +210,10 @@ def _dated(data: dict[str, Any], rundir: Path) -> dict[str, Any]:
 
 
 def _write(data: dict[str, Any], log: Log | None, page: Path, trace: Path) -> Path:
-    from windrow.watch.report import build_page
+    from windrow.watch.report.run import run_page
     from windrow.watch.trace import trace_text
 
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    write_whole(page, build_page({**data, "when": now}, log))
+    write_whole(page, run_page(data, log))
     if log is not None:
         write_whole(trace, trace_text(log, data["name"], _labels(data["inputs"])))
     return page

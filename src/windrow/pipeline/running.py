@@ -14,7 +14,7 @@ from windrow.core.policies import Policies
 from windrow.core.scheduler import Options as SchedulerOptions
 from windrow.core.scheduler import Scheduler
 from windrow.data.paths import is_remote
-from windrow.engines.granted import granted_cores
+from windrow.engines.machine_limits import granted_cores
 from windrow.errors import EngineError
 from windrow.pipeline.adapting import FELL_BACK, Adapting
 from windrow.pipeline.assemble import assemble

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windrow.core.records import NO_COST
-from windrow.order.drift import recent_cost, recent_windows
+from windrow.order.control.drift import recent_cost, recent_windows
 from windrow.order.model import Column, Lane, Situation, Step
 from windrow.pipeline.graph import dependencies
 from windrow.shape.costs import fit

@@ -17,7 +17,7 @@ from windrow.blocks.chunk import Chunk, ChunkRun, Partial, Stopped
 from windrow.blocks.failing import skipped
 from windrow.core.records import Failure, FailureKind, Measurement
 from windrow.engines.base import Outcome
-from windrow.engines.setup import Reading
+from windrow.engines.read_ahead import Reading
 from windrow.errors import CorruptFileError, DataError, DefinitionError, RowPurityError, StepError, WindrowError
 from windrow.pipeline.ambient import ambient, check_arrived, is_own, restore, seal
 from windrow.pipeline.bind import bind

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.core.records import StepCost
-from windrow.engines.simulated_model import SimulatedInput
+from windrow.engines.simulated.model import SimulatedInput
 from windrow.errors import DataError, MissingFileError
 from windrow.run.recorded import CostsOfRows, Recorded, RecordedCosts, lock_share_of, scatter
 from windrow.shape.costs import fit

@@ -14,14 +14,14 @@ from itertools import pairwise
 from math import exp, sqrt
 from typing import TYPE_CHECKING
 
-from windrow.engines.simulated_model import Demand, Model, SimulatedInput, drawn, normal
+from windrow.engines.simulated.model import Demand, Model, SimulatedInput, drawn, normal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from windrow.core.records import Rows
-    from windrow.engines.simulated import Kind
-    from windrow.engines.simulated_devices import Device
+    from windrow.engines.simulated.devices import Device
+    from windrow.engines.simulated.engine import Kind
 
 __all__ = ["CostsOfRows", "Recorded", "RecordedCosts", "lock_share_of", "lock_wait_of", "scatter"]
 

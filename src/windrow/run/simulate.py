@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from windrow.core.options import Options
 from windrow.core.policies import Policies
 from windrow.core.scheduler import Scheduler
-from windrow.engines.simulated import SimulatedEngine
+from windrow.engines.simulated.engine import SimulatedEngine
 from windrow.errors import InternalError
 from windrow.run.loop import run
 from windrow.shape.fixed import Fixed
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windrow.core.records import Failure
-    from windrow.engines.simulated import Kind
-    from windrow.engines.simulated_devices import Device
-    from windrow.engines.simulated_jobs import Tally
-    from windrow.engines.simulated_model import Model
+    from windrow.engines.simulated.devices import Device
+    from windrow.engines.simulated.engine import Kind
+    from windrow.engines.simulated.jobs import Tally
+    from windrow.engines.simulated.model import Model
     from windrow.run.loop import Observer, RunOutcome
     from windrow.run.recorded import Recorded
 

@@ -13,18 +13,16 @@ from windrow.core.options import Options
 from windrow.core.policies import Policies
 from windrow.core.records import Failure, Needs, named
 from windrow.core.scheduler import Scheduler
-from windrow.engines.granted import granted_cores, granted_memory
+from windrow.engines.machine_limits import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.loop import run
 from windrow.shape.guided import Guided
-from windrow.tasks.blame import blamed, error_of
 from windrow.tasks.collecting import collecting_less
-from windrow.tasks.future import ELSEWHERE, Future, without_value
-from windrow.tasks.gathering import refuse_in_fork
+from windrow.tasks.failures import UnseenFailures, blamed, error_of
+from windrow.tasks.future import BEGINNING, ELSEWHERE, Future, without_value
 from windrow.tasks.inbox import Inbox
-from windrow.tasks.record import BEGINNING
 from windrow.tasks.staffed import Staffed, Unreadable
-from windrow.tasks.unseen import Unseen
+from windrow.tasks.waiting import refuse_in_fork
 from windrow.tasks.workload import Ignored, TaskWorkload
 
 if TYPE_CHECKING:
@@ -33,10 +31,9 @@ if TYPE_CHECKING:
     from windrow.core.commands import Command
     from windrow.core.records import Handle, Task
     from windrow.engines.base import Engine
-    from windrow.tasks.packing import Packer
-    from windrow.tasks.record import Record
+    from windrow.tasks.call import Call, Content
+    from windrow.tasks.pack import Packer
     from windrow.tasks.session import Session
-    from windrow.tasks.workload import Content
 
 __all__ = ["Driver"]
 
@@ -67,7 +64,7 @@ class Driver:
         self._isolated = engine == "processes"
         self._packer: Packer | None = None
         if self._isolated:
-            from windrow.tasks.packing import Packer
+            from windrow.tasks.pack import Packer
 
             self._packer = Packer()
         self._inbox = Inbox(self._wake_all)
@@ -77,7 +74,7 @@ class Driver:
         self._streams: dict[int, dict[str, Future | None]] = {}
         #: by task: outputs that it released and might have taken back
         self._doubtful: dict[int, dict[str, Handle]] = {}
-        self.unseen = Unseen()
+        self.unseen = UnseenFailures()
         self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
         options = Options(open=True, on_error="skip", restart=self._isolated, ahead=True)
         self._scheduler = Scheduler((), Policies(Guided()), options)
@@ -89,8 +86,8 @@ class Driver:
 
     def _make(self, engine: str) -> Engine:
         if engine == "processes":
-            from windrow.engines.process_beginning import preload_for_tasks
-            from windrow.engines.processes import ProcessesEngine
+            from windrow.engines.processes.engine import ProcessesEngine
+            from windrow.engines.processes.startup import preload_for_tasks
 
             return ProcessesEngine(self._workers, preload=preload_for_tasks(self._workers))
         if engine == "threads":
@@ -124,7 +121,7 @@ class Driver:
         if self.over:
             raise UsageError("the session is closed; call tasks inside its with block")
 
-    def packed(self, record: Record, content: Content) -> Any:
+    def packed(self, record: Call, content: Content) -> Any:
         """Make of a call what travels to a worker."""
         return content if self._packer is None else self._packer.pack(record.id, content)
 
@@ -133,10 +130,10 @@ class Driver:
         if self._packer is not None:
             self._packer.send_again(function)
 
-    def submit(self, record: Record, task: Task) -> None:
+    def submit(self, record: Call, task: Task) -> None:
         """Hand a task over."""
         session = self._session
-        session.records[record.id] = record
+        session.calls[record.id] = record
         session.open[record.id] = record
         self._called(task)
         self._inbox.put(task)
@@ -180,7 +177,7 @@ class Driver:
     # -- the thread
 
     def _go(self) -> None:
-        workload = TaskWorkload(self._session.records, self._session.initializer)
+        workload = TaskWorkload(self._session.calls, self._session.initializer)
         try:
             with collecting_less():
                 run(
@@ -257,7 +254,7 @@ class Driver:
             elif type(command) is OutputFailed:
                 future = self._session.futures.get(command.output)
                 if future is not None:
-                    future.failed(error_of(future.record, command.failure))
+                    future.failed(error_of(future.call, command.failure))
         if ended:
             with self._session.changed:
                 self._session.changed.notify_all()
@@ -322,7 +319,7 @@ class Driver:
 
     def _ended(self, command: TaskEnded) -> bool:
         session = self._session
-        record = session.open.pop(command.task, None) or session.records.get(command.task)
+        record = session.open.pop(command.task, None) or session.calls.get(command.task)
         if record is None:
             return False
         record.state, record.failure = command.state, command.failure
@@ -354,12 +351,12 @@ class Driver:
         self._give_up(record, command.failure)
         return True
 
-    def _late(self, record: Record) -> list[Future]:
+    def _late(self, record: Call) -> list[Future]:
         """Give what a stream made that was not valid before its task had ended."""
         items = self._streams.pop(record.id, {}).values()
         return [one for one in items if one is not None and not one.done()]
 
-    def _give_up(self, record: Record, failure: Failure) -> None:
+    def _give_up(self, record: Call, failure: Failure) -> None:
         """A task has no value."""
         error, late = self.broken() or error_of(record, failure), self._late(record)
         if record.state == "cancelled" and self._scheduler.failure is None:
@@ -381,7 +378,7 @@ class Driver:
             else:
                 one.arrived(ELSEWHERE)  # it had released that, which stays
 
-    def _fail(self, record: Record, error: BaseException) -> None:
+    def _fail(self, record: Call, error: BaseException) -> None:
         for future in without_value(self._session, record, self._outputs):
             future.failed(error)
 

@@ -6,16 +6,17 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
-from windrow.units import format_seconds
+from windrow.tasks.call import Call
+from windrow.watch.findings import find
 from windrow.watch.graph_runs import maker_of
-from windrow.watch.report_tasks_findings import find
-from windrow.watch.report_tasks_tables import verdict
+from windrow.watch.report.session import ending
+from windrow.watch.report.tables import show_micros
 from windrow.watch.waiting import RUNNING, VAIN, cause_words, waits
 
 if TYPE_CHECKING:
     from windrow.tasks.session import Session
+    from windrow.watch.findings import Findings
     from windrow.watch.graph_runs import GraphRun, Ran, Try
-    from windrow.watch.report_tasks_findings import Findings
 
 __all__ = ["Explanation", "explain"]
 
@@ -47,9 +48,9 @@ def explain(session: Session, what: Any = None) -> Explanation:
 
 
 def _number(session: Session, what: Any) -> int:
-    record = getattr(what, "record", None) or getattr(what, "_record", None)
-    if record is not None and getattr(what, "_session", session) is session:
-        return int(record.id)
+    call = getattr(what, "call", None)
+    if isinstance(call, Call) and call.session is session:
+        return call.id
     if isinstance(what, int) and not isinstance(what, bool):
         return what
     raise UsageError(
@@ -58,9 +59,9 @@ def _number(session: Session, what: Any) -> int:
 
 
 def _unknown(session: Session, what: Any, number: int) -> str:
-    record = getattr(what, "record", None)
-    if record is not None and record.key is not None and record.state == "done":
-        return f"task {number}, {record.name}: did not run; its result was kept by an earlier run of the same call"
+    call = getattr(what, "call", None)
+    if isinstance(call, Call) and call.key is not None and call.state == "done":
+        return f"task {number}, {call.name}: did not run; its result was kept by an earlier run of the same call"
     dropped = session.watched.watch.dropped
     if dropped:
         return f"task {number} is not remembered any more: only the latest are; a session with rundir= keeps all"
@@ -75,12 +76,12 @@ def _of_task(session: Session, run: GraphRun, task: Ran) -> list[str]:
     lines = [f"task {task.id}, {task.name}: {task.state}{f' ({task.why})' if task.why else ''}"]
     whole = task.end - task.called
     until = "now" if task.state in ("waiting", "running") else "its end"
-    lines.append(f"  called at {_time(task.called)}; {_time(whole)} until {until}")
+    lines.append(f"  called at {show_micros(task.called)}; {show_micros(whole)} until {until}")
     for cause, spent in sorted(shared.items(), key=lambda item: -item[1]):
         words = cause_words(cause)
         words = words if cause in (RUNNING, VAIN) or words.startswith("pause") else f"waiting {words}"
         more = _last_input(run, task) if cause == "inputs" else ""
-        lines.append(f"  {_time(spent):>10}  {words}{more}")
+        lines.append(f"  {show_micros(spent):>10}  {words}{more}")
     last = task.last
     if last is not None:
         lines.append(f"  ran on worker {last.worker}{_why_there(run, task, last)}")
@@ -108,7 +109,7 @@ def _last_input(run: GraphRun, task: Ran) -> str:
         return ""
     when, maker = max(times, key=lambda pair: pair[0])
     verbs = {"failed": "which failed", "cancelled": "which was cancelled"}
-    verb = f"there at {_time(when)}" if when < run.span else verbs.get(maker.state, "which goes on")
+    verb = f"there at {show_micros(when)}" if when < run.span else verbs.get(maker.state, "which goes on")
     return f", the last from task {maker.id}, {maker.name}, {verb}"
 
 
@@ -136,14 +137,14 @@ def _released(run: GraphRun, task: Ran) -> list[str]:
         # By all attempts: what the first one released is not released again.
         count = len({output for output, _ in task.released})
         first = min(time for _, time in task.released) - task.tries[0].begin
-        lines.append(f"  released {count} outputs as they were made, the first {_time(first)} after it began")  # fmt: skip
+        lines.append(f"  released {count} outputs as they were made, the first {show_micros(first)} after it began")  # fmt: skip
     if last is None:
         return lines
     for output in task.reads[:MOST_INPUTS]:
         maker = run.tasks.get(maker_of(output))
         made = None if maker is None else maker.last
         if maker is not None and made is not None and made.begin <= last.begin < made.end:
-            lines.append(f"  began {_time(made.end - last.begin)} before task {maker.id}, {maker.name}, had ended: {output} was released early")  # fmt: skip
+            lines.append(f"  began {show_micros(made.end - last.begin)} before task {maker.id}, {maker.name}, had ended: {output} was released early")  # fmt: skip
     return lines
 
 
@@ -151,7 +152,7 @@ def _about_reuse(session: Session, task: Ran) -> list[str]:
     why = session.reusing.reason(task.id)
     if why:
         return [f"  its result: {why}"]
-    record = session.records.get(task.id)
+    record = session.calls.get(task.id)
     if record is not None and record.key is not None:
         return ["  no earlier call was the same, so it ran; the next one gets its result"]
     return []
@@ -162,7 +163,7 @@ def _about_reuse(session: Session, task: Ran) -> list[str]:
 
 def _of_session(session: Session, run: GraphRun) -> list[str]:
     found = find(run)
-    _, headline, words = verdict(run, found)
+    _, headline, words = ending(run, found)
     lines = [f"session {run.name}: {headline} {words}"]
     return [*lines, *(_of_time(run, found) if found.makespan else []), *_of_reuse(session)]
 
@@ -177,26 +178,24 @@ def _of_time(run: GraphRun, found: Findings) -> list[str]:
     if run.dropped:
         lines.append(f"  of the latest {len(run.tasks):,} tasks; a session with rundir= keeps all:")
     lines.append(
-        f"  took {_time(span)} with {run.workers} worker{'s' if run.workers > 1 else ''}; {_time(found.work)} of work, "
-        f"{100 * found.work / span / run.workers:.0f} % busy"
+        f"  took {show_micros(span)} with {run.workers} worker{'s' if run.workers > 1 else ''}; {show_micros(found.work)} of work, "
+        f"{100 * found.busy:.0f} % busy"
     )
     lines.append(
-        f"  no order on as many workers is faster than {_time(found.least)}; the critical path is {_time(path.length)}, "
+        f"  no order on as many workers is faster than {show_micros(found.least)}; the critical path is {show_micros(path.length)}, "
         f"{100 * path.length / span:.0f} % of the time:"
     )
     numbers = list(zip(path.tasks, path.parts, strict=True))
     for number, part in numbers[:MOST_PATH]:
-        lines.append(f"  {_time(part):>10}  task {number}, {run.tasks[number].name}")
+        lines.append(f"  {show_micros(part):>10}  task {number}, {run.tasks[number].name}")
     if len(numbers) > MOST_PATH:
         lines.append(f"              and {len(numbers) - MOST_PATH} more")
     if found.waited:
         lines.append("  tasks waited, added up:")
-        lines += [f"  {_time(spent):>10}  {cause_words(cause)}" for cause, spent in found.waited.items()]
+        lines += [f"  {show_micros(spent):>10}  {cause_words(cause)}" for cause, spent in found.waited.items()]
     if found.early:
         total = sum(one.by for one in found.early)
-        lines.append(f"  {len(found.early)} tasks began before one they read from had ended, by {_time(total)} in all")
+        lines.append(
+            f"  {len(found.early)} tasks began before one they read from had ended, by {show_micros(total)} in all"
+        )
     return lines
-
-
-def _time(micros: float) -> str:
-    return format_seconds(micros / 1e6) if micros else "0 s"

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from windrow.tasks.body import releasing_through
-from windrow.tasks.calls import looked_into
+from windrow.tasks.call import map_nested
 from windrow.tasks.file_moves import final_name
 from windrow.tasks.file_paths import as_given
 from windrow.tasks.file_stamps import OURS
@@ -51,7 +51,7 @@ class FinalNames:
             release(number, value)
 
     def _told(self, value: Any) -> Any:
-        return looked_into(value, self._final)
+        return map_nested(value, self._final)
 
     def _final(self, thing: Any) -> Any:
         """Bodies like to return the paths they were given, or found, or a text that has them."""

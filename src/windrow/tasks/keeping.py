@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.errors import CorruptFileError
 from windrow.store.results import AGAIN, Results
 from windrow.store.results_budget import Room
-from windrow.tasks.calls import looked_into
+from windrow.tasks.call import map_nested
 from windrow.tasks.file_paths import is_remote
 from windrow.tasks.file_stamps import Stamp, content_digest, stamp, stamps_of
 from windrow.tasks.resident import made_of_others
@@ -92,8 +92,8 @@ class Fetch:
                 loaded[thing] = thing.load()
             return loaded[thing]
 
-        going.arguments = looked_into(going.arguments, value)
-        going.keywords = looked_into(going.keywords, value)
+        going.arguments = map_nested(going.arguments, value)
+        going.keywords = map_nested(going.keywords, value)
         yield
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from windrow.run.loop import Observer
     from windrow.tasks.explaining import Explanation
-    from windrow.tasks.progressing import Progress, TasksShot
     from windrow.tasks.watching_rundir import SessionLog
-    from windrow.watch.graph_drawing import TaskGraph
     from windrow.watch.graph_runs import GraphRun
+    from windrow.watch.progress import SessionProgress, SessionSnapshot
+    from windrow.watch.task_graph import TaskGraph
 
 __all__ = ["Watchable", "Watched", "report_session_directory"]
 
@@ -58,27 +58,38 @@ class Watched:
     """What watches one session."""
 
     def __init__(
-        self, name: str, engine: str, rundir: Any = None, progress: bool | Callable[[TasksShot], Any] | None = None
+        self,
+        name: str,
+        engine: str,
+        rundir: Any = None,
+        progress: bool | Callable[[SessionSnapshot], Any] | None = None,
     ) -> None:
         self.watch = Watch(name, engine)
         self.rundir = None if rundir is None else Path(rundir)
         self.log: SessionLog | None = None
         self._progress = progress
-        self._shown: Progress | None = None
+        self._shown: SessionProgress | None = None
         self._over = False
 
     def open(self, workers: int) -> list[Observer]:
         """Begin; give the observers that the loop is to call."""
-        from windrow.tasks.progressing import progress_of
+        from windrow.watch.progress import SessionProgress, choose_display
 
-        self._shown = progress_of(self.watch, self._progress, workers)
+        watch, display = self.watch, choose_display(self._progress)
         if self.rundir is not None:
             from windrow.tasks.watching_rundir import SessionLog
 
             options = {"engine": self.watch.engine, "workers": workers}
             self.log = SessionLog(self.watch, self.rundir, options)
+        if display is not None:
+            self._shown = SessionProgress(
+                lambda finished: watch.snapshot(workers, finished=finished),
+                display,
+                may_draw=lambda: watch.within or watch.closed,
+                asked=bool(self._progress),
+            )
         _open.add(self)
-        return [one for one in (self.watch, self._shown) if one is not None]
+        return [watch]
 
     def close(self, error: BaseException | str | None) -> None:
         """The session has ended; told once."""
@@ -97,7 +108,7 @@ class Watched:
         """Say what ran so far; all of it where there is a run directory, else as far as it is remembered."""
         if self.log is None:
             return self.watch.run()
-        from windrow.watch.report_tasks_log import read_task_log
+        from windrow.watch.session_log import read_task_log
 
         # Before the log is brought up to date: what ends meanwhile is in it, and what is there counts.
         unfinished = self.watch.open_tasks()
@@ -130,9 +141,9 @@ class Watchable:
 
     def graph(self, most: int = 200) -> TaskGraph:
         """Give the tasks called so far as a graph: data, drawing and text; alike ones joined if more than ``most``."""
-        from windrow.tasks.graphing import graph_of
+        from windrow.watch.task_graph import task_graph
 
-        return graph_of(self.watched.run(), most)
+        return task_graph(self.watched.run(), most)
 
     def explain(self, what: Any = None) -> Explanation:
         """Say why a task (a future of it, or its number) took as long as it did, or the whole session."""
@@ -145,16 +156,16 @@ class Watchable:
 @_without_collecting()
 def report_session_directory(
     rundir: Path, page: Path | None = None, trace: Path | None = None
-) -> tuple[Path, Path, str]:
-    """Write the report of a session's run directory; return page, trace and how it ended."""
+) -> tuple[Path, Path, bool, str]:
+    """Write the report of a session's run directory; return page, trace, whether it is complete and how it ended."""
     from windrow.store.rundir import RunDirectory
-    from windrow.watch.report_tasks_log import read_task_log
+    from windrow.watch.session_log import read_task_log
 
     directory = RunDirectory.open(rundir)
     lines = directory.log.read_text(encoding="utf-8", errors="replace") if directory.log.exists() else ""  # fmt: skip
     run = read_task_log(lines.splitlines(), directory.read_manifest())
     own_page, own_trace = _places(rundir, page)
-    return own_page, trace or own_trace, _write(run, own_page, trace or own_trace)
+    return own_page, trace or own_trace, *_write(run, own_page, trace or own_trace)
 
 
 def _places(rundir: Path | None, path: Any) -> tuple[Path, Path]:
@@ -172,11 +183,11 @@ def _places(rundir: Path | None, path: Any) -> tuple[Path, Path]:
 
 
 @_without_collecting()
-def _write(run: GraphRun, page: Path, trace: Path) -> str:
+def _write(run: GraphRun, page: Path, trace: Path) -> tuple[bool, str]:
     from windrow import __version__
     from windrow.watch.environment import environment
-    from windrow.watch.report_tasks import write_task_report
+    from windrow.watch.report.session import write_session_report
 
     kept = run.facts.get("environment")
     surroundings = kept if isinstance(kept, dict) else environment()
-    return write_task_report(run, page, trace, {"windrow": __version__, **surroundings})
+    return write_session_report(run, page, trace, {"windrow": __version__, **surroundings})

@@ -6,7 +6,7 @@ It watches the loop and decides nothing. A task costs two to four microseconds, 
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, defaultdict, deque
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from windrow.core.events import (
 from windrow.core.records import FailureKind
 from windrow.tasks.watching_entries import Entry, Past, microseconds, raws
 from windrow.watch.graph_runs import Brought, GraphRun, Sums, assembled
+from windrow.watch.progress import SessionSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +44,8 @@ __all__ = ["Entry", "Watch"]
 MOST_TASKS = 50_000
 #: Workers that came and went, and wishes to stop.
 MOST_RARE = 1_000
+#: Tasks of a name that must have ended before anything is said of how long the others take.
+ENOUGH = 3
 #: Letters of a message; the whole is in the exception.
 MESSAGE = 400
 
@@ -281,6 +284,41 @@ class Watch:
         known = {number: Entry.of_past(past) for number, past in self.past.items()}
         known.update(self.entries)
         return [known[number] for number in sorted(known)]
+
+    def snapshot(self, workers: int, *, finished: bool = False) -> SessionSnapshot:
+        """Say how far the session is."""
+        with self.lock:
+            return SessionSnapshot(
+                name=self.name,
+                # More are given to workers than these can do at a time.
+                running=min(len(self.running), workers),
+                elapsed_s=self.now() / 1e6,
+                left_s=None if finished else self._left(workers),
+                reused=sum(self.reused.values()),
+                finished=finished,
+                **self.counts,
+            )
+
+    def _left(self, workers: int) -> float | None:
+        """Add up what tasks that have not ended will take, if all are called and some of each name are known."""
+        if not self.closed:
+            return None
+        spent: dict[str, float] = defaultdict(float)
+        known: Counter[str] = Counter()
+        left: Counter[str] = Counter()
+        for entry in list(self.entries.values()):
+            name = entry.task.category
+            if entry.state == "done":
+                known[name] += 1
+                spent[name] += entry.wall
+            elif not entry.ended:
+                left[name] += 1
+        for past in list(self.past.values()):
+            known[past[1]] += 1
+            spent[past[1]] += past[-1]
+        if not left or any(known[name] < ENOUGH for name in left):
+            return None
+        return sum(count * spent[name] / known[name] for name, count in left.items()) / workers
 
     def open_tasks(self) -> tuple[list[RawTask], list[RawTry]]:
         """Give the tasks that have not ended."""

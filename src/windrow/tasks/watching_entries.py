@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from windrow.core.records import ONE_CORE, Needs, Task
 from windrow.watch.graph_runs import RawTask, RawTry
-from windrow.watch.report_tasks_log import plain_line, task_line
+from windrow.watch.session_log import plain_line, task_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,44 +7,28 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.core.records import Failure, FailureKind
-from windrow.engines.owning import own_copy
+from windrow.engines.processes.values import own_copy
 from windrow.errors import InitializerError, TaskFileError, UsageError
 from windrow.tasks.body import STREAM, run_body
-from windrow.tasks.calls import filled, looked_into
+from windrow.tasks.call import Content, fill_slots, map_nested
+from windrow.tasks.future import BEGINNING
 from windrow.tasks.going import Going
-from windrow.tasks.record import BEGINNING
 from windrow.tasks.resident import begin_worker, end_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from windrow.core.records import Plan, Rows, Task
     from windrow.engines.base import Call, Outcome
-    from windrow.tasks.going import Around
-    from windrow.tasks.record import Record
+    from windrow.tasks.call import Call as TaskCall
     from windrow.tasks.weak_table import WeakTable
-
-__all__ = ["Content", "TaskWorkload"]
-
-
-class Content(NamedTuple):
-    """What travels to a worker with a call."""
-
-    name: str
-    function: Any  #: or the number of one that travels apart
-    arguments: tuple[Any, ...]  #: with slots where futures were
-    keywords: Mapping[str, Any]
-    outputs: int | str
-    changed: tuple[int | str, ...]  #: places of the arguments that the body changes
-    ignores: bool  #: what it raises is told, and its outputs are None
-    around: tuple[Around, ...] = ()  #: what is done around the body, outermost first
 
 
 class TaskWorkload:
     """The work of a session; the records stay at home."""
 
-    def __init__(self, records: WeakTable[int, Record], initializer: Callable[[], object] | None = None) -> None:
-        self._records: WeakTable[int, Record] | None = records
+    def __init__(self, records: WeakTable[int, TaskCall], initializer: Callable[[], object] | None = None) -> None:
+        self._records: WeakTable[int, TaskCall] | None = records
         self._initializer = initializer
 
     def __getstate__(self) -> dict[str, Any]:
@@ -123,7 +107,7 @@ class TaskSide:
             values = tuple([None if type(one) is Ignored else one for one in values])
             if call.mine is not None:
                 values = _own(values, () if content.around else call.mine)
-        arguments, keywords = filled(content.arguments, content.keywords, values)
+        arguments, keywords = fill_slots(content.arguments, content.keywords, values)
         if content.outputs == 1 == len(task.outputs) and not (content.around or content.ignores):
             # By far the most, and many of them are short.
             only = task.outputs[0]
@@ -230,4 +214,4 @@ def _private(
     def own(thing: Any) -> Any:
         return copies.get(id(thing), thing)
 
-    return looked_into(arguments, own), looked_into(keywords, own)
+    return map_nested(arguments, own), map_nested(keywords, own)

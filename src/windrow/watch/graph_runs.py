@@ -55,6 +55,11 @@ class Ran(NamedTuple):
     why: str = ""
 
     @property
+    def cores(self) -> float:
+        """Cores that it holds while it runs."""
+        return self.needs.get("cores", 1.0)
+
+    @property
     def last(self) -> Try | None:
         """The attempt that counts: the first that was done, else the latest."""
         return _counting(self.tries)

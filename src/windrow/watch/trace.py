@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.watch.report_timeline import memory_data, throughput
-from windrow.watch.report_words import pathless, strict
+from windrow.watch.report.plain_data import pathless, strict
+from windrow.watch.report.timeline import memory_data, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -10,7 +10,7 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from windrow.watch.report_words import pathless, strict
+from windrow.watch.report.plain_data import pathless, strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

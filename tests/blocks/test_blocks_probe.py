@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.blocks import calls, columns, counts
+from windrow.blocks import calls, columns, cutflow_counts
 from windrow.blocks.chunk import Chunk, ChunkRun, Stopped
 from windrow.blocks.failing import quiet
 from windrow.blocks.probe import lot, places, probe, terrain
@@ -493,13 +493,13 @@ def test_identities_read_for_random_numbers_are_no_cost_of_the_step(
 
 def test_what_all_units_have_in_common_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    known = counts.initial_weights
+    known = cutflow_counts.initial_weights
 
     def noted(program: Any) -> Any:
         asked.append(program)
         return known(program)
 
-    monkeypatch.setattr(counts, "initial_weights", noted)
+    monkeypatch.setattr(cutflow_counts, "initial_weights", noted)
     run, _, _ = opened(counting_pipeline(), numbers(), unit=2)
     assert len(run.borders) > 100
     run.run()

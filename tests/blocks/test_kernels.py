@@ -545,7 +545,7 @@ def test_a_kernel_pickles_without_its_code() -> None:
 
 # --- unsigned numbers ------------------------------------------------------------------------------
 
-UNSIGNED = {
+UNSIGNED: dict[str, Any] = {
     "same": lambda n: n,
     "digit": lambda n: n % 10,
     "third": lambda n: n // 3,

@@ -103,9 +103,8 @@ class Attempts:
         return tuple((step.name, cut) for cut in ([cut for cut in cuts if cut in removing] or cuts))
 
     def _rest(self) -> Selection:
-        length = self.run.store.length
-        gone = np.array(sorted(self.left_out), dtype=np.int64) - self.run.start
-        return Selection(length, np.delete(np.arange(length), gone))
+        gone = np.array(list(self.left_out), dtype=np.int64) - self.run.start
+        return Selection(self.run.store.length, np.setdiff1d(self.run.rows.positions(), gone))
 
 
 def _costs(meters: Mapping[str, Meter]) -> tuple[tuple[str, StepCost], ...]:

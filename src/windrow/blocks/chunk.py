@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.blocks.asked import Asked, Asking
 from windrow.blocks.calls import Caller, Meter
 from windrow.blocks.columns import ColumnStore, rows_reading_nan
-from windrow.blocks.counts import Lines, end_weights, initial_weights, is_moved, layout, starts_as_written
-from windrow.blocks.ends import lane_ends
+from windrow.blocks.cutflow_counts import CountRecorder
 from windrow.blocks.failing import (
     RowSearch,
     RowsFailed,
@@ -57,7 +55,6 @@ class Partial:
     nodes: Nodes[Leaf] = field(default_factory=Nodes)
     fragments: tuple[SavedPart, ...] = ()  #: rows written down for files
     kept: tuple[tuple[str, RowSet], ...] = ()  #: (region, rows of it)
-    asked: tuple[Asked, ...] = ()  #: what cuts said that did not run in the written order
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +101,7 @@ class ChunkRun:
         self.moved = program.needed(order) != program.written  #: whether steps run in another order than written
         self.watched: int | None = None  #: a row of which is noted what removes it
         self.removed: dict[int, str] = {}  #: lane -> the cut that removed that row
-        self.lines = Lines(layout(program, order), self.borders)
-        keeping = program.keep_rows and is_moved(program, order)
-        self._asking = Asking(self.start) if keeping else None
+        self.counts = CountRecorder(self)
         self.varied: dict[str, bool] = {}  #: weights that ran, and whether they have variations
         self.forced = forced  #: call everything, even on no rows, to learn what an empty lane gives
         self.notes: list[str] = []
@@ -146,13 +141,13 @@ class ChunkRun:
             for name in self.order:
                 self.stop_if_asked()
                 if name == first_cut:
-                    self._initial_lines()
+                    self.counts.record_initial()
                 if name in self.program.steps:
                     self._step(self.program.steps[name])
                 elif name in self.program.cuts:
                     self._pass_all(name)
         if first_cut is None:
-            self._initial_lines()
+            self.counts.record_initial()
 
     def release(self) -> None:
         """Let go of every column: virtual fields hold on to the chunk, and the chunk to them, until Python looks."""
@@ -286,9 +281,7 @@ class ChunkRun:
     # -- cuts --------------------------------------------------------------------------------
 
     def _cut(self, step: BoundStep, rows: Selection, verdict: Verdict | None) -> None:
-        nan = self._nan_rows(step, rows) if verdict is not None else None
-        if verdict is not None and self._asking is not None:
-            self._asking.note(step.name, rows, verdict, nan)
+        nan = rows_reading_nan(self.store, step.arguments, rows) if verdict is not None else None
         after: dict[tuple[int, bool], Selection] = {}
         for lane_number in step.lanes:
             lane = self.program.lanes[lane_number]
@@ -303,47 +296,18 @@ class ChunkRun:
                 self.removed[lane_number] = step.name
             if lane.hidden:
                 continue  # only its end counts
-            line = self.lines.layout.line(lane.region, step.name)
             undefined = None
             if verdict is not None and verdict.undefined is not None:
                 undefined = keep(before, verdict.undefined, rows)
-            self.lines.record(
-                line, before, passed, undefined,
-                None if nan is None else keep(before, nan, rows), self._line_weights(passed),
-            )  # fmt: skip
+            odd = None if nan is None else keep(before, nan, rows)
+            self.counts.record_cut(lane_number, step.name, before, passed, undefined, odd)
 
     def _pass_all(self, cut: str) -> None:
         """Fill the lines of a cut that does not apply to this dataset: it passes every row."""
         for lane_number, lane in enumerate(self.program.lanes):
             if cut in lane.declared and not lane.hidden:
                 rows = self.selections[lane_number]
-                line = self.lines.layout.line(lane.region, cut)
-                self.lines.record(line, rows, rows, None, None, self._line_weights(rows))
-
-    def _line_weights(self, passed: Selection, only: tuple[str, ...] | None = None) -> NDArray[np.float64] | None:
-        """Multiply the weights that ran so far, or those of ``only`` among them."""
-        allowed = self.program.weights if only is None else only
-        names = [name for name in allowed if name in self.varied]
-        if not names:
-            return None
-        return self.product(names, passed) if passed.count else np.empty(0)
-
-    def _initial_lines(self) -> None:
-        weights = self._line_weights(self.rows, initial_weights(self.program))
-        for first in self.lines.layout.first:
-            self.lines.record(first, self.rows, self.rows, None, None, weights)
-
-    def _end_lines(self) -> None:
-        for number, lane in enumerate(self.program.lanes):
-            if lane.region is not None and not lane.hidden:
-                passed = self.selections[number]
-                weights = self._line_weights(passed, end_weights(self.program, lane))
-                end = self.lines.layout.end(lane.region)
-                self.lines.record(end, self.rows, passed, None, None, weights)
-
-    def _nan_rows(self, step: BoundStep, rows: Selection) -> NDArray[np.bool_] | None:
-        """Rows with NaN in a number, or in a list of numbers, that the cut reads; None if there are none."""
-        return rows_reading_nan(self.store, step.arguments, rows)
+                self.counts.record_cut(lane_number, cut, rows, rows)
 
     # -- outputs -----------------------------------------------------------------------------
 
@@ -358,17 +322,11 @@ class ChunkRun:
                 for number, lane in enumerate(lanes)
                 if lane.region is not None and not lane.hidden
             )
-        if self._asking is not None:
-            partial.asked = (self._asking.asked(self),)
-        self._end_lines()
+        self.counts.record_ends()
         given_up = {str(lanes[number].region): why for number, why in self.given_up.items()}
-        totals = {} if self.program.initial_weights is None else lane_ends(self)
-        known = starts_as_written(self.program, self.order)
         for unit in range(units):
-            ends = {region: tuple(rows[unit].tolist()) for region, rows in totals.items()}
             place = self.chunk.first_unit + unit
             seen = (self.windows[place],) if place in self.windows else ()
-            tables, finals = self.lines.leaf(unit, known)
-            leaf = Leaf(outputs[unit], tables, given_up, ends, seen, finals)
+            leaf = Leaf(outputs[unit], self.counts.unit(unit), given_up, seen)
             grow(partial.nodes, (0, place), leaf, merge_leaves)
         return partial

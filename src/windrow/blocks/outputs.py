@@ -17,6 +17,7 @@ import awkward as ak
 import numpy as np
 
 from windrow.blocks.calls import Meter, sealed
+from windrow.blocks.cutflow_counts import merge_counts
 from windrow.blocks.failing import LeftOut, RowsFailed, error_text, is_about_rows, named_error, raise_from
 from windrow.blocks.probe import bounded
 from windrow.blocks.program import NOMINAL
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from windrow.blocks.chunk import ChunkRun
-    from windrow.blocks.counts import Layout, LineCounts
+    from windrow.blocks.cutflow_counts import Counts
     from windrow.blocks.program import BoundOutput
     from windrow.blocks.selection import Selection
     from windrow.core.records import Window
@@ -87,10 +88,6 @@ def _like(example: Mapping[Any, Any], merged: dict[Any, Any]) -> Mapping[Any, An
 #: (output, region or None, variation)
 OutputKey = tuple[str, str | None, str]
 
-
-#: What all rows are called among the ends of lanes; no region is.
-ALL_ROWS = "\x1fall"
-
 #: Kinds of which Python may give the same object for equal values.
 _CONSTANTS = (int, float, complex, frozenset, np.generic)
 
@@ -122,13 +119,9 @@ class Leaf:
     """The outputs and cutflow lines of one unit, or of several that were merged."""
 
     outputs: dict[OutputKey, Value]
-    tables: dict[Layout, LineCounts]  #: by the order that ran
+    counts: Counts
     given_up: dict[str, str] = field(default_factory=dict)  #: optional lane -> why it has no count
-    #: lane -> rows in the end, their weights and squared weights; where somebody asks for it
-    ends: dict[str, tuple[float, ...]] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()  #: what all cuts say of some of the rows
-    #: region -> sums of weights and squared weights, of the initial line and of the end, whatever order ran
-    finals: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def merge_leaves(left: Leaf, right: Leaf) -> Leaf:
@@ -140,22 +133,8 @@ def merge_leaves(left: Leaf, right: Leaf) -> Leaf:
     for key, value in left.outputs.items():
         if key not in right.outputs and (nominal := _nominal(right, key)) is not None:
             outputs[key] = value.plus(nominal, key)
-    tables = dict(left.tables)
-    for where, lines in right.tables.items():
-        tables[where] = tables[where] + lines if where in tables else lines
-    ends, finals = _sum(left.ends, right.ends), _sum(left.finals, right.finals)
-    given_up = {**right.given_up, **left.given_up}
     windows = bounded((*left.windows, *right.windows))
-    return Leaf(outputs, tables, given_up, ends, windows, finals)
-
-
-def _sum(left: dict[str, tuple[float, ...]], right: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
-    found = dict(left)
-    for region, numbers in right.items():
-        if region in found:
-            numbers = tuple(a + b for a, b in zip(found[region], numbers, strict=True))
-        found[region] = numbers
-    return found
+    return Leaf(outputs, merge_counts(left.counts, right.counts), {**right.given_up, **left.given_up}, windows)
 
 
 def _nominal(leaf: Leaf, key: OutputKey) -> Value | None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import NotYetError, UsageError, nearest
-from windrow.pipeline.policies import POLICIES
+from windrow.pipeline.ordering.policies import POLICIES
 from windrow.units import parse_bytes, parse_seconds
 
 __all__ = ["Options"]
@@ -51,7 +51,7 @@ class Options:
                 'on_error="skip" leaves out the rows on which a step raises in the written order, so it does not go together '
                 "with an order of your own: leave order= or on_error= out"
             )
-        self.chunk = None if self.chunk == "auto" else _count("chunk", self.chunk, '"auto" or ')
+        self.chunk = None if self.chunk in ("auto", None) else _count("chunk", self.chunk, '"auto" or ')
         self.workers = granted_cores(os.environ) if self.workers is None else _count("workers", self.workers)
         self.cutflow = _cutflow(self.cutflow)
         self.nminus1 = _nminus1(self.nminus1)
@@ -80,7 +80,7 @@ def _check_engine(engine: Any, **limits: Any) -> None:
 
 def _order(order: Any) -> Any:
     if isinstance(order, os.PathLike) or (isinstance(order, str) and order.endswith(".json")):
-        from windrow.pipeline.freezing import frozen_orders
+        from windrow.pipeline.ordering.order_file import frozen_orders
 
         return frozen_orders(order)
     if isinstance(order, str):

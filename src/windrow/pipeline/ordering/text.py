@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
-__all__ = ["cost_share", "how_decided", "is_moved", "order_line", "order_lines", "savings"]
-
 #: Changes of an order that are told one by one.
 MOST_CHANGES = 5
 

@@ -37,9 +37,9 @@ def summarise_orders(controller: OrderController, evidence: Mapping[str, Evidenc
             told["steps"] = _steps(situation, decision, dict(mine.steps))
             # Where no chunk ran in another order, a difference would be the model's error.
             moved = any(
-                plan.order != situation.written
+                order != situation.written
                 for region in result.cutflow.regions
-                for plan in result.cutflow[region, dataset].parts
+                for order in result.cutflow[region, dataset].ran
             )
             told["saved"] = _saved(situation, mine, rows.get(dataset, 0) if moved else 0)
         story[dataset] = told

@@ -104,7 +104,7 @@ class ChunkRun:
         self._blocks = blocks
         self._force_rows = force_rows
         self.forced = forced  #: call everything, even on no rows, to learn what an empty lane gives
-        self.notes: list[str] = []
+        self.failed_empty: dict[str, str] = {}  #: steps and outputs that fail on no rows, and how
         self.given_up: dict[int, str] = {}  #: optional lanes, and why
         #: for rows that can be left out; None: a failure is the chunk's
         self.search: Search | None = None
@@ -266,7 +266,7 @@ class ChunkRun:
             except Exception as error:
                 if self.forced:
                     # Not every function takes an empty array; what then reads its column gets an empty one.
-                    self.notes.append(f"{step.kind} {step.name!r} fails on zero rows ({error})")
+                    self.failed_empty[step.name] = f"{step.kind} {step.name!r} fails on zero rows ({error})"
                     return None
                 raise named_error(self, step, rows, error) from error
         return value

@@ -201,7 +201,7 @@ def _evaluate(run: ChunkRun, output: BoundOutput, selection: Selection, results:
                 results[unit][output.name, region, variation] = Value(value, output.merge)
     except Exception as error:
         if run.forced:
-            run.notes.append(f"output {output.name!r} fails on zero rows ({error})")
+            run.failed_empty[output.name] = f"output {output.name!r} fails on zero rows ({error})"
             return
         raise named_error(run, output, selection, error) from error
     finally:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from windrow.blocks.attempts import Attempts
 from windrow.blocks.chunk import Chunk, ChunkRun, Partial, Stopped
 from windrow.blocks.failing import skipped
 from windrow.blocks.selection import Selection
@@ -22,7 +23,6 @@ from windrow.engines.base import Outcome
 from windrow.engines.read_ahead import Reading
 from windrow.errors import CorruptFileError, DataError, DefinitionError, RowPurityError, StepError, WindrowError
 from windrow.pipeline.ambient import ambient, check_arrived, is_own, restore, seal
-from windrow.pipeline.attempts import Attempts
 from windrow.pipeline.bind import bind
 from windrow.pipeline.collecting import unite
 from windrow.pipeline.news import News, Told, hear, news
@@ -340,7 +340,9 @@ class _Worker:
             program, reader, chunk, plan.order, dict(plan.blocks), workload.block_rows,
             stopping=workload.stop.is_set, rows=_rows_to_run(source, chunk),
         )  # fmt: skip
-        return Attempts(run, workload.definition, plan, skip=workload.skip)
+        steps = workload.definition.steps.values()
+        after = tuple((step.name, cut) for step in steps for cut in step.after)
+        return Attempts(run, plan, after, skip=workload.skip)
 
     def _reader(self, input: int) -> Reader:  # noqa: A002 - the word of the house
         reader = self._readers.get(input)

@@ -22,7 +22,7 @@ from windrow.core.commands import Launch
 from windrow.core.events import Planned
 from windrow.errors import UsageError
 from windrow.units import format_count, format_seconds
-from windrow.watch.orders import OrdersSeen
+from windrow.watch.log import EventLog, OrdersSeen
 
 if TYPE_CHECKING:
     import os
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from windrow.core.events import Event
     from windrow.core.scheduler import Standing
     from windrow.run.loop import Observer
-    from windrow.watch.log import EventLog
 
 #: A run that is over sooner shows no bar: importing Rich would take longer than reading the line.
 BAR_FIRST_S = 0.3
@@ -432,8 +431,6 @@ def watching(
 
 
 def _log(rundir: Path) -> EventLog:
-    from windrow.watch.log import EventLog
-
     try:
         rundir.mkdir(parents=True, exist_ok=True)
         return EventLog.open(rundir / "events.jsonl")

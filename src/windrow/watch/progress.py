@@ -313,6 +313,7 @@ class Cell:
     def __init__(self) -> None:
         self._handle: Any = None
         self._number = 0
+        self._idle = False  #: all that was known of was done: what comes next belongs to another cell
 
     def show(self, shot: Shot) -> None:
         """Draw a bar while it lasts and a line of text after it; nothing for what was short."""
@@ -322,11 +323,12 @@ class Cell:
         html = escape(shot.line) if shot.finished else f"{escape(shot.name)} {bar} {words}"
         output = {"text/plain": shot.line, "text/html": f"<div>{html}</div>"}
         number = self._cell()
-        if not shot.finished and (self._handle is None or number != self._number):
+        if not shot.finished and (self._handle is None or (self._idle and number != self._number)):
             self._handle = import_module("IPython.display").display(output, raw=True, display_id=True)
             self._number = number
         elif self._handle is not None:
             self._handle.update(output, raw=True)
+        self._idle = shot.counts is not None and shot.counts[0] == shot.counts[1]
 
     @staticmethod
     def _cell() -> int:

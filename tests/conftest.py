@@ -18,15 +18,15 @@ import searching
 import windrow
 from windrow.engines.processes import engine as processes_engine
 from windrow.engines.processes import startup
-from windrow.pipeline import adapting
+from windrow.pipeline.ordering import controller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # How long a run takes is no test result either: whether an order is looked for must not depend on it. Tests that want one
 # looked for say so.
-PRODUCTION_STAY_OUT_S = adapting.STAY_OUT_S
-adapting.STAY_OUT_S = 1e9
+PRODUCTION_STAY_OUT_S = controller.STAY_OUT_S
+controller.STAY_OUT_S = 1e9
 
 # Shells let what they start in the background ignore Ctrl-C, and all that it starts: tests of it would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -86,7 +86,7 @@ def samples() -> Path:
 @pytest.fixture
 def as_in_production(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for an order where a run of a user would."""
-    monkeypatch.setattr(adapting, "STAY_OUT_S", PRODUCTION_STAY_OUT_S)
+    monkeypatch.setattr(controller, "STAY_OUT_S", PRODUCTION_STAY_OUT_S)
 
 
 @pytest.fixture

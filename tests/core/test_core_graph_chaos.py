@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from searching import examples
+from searching import examples, few_by_day
 from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.options import Options
@@ -715,13 +715,13 @@ def live_through(world: World, rng: random.Random, steps: int) -> None:
 # -- properties
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", few_by_day(range(200), 40))
 def test_every_task_ends_once_and_right_whatever_happens(seed: int) -> None:
     rng = random.Random(seed)
     live_through(World(make_config(rng)), rng, steps=rng.choice([0, 40, 200]))
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", few_by_day(range(200), 40))
 def test_chains_of_short_tasks_are_launched_ahead(seed: int) -> None:
     """Tasks of one kind and category, most of which read from the one before; some come to nothing."""
     rng = random.Random(seed)
@@ -787,13 +787,13 @@ def live_hesitating(world: World, rng: random.Random) -> None:
     live_through(world, rng, steps=rng.choice([100, 400]))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", few_by_day(range(60), 20))
 def test_nothing_is_shown_that_may_be_taken_back(seed: int) -> None:
     rng = random.Random(seed)
     live_hesitating(World(hesitating(rng)), rng)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", few_by_day(range(60), 20))
 def test_no_failure_is_told_that_may_be_taken_back(seed: int) -> None:
     rng = random.Random(seed)
     live_hesitating(World(doubting(rng)), rng)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
 
 MB = 1 << 20
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 FAMILY = """
 import os, sys, time

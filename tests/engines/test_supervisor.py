@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
 
 MB = 1 << 20
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:

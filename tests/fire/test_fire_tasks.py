@@ -32,7 +32,7 @@ right = cache(plainly)
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     """Look at what is left after each test; end a test that does not end."""
     with wr.Session(engine="inline") as session:  # imports, and files that stay open
-        session.submit(len, ()).result(10)
+        session.submit(len, ()).result(120)
     with nothing_left(tmp_path, monkeypatch) as before:
         yield before
 

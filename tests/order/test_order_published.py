@@ -268,6 +268,7 @@ def anything(draw: st.DrawFn) -> Situation:
 
 
 @pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=examples(25))
 @given(given_=anything())
 def test_every_order_is_legal_and_the_same_every_time(name: str, given_: Situation) -> None:
     found = POLICIES[name](given_)

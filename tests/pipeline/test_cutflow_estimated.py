@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import windrow as wr
 from searching import examples, few_by_day
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Window
-from windrow.pipeline.estimating import Estimate, Stratified, estimate, patterns, student
-from windrow.pipeline.written_order import Writing
+from windrow.pipeline.cutflow.estimate import Estimate, Stratified, estimate, patterns, student
+from windrow.pipeline.cutflow.written import WrittenRegion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -431,14 +431,14 @@ def test_without_windows_a_moved_table_says_what_to_do() -> None:
 def test_a_table_is_estimated_once_whoever_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     cutflow = run(arrays(6)).cutflow
     table, same = cutflow["SR", "data"], cutflow["SR", "data"]
-    estimates = Writing.estimates
+    estimates = WrittenRegion.estimates
     found: list[Any] = []
 
     def counted(self: Any, members: Any) -> Any:
         found.append(members)
         return estimates(self, members)
 
-    monkeypatch.setattr(Writing, "estimates", counted)
+    monkeypatch.setattr(WrittenRegion, "estimates", counted)
     words = str(table)
     assert (table.kind, table.why, table.is_exact) == ("estimated, written order", "", False)
     assert table.lines is table.written

@@ -21,9 +21,10 @@ from reference import StepRaisedError
 from searching import examples
 from strategies import analyses, filesets, ways
 from windrow.errors import RedefinitionNote, StepError, UsageError
-from windrow.pipeline import adapting, workload
-from windrow.pipeline.order_words import order_line, order_lines
-from windrow.pipeline.policies import POLICIES
+from windrow.pipeline import workload
+from windrow.pipeline.ordering.controller import OrderController
+from windrow.pipeline.ordering.policies import POLICIES
+from windrow.pipeline.ordering.text import order_line, order_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -296,13 +297,13 @@ def test_what_was_learned_of_another_written_order_is_not_taken_over(tmp_path: A
 def test_many_small_datasets_are_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """What counts is how long the run takes, not each dataset of it."""
     told: list[float] = []
-    ask = adapting.Adapting.replan
+    ask = OrderController.replan
 
     def replan(self: Any, job: Any) -> Any:
         told.append(job.run_s / (job.spent_s + job.left_s))
         return ask(self, job)
 
-    monkeypatch.setattr(adapting.Adapting, "replan", replan)
+    monkeypatch.setattr(OrderController, "replan", replan)
     fileset = {f"d{number}": {"files": rows(2000)} for number in range(6)}
     slow_first().run(fileset, engine="inline", progress=False)
     assert max(told) > 1.5

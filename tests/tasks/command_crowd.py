@@ -43,7 +43,7 @@ def alive(number: str) -> list[int]:
 
 
 def wait_for(condition: Any, what: str) -> None:
-    until = time.monotonic() + 15
+    until = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < until, f"{what} did not happen"
         time.sleep(0.01)

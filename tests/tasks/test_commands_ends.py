@@ -217,7 +217,7 @@ def test_a_driver_that_is_killed_leaves_nothing(way: str, number: str, tmp_path:
         all_there(f"{number}{end:02d}")
         process.send_signal(end)
     for process, end in processes:
-        assert process.wait(30) != 0
+        assert process.wait(120) != 0
         all_gone(f"{number}{end:02d}")
 
 

@@ -53,7 +53,7 @@ def test_many_threads_wait_for_the_same() -> None:
             found: list[int] = []
 
             def ask(one: concurrent.futures.Future[int] = future, to: list[int] = found) -> None:
-                to.append(one.result(30))
+                to.append(one.result(120))
 
             threads = [threading.Thread(target=ask) for _ in range(4)]
             for thread in threads:

@@ -121,7 +121,7 @@ def test_what_ends_while_a_page_is_made_is_in_it(tmp_path: Path, monkeypatch: py
             path = lines()
             monkeypatch.setattr(log, "flush", lambda: None)
             go.set()
-            assert held.result(30)
+            assert held.result(120)
             session.barrier()
             return path
 
@@ -136,7 +136,7 @@ def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     assert log is not None
     log._stream.close()
     with Path("/dev/full").open("w") as log._stream:
-        assert [session.submit(abs, -n).result(30) for n in range(3)] == [0, 1, 2]
+        assert [session.submit(abs, -n).result(120) for n in range(3)] == [0, 1, 2]
         log.flush()
         with pytest.warns(UserWarning, match=r"is not complete: .*No space left on device"):
             session.close()

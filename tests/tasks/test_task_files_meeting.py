@@ -108,11 +108,11 @@ def test_what_is_written_where_only_a_future_knows_is_waited_for(engine: str, th
     if there:
         Path("out.txt").write_text("before")
         with session(engine=engine):
-            assert text("out.txt").result(30) == "before"
+            assert text("out.txt").result(120) == "before"
     for said in ("one", "two"):
         with session(engine=engine):
             store(late_name("out.txt"), said)
-            assert text("out.txt").result(30) == said
+            assert text("out.txt").result(120) == said
 
 
 def test_the_last_of_them_is_read() -> None:
@@ -122,7 +122,7 @@ def test_the_last_of_them_is_read() -> None:
         second = text("out.txt")
         store("out.txt", "three")
         third = text("out.txt")
-        assert [second.result(30), third.result(30)] == ["two", "three"]
+        assert [second.result(120), third.result(120)] == ["two", "three"]
     assert Path("out.txt").read_text() == "three"
 
 
@@ -139,7 +139,7 @@ def test_a_file_that_nobody_writes_in_the_end() -> None:
         store(late_name("other.txt"), "x")
         missing = text("out.txt")
         with pytest.raises(wr.errors.MissingFileError, match=r"reads .*out\.txt"):
-            missing.result(30)
+            missing.result(120)
 
 
 def test_who_names_a_file_comes_after_all_that_write_where_only_futures_know(tmp_path: Path) -> None:

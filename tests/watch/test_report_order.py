@@ -20,7 +20,7 @@ from windrow.core.commands import Launch
 from windrow.core.events import Planned
 from windrow.core.records import Plan, Rows, Task
 from windrow.core.scheduler import Standing
-from windrow.pipeline.order_words import how_decided, order_line, order_lines, savings
+from windrow.pipeline.ordering.text import how_decided, order_line, order_lines, savings
 from windrow.pipeline.reporting import report_data
 from windrow.watch.log import EventLog
 from windrow.watch.progress import watching

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from windrow.errors import UsageError
-from windrow.pipeline.cutflow import Cutflow
+from windrow.pipeline.cutflow.table import Cutflow
 from windrow.pipeline.ledger import Entry, Ledger
 from windrow.pipeline.reporting import report_data, write_report
 from windrow.pipeline.result import Result, StepSummary

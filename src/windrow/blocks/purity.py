@@ -167,8 +167,10 @@ def _numpy_differs(expected: NDArray[Any], again: NDArray[Any]) -> NDArray[np.bo
     return np.asarray(unequal, dtype=bool)
 
 
-def check_row_purity(run: ChunkRun, step: BoundStep, arguments: list[Any], rows: Selection, value: Any) -> None:
+def check_row_purity(run: ChunkRun, step: BoundStep, rows: Selection, value: Any) -> None:
     """Raise if a step's answers ``value`` depend on which rows it is asked about together; note that they do not."""
+
+    arguments = run.caller.gather(step.arguments, rows, step.lanes)
 
     def ask(positions: NDArray[np.int64]) -> Any:
         again = run.caller.call(step, arguments, rows, positions)

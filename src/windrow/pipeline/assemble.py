@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.chunk import Chunk, ChunkRun
-from windrow.blocks.outputs import ALL_ROWS, Leaf, merge_leaves
+from windrow.blocks.cutflow_counts import ALL_ROWS, ANY_ORDER, all_weights
+from windrow.blocks.outputs import Leaf, merge_leaves
 from windrow.blocks.tree import Nodes, collapse
 from windrow.errors import WindrowError
 from windrow.pipeline.collecting import unite
-from windrow.pipeline.completing import Unfinished
-from windrow.pipeline.cutflow import Cutflow, Table
+from windrow.pipeline.cutflow.complete import Completion, units_done
+from windrow.pipeline.cutflow.nminus1 import Count, NMinusOne, NMinusOneTables
+from windrow.pipeline.cutflow.table import Cutflow, Table
+from windrow.pipeline.cutflow.written import Member
 from windrow.pipeline.fingerprints import fingerprint, parameters_said
 from windrow.pipeline.kept import KeptFile, KeptRows
-from windrow.pipeline.lanes import without_region
 from windrow.pipeline.ledger import Entry, Ledger, left_out_notes
-from windrow.pipeline.nminus1 import Count, NMinusOne, NMinusOneTables
 from windrow.pipeline.products import classes, products_of
 from windrow.pipeline.projecting import project
 from windrow.pipeline.result import Result, StepSummary
-from windrow.pipeline.written_order import Member
 from windrow.shape.costs import fit
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from windrow.core.scheduler import Scheduler
     from windrow.data.base import Source
     from windrow.pipeline.bind import Definition
+    from windrow.pipeline.options import Options
     from windrow.pipeline.products import Product
     from windrow.pipeline.resuming import Beginning
     from windrow.pipeline.workload import PipelineWorkload
@@ -54,6 +56,7 @@ def assemble(
     engine: str,
     workers: int,
     seconds: float,
+    options: Options,
 ) -> Result:
     """Make the result of a run that ended."""
     book = scheduler.ledger
@@ -67,10 +70,8 @@ def assemble(
     for dataset in source.datasets:
         leaves[dataset] = leaf = _dataset_leaf(dataset, source, workload, last_rows, united)
         _fill_empty_lanes(dataset, leaf, definition, source, workload, absent)
-    planned = {dataset: order for dataset, order, _ in issued}
     accounts = {item.index: beginning.account(item.index, book) for item in source.inputs}
-    tables = _tables(definition, source, leaves, planned)
-    way = _unfinished(definition, source, workload, united, accounts, last_rows, tables)
+    tables = _tables(definition, source, leaves, {dataset: order for dataset, order, _ in issued})
     kept, notes = _kept(definition, source, workload, united, beginning)
     left_out = left_out_notes(book)
     notes = [*scheduler.notes, *left_out, *_default_notes(source, workload, accounts), *notes]
@@ -79,7 +80,7 @@ def assemble(
         outputs={
             dataset: {key: value.value for key, value in leaf.outputs.items()} for dataset, leaf in leaves.items()
         },
-        cutflow=Cutflow(tables, way),
+        cutflow=Cutflow(tables, _completion(definition, source, workload, options, accounts, last_rows, tables)),
         nminus1=_nminus1(definition, leaves),
         ledger=_ledger(source, accounts, workload),
         steps=_steps(definition, outcome, workload),
@@ -95,7 +96,11 @@ def assemble(
         interrupted=outcome.cancelled,
         reasons_absent=absent,
         kept=kept,
-        initial={name: _end(leaf, ALL_ROWS) for name, leaf in leaves.items() if leaf.ends},
+        initial={
+            name: Count.at_end(leaf.counts)
+            for name, leaf in leaves.items()
+            if (ANY_ORDER, all_weights(ALL_ROWS)) in leaf.counts
+        },
     )
 
 
@@ -165,10 +170,8 @@ def _side_by_side(leaves: Sequence[Leaf]) -> Leaf:
     all_of = Leaf({}, {})
     for leaf in leaves:
         all_of.outputs.update(leaf.outputs)
-        all_of.tables.update(leaf.tables)
+        all_of.counts.update(leaf.counts)
         all_of.given_up.update(leaf.given_up)
-        all_of.ends.update(leaf.ends)
-        all_of.finals.update(leaf.finals)
     seen = {(w.input, w.start, w.stop, w.cuts): w for leaf in leaves for w in leaf.windows}
     all_of.windows = tuple(seen.values())
     return all_of
@@ -227,68 +230,55 @@ def _tables(
                 for name, step in definition.steps.items()
                 if step.when is not None and not step.when.holds(metadata, dataset)
             )
-            # What was taken over from an earlier run may have been made for other regions.
-            parts = {p: n for p, n in leaves[dataset].tables.items() if region in p.regions}
-            member = Member(dataset, parts, absent, leaves[dataset].windows)
+            leaf = leaves[dataset]
+            counts = {order: lines for (order, lane), lines in leaf.counts.items() if lane == region}
             tables[region, dataset] = Table(
-                region, dataset, cuts, definition.written, weights, parts,
-                absent & frozenset(cuts), planned[dataset], used, members=(member,),
-                finals=leaves[dataset].finals.get(region, ()),
+                region, dataset, cuts, definition.written, weights,
+                (Member(dataset, counts, absent, leaf.windows),), planned[dataset], used,
             )  # fmt: skip
     return tables
 
 
-def _unfinished(
+def _completion(
     definition: Definition,
     source: Source,
     workload: PipelineWorkload,
-    united: Mapping[int, Sequence[Partial]],
+    options: Options,
     accounts: Mapping[int, Sequence[CoreEntry]],
     last_rows: Mapping[int, int],
     tables: Mapping[tuple[str, str], Table],
-) -> Unfinished | None:
+) -> Completion | None:
     """Gather what it takes to complete cutflows that are not exact."""
     if not any(table.moved for table in tables.values()):
         return None
-    opened = [item.index for item in source.inputs if item.index in workload.borders]
-    return Unfinished(
-        tables,
-        source,
-        definition.seed,
-        {name: fingerprint(step) for name, step in definition.steps.items()},
-        {
-            index: tuple((start, stop) for start, stop, state, _ in accounts[index]
-                         if state == "done" and stop is not None)
-            for index in opened
-        },
-        {index: workload.borders[index] for index in opened},
-        {index: bisect_left(workload.borders[index], last_rows[index]) for index in opened},
-        {index: workload.identities[index] for index in opened if index in workload.identities},
-        {index: tuple(a for part in united[index] for a in part.asked) for index in opened},
-        definition,
+    inputs = {}
+    for item in source.inputs:
+        rows = [(start, stop) for start, stop, state, _ in accounts[item.index] if state == "done" and stop is not None]
+        if rows and item.index in workload.borders:
+            inputs[item.index] = units_done(item, workload.borders[item.index], tuple(rows), last_rows[item.index])
+    shown = options.progress if isinstance(options.progress, bool) else None  # a callable may not be picklable
+    return Completion(
+        tables=tables,
+        source=source,
+        options=replace(
+            options, order="written", cutflow={"*": "exact"}, nminus1=False, max_rows=None, on_error="stop",
+            rundir=None, resume=False, save=False, progress=shown,
+        ),
+        fingerprints={name: fingerprint(step) for name, step in definition.steps.items()},
+        inputs=inputs,
+        identities=dict(workload.identities),
+        definition=definition,
     )  # fmt: skip
 
 
 def _nminus1(definition: Definition, leaves: dict[str, Leaf]) -> NMinusOneTables:
-    """Gather what the hidden lanes of all cuts but one counted."""
-    tables = {}
-    for region in definition.nminus1:
-        for dataset, leaf in leaves.items():
-            names = {cut: without_region(region, cut) for cut in definition.regions[region]}
-            tables[region, dataset] = NMinusOne(
-                region,
-                dataset,
-                _end(leaf, ALL_ROWS),
-                {cut: _end(leaf, name) for cut, name in names.items()},
-                _end(leaf, region),
-                {c: leaf.given_up[name] for c, name in names.items() if name in leaf.given_up},
-            )
-    return NMinusOneTables(tables)
-
-
-def _end(leaf: Leaf, region: str) -> Count:
-    rows, sumw, sumw2 = leaf.ends.get(region, (0, 0.0, 0.0))
-    return Count(int(rows), sumw, sumw2)
+    return NMinusOneTables(
+        {
+            (region, dataset): NMinusOne.of(region, dataset, definition.regions[region], leaf.counts, leaf.given_up)
+            for region in definition.nminus1
+            for dataset, leaf in leaves.items()
+        }
+    )
 
 
 def _ledger(source: Source, accounts: Mapping[int, Sequence[CoreEntry]], workload: PipelineWorkload) -> Ledger:
@@ -333,8 +323,7 @@ def _kept(
     if not definition.keep_rows:
         return None, []
     if not workload.keeping:
-        said = "which rows each region has was not kept: there are too many"
-        return None, [f"{said}; cutflow.complete() would run the written order on all of them"]
+        return None, ["which rows each region has was not kept: there are too many"]
     parts: dict[tuple[str, int], list[RowSet]] = {}
     files: list[KeptFile] = []
     for item in source.inputs:

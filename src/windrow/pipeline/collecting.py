@@ -34,8 +34,7 @@ def unite(partials: Sequence[Partial]) -> Partial:
     nodes = join([partial.nodes for partial in partials], merge_leaves)
     fragments = tuple(part for partial in partials for part in partial.fragments)
     kept = tuple(rows for partial in partials for rows in partial.kept)
-    asked = tuple(chunk for partial in partials for chunk in partial.asked)
-    return Partial(partials[0].input, nodes, fragments, kept, asked)
+    return Partial(partials[0].input, nodes, fragments, kept)
 
 
 class Heap:
@@ -110,7 +109,7 @@ def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryv
         outputs = {key: Value(value.value, None) for key, value in leaf.outputs.items()}
         plain[node] = replace(leaf, outputs=outputs)
     buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps((plain, mine.kept, mine.asked), protocol=5, buffer_callback=buffers.append)
+    head = pickle.dumps((plain, mine.kept), protocol=5, buffer_callback=buffers.append)
     raw = [buffer.raw() for buffer in buffers]
     sizes = pickle.dumps((len(head), [len(part) for part in raw]))
     return [len(sizes).to_bytes(8, "little"), sizes, head, *raw]
@@ -125,10 +124,10 @@ def unpack(content: bytes, input: int, steps: Mapping[str, StepDefinition]) -> P
     for size in sizes:
         buffers.append(view[place : place + size])
         place += size
-    plain, kept, asked = pickle.loads(view[begin : begin + head], buffers=buffers)  # noqa: S301 - ours alone
+    plain, kept = pickle.loads(view[begin : begin + head], buffers=buffers)  # noqa: S301 - ours alone
     nodes: Nodes[Leaf] = Nodes()
     for node, leaf in plain.items():
         for key, value in leaf.outputs.items():
             value.merge = steps[key[0]].merge if key[0] in steps else None
         nodes.values[node] = leaf
-    return Partial(input, nodes, (), kept, asked)
+    return Partial(input, nodes, (), kept)

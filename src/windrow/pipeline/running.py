@@ -16,23 +16,21 @@ from windrow.core.scheduler import Scheduler
 from windrow.data.paths import is_remote
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import EngineError
-from windrow.pipeline.adapting import FELL_BACK, Adapting
 from windrow.pipeline.assemble import assemble
 from windrow.pipeline.collecting import Collecting
-from windrow.pipeline.hastening import Hastened
 from windrow.pipeline.identities import step_fingerprints
 from windrow.pipeline.journaling import Journaling
 from windrow.pipeline.keeping import keep
 from windrow.pipeline.live import outcome_so_far, still
 from windrow.pipeline.options import Options
-from windrow.pipeline.order_story import order_story
-from windrow.pipeline.order_words import warned_note
-from windrow.pipeline.ordering import check_conditions, make_orders
+from windrow.pipeline.ordering.controller import FELL_BACK, OrderController
+from windrow.pipeline.ordering.initial_orders import check_conditions, make_orders
+from windrow.pipeline.ordering.order_file import KEY as ORDERS
+from windrow.pipeline.ordering.order_file import orders_to_keep, recall_orders
+from windrow.pipeline.ordering.summary import summarise_orders
 from windrow.pipeline.patience import Patience
 from windrow.pipeline.places import Place, choose_place, limits
 from windrow.pipeline.raising import raised
-from windrow.pipeline.remembering import KEY as LEARNED
-from windrow.pipeline.remembering import recall, told
 from windrow.pipeline.resuming import asked_orders, begin, begin_anew
 from windrow.pipeline.rundirs import running_in
 from windrow.pipeline.skims import publish, saving
@@ -40,6 +38,7 @@ from windrow.pipeline.streaming import streaming
 from windrow.pipeline.workload import PipelineWorkload
 from windrow.random import ahead
 from windrow.run.loop import run as run_loop
+from windrow.shape.capped import CappedUntilReordered
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
 from windrow.store.journal import Journal
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from windrow.data.base import Source
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.live import Inbox
-    from windrow.pipeline.ordering import Orders
+    from windrow.pipeline.ordering.initial_orders import Orders
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.result import Result
     from windrow.pipeline.resuming import Beginning
@@ -75,7 +74,7 @@ def run_pipeline(
     stream = streaming(source, options)
     if stream is not None:
         definition, source, inbox = stream.definition(definition), stream.flow, stream.fed(inbox)
-    recall(pipeline, definition, options.rundir)
+    recall_orders(pipeline, definition, options.rundir)
     with (
         running_in(options, definition, source) as directory,
         saving(definition, source) as complete,
@@ -87,7 +86,7 @@ def run_pipeline(
             result.rundir = str(directory.path)
             result.environment = environment()
             result.notes = (*result.notes, *keep(result, directory))
-            directory.write_manifest({LEARNED: told(pipeline, definition)})
+            directory.write_manifest({ORDERS: orders_to_keep(pipeline, definition)})
         if failure is not None:
             raise failure
         return result
@@ -151,23 +150,17 @@ class _Run:
         if self.stream is not None:
             failure = self.stream.failure(result)
         result.seconds = perf_counter() - began
-        warned = warned_note(outcome.evidence.values())
         kept = journaling.notes if journaling else ()
-        result.notes = (*self._limit(), *result.notes, *warned, *kept)
+        result.notes = (*self._limit(), *result.notes, *kept)
         result.log = None if log is None else log.text
         return result, failure
 
-    def _order(self, orders: Orders, workload: PipelineWorkload, place: Place) -> Adapting:
-        return Adapting(
-            self.definition,
-            orders.policy,
-            fixed=orders.fixed,
-            learned=self.pipeline.learned,
-            unit_rows=workload.unit_rows,
-            workers=place.workers,
+    def _order(self, orders: Orders, workload: PipelineWorkload, place: Place) -> OrderController:
+        return OrderController(
+            self.definition, orders.policy, fixed=orders.fixed, unit_rows=workload.unit_rows, workers=place.workers
         )
 
-    def _remember(self, order: Adapting, scheduler: Scheduler, outcome: RunOutcome, place: Place) -> None:
+    def _remember(self, order: OrderController, scheduler: Scheduler, outcome: RunOutcome, place: Place) -> None:
         """Keep what the next run need not find out."""
         pipeline = self.pipeline
         pipeline.guards.update(order.guards)
@@ -177,7 +170,7 @@ class _Run:
             if account.blamed:
                 order.fixed[name] = FELL_BACK
                 pipeline.learned.pop(name, None)  # the next run must not begin with what failed
-        pipeline.learned.update(order.learned(outcome.evidence, plans))
+        pipeline.learned.update(order.found_orders(outcome.evidence, plans))
         pipeline.waited = place.waited
 
     def _made(
@@ -185,7 +178,7 @@ class _Run:
         scheduler: Scheduler,
         plans: dict[str, Plan],
         beginning: Beginning,
-        order: Adapting,
+        order: OrderController,
         place: Place,
         began: float,
         outcome: RunOutcome,
@@ -205,8 +198,9 @@ class _Run:
             engine=place.kind,
             workers=place.workers,
             seconds=perf_counter() - began,
+            options=self.options,
         )
-        result.ordering = order_story(order, outcome.evidence, result)
+        result.ordering = summarise_orders(order, outcome.evidence, result)
         return result
 
     def _place(self, beginning: Beginning) -> Place:
@@ -305,14 +299,16 @@ class _Run:
             workload.keeping = False
         return workload
 
-    def _scheduler(self, beginning: Beginning, plans: dict[str, Plan], order: Adapting, place: Place) -> Scheduler:
+    def _scheduler(
+        self, beginning: Beginning, plans: dict[str, Plan], order: OrderController, place: Place
+    ) -> Scheduler:
         options = self.options
         chunk = options.chunk
         return Scheduler(
             beginning.specs,
             Policies(
                 shape=place.shape(
-                    Hastened(Guided(self.pipeline.costs), order.most_s) if chunk is None else Fixed(chunk)
+                    CappedUntilReordered(Guided(self.pipeline.costs), order.most_s) if chunk is None else Fixed(chunk)
                 ),
                 order=order,
                 safety=place.safety(

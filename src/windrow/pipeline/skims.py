@@ -19,7 +19,7 @@ from windrow.data import skim_record
 from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.paths import is_remote
 from windrow.errors import SaveError, UsageError
-from windrow.pipeline.nminus1 import Count
+from windrow.pipeline.cutflow.nminus1 import Count
 from windrow.pipeline.saves import known_after_cuts, regions_named
 from windrow.pipeline.sections import sections
 from windrow.pipeline.staging import staging

@@ -12,14 +12,17 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from windrow.blocks.attempts import Attempts
 from windrow.blocks.chunk import Chunk, ChunkRun, Partial, Stopped
 from windrow.blocks.failing import skipped
+from windrow.blocks.selection import Selection
 from windrow.core.records import Failure, FailureKind, Measurement
 from windrow.engines.base import Outcome
 from windrow.engines.read_ahead import Reading
 from windrow.errors import CorruptFileError, DataError, DefinitionError, RowPurityError, StepError, WindrowError
 from windrow.pipeline.ambient import ambient, check_arrived, is_own, restore, seal
-from windrow.pipeline.attempts import Attempts
 from windrow.pipeline.bind import bind
 from windrow.pipeline.collecting import unite
 from windrow.pipeline.news import News, Told, hear, news
@@ -230,13 +233,12 @@ class PipelineWorkload:
             )
 
     def note_kept(self, partial: Partial) -> None:
-        """Stop telling which rows the regions have, and what cuts said, where that becomes too much."""
+        """Stop telling which rows the regions have where that becomes too much."""
         if not self.keeping:
-            partial.kept, partial.asked = (), ()
+            partial.kept = ()
             return
         with self._lock:
             self._kept_bytes += sum(rows.data.nbytes for _, rows in partial.kept)
-            self._kept_bytes += sum(asked.nbytes for asked in partial.asked)
             if self._kept_bytes > KEPT_BYTES:
                 self.keeping = False
                 for program in self._programs.values():
@@ -289,7 +291,7 @@ class _Worker:
         (part,) = rows
         source, reader, program, chunk = self._opened(rows)
         before = reader.bytes_read
-        attempts = self._attempts(program, reader, chunk, plan)
+        attempts = self._attempts(source, program, reader, chunk, plan)
         if prepared is not None:
             prepared.hand_over(attempts.run)
             before -= prepared.bytes_read
@@ -332,12 +334,15 @@ class _Worker:
             borders = self.workload.opened(source, reader.info, program)
         return source, reader, program, chunk_of(source, part, borders, reader.info.clusters)
 
-    def _attempts(self, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
+    def _attempts(self, source: Input, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
         workload = self.workload
         run = ChunkRun(
-            program, reader, chunk, plan.order, dict(plan.blocks), workload.block_rows, stopping=workload.stop.is_set
-        )
-        return Attempts(run, workload.definition, plan, skip=workload.skip)
+            program, reader, chunk, plan.order, dict(plan.blocks), workload.block_rows,
+            stopping=workload.stop.is_set, rows=_rows_to_run(source, chunk),
+        )  # fmt: skip
+        steps = workload.definition.steps.values()
+        after = tuple((step.name, cut) for step in steps for cut in step.after)
+        return Attempts(run, plan, after, skip=workload.skip)
 
     def _reader(self, input: int) -> Reader:  # noqa: A002 - the word of the house
         reader = self._readers.get(input)
@@ -358,3 +363,12 @@ class _Worker:
         with self.workload._lock:
             self.workload.requests += getattr(reader, "requests", 0)
         reader.close()
+
+
+def _rows_to_run(source: Input, chunk: Chunk) -> Selection | None:
+    """Select the rows of a chunk that are not left out of its input; None: all of them."""
+    start, stop = chunk.borders[0], chunk.borders[-1]
+    mask = np.ones(stop - start, dtype=bool)
+    for first, last in source.left_out:
+        mask[max(first - start, 0) : max(last - start, 0)] = False
+    return None if mask.all() else Selection(stop - start, np.flatnonzero(mask))

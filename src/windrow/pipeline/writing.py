@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from windrow.blocks.kernels import EachKernel
     from windrow.core.records import StepCost
-    from windrow.pipeline.adapting import Learned
     from windrow.pipeline.steps import Kind
 
 __all__ = ["Writing", "is_checked"]
@@ -45,7 +44,7 @@ class Writing:
         self.waited = ""  #: why threads are of no use here, as an earlier run found out
         self.step_costs: dict[str, StepCost] = {}  #: what steps cost in the last run
         #: what the last run found out for its order, by dataset
-        self.learned: dict[str, Learned] = {}
+        self.learned: dict[str, tuple[str, ...]] = {}
         self._steps: dict[str, StepDefinition] = {}
         self._regions: dict[str, dict[str, bool]] = {}
         self._saves: dict[str, SaveDefinition] = {}

@@ -110,9 +110,9 @@ def write_report(event: Any) -> Any:
 
 def _looks(evidence: Evidence) -> tuple[Any, ...]:
     """What was seen where rows were shown to all cuts; most tasks have none of it."""
-    if not (evidence.windows or evidence.probed or evidence.warned):
+    if not (evidence.windows or evidence.probed):
         return ()
-    return evidence.windows, evidence.terrain, evidence.probed, evidence.warned
+    return evidence.windows, evidence.terrain, evidence.probed
 
 
 def read_report(written: Any, worker: int, incarnation: int) -> Any:

@@ -6,13 +6,17 @@ A cut that later steps rely on cannot be left out: its line then says which step
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from windrow.errors import UnknownNameError, nearest
+from windrow.blocks.cutflow_counts import ALL_ROWS, ANY_ORDER, all_weights
+from windrow.pipeline.cutflow.regions import RegionTables
+from windrow.pipeline.lanes import without_region
 
-__all__ = ["Count", "NMinusOne", "NMinusOneTables", "UnknownTable"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from windrow.blocks.cutflow_counts import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,14 @@ class Count:
     def error(self) -> float:
         """The statistical uncertainty of ``sumw``."""
         return math.sqrt(self.sumw2)
+
+    @classmethod
+    def at_end(cls, counts: Counts, lane: str = ALL_ROWS) -> Count:
+        """Return what a lane has in the end, with all weights; all rows have those that are known before any cut."""
+        lines = counts.get((ANY_ORDER, all_weights(lane)))
+        if lines is None:
+            return cls(0, 0.0, 0.0)
+        return cls(int(lines[0, 1]), float(lines[0, 4]), float(lines[0, 5]))
 
     def __add__(self, other: Count) -> Count:
         return Count(self.rows + other.rows, self.sumw + other.sumw, self.sumw2 + other.sumw2)
@@ -46,6 +58,21 @@ class NMinusOne:
     others: Mapping[str, Count]  #: cut left out -> rows that pass the rest
     full: Count
     failures: Mapping[str, str]  #: cut that cannot be left out -> why
+
+    @classmethod
+    def of(
+        cls, region: str, dataset: str, cuts: Iterable[str], counts: Counts, given_up: Mapping[str, str]
+    ) -> NMinusOne:
+        """Gather what the lanes of a region and of all its cuts but one counted; ``given_up`` says which could not."""
+        lanes = {cut: without_region(region, cut) for cut in cuts}
+        return cls(
+            region,
+            dataset,
+            Count.at_end(counts),
+            {cut: Count.at_end(counts, lane) for cut, lane in lanes.items()},
+            Count.at_end(counts, region),
+            {cut: given_up[lane] for cut, lane in lanes.items() if lane in given_up},
+        )
 
     @property
     def labels(self) -> list[str]:
@@ -114,56 +141,14 @@ class NMinusOne:
         return "\n".join(lines)
 
 
-class NMinusOneTables(Mapping[str, NMinusOne]):
+class NMinusOneTables(RegionTables[NMinusOne]):
     """Tables by region: ``nminus1["SR"]`` for all datasets together, ``nminus1["SR", "ttbar"]`` for one."""
 
-    def __init__(self, tables: Mapping[tuple[str, str], NMinusOne]) -> None:
-        self.tables = dict(tables)
-
-    def __getitem__(self, key: Any) -> NMinusOne:
-        region, dataset = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
-        mine = [table for (name, _), table in self.tables.items() if name == region]
-        if not mine:
-            asked = ", ".join(self) or "none: run with nminus1=True"
-            raise UnknownTable(f"no N-1 table for region {region!r}{nearest(str(region), self)} (regions: {asked})")
-        if dataset is not None:
-            if (region, dataset) not in self.tables:
-                known = [other for name, other in self.tables if name == region]
-                raise UnknownTable(
-                    f"no N-1 table of region {region!r} for dataset {dataset!r}{nearest(str(dataset), known)} "
-                    f"(datasets: {', '.join(known)})"
-                )
-            return self.tables[region, dataset]
-        total = mine[0]
-        for table in mine[1:]:
-            total = total + table
-        return total
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(region for region, _ in self.tables))
-
-    def __len__(self) -> int:
-        return len(dict.fromkeys(region for region, _ in self.tables))
+    called = "N-1 table"
+    no_region = "none: run with nminus1=True"
 
     def __add__(self, other: NMinusOneTables) -> NMinusOneTables:
-        tables = dict(self.tables)
-        for key, table in other.tables.items():
-            tables[key] = tables[key] + table if key in tables else table
-        return NMinusOneTables(tables)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all tables as plain data: by region, in all and by dataset."""
-        return {
-            region: {
-                "all": self[region].as_dict(),
-                "datasets": {d: t.as_dict() for (r, d), t in self.tables.items() if r == region},
-            }
-            for region in self
-        }
+        return NMinusOneTables(self.added(other))
 
     def __str__(self) -> str:
-        return "\n\n".join(str(self[region]) for region in self)
-
-
-class UnknownTable(UnknownNameError, KeyError):
-    """A region or dataset that no table is of."""
+        return "\n\n".join(str(table) for table in self.values())

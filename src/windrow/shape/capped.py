@@ -1,4 +1,4 @@
-"""Chunks that are small until the first decision about the order: what runs before it gains nothing from it."""
+"""Chunks that are small until the first decision about the order: those that run before it gain nothing from it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ if TYPE_CHECKING:
 
     from windrow.core.policies import ShapePolicy, ShapeRequest
 
-__all__ = ["Hastened"]
 
-
-class Hastened:
-    """A shape decision whose tasks take at most as long as somebody says."""
+class CappedUntilReordered:
+    """A shape decision whose tasks take at most so long until the order of their category was decided."""
 
     def __init__(self, shape: ShapePolicy, most_s: Callable[[str], float | None]) -> None:
         self._shape = shape
-        self._most_s = most_s
+        self._most_s = most_s  #: category -> seconds of a task at most; None: no limit
 
     def rows(self, request: ShapeRequest) -> int:
         """Size the next task."""

@@ -13,8 +13,8 @@ import windrow as wr
 from order_situations import make_window
 from ordering import costing, eager, slow_first
 from windrow.core.records import Evidence, Plan, PlanJob, StepCost, StepFacts, Terrain
-from windrow.pipeline import adapting
-from windrow.pipeline.adapting import Adapting
+from windrow.pipeline.ordering import controller
+from windrow.pipeline.ordering.controller import OrderController
 
 WRITTEN, MOVED = ("costly", "cheap"), ("cheap", "costly")
 COSTS = {"costly": 1e-5, "cheap": 1e-8}  #: seconds per row
@@ -23,8 +23,8 @@ TERRAIN = Terrain(tuple(StepFacts(name, "cut", (0,)) for name in WRITTEN), (tupl
 pytestmark = pytest.mark.usefixtures("as_in_production")
 
 
-def decision() -> Adapting:
-    return Adapting(slow_first().definition(0), "adaptive", fixed={}, learned={}, unit_rows=lambda _: 1000.0, workers=1)
+def decision() -> OrderController:
+    return OrderController(slow_first().definition(0), "adaptive", fixed={}, unit_rows=lambda _: 1000.0, workers=1)
 
 
 def question(windows: int, *, run_s: float = 100.0, left_s: float = 50.0, looked_s: float = 0.0) -> PlanJob:
@@ -55,7 +55,7 @@ def test_a_run_of_less_than_two_seconds_keeps_its_order() -> None:
     short = decision()
     plan = short.replan(question(4, run_s=1.9, left_s=1.5))
     assert (plan.order, plan.sample) == (WRITTEN, 0)
-    assert short.story("data") == ([], None, None)
+    assert not short.dataset("data").told
     # It is asked again when twice as much is done: by then it may be a long run.
     assert not short.due("data", 0.79, 0)
     assert short.due("data", 0.81, 0)
@@ -79,7 +79,7 @@ def test_with_too_few_windows_the_written_order_stays(windows: int) -> None:
     asked = decision()
     plan = asked.replan(question(windows))
     assert plan.order == (MOVED if windows >= 4 else WRITTEN)
-    assert len(asked.story("data")[0]) == (windows >= 4)
+    assert len(asked.dataset("data").told) == (windows >= 4)
 
 
 @pytest.mark.parametrize("windows", [1, 2, 3])
@@ -100,36 +100,36 @@ def test_where_looking_is_too_dear_two_windows_have_to_do(windows: int) -> None:
         (0.5, 100, False),  # not even for one
     ],
 )
-def test_thinking_that_takes_long_waits(
-    monkeypatch: pytest.MonkeyPatch, allowed: float, windows: int, thinks: bool
-) -> None:
-    """The clock says a second more each time: a decision takes one, and three with all that goes with it."""
-    clock = itertools.count()
-    monkeypatch.setattr(adapting, "thread_time", lambda: float(next(clock)))
-    run_s = (3 + allowed) / adapting.THINKING
+def test_thinking_that_takes_long_waits(allowed: float, windows: int, thinks: bool) -> None:
+    """The first decision took a second."""
+    run_s = (1 + allowed) / controller.THINKING
     asked = decision()
-    asked.replan(question(4, run_s=run_s))
-    assert asked.planning_s == 3
-    checkpoints = asked._states["data"].checkpoints
+    asked.decide(question(4, run_s=run_s), thought_s=0.0)
+    checkpoints = asked.dataset("data").checkpoints
     period_s = checkpoints.period_s
     job = question(windows, run_s=run_s, left_s=40.0)
-    asked.replan(job)
-    assert len(asked.story("data")[0]) == 1 + thinks
+    asked.decide(job, thought_s=1.0)
+    assert len(asked.dataset("data").told) == 1 + thinks
     if not thinks:
         assert checkpoints.period_s == period_s
         assert not asked.due("data", job.spent_s + 0.99 * period_s, 0)
         assert asked.due("data", job.spent_s + 1.01 * period_s, 0)
 
 
-def test_who_is_told_the_story_cannot_change_it() -> None:
+def test_time_spent_thinking_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr(controller, "thread_time", lambda: float(next(clock)))
     asked = decision()
     asked.replan(question(4))
-    told, situation, chosen = asked.story("data")
-    assert situation is not None
-    assert chosen is not None
-    assert [one["order"] for one in told] == [list(MOVED)]
-    told.clear()
-    assert len(asked.story("data")[0]) == 1
+    asked.replan(question(5))
+    assert asked.planning_s == 2
+
+
+def test_equal_evidence_after_as_much_thinking_gives_equal_plans() -> None:
+    one, other = decision(), decision()
+    for windows, thought_s in ((0, 0.0), (4, 0.001), (9, 0.1)):
+        job = question(windows)
+        assert one.decide(job, thought_s) == other.decide(job, thought_s)
 
 
 # --- what the next run begins with --------------------------------------------------------------------
@@ -142,7 +142,7 @@ def data() -> Any:
 
 def begins_with(made: wr.Pipeline) -> tuple[str, ...]:
     """The order of a run that is too short to look for one."""
-    with mock.patch.object(adapting, "STAY_OUT_S", 1e9):
+    with mock.patch.object(controller, "STAY_OUT_S", 1e9):
         orders = made.run(data(), engine="inline", progress=False).order
     assert len(orders) == 1
     order: tuple[str, ...] = orders[0][1]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from windrow.core.records import Plan
 from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.order.constraints import complete, repair
-from windrow.pipeline.freezing import FrozenOrders
 from windrow.pipeline.graph import dependencies
-from windrow.pipeline.policies import AS_ASKED
-from windrow.pipeline.situations import constraints, fitting
+from windrow.pipeline.ordering.order_file import FrozenOrders
+from windrow.pipeline.ordering.policies import AS_ASKED
+from windrow.pipeline.ordering.situation import constraints, fitting_guards
 from windrow.shape.blocks import block_rows
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.options import Options
     from windrow.pipeline.pipeline import Pipeline
-
-__all__ = ["Orders", "check_conditions", "make_orders"]
 
 
 @dataclass(slots=True)
@@ -50,7 +48,7 @@ def make_orders(definition: Definition, source: Source, options: Options, pipeli
     asked, said = _asked(options.order, source)
     if isinstance(options.order, FrozenOrders):
         pipeline.guards.update(options.order.guards)
-    pipeline.guards &= fitting(pipeline.guards, definition)
+    pipeline.guards &= fitting_guards(pipeline.guards, definition)
     written, guards = definition.written, tuple(sorted(pipeline.guards))
     blocks = tuple((name, block_rows("flat", pipeline.step_costs.get(name))) for name in written)
     orders = Orders({}, _policy(options, definition), decisions=said)
@@ -127,9 +125,8 @@ def _begin(definition: Definition, dataset: str, asked: Any, pipeline: Pipeline)
         order = _weights_first(complete(asked, written, needs), definition, asked, needs)
         return repair(order, needs, pipeline.guards), "as asked for with order="
     known = pipeline.learned.get(dataset)
-    if asked != "written" and known is not None and sorted(known.order) == sorted(written):
-        needs = constraints(definition, pipeline.guards)
-        return repair(known.order, needs, ()), "the order that an earlier run found best"
+    if asked != "written" and known is not None and sorted(known) == sorted(written):
+        return repair(known, constraints(definition, pipeline.guards)), "the order that an earlier run found best"
     return written, "the written order"
 
 

@@ -1,4 +1,4 @@
-"""How orders were decided, as plain data for words, reports and programs.
+"""The order decisions of a run as plain data, for words, reports and programs.
 
 By dataset: ``checkpoints`` (what was known and chosen when), ``steps`` (cost, pass share, places, why), ``looked`` (rows and
 seconds of sampling), ``planning_s``, and ``saved`` against the written order: what the model says about it for the rows
@@ -14,13 +14,11 @@ if TYPE_CHECKING:
 
     from windrow.core.records import Evidence, StepCost
     from windrow.order.model import Decision, Situation
-    from windrow.pipeline.adapting import Adapting
+    from windrow.pipeline.ordering.controller import OrderController
     from windrow.pipeline.result import Result
 
-__all__ = ["order_story"]
 
-
-def order_story(order: Adapting, evidence: Mapping[str, Evidence], result: Result) -> dict[str, Any]:
+def summarise_orders(controller: OrderController, evidence: Mapping[str, Evidence], result: Result) -> dict[str, Any]:
     """Tell how the order of each dataset came about."""
     rows: dict[str, int] = {}
     for entry in result.ledger.entries:
@@ -28,32 +26,33 @@ def order_story(order: Adapting, evidence: Mapping[str, Evidence], result: Resul
             rows[entry.dataset] = rows.get(entry.dataset, 0) + entry.rows
     story = {}
     for dataset in result.datasets:
-        checkpoints, situation, chosen = order.story(dataset)
-        told: dict[str, Any] = {"checkpoints": checkpoints, "planning_s": order.planning_s}
-        if dataset in order.fixed:
-            told["fixed"] = order.fixed[dataset]
-        if situation is not None and chosen is not None and dataset in evidence:
+        known = controller.dataset(dataset)
+        situation, decision = known.situation, known.decision
+        told: dict[str, Any] = {"checkpoints": list(known.told), "planning_s": controller.planning_s}
+        if dataset in controller.fixed:
+            told["fixed"] = controller.fixed[dataset]
+        if situation is not None and decision is not None and dataset in evidence:
             mine = evidence[dataset]
             told["looked"] = dict(zip(("windows", "rows", "seconds"), mine.looked, strict=True))
-            told["steps"] = _steps(situation, chosen, dict(mine.steps))
+            told["steps"] = _steps(situation, decision, dict(mine.steps))
             # Where no chunk ran in another order, a difference would be the model's error.
             moved = any(
-                plan.order != situation.written
+                order != situation.written
                 for region in result.cutflow.regions
-                for plan in result.cutflow[region, dataset].parts
+                for order in result.cutflow[region, dataset].ran
             )
             told["saved"] = _saved(situation, mine, rows.get(dataset, 0) if moved else 0)
         story[dataset] = told
     return story
 
 
-def _steps(situation: Situation, chosen: Decision, ran: Mapping[str, StepCost]) -> list[dict[str, Any]]:
+def _steps(situation: Situation, decision: Decision, ran: Mapping[str, StepCost]) -> list[dict[str, Any]]:
     from windrow.order.cost import expected_cost
 
-    why = dict(zip(chosen.order, chosen.steps, strict=True)) if chosen.steps else {}
+    why = dict(zip(decision.order, decision.steps, strict=True)) if decision.steps else {}
     written = {name: number for number, name in enumerate(situation.written)}
     told = []
-    for number, step in enumerate(expected_cost(situation, chosen.order).steps):
+    for number, step in enumerate(expected_cost(situation, decision.order).steps):
         model = situation.steps[step.name]
         told.append(
             {

@@ -1,10 +1,11 @@
-"""What the order decision looks at, put together from what workers found out and what the analysis says."""
+"""Situations that order policies decide about: evidence of the workers put together with the steps of the analysis."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from windrow.core.records import NO_COST
+from windrow.errors import InternalError
 from windrow.order.control.drift import recent_cost, recent_windows
 from windrow.order.model import Column, Lane, Situation, Step
 from windrow.pipeline.graph import dependencies
@@ -13,13 +14,11 @@ from windrow.shape.costs import fit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from windrow.core.records import Evidence, Plan, StepCost, Terrain
+    from windrow.core.records import Evidence, Plan, StepCost
     from windrow.pipeline.bind import Definition
 
-__all__ = ["affine", "constraints", "fitting", "make_situation", "step_costs"]
 
-
-def fitting(guards: Iterable[tuple[str, str]], definition: Definition) -> set[tuple[str, str]]:
+def fitting_guards(guards: Iterable[tuple[str, str]], definition: Definition) -> set[tuple[str, str]]:
     """Return the guards that fit the steps of today: a cut protects only what is written below it.
 
     They may be of another day: of a file, of an earlier run, of steps that were written anew since.
@@ -57,7 +56,6 @@ def make_situation(
     definition: Definition,
     plan: Plan,
     evidence: Evidence,
-    terrain: Terrain,
     *,
     guards: tuple[tuple[str, str], ...],
     before: Mapping[str, StepCost],
@@ -66,9 +64,12 @@ def make_situation(
     """Put a situation together; ``before`` is what steps had cost at the last checkpoint."""
     costs = step_costs(evidence, before)
     blocks = dict(plan.blocks)
+    terrain = evidence.terrain
+    if terrain is None:
+        raise InternalError("evidence without the lanes and columns of steps cannot decide an order")
     facts = {step.name: step for step in terrain.steps}
     probed = dict(evidence.probed)
-    rate = _seconds_per_byte(evidence)
+    rate = seconds_per_byte(evidence)
     steps, columns = {}, {}
     for name in definition.written:
         kind = definition.steps[name].kind
@@ -115,6 +116,7 @@ def affine(cost: StepCost, probed: StepCost) -> tuple[float, float]:
     return fixed_s, row_s
 
 
-def _seconds_per_byte(evidence: Evidence) -> float:
+def seconds_per_byte(evidence: Evidence) -> float:
+    """Say what reading takes per stored byte."""
     read = sum(cost.bytes_read for _, cost in evidence.steps)
     return sum(cost.read_s for _, cost in evidence.steps) / read if read else 0.0

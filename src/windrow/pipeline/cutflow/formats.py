@@ -8,31 +8,14 @@ from __future__ import annotations
 import csv
 import io
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from windrow.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from windrow.pipeline.cutflow import Line
-
-__all__ = [
-    "CSV_COLUMNS",
-    "CutflowFormats",
-    "TableFormats",
-    "csv_text",
-    "escaped",
-    "latex_table",
-    "one_cut_counts",
-    "remarks",
-    "root_lines",
-    "rounded",
-    "said",
-    "text_lines",
-]
+    from windrow.pipeline.cutflow.table import Line
 
 CSV_COLUMNS = (
     "region", "dataset", "order", "kind", "cut", "entered", "passed", "passed_error", "of_cut",
@@ -42,130 +25,6 @@ CSV_COLUMNS = (
 #: What RCutFlowReport prints for each cut; people and their programs parse it. Names are padded to 10 letters in the
 #: source this follows and to 20 by ROOT 6.40; from the colon on the two are the same.
 ROOT_LINE = "%-10s: pass=%-10d all=%-10d -- eff=%3.2f %% cumulative eff=%3.2f %%"
-
-
-class _Table(Protocol):
-    """What of a table the formats need."""
-
-    @property
-    def region(self) -> str: ...
-    @property
-    def dataset(self) -> str | None: ...
-    @property
-    def executed(self) -> tuple[Line, ...]: ...
-    @property
-    def written(self) -> tuple[Line, ...] | None: ...
-    @property
-    def lines(self) -> tuple[Line, ...]: ...
-    @property
-    def why(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def weighted(self) -> bool: ...
-    @property
-    def orders(self) -> int: ...
-
-
-class TableFormats:
-    """A table in the words and formats of other tools."""
-
-    __slots__ = ()
-
-    @property
-    def labels(self: _Table) -> list[str]:
-        """The cuts as coffea names them, "initial" first, in the order that ran."""
-        return [line.label for line in self.executed]
-
-    @property
-    def nevcutflow(self: _Table) -> list[int]:
-        """Rows left after each cut and those before it, as in coffea's cutflow."""
-        return [line.passed for line in _in_one_order(self, "nevcutflow")]
-
-    @property
-    def wgtevcutflow(self: _Table) -> list[float]:
-        """Sums of weights of the rows left after each cut, as in coffea's cutflow."""
-        return [line.sumw for line in _in_one_order(self, "wgtevcutflow")]
-
-    @property
-    def nevonecut(self: _Table) -> list[int]:
-        """Rows that pass each cut alone, as in coffea's cutflow; raises where rows were not shown to all cuts."""
-        counts, unknown = one_cut_counts(_in_one_order(self, "nevonecut"))
-        if unknown:
-            raise UsageError(
-                f"nevonecut of region {self.region!r} is not known: rows that an earlier cut removed were never shown "
-                f"to {', '.join(map(repr, unknown))}; declare a region of that cut alone to count them"
-            )
-        return counts
-
-    def root_report(self: _Table) -> str:
-        """Return the lines that ROOT's ``Report()->Print()`` has for these cuts."""
-        return "\n".join(root_lines(self.executed))
-
-    def to_csv(self: _Table) -> str:
-        """Return the table as CSV, every line saying in which order and what it is; where they differ, both orders."""
-        return csv_text(_orders(self))
-
-    def to_latex(self: _Table) -> str:
-        """Return the table as a LaTeX ``tabular`` (booktabs): the written order if there is one."""
-        comment = f"{self.title}: {self.kind}"
-        return latex_table(self.lines, weighted=self.weighted, comment=comment)
-
-    @property
-    def title(self: _Table) -> str:
-        """The region and the dataset."""
-        return f"{self.region} ({self.dataset or 'all datasets'})"
-
-    def __str__(self: _Table) -> str:
-        lines, several = self.lines, self.orders > 1
-        entered = several and self.written is None
-        text = [f"{self.title}: {self.kind}", *text_lines(lines, self.weighted, entered=entered)]
-        if any(line.kind == "estimated" for line in lines):
-            ran = "rows that reached and passed each cut"
-            said = f"{self.orders} orders ran, exact: {ran}" if several else "the order that ran, exact:"
-            text += [f"  {said}", *text_lines(self.executed, self.weighted, entered=several)]
-        return "\n".join(text)
-
-    def _repr_html_(self) -> str:
-        from windrow.pipeline.html import table_html
-
-        return table_html(self)
-
-
-class CutflowFormats:
-    """All tables of a run in the formats of other tools."""
-
-    __slots__ = ()
-
-    def root_report(self: Any) -> str:
-        """Return ROOT's report lines of every region, each under the region's name."""
-        return "\n".join(f"{region}:\n{table.root_report()}" for region, table in self.items())
-
-    def to_csv(self: Any) -> str:
-        """Return every table as CSV: by dataset, and all together where there are several."""
-        tables = [self[region, dataset] for region in self for dataset in self.datasets]
-        if len(self.datasets) > 1:
-            tables += self.values()
-        return csv_text(part for table in tables for part in _orders(table))
-
-    def to_latex(self: Any) -> str:
-        """Return a LaTeX ``tabular`` for every region, all datasets together."""
-        return "\n".join(table.to_latex() for table in self.values())
-
-    def _repr_html_(self) -> str:
-        from windrow.pipeline.html import cutflow_html
-
-        return cutflow_html(self)
-
-
-def _orders(table: _Table) -> list[tuple[dict[str, str], tuple[Line, ...]]]:
-    """Return a table's lines in the written order, and in the one that ran if that is another."""
-    about = {"region": table.region, "dataset": table.dataset or ""}
-    written, executed = table.written, table.executed
-    found = [] if written is None else [({**about, "order": "written"}, written)]
-    return found if written == executed else [*found, ({**about, "order": "executed"}, executed)]
 
 
 def said(line: Line, *, sign: str = "+-") -> str:
@@ -206,15 +65,6 @@ def text_lines(lines: Sequence[Line], weighted: bool, *, entered: bool = False) 
         if weighted:
             text += f"  {line.sumw:>14.6g}  {line.error:>10.4g}"
         yield "  ".join([text, *remarks(line, mixed=mixed)])
-
-
-def _in_one_order(table: _Table, name: str) -> tuple[Line, ...]:
-    if table.orders > 1:
-        raise UsageError(
-            f"{name} of region {table.region!r}: its cuts ran in {table.orders} orders, and rows after each cut depend "
-            'on the order; cutflow="exact" runs one, cutflow.complete() finds out about the written one'
-        )
-    return table.executed
 
 
 def root_lines(lines: Sequence[Line]) -> list[str]:

@@ -274,12 +274,12 @@ def _text(error: BaseException) -> str:
 
 
 def _round_trip(error: BaseException) -> bytes | None:
-    """Pickle an exception if it can be made again from that, and says the same then."""
+    """Pickle an exception if it can be made again from that; one that is made without its own ``__init__`` must say the same."""
     for thing in (error, _Remade(error)):
         try:
             content, _ = dumps(thing)
             again = pickle.loads(content)  # noqa: S301 - our own bytes
-            if isinstance(again, BaseException) and str(again) == str(error):
+            if isinstance(again, BaseException) and (thing is error or str(again) == str(error)):
                 return content
         except Exception:  # noqa: BLE001, S112 - users' exceptions raise anything: the stand-in has the words
             continue

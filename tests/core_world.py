@@ -7,6 +7,7 @@ stale reports can be had too.
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from windrow.core import events as happened
@@ -206,7 +207,8 @@ class World:
             return [happened.Cancelled(launch.attempt, life)]
         take = store.pop if launch.task.consumes else store.__getitem__
         values = tuple([take(handle) for handle in launch.inputs])
-        payload, report = launch.task.payload, None
+        payload: Any = launch.task.payload
+        report: Any = None
         outputs: dict[str, Any] = {}
         if isinstance(payload, OpenInput):
             borders = self.inputs[payload.input]
@@ -293,18 +295,7 @@ class World:
         self.now += self.rng.random() * 0.02
         choices: list[Callable[[], list[happened.Event]]] = []
         for life in self.lives.values():
-            if self.queues[life]:
-                choices += [lambda life=life: self.start(life) + self.finish(life, here=self.rng.random() < 0.3)] * 4
-                choices.append(lambda life=life: self.start(life))
-                if self.rng.random() < faults:
-                    bad = self.rng.choice([CRASH, KILL, KILL])
-                    choices.append(lambda life=life, bad=bad: self.lose(life, bad))
-                    if not self.queues[life][0].task.consumes:
-                        choices.append(lambda life=life: self.start(life) + self.fail(life, READ))
-            elif self.rng.random() < faults / 4:
-                choices.append(lambda life=life: self.lose(life))
-            if life in self.stopping and not self.queues[life]:
-                choices.append(lambda life=life: self.lose(life, None))
+            choices += self._of_worker(life, faults)
         if self.fetches:
             choices += [self.bring] * 2
         if self.starting:
@@ -318,6 +309,27 @@ class World:
             self.wake = None
             return [happened.Tick()]
         return self.rng.choice(choices)() if choices else []
+
+    def _of_worker(self, life: Life, faults: float) -> list[Callable[[], list[happened.Event]]]:
+        """List what may happen at a worker, the likely more than once."""
+        if not self.queues[life]:
+            found: list[Callable[[], list[happened.Event]]] = []
+            if self.rng.random() < faults / 4:
+                found.append(partial(self.lose, life))
+            return [*found, partial(self.lose, life, None)] if life in self.stopping else found
+        found = [partial(self._go_through, life, None)] * 4
+        found.append(partial(self.start, life))
+        if self.rng.random() < faults:
+            found.append(partial(self.lose, life, self.rng.choice([CRASH, KILL, KILL])))
+            if not self.queues[life][0].task.consumes:
+                found.append(partial(self._go_through, life, READ))
+        return found
+
+    def _go_through(self, life: Life, failure: Failure | None) -> list[happened.Event]:
+        begun = self.start(life)
+        if failure is not None:
+            return begun + self.fail(life, failure)
+        return begun + self.finish(life, here=self.rng.random() < 0.3)
 
     def run(self, *, faults: float = 0.0, most: int = 20_000) -> None:
         """Let things happen until the run is resolved."""

@@ -81,7 +81,12 @@ def test_the_same_events_give_the_same_commands() -> None:
         world, _ = rows_world(seed)
         said: list[Any] = []
         told = world.scheduler.on
-        world.scheduler.on = lambda *batch: said.append(told(*batch)) or said[-1]  # type: ignore[method-assign,func-returns-value]
+
+        def on(events: Any, now: float) -> Any:
+            said.append(told(events, now))
+            return said[-1]
+
+        world.scheduler.on = on  # type: ignore[method-assign]
         world.begin()
         world.run(faults=0.2)
         return said

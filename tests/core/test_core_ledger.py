@@ -100,7 +100,7 @@ def rows_in_result(ledger: Ledger, seed: int) -> Counter[tuple[int, int]]:
                 start, most = rng.choice([(rng.randint(0, 4), 5), (rng.randint(10, 19), 20)])
             else:
                 start, most = rng.randint(0, 19), 20
-            parts = (Rows(source, start, rng.randint(start + 1, most)),)
+            parts: tuple[Rows, ...] = (Rows(source, start, rng.randint(start + 1, most)),)
             owned = any(
                 one.start < parts[0].stop and parts[0].start < one.stop and one.input == source
                 for _, other in held

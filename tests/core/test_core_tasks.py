@@ -49,9 +49,9 @@ def task(number: int, *reads: str, makes: int = 1, **more: Any) -> Task:
 
 
 def world(*tasks: Task, workers: int = 1, shares: bool = False, pools: Needs | None = None, **options: Any) -> World:
-    options = {"open": True, "on_error": "skip"} | options
+    wanted: dict[str, Any] = {"open": True, "on_error": "skip", **options}
     made = World(
-        Scheduler(options=Options(**options)),
+        Scheduler(options=Options(**wanted)),
         workers,
         shares=shares,
         offers=ONE_CORE if pools is None else Needs(),
@@ -344,7 +344,8 @@ def test_a_bug_always_stops() -> None:
 def test_reading_is_tried_again_after_a_pause() -> None:
     made = world(task(1), retries=1)
     made.tell(*made.start(A), *made.fail(A, READ))
-    assert (state(made, 1), made.wake) == ("DELAYED", pytest.approx(0.1))
+    assert state(made, 1) == "DELAYED"
+    assert made.wake == pytest.approx(0.1)
     made.now = 0.2
     made.tell(Tick())
     made.tell(*made.start(A), *made.fail(A, READ))
@@ -522,10 +523,9 @@ def test_a_drained_worker_hands_over_what_it_keeps() -> None:
 def test_workers_for_input_and_output_come_when_a_task_needs_one_and_take_nothing_else() -> None:
     made = world(task(1), io_workers=2)
     made.tell(Submitted((), (task(2, needs=ONE_IO), task(3, needs=ONE_IO), task(4))))
-    (order,) = made.starting
+    order, second = made.starting
     assert order.io
     made.tell(*made.begin_life())
-    (second,) = made.starting
     made.tell(*made.begin_life())
     assert at(made, order.life) == [2]
     assert at(made, second.life) == [3]

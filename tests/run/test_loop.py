@@ -35,7 +35,7 @@ from windrow.core.records import (
 )
 from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler
-from windrow.engines.base import NO_READING, Capabilities, Job, Outcome
+from windrow.engines.base import NO_READING, Capabilities, Job, Outcome, Reading
 from windrow.engines.inline import InlineEngine
 from windrow.engines.threads import ThreadsEngine
 from windrow.errors import EngineError, UsageError
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 class Work:
     """A workload whose run is a function of the rows and the plan."""
 
-    reading, used = NO_READING, None
+    reading: Reading = NO_READING
+    used: tuple[float, int] | None = None
 
     def __init__(self, function: Callable[[Any, Plan], Any]) -> None:
         self.function = function

@@ -72,6 +72,8 @@ class Dispatch:
         self._classes: dict[Needs, NeedsClass] = {}
         self._io_classes: dict[Needs, NeedsClass] = {}  #: those of them for input and output
         self._latest: NeedsClass | None = None
+        self._unchecked: list[NeedsClass] = []  #: classes of which it is not known whether they are possible
+        self._version = -1  #: of the offers for which that is known of all others
         self._heads: list[tuple[int, int, int, NeedsClass]] = []  #: heap: the first task of each class
         self._number = count().__next__
         self._sweep_at = FEW_CLASSES
@@ -105,6 +107,7 @@ class Dispatch:
                 self._sweep_at = max(FEW_CLASSES, 2 * len(self._classes))
                 self._latest = None
             cls = self._classes[needs] = NeedsClass(needs)
+            self._unchecked.append(cls)
             if cls.io:
                 self._io_classes[needs] = cls
         return cls
@@ -128,6 +131,8 @@ class Dispatch:
             self.pinned.setdefault(node.task.pin, deque()).append(node)
         else:
             self.ready[node.id] = node
+            if node.reads and len(self._workers.alive) > 1:
+                self._outputs.seek(node)
             cls.waiting += 1
             node.entry = self._number()
             # What reads comes before what does not, the newest first: it frees what it reads, so that less waits in memory.
@@ -197,6 +202,8 @@ class Dispatch:
 
     def _place_ready(self) -> None:
         heads, resources = self._heads, self._resources
+        if self._overtaken is not None and self._overtaken.node.id not in self.ready:
+            self._look_at_waiting(None)
         aside: list[tuple[int, int, int, NeedsClass]] = []
         waits: Node | None = None
         while heads and len(aside) < MOST_LOOKS:
@@ -300,8 +307,12 @@ class Dispatch:
             resources.reserved = dict.fromkeys(able, cls)
 
     def impossible(self) -> list[Node]:
-        """List the tasks that no worker could run with everything idle."""
-        if not self.ready:
+        """List the tasks that no worker could run with everything idle; of needs that are new, or where offers are."""
+        if self._version != self._resources.version:
+            self._version = self._resources.version
+            self._unchecked = list(self._classes.values())
+        classes = {id(cls): cls for cls in self._unchecked if cls.waiting and not self._resources.possible(cls)}
+        self._unchecked = []
+        if not classes:
             return []
-        classes = [cls for cls in self._classes.values() if cls.waiting and not self._resources.possible(cls)]
-        return [node for cls in classes for node in list(self.ready.values()) if node.cls is cls] if classes else []
+        return [node for node in self.ready.values() if id(node.cls) in classes]

@@ -69,6 +69,7 @@ class Outputs:
 
     def __init__(self, batch: Batch, feeder: Feeder | None, most_crashes: int, most_losses: int) -> None:
         self.kept: dict[Life, dict[str, Output]] = {}  #: by worker: what it holds
+        self.sought: dict[Life, dict[str, Output]] = {}  #: by worker: what tasks that are ready would read from there
         self.fetching: dict[str, Output] = {}
         self._batch = batch
         self._feeder = feeder
@@ -99,6 +100,14 @@ class Outputs:
             return False
         self._add_holder(output, worker.life)
         return True
+
+    def seek(self, node: Node) -> None:
+        """A task could run: note what it reads that some worker alone has."""
+        for output in node.reads.values():
+            if DRIVER not in output.holders:
+                for holder in output.holders:
+                    if isinstance(holder, Life):
+                        self.sought.setdefault(holder, {})[output.name] = output
 
     def is_at(self, output: Output, worker: WorkerState) -> bool:
         """Whether a worker could read an output, at the cost of a copy sent along at most."""
@@ -174,6 +183,7 @@ class Outputs:
     def lose(self, life: Life) -> list[Output]:
         """A worker is gone: list the outputs that no one else has; they are still to be forgotten."""
         lost = []
+        self.sought.pop(life, None)
         for output in self.kept.pop(life, {}).values():
             del output.holders[life]
             if output.fetching == life:

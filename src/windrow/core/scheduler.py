@@ -30,7 +30,6 @@ from windrow.core.workers import Workers, WorkerState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from windrow.core.outputs import Output
     from windrow.core.policies import Feeder, LaunchPolicy
     from windrow.core.queues import Attempt
 
@@ -114,6 +113,7 @@ class Scheduler:
         for event in events:
             handlers[type(event)](event)
         if self.status is None:
+            self.graph.collect_garbage(self.resources.free)
             if not self.stopping:
                 self._hand_out()
             else:
@@ -279,17 +279,16 @@ class Scheduler:
         """Let a worker run a task."""
         self.dispatch.remove(node)
         self.dispatch.classify(node)
-        kept = self.outputs.kept.get(worker.life)
-        if kept and not node.fed and len(self.workers.alive) > 1 and not self.queues.is_short(node):
-            self._bring_ahead(list(kept.values()), node)
+        if worker.life in self.outputs.sought and not self.queues.is_short(node):
+            self._bring_ahead(worker.life, node)
         self.queues.launch(node, worker, self._plan_of(node))
         node.fresh = False
         if node.task.consumes:
             self.graph.consume(node, DRIVER if worker.shares else worker.life)
 
-    def _bring_ahead(self, kept: list[Output], node: Node) -> None:
+    def _bring_ahead(self, life: Life, node: Node) -> None:
         """A worker begins what may take long, and cannot be asked meanwhile: bring what tasks that could run now read."""
-        for output in kept:
+        for output in self.outputs.sought.pop(life).values():
             others = [one for one in output.readers.values() if one is not node]
             if any(one.state is TaskState.READY for one in others) and output.name not in node.reads:
                 self.outputs.fetch(output)

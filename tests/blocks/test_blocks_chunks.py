@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,9 @@ from windrow.blocks.cutflow_counts import merge_counts
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.errors import DataError, MergeError, RowPurityError, StepError, StepResultError
 from windrow.pipeline.bind import bind
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def chunk_run(analysis: wr.Pipeline, arrays: dict[str, Any], borders: tuple[int, ...], **options: Any) -> ChunkRun:
@@ -341,3 +346,29 @@ def test_a_meter_sums_what_a_fit_needs(calls: list[tuple[int, float]]) -> None:
     assert cost.rows_squared == sum(rows * rows for rows, _ in calls)
     assert cost.rows_wall == pytest.approx(sum(rows * seconds for rows, seconds in calls))
     assert (cost.rows_out, cost.bytes_read) == (5, 7)
+
+
+def test_every_byte_that_is_read_is_charged_to_a_step_or_an_output(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    table = pa.table({name: random.random(6_000) for name in "abcdef"})
+    pq.write_table(table, tmp_path / "p.parquet", row_group_size=2_000)
+    analysis = wr.Pipeline("bytes")
+    analysis.cut(lambda a: a > 0.2, name="some")
+    analysis.column(lambda b: b * 2, name="twice")
+    analysis.region("R", "some")
+    analysis.region("S", "!some")
+    analysis.output(lambda twice, c: float((twice * c).sum()), name="first")
+    analysis.output(lambda c, d: float((c * d).sum()), name="second")
+    analysis.output(lambda d, e: float((d * e).sum()), name="third", region=None)
+    reader = wr.data.open(str(tmp_path / "p.parquet"), grid=2_000).open(0)
+    definition = analysis.definition(0)
+    program = bind(definition, "data", {}, reader.info, "file")
+    borders = reader.info.borders
+    before = reader.bytes_read
+    run = ChunkRun(program, reader, Chunk(0, "file", 0, borders, borders), definition.written, {})
+    run.run()
+    charged = {name: meter.bytes_read for name, meter in run.meters.items()}
+    assert sum(charged.values()) == reader.bytes_read - before > 0
+    assert charged["first"] > 0
+    assert charged["third"] > 0
+    assert run.meters["third"].read_s > 0

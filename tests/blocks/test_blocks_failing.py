@@ -14,11 +14,19 @@ from hypothesis import strategies as st
 import windrow as wr
 from searching import examples
 from windrow.blocks.chunk import Chunk, ChunkRun, Stopped
-from windrow.blocks.failing import KEPT_EXCEPTIONS, MOST_PROBES, MOST_ROWS, LeftOut, RowsFailed, Search, skipped
-from windrow.blocks.failures import exception_of
+from windrow.blocks.failing import (
+    KEPT_EXCEPTIONS,
+    MOST_CALLS,
+    MOST_ROWS,
+    LeftOut,
+    RowSearch,
+    RowsFailed,
+    failing_rows,
+    skipped,
+)
 from windrow.blocks.selection import Selection, everything
 from windrow.core.records import FailureKind, Rows
-from windrow.errors import StepError, UsageError
+from windrow.errors import StepError, UsageError, WindrowError
 from windrow.pipeline.bind import bind
 
 START = 1000
@@ -67,9 +75,8 @@ RUN = chunk_run(plain(), 20)
 STEP = RUN.program.steps["same"]
 
 
-def found_by(search: Search, ask: Any, rows: int, error: Exception | None = None) -> Any:
-    found = search.of(RUN, STEP, (), np.arange(rows), ask, error)
-    return None if found is None else [one.row - START for one in found]
+def found_by(search: RowSearch, ask: Any, rows: int, error: Exception | None = None) -> Any:
+    return [one.row - START for one in search.find(RUN, STEP, np.arange(rows), ask, error)]
 
 
 # --- the search -----------------------------------------------------------------------------------
@@ -79,39 +86,39 @@ def found_by(search: Search, ask: Any, rows: int, error: Exception | None = None
 def test_all_rows_that_fail_are_found_in_few_calls(rows: int, data: st.DataObject) -> None:
     bad = data.draw(st.sets(st.integers(0, rows - 1), max_size=MOST_ROWS))
     ask = Asked(bad)
-    assert found_by(Search(), ask, rows) == sorted(bad)
+    assert found_by(RowSearch(), ask, rows) == sorted(bad)
     assert ask.times <= 1 + 2 * len(bad) * max(1, rows.bit_length())
-    assert ask.times < MOST_PROBES
+    assert ask.times < MOST_CALLS
 
 
 @given(rows=st.integers(MOST_ROWS + 1, 5000), data=st.data())
 def test_too_many_rows_are_given_up_soon(rows: int, data: st.DataObject) -> None:
     bad = data.draw(st.sets(st.integers(0, rows - 1), min_size=MOST_ROWS + 1, max_size=200))
-    assert found_by(Search(), Asked(bad), rows) is None
+    assert found_by(RowSearch(), Asked(bad), rows) == []
     everywhere = Asked(set(range(rows)))
-    assert found_by(Search(), everywhere, rows) is None
+    assert found_by(RowSearch(), everywhere, rows) == []
     assert everywhere.times < 4 * MOST_ROWS + 40
 
 
 def test_the_budget_is_for_all_searches_together() -> None:
-    search = Search(rows=5)
+    search = RowSearch(rows=5)
     assert found_by(search, Asked({1, 2}), 100) == [1, 2]
     assert found_by(search, Asked({3, 4, 5}), 100) == [3, 4, 5]
-    assert found_by(search, Asked({6}), 100) is None
-    tired = Search(probes=10)
-    assert found_by(tired, Asked({17}), 1000) is None
-    assert found_by(tired, Asked(set()), 1) is None
+    assert found_by(search, Asked({6}), 100) == []
+    tired = RowSearch(calls=10)
+    assert found_by(tired, Asked({17}), 1000) == []
+    assert found_by(tired, Asked(set()), 1) == []
 
 
 @given(rows=st.integers(2, 500), data=st.data())
 def test_rows_that_fail_only_together_are_not_found(rows: int, data: st.DataObject) -> None:
     pair = data.draw(st.sets(st.integers(0, rows - 1), min_size=2, max_size=2))
-    assert found_by(Search(), Asked(set(), frozenset(pair)), rows) is None
+    assert found_by(RowSearch(), Asked(set(), frozenset(pair)), rows) == []
 
 
 @pytest.mark.parametrize("error", [MemoryError("full"), UsageError("not like that")])
 def test_what_is_no_matter_of_rows_ends_the_search(error: Exception) -> None:
-    assert found_by(Search(), lambda index: error, 10) is None
+    assert found_by(RowSearch(), lambda index: error, 10) == []
 
 
 def test_an_interrupt_passes() -> None:
@@ -119,13 +126,13 @@ def test_an_interrupt_passes() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        found_by(Search(), ask, 10)
+        found_by(RowSearch(), ask, 10)
 
 
 def test_a_run_that_ends_does_not_wait_for_it() -> None:
     run = chunk_run(plain(), 20, stopping=lambda: True)
     with pytest.raises(Stopped):
-        Search().of(run, STEP, (), np.arange(5), Asked({3}), None)
+        run.asking(STEP)(np.arange(5))
 
 
 def test_few_exceptions_are_kept_and_without_their_frames() -> None:
@@ -135,10 +142,22 @@ def test_few_exceptions_are_kept_and_without_their_frames() -> None:
         except ValueError as error:
             return error
 
-    found = Search().of(RUN, STEP, (), np.arange(10), ask, None)
-    assert found is not None
+    found = RowSearch().find(RUN, STEP, np.arange(10), ask, None)
     assert [one.cause is not None for one in found] == [n < KEPT_EXCEPTIONS for n in range(10)]
     assert all(one.cause is None or one.cause.__traceback__ is None for one in found)
+
+
+@given(rows=st.integers(1, 20_000), most=st.integers(1, 9), calls=st.integers(0, 400), data=st.data())
+def test_no_more_rows_and_calls_than_asked_for(rows: int, most: int, calls: int, data: st.DataObject) -> None:
+    bad = data.draw(st.sets(st.integers(0, rows - 1), max_size=30))
+    ask = Asked(bad)
+    found, complete = failing_rows(ask, np.arange(rows), most, calls)
+    assert set(found) <= bad
+    assert len(found) <= most
+    assert ask.times <= calls
+    assert set(found) == bad or not complete
+    if calls >= 2 * 16 * most + 1 and bad:
+        assert len(found) >= min(most, len(bad))
 
 
 # --- what is said ---------------------------------------------------------------------------------
@@ -205,7 +224,7 @@ def negative(kind: str, bad: set[int], each: bool) -> wr.Pipeline:
 def test_a_step_names_its_rows(kind: str, each: bool) -> None:
     bad = {START + 3, START + 4, START + 37}
     run = chunk_run(negative(kind, bad, each), 50)
-    run.search = Search()
+    run.search = RowSearch()
     with pytest.raises(RowsFailed) as info:
         run.run()
     assert {one.row for one in info.value.rows} == bad
@@ -232,7 +251,7 @@ def test_an_output_names_its_rows_in_all_units_at_once(bad: set[int], keep: set[
 
     run = chunk_run(analysis, 50)
     run = run.again(run.order, Selection(50, np.array(sorted(keep), dtype=np.int64)))
-    run.search = Search()
+    run.search = RowSearch()
     if not bad & keep:
         run.run()
         return
@@ -262,6 +281,65 @@ def test_another_attempt_reads_nothing_again_and_keeps_what_reading_cost() -> No
 def test_an_exception_is_told_and_nothing_is_kept_of_the_call() -> None:
     run = chunk_run(negative("cut", {START + 3}, False), 50)
     step = run.program.steps["step"]
-    assert isinstance(exception_of(run, step, everything(50)), ValueError)
-    assert exception_of(run, step, Selection(50, np.array([2]))) is None
+    assert isinstance(run.asking(step)(np.arange(50)), ValueError)
+    assert run.asking(step)(np.array([2])) is None
     assert "step" not in run.meters
+
+
+# --- errors that are hard to tell -----------------------------------------------------------------
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise TypeError("no words")
+
+
+def raising(what: str, x: Any) -> Any:
+    if what == "speechless":
+        raise Speechless
+    if what == "generator":
+        raise GeneratorExit
+    if what == "interrupt":
+        raise KeyboardInterrupt
+    if what == "windrow":
+        raise UsageError("not like that")
+    error = ValueError("again")
+    if what == "itself":
+        raise error from error
+    error.__cause__ = KeyError("first")
+    error.__cause__.__cause__ = error
+    raise error
+
+
+@pytest.mark.parametrize("place", ["cut", "column", "weight", "output"])
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("speechless", "raised Speechless: .its text raised TypeError"),
+        ("generator", "a step raised GeneratorExit"),
+        ("interrupt", "a step raised KeyboardInterrupt"),
+        ("windrow", "not like that"),
+        ("itself", "raised ValueError: again"),
+        ("circle", "raised ValueError: again"),
+    ],
+)
+def test_whatever_a_step_raises_is_the_error_of_that_step_and_its_causes_end(place: str, what: str, told: str) -> None:
+    analysis = wr.Pipeline("raising")
+
+    def bad(x: Any) -> Any:
+        return raising(what, x)
+
+    getattr(analysis, place)(bad, name="bad")
+    if place != "output":
+        analysis.region("SR", *(["bad"] if place == "cut" else []))
+        reads = "bad" if place == "column" else "x"
+        analysis.output(lambda x, weight: len(x), name="out", region="SR", reads={"x": reads})
+    with pytest.raises(WindrowError, match=told) as info:
+        analysis.run({"x": np.arange(20)}, engine="threads", workers=2, progress=False)
+    assert info.value.facts["step"] == "bad"
+    seen = set()
+    error: BaseException | None = info.value
+    while error is not None:
+        assert id(error) not in seen
+        seen.add(id(error))
+        error = error.__cause__

@@ -16,13 +16,11 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from windrow.blocks import calls, columns, cutflow_counts
-from windrow.blocks.blaming import MOST_FOUND, failing_rows
 from windrow.blocks.chunk import Chunk, ChunkRun, Stopped
-from windrow.blocks.floating import counting, early_steps, quiet
-from windrow.blocks.probe import Look, lot, places, probe, terrain
+from windrow.blocks.failing import quiet
+from windrow.blocks.probe import lot, places, probe, terrain
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Plan
 from windrow.errors import StepError
-from windrow.order.narrowing import narrow
 from windrow.pipeline.bind import bind
 
 # --- which rows -----------------------------------------------------------------------------------
@@ -109,48 +107,6 @@ def test_all_places_of_a_cluster_are_chosen() -> None:
     assert counts.min() > 3000 / 11 * 0.6
 
 
-# --- rows that raise ------------------------------------------------------------------------------
-
-
-class Raising:
-    def __init__(self, bad: set[int]) -> None:
-        self.bad, self.calls = bad, 0
-
-    def __call__(self, index: Any) -> bool:
-        self.calls += 1
-        return bool(self.bad & set(index.tolist()))
-
-
-@given(st.integers(1, 20_000), st.data())
-def test_some_of_the_rows_that_raise_are_found(rows: int, data: st.DataObject) -> None:
-    bad = data.draw(st.sets(st.integers(0, rows - 1), min_size=1, max_size=30))
-    raises = Raising(bad)
-    found, complete = failing_rows(raises, np.arange(rows))
-    assert set(found.tolist()) <= bad
-    assert len(found)
-    assert sorted(found.tolist()) == found.tolist()
-    assert raises.calls <= 320
-    if complete:
-        assert set(found.tolist()) == bad
-    if len(bad) <= MOST_FOUND and rows <= 4096:
-        assert complete
-
-
-def test_rows_from_all_over_are_found_where_many_raise() -> None:
-    found, complete = failing_rows(Raising(set(range(100_000))), np.arange(100_000))
-    assert len(found) == MOST_FOUND
-    assert not complete
-    assert found[0] < 30_000
-    assert found[-1] > 70_000
-
-
-def test_nothing_is_found_where_rows_raise_only_together_or_not_at_all() -> None:
-    index = np.arange(50)
-    assert not len(failing_rows(lambda part: len(part) > 30, index)[0])
-    assert not len(failing_rows(lambda part: False, index)[0])
-    assert not len(failing_rows(Raising({7}), index, calls=3)[0])
-
-
 # --- what is seen ---------------------------------------------------------------------------------
 
 
@@ -169,6 +125,13 @@ def opened(
         sample_rows=16,
     )  # fmt: skip
     return run, plan, borders
+
+
+def look(run: ChunkRun, plan: Plan, borders: Any, after: Any) -> Any:
+    """Look at the chosen rows of a chunk; return the guards that were learned."""
+    seen = probe(run, plan, borders, after)
+    run.windows = seen.windows
+    return seen.guards
 
 
 def declared(analysis: wr.Pipeline) -> list[tuple[str, str]]:
@@ -216,7 +179,7 @@ def numbers(rows: int = 200) -> dict[str, Any]:
 def test_a_window_has_what_numpy_says_of_its_rows() -> None:
     columns = numbers()
     run, plan, borders = opened(counting_pipeline(), columns)
-    assert probe(run, plan, borders, (), narrow) == ()
+    assert look(run, plan, borders, ()) == ()
     assert sorted(run.windows) == [0, 1, 2, 3, 4]
     x, y = columns["x"], columns["y"]
     firsts = ak.to_list(ak.firsts(columns["J"]))
@@ -280,7 +243,7 @@ def test_a_guarded_cut_is_asked_only_where_its_guard_passes() -> None:
         analysis = build(**options)
         run, plan, borders = opened(analysis, columns)
         known = [*declared(analysis), *guards]
-        learned = probe(run, plan, borders, known, narrow)
+        learned = look(run, plan, borders, known)
         assert learned == (() if known else (("second", "two"),))
         for window in run.windows.values():
             assert patterns(window) == counted(expected[window.start : window.stop])
@@ -299,7 +262,7 @@ def test_a_guard_of_one_region_does_not_guard_in_another() -> None:
         if more:
             analysis.region("C", "even")
         run, plan, borders = opened(analysis, {"x": x})
-        probe(run, plan, borders, declared(analysis), narrow)
+        look(run, plan, borders, declared(analysis))
         (window,) = run.windows.values()
         part = x[window.start : window.stop]
         assert patterns(window) == counted(zip(part > 3, part % 2 == 0, strict=True))
@@ -309,7 +272,7 @@ def test_a_guard_of_one_region_does_not_guard_in_another() -> None:
     lonely.region("A", "!big", "even")
     lonely.output(lambda x: len(x), name="out")
     run, plan, borders = opened(lonely, {"x": x})
-    probe(run, plan, borders, declared(lonely), narrow)
+    look(run, plan, borders, declared(lonely))
     (window,) = run.windows.values()
     part = x[window.start : window.stop]
     assert patterns(window) == counted(
@@ -331,7 +294,7 @@ def test_two_guards_are_learned_where_one_does_not_explain_all() -> None:
     analysis.output(lambda x: len(x), name="out")
     x = np.arange(80.0) % 8
     run, plan, borders = opened(analysis, {"x": x})
-    assert set(probe(run, plan, borders, (), narrow)) == {("fragile", "low"), ("fragile", "high")}
+    assert set(look(run, plan, borders, ())) == {("fragile", "low"), ("fragile", "high")}
     for window in run.windows.values():
         part = x[window.start : window.stop]
         asked = (part >= 2) & (part <= 5)
@@ -354,7 +317,7 @@ def test_what_raises_for_all_rows_together_is_kept_below_every_cut() -> None:
     analysis.region("A", "idle", "large", "whole", "below")
     analysis.output(lambda x: len(x), name="out")
     run, plan, borders = opened(analysis, {"x": np.arange(40.0) % 8})
-    assert set(probe(run, plan, borders, (), narrow)) == {("whole", "idle"), ("whole", "large")}
+    assert set(look(run, plan, borders, ())) == {("whole", "idle"), ("whole", "large")}
 
 
 def test_what_raises_in_the_written_order_too_teaches_nothing() -> None:
@@ -370,7 +333,7 @@ def test_what_raises_in_the_written_order_too_teaches_nothing() -> None:
     analysis.output(lambda x: len(x), name="out")
     x = np.arange(40.0) % 8
     run, plan, borders = opened(analysis, {"x": x})
-    assert probe(run, plan, borders, (), narrow) == ()
+    assert look(run, plan, borders, ()) == ()
     (window,) = run.windows.values()
     part = x[window.start : window.stop]
     expected = [(1, NOT_ASKED if v == 7 else v > 1, v > 2) for v in part]
@@ -399,7 +362,7 @@ def test_unreadable_columns_give_no_window_and_are_met_again_by_the_run() -> Non
     analysis = counting_pipeline()
     run, plan, borders = opened(analysis, numbers())
     run.store.reader = Broken(run.store.reader, "y")
-    assert probe(run, plan, borders, (), narrow) == ()
+    assert look(run, plan, borders, ()) == ()
     assert run.windows == {}
     with pytest.raises(OSError, match="gone"):
         run.run()
@@ -409,36 +372,35 @@ def test_a_run_that_ends_does_not_wait_for_a_look() -> None:
     run, plan, borders = opened(counting_pipeline(), numbers())
     run._stopping = lambda: True
     with pytest.raises(Stopped):
-        probe(run, plan, borders, (), narrow)
+        look(run, plan, borders, ())
 
 
 def test_looking_leaves_the_run_as_it_was_and_reads_nothing_twice() -> None:
     plain, _, _ = opened(counting_pipeline(), numbers())
     expected = plain.run()
     run, plan, borders = opened(counting_pipeline(), numbers())
-    probe(run, plan, borders, (), narrow)
+    seen = probe(run, plan, borders, ())
     assert run.meters == {}
     assert run.store._made == {}
     assert run.store._gathered == {}
-    assert {name: meter.calls for name, meter in run.probed.items()} == dict.fromkeys(run.program.steps, 5)
+    assert {name: meter.calls for name, meter in seen.costs.items()} == dict.fromkeys(run.program.steps, 5)
     partial = run.run()
     leaves = {place: leaf.outputs for place, leaf in partial.nodes.values.items()}
     assert leaves.keys() == expected.nodes.values.keys()
     for place, outputs in leaves.items():
         for key, value in outputs.items():
             assert value.value == expected.nodes.values[place].outputs[key].value
-    reads = [(c, row) for c, start, stop in run._reader.reads for row in range(start, stop)]
+    reads = [(c, row) for c, start, stop in run.store.reader.reads for row in range(start, stop)]
     assert len(reads) == len(set(reads))
 
 
 def test_another_attempt_keeps_the_windows_and_says_in_which_order_it_ran() -> None:
     run, plan, borders = opened(counting_pipeline(), numbers())
-    probe(run, plan, borders, (), narrow)
+    look(run, plan, borders, ())
     order = tuple(reversed(run.order))
     again = run.again(order, run.rows)
     assert again.windows.keys() == run.windows.keys()
     assert {window.order for window in again.windows.values()} == {order}
-    assert again.probed is run.probed
 
 
 def test_random_numbers_are_those_of_the_run() -> None:
@@ -447,26 +409,13 @@ def test_random_numbers_are_those_of_the_run() -> None:
     analysis.output(lambda event: event.tolist(), name="out")
     columns = {"x": np.zeros(120), "event": np.arange(1000, 1120)}
     run, plan, borders = opened(analysis, columns)
-    probe(run, plan, borders, (), narrow)
+    look(run, plan, borders, ())
     run.run()
     kept = set(run.selections[0].positions().tolist())
     for window in run.windows.values():
         passed = sum(row in kept for row in range(window.start, window.stop))
         assert patterns(window).get((PASSED,), 0) == passed
     assert sum(window.size for window in run.windows.values()) == 48
-
-
-def test_only_some_steps_are_shown_with_what_they_need() -> None:
-    run, _, _ = opened(counting_pipeline(), numbers())
-    look = Look(run, np.array([3, 50, 199]), (("even", "big"),), narrow)
-    look.show(["even"])
-    assert list(look.verdicts) == ["big", "even"]
-    x, y = (numbers()[name][[3, 50, 199]] for name in "xy")
-    assert (look.verdicts["big"] == (x > 3)).all()
-    assert (look.verdicts["even"] == ((x + y) % 2 == 0)).all()  # region B is the other side
-    cases = [(row, lane) for row in range(3) for lane in range(2)]
-    expected = [[(x[row] > 3) == (lane == 1), (x[row] + y[row]) % 2 != 0] for row, lane in cases]
-    assert look.rejects(cases, ["big", "even"]).tolist() == expected
 
 
 def test_patterns_of_more_cuts_than_fit_a_number() -> None:
@@ -477,7 +426,7 @@ def test_patterns_of_more_cuts_than_fit_a_number() -> None:
         analysis.cut(lambda row, *, number=number: table[row.astype(int), number], name=f"cut{number}")
     analysis.output(lambda row: len(row), name="out")
     run, plan, borders = opened(analysis, {"row": np.arange(60)}, unit=60)
-    probe(run, plan, borders, (), narrow)
+    look(run, plan, borders, ())
     (window,) = run.windows.values()
     assert patterns(window) == counted(table[window.start : window.stop])
 
@@ -560,39 +509,22 @@ def test_what_all_units_have_in_common_is_worked_out_once(monkeypatch: pytest.Mo
 # --- floating-point warnings ----------------------------------------------------------------------
 
 
-def test_only_steps_that_overtook_a_cut_are_early() -> None:
-    cuts = frozenset({"a", "b", "c"})
-    written = ("a", "column", "b", "c", "weight")
-    assert early_steps(written, written, cuts) == frozenset()
-    assert early_steps(("column", "a", "b", "c", "weight"), written, cuts) == {"column"}
-    assert early_steps(("b", "a", "column", "c", "weight"), written, cuts) == {"b"}
-    assert early_steps(("a", "b", "column", "weight", "c"), written, cuts) == {"weight"}
-
-
 @pytest.mark.filterwarnings("always")
-def test_warnings_are_counted_only_where_they_would_be_printed() -> None:
+def test_what_would_be_printed_is_not_and_the_rest_is_the_users() -> None:
     zero = np.zeros(3)
-    warned: dict[str, int] = {}
-    with counting(warned, "step"):
-        assert np.isnan(zero / zero).all()
-        assert np.isinf(1 / zero).all()
-    assert warned == {"step": 2}
-    with np.errstate(all="ignore"), counting(warned, "silent"):
-        1 / zero
-    with np.errstate(divide="raise"), counting(warned, "strict"):
-        zero / zero
-        with pytest.raises(FloatingPointError):
+    with warnings.catch_warnings(record=True) as caught:
+        with quiet():
+            assert np.isnan(zero / zero).all()
+        with np.errstate(divide="raise"), quiet(), pytest.raises(FloatingPointError):
             1 / zero
-    heard: list[str] = []
-    own = np.errstate(divide="call", call=lambda kind, _: heard.append(kind))
-    with own, counting(warned, "own"):
-        1 / zero
-    assert warned == {"step": 2, "strict": 1}
-    assert len(heard) == 1
-    with quiet():
-        1 / zero
-    with np.errstate(divide="raise"), quiet(), pytest.raises(FloatingPointError):
-        1 / zero
+        heard: list[str] = []
+        with np.errstate(divide="call", call=lambda kind, _: heard.append(kind)), quiet():
+            1 / zero
+        assert len(heard) == 1
+        assert not caught
+        with quiet(moved=False):
+            1 / zero
+    assert caught
 
 
 @pytest.mark.parametrize(
@@ -611,18 +543,16 @@ def test_warnings_are_counted_only_where_they_would_be_printed() -> None:
     ],
 )
 def test_warnings_that_are_exceptions_stay_exceptions(filters: list[str], raises: bool) -> None:
-    zero, warned = np.zeros(3), dict[str, int]()
+    zero = np.zeros(3)
     with warnings.catch_warnings():
         warnings.resetwarnings()
         for one in filters:
             action, text, category = (*one.split(":"), "", "")[:3]
             kind = getattr(builtins, category) if category else Warning
             warnings.filterwarnings(action, text, kind)  # type: ignore[arg-type]
-        for context in (counting(warned, "step"), quiet()):
-            expected = pytest.raises(RuntimeWarning, match="divide") if raises else nullcontext()
-            with context, expected:
-                1 / zero
-    assert warned == ({} if raises else {"step": 1})
+        expected = pytest.raises(RuntimeWarning, match="divide") if raises else nullcontext()
+        with quiet(), expected:
+            1 / zero
 
 
 @pytest.mark.parametrize("order", ["written", ["inverse", "first"]])
@@ -638,25 +568,15 @@ def test_a_moved_order_raises_what_the_user_asked_for(order: Any) -> None:
             analysis.run(data, order=order, engine="inline", progress=False)
 
 
-def test_a_moved_order_counts_and_the_written_one_warns() -> None:
+def test_a_moved_order_is_silent_and_the_written_one_warns() -> None:
     analysis = wr.Pipeline("floating")
     analysis.cut(lambda x: x > 0, name="positive")
     analysis.cut(lambda x: 1 / x > 0.3, name="inverse")
     analysis.cut(lambda x: np.log(x - 1) > -9, name="own")
     analysis.output(lambda x: x.tolist(), name="out")
-    x = np.arange(40.0) % 4
-    moved, _, _ = opened(analysis, {"x": x}, order=("inverse", "positive", "own"))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        moved.run()
-    # It ran after all that is written above it: its warnings are the user's own.
-    assert caught
-    assert all("log" in str(one.message) for one in caught)
-    assert moved.warned.keys() == {"inverse"}
-    assert moved.warned["inverse"] > 0
-    written, _, _ = opened(analysis, {"x": x})
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        written.run()
-    assert written.warned == {}
-    assert all("log" in str(one.message) for one in caught)
+    for order, warns in ((("inverse", "positive", "own"), False), (None, True)):
+        run, _, _ = opened(analysis, {"x": np.arange(40.0) % 4}, order=order)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run.run()
+        assert ["log" in str(one.message) for one in caught] == [True] * warns

@@ -239,10 +239,7 @@ def test_nobody_is_idle_while_there_is_something_to_do(world: World) -> None:
 
 
 def test_the_checks_are_not_blind() -> None:
-    tasks = [
-        Task(1, "t", makes=("1.0",)),
-        Task(2, "t", makes=("2.0",), reads=("1.0",)),
-    ]
+    tasks = [Task(1, "t", makes=("1.0",)), Task(2, "t", makes=("2.0",), reads=("1.0",))]
     world = World(tasks, GraphCosts({1: 1.0, 2: 1.0}, {1: (), 2: ()}), 2, {"cores": 2}, FREE)
     seen = simulated(world)
     check_order(world, seen)

@@ -7,22 +7,28 @@ are evaluated unit by unit and merged in the fixed tree.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.blocks.calls import Caller, Meter, is_flat
+from windrow.blocks.calls import Caller, Meter
 from windrow.blocks.columns import ColumnStore, rows_reading_nan
 from windrow.blocks.cutflow_counts import CountRecorder
-from windrow.blocks.failing import RowsFailed, Search, is_about_rows
-from windrow.blocks.failures import named_error
-from windrow.blocks.floating import counting, early_steps
+from windrow.blocks.failing import (
+    RowSearch,
+    RowsFailed,
+    data_error,
+    error_text,
+    is_about_rows,
+    named_error,
+    quiet,
+    raise_from,
+)
 from windrow.blocks.fragments import SavedPart, write_down
 from windrow.blocks.outputs import Leaf, evaluate_outputs, merge_leaves
 from windrow.blocks.purity import check_row_purity
-from windrow.blocks.results import UpDown, Verdict, checked, fewer_rows, joined
+from windrow.blocks.results import UpDown, Verdict, fewer_rows
 from windrow.blocks.selection import RowSet, Selection, everything, keep, row_set, union
 from windrow.blocks.tree import Nodes, grow
 from windrow.errors import RowPurityError, StepError
@@ -87,55 +93,40 @@ class ChunkRun:
         clusters = np.asarray(chunk.clusters, dtype=np.int64) - self.start
         self.store = store or ColumnStore(reader, self.start, length, clusters)
         self.caller = Caller(program, self.store, self._alive, order)
+        self.caller.blocks, self.caller.block_rows = blocks, force_rows
         self.rows = rows or everything(length)  #: there is no other row, for this attempt
         self.selections: list[Selection] = [self.rows] * len(program.lanes)
         self.meters: dict[str, Meter] = {}
         self.windows: dict[int, Window] = {}  #: what all cuts say of sampled rows, by unit
-        self.probed: dict[str, Meter] = {}  #: what asking them cost
-        #: steps that run earlier than written, and floating-point warnings that they gave
-        self._early: frozenset[str] = frozenset()
-        self.warned: dict[str, int] = {}
-        needed = program.needed(order)
-        self.moved = needed != program.written  #: whether steps run in another order than written
-        if self.moved:
-            self._early = early_steps(needed, program.written, program.cuts)
+        self.moved = program.needed(order) != program.written  #: whether steps run in another order than written
+        self.watched: int | None = None  #: a row of which is noted what removes it
+        self.removed: dict[int, str] = {}  #: lane -> the cut that removed that row
         self.counts = CountRecorder(self)
         self.varied: dict[str, bool] = {}  #: weights that ran, and whether they have variations
-        self._blocks = blocks
-        self._force_rows = force_rows
         self.forced = forced  #: call everything, even on no rows, to learn what an empty lane gives
-        self.notes: list[str] = []
+        self.failed_empty: dict[str, str] = {}  #: steps and outputs that fail on no rows, and how
         self.given_up: dict[int, str] = {}  #: optional lanes, and why
-        #: for rows that can be left out; None: a failure is the chunk's
-        self.search: Search | None = None
+        self.search: RowSearch | None = None  #: for rows that can be left out; None: a failure is the chunk's
         self._answers: dict[str, tuple[BoundStep, Selection, Any]] = {}  #: that twins may take over
         self._stopping = stopping
-        self._reader = reader
 
     def run(self) -> Partial:
         """Execute every step and output; return the partial."""
         self._steps()
         return self._finish()
 
-    def trial(self) -> None:
-        """Execute everything just to see whether it raises."""
-        self._steps()
-        evaluate_outputs(self)
-
     def again(self, order: tuple[str, ...], rows: Selection) -> ChunkRun:
         """Give this attempt up for another one, on some of the rows; what was read is not read again."""
         self.caller.clear()
         self._answers.clear()
         run = ChunkRun(
-            self.program, self._reader, self.chunk, order, self._blocks, self._force_rows,
+            self.program, self.store.reader, self.chunk, order, self.caller.blocks, self.caller.block_rows,
             stopping=self._stopping, rows=rows, store=self.store,
         )  # fmt: skip
         for name, meter in self.meters.items():
-            run.meters[name] = Meter()
-            run.meters[name].bytes_read = meter.bytes_read
-            run.meters[name].read_s = meter.read_s
+            run.meters[name] = Meter(bytes_read=meter.bytes_read, read_s=meter.read_s)
         run.windows = {unit: replace(seen, order=order) for unit, seen in self.windows.items()}
-        run.probed = self.probed
+        run.search = self.search
         return run
 
     def stop_if_asked(self) -> None:
@@ -146,14 +137,15 @@ class ChunkRun:
     def _steps(self) -> None:
         used = self.program.used_cuts
         first_cut = next((name for name in self.order if name in used), None)
-        for name in self.order:
-            self.stop_if_asked()
-            if name == first_cut:
-                self.counts.record_initial()
-            if name in self.program.steps:
-                self._step(self.program.steps[name])
-            elif name in self.program.cuts:
-                self._pass_all(name)
+        with quiet(self.moved):
+            for name in self.order:
+                self.stop_if_asked()
+                if name == first_cut:
+                    self.counts.record_initial()
+                if name in self.program.steps:
+                    self._step(self.program.steps[name])
+                elif name in self.program.cuts:
+                    self._pass_all(name)
         if first_cut is None:
             self.counts.record_initial()
 
@@ -170,6 +162,26 @@ class ChunkRun:
             factor = self.store.made(name, selection)
             result = factor if result is None else result * factor
         return result
+
+    def regions_with(self, lanes: tuple[int, ...], row: int | None) -> str:
+        """Name the regions of some lanes that still have a row of the chunk; all of them for None."""
+        having = [lane for lane in lanes if row is None or self.selections[lane].has(row)]
+        return ", ".join(sorted(str(self.program.lanes[lane].region) for lane in having))
+
+    def asking(self, step: BoundStep) -> Callable[[NDArray[np.int64]], Exception | None]:
+        """Return a function that says what a step raises on rows of the chunk; None: nothing."""
+
+        def ask(index: NDArray[np.int64]) -> Exception | None:
+            self.stop_if_asked()
+            try:
+                self.caller.answer(step, Selection(self.store.length, index))
+            except Exception as error:
+                if self.store.read_error is not None:
+                    raise data_error(self, self.store.read_error) from error
+                return error
+            return None
+
+        return ask
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -229,7 +241,7 @@ class ChunkRun:
         mine = union(others) if others else None
         if mine is not None and mine.count:
             known = cause if mine.count == rows.count else None
-            found = self.search.of_step(self, step, mine, known)
+            found = self.search.find(self, step, mine.positions(), self.asking(step), known)
             if found:
                 raise RowsFailed(found)
 
@@ -248,44 +260,23 @@ class ChunkRun:
                     self._evaluate(step, mine, Meter())
             except StepError as error:
                 self.selections[number] = nothing
-                cause = str(error.__cause__ or error).split(" (in compiled code")[0]
+                cause = error_text(error.__cause__ or error).split(" (in compiled code")[0]
                 self.given_up[number] = f"{step.kind} {step.name!r} fails without it ({cause})"
         return bool(self.given_up)
 
     def _evaluate(self, step: BoundStep, rows: Selection, meter: Meter) -> Any:
-        quietly = counting(self.warned, step.name) if step.name in self._early else nullcontext()
-        with meter.reading(self.store), quietly:
+        with meter.reading(self.store):
             try:
-                self.caller.prepare(step.name, step.arguments, rows)
-                if step.kernel is not None:
-                    return checked(step, self.caller.each(step, rows, meter), rows.count)
-                arguments = self.caller.gather(step.arguments, rows, step.lanes)
-                value = self._in_blocks(step, arguments, rows, meter)
-                if step.name in self.program.unchecked and rows.count > 1:
-                    check_row_purity(self, step, arguments, rows, value)
-            except Exception as error:
+                value = self.caller.answer(step, rows, meter)
+                if step.name in self.program.unchecked and step.kernel is None and rows.count > 1:
+                    check_row_purity(self, step, rows, value)
+            except Exception as error:  # noqa: BLE001 - it is raised again, named
                 if self.forced:
                     # Not every function takes an empty array; what then reads its column gets an empty one.
-                    self.notes.append(f"{step.kind} {step.name!r} fails on zero rows ({error})")
+                    self.failed_empty[step.name] = f"{step.kind} {step.name!r} fails on zero rows ({error_text(error)})"
                     return None
-                raise named_error(self, step, rows, error) from error
+                raise_from(named_error(self, step, rows, error), error)
         return value
-
-    def _in_blocks(self, step: BoundStep, arguments: list[Any], rows: Selection, meter: Meter) -> Any:
-        size = self._force_rows
-        if size is None:
-            # An awkward step has a high price per call, so it sees the survivors of the whole chunk at once;
-            # steps on plain arrays run on blocks that fit the cache, as large as the plan says.
-            flat = bool(arguments) and is_flat(arguments)
-            size = self._blocks.get(step.name, rows.count) if flat else rows.count
-        if rows.count <= size:
-            return checked(step, self.caller.call(step, arguments, rows, None, meter), rows.count)
-        parts = []
-        for start in range(0, rows.count, size):
-            pick = slice(start, min(start + size, rows.count))
-            value = self.caller.call(step, arguments, rows, pick, meter)
-            parts.append(checked(step, value, pick.stop - pick.start))
-        return joined(parts)
 
     # -- cuts --------------------------------------------------------------------------------
 
@@ -301,6 +292,8 @@ class ChunkRun:
             if key not in after:
                 after[key] = before if verdict is None else keep(before, verdict.side(inverted), rows)
             passed = self.selections[lane_number] = after[key]
+            if self.watched is not None and before.has(self.watched) and not passed.has(self.watched):
+                self.removed[lane_number] = step.name
             if lane.hidden:
                 continue  # only its end counts
             undefined = None

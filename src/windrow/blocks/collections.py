@@ -111,7 +111,9 @@ class _Field:
             for first, last in wanted:
                 start, stop = self._place(first), self._place(last)
                 content[start:stop] = self._part(((first, last),), start, stop)
-        return content if self.objects is None else content[self.objects]
+        content = content.view() if self.objects is None else content[self.objects]
+        content.flags.writeable = False  # every step that has these records reads the same numbers
+        return content
 
     def _part(self, ranges: Ranges, start: int, stop: int) -> Any:
         values = self.store.over(self.info.name, ranges)

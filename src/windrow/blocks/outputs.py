@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import awkward as ak
 import numpy as np
 
-from windrow.blocks.calls import Meter, locked
+from windrow.blocks.calls import Meter, sealed
 from windrow.blocks.cutflow_counts import merge_counts
-from windrow.blocks.failing import LeftOut, RowsFailed, is_about_rows
-from windrow.blocks.failures import named_error
+from windrow.blocks.failing import LeftOut, RowsFailed, error_text, is_about_rows, named_error, raise_from
 from windrow.blocks.probe import bounded
 from windrow.blocks.program import NOMINAL
 from windrow.errors import MergeError
@@ -157,9 +156,17 @@ def evaluate_outputs(run: ChunkRun) -> list[dict[OutputKey, Value]]:
         if not selection.count and not run.forced:
             continue
         arguments = [argument for output in outputs for argument in output.arguments]
-        run.caller.prepare(f"outputs of lane {lane}", arguments, selection)
-        for output in outputs:
-            _evaluate(run, output, selection, results)
+        together = Meter()
+        with together.reading(run.store):
+            run.caller.prepare(f"outputs of lane {lane}", arguments, selection)
+        size, count = together.bytes_read, len(outputs)
+        for number, output in enumerate(outputs):
+            meter = run.meters.setdefault(output.name, Meter())
+            # What was read for all of them is charged in equal parts, which add up to it.
+            meter.bytes_read += size * (number + 1) // count - size * number // count
+            meter.read_s += together.read_s / count
+            with meter.reading(run.store):
+                _evaluate(run, output, selection, results, meter)
     return results
 
 
@@ -170,9 +177,10 @@ def _by_lane(run: ChunkRun) -> Iterator[tuple[int, list[BoundOutput]]]:
             yield lane, outputs
 
 
-def _evaluate(run: ChunkRun, output: BoundOutput, selection: Selection, results: list[dict[OutputKey, Value]]) -> None:
-    meter = run.meters.setdefault(output.name, Meter())
-    before = run.store.reader.bytes_read
+def _evaluate(
+    run: ChunkRun, output: BoundOutput, selection: Selection, results: list[dict[OutputKey, Value]], meter: Meter
+) -> None:
+    meter.rows_out += selection.count
     region = run.program.lanes[output.lane].region
     ends = selection.cut_at(run.borders)
     failed: dict[int, tuple[LeftOut, ...]] = {}  #: unit -> rows to do without
@@ -183,7 +191,7 @@ def _evaluate(run: ChunkRun, output: BoundOutput, selection: Selection, results:
         for variation, weight in _variations(run, output, selection):
             filled = list(arguments)
             for place in places:
-                filled.insert(place, locked(weight))
+                filled.insert(place, sealed(weight))
             call = _Call(run, output, filled, selection, _extra(output, region, variation))
             for unit in range(len(results)):
                 start, stop = int(ends[unit]), int(ends[unit + 1])
@@ -199,14 +207,11 @@ def _evaluate(run: ChunkRun, output: BoundOutput, selection: Selection, results:
                     continue
                 _check(run, output, region, value)
                 results[unit][output.name, region, variation] = Value(value, output.merge)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it is raised again, named
         if run.forced:
-            run.notes.append(f"output {output.name!r} fails on zero rows ({error})")
+            run.failed_empty[output.name] = f"output {output.name!r} fails on zero rows ({error_text(error)})"
             return
-        raise named_error(run, output, selection, error) from error
-    finally:
-        meter.rows_out += selection.count
-        meter.bytes_read += run.store.reader.bytes_read - before
+        raise_from(named_error(run, output, selection, error), error)
     if failed:
         raise RowsFailed(tuple(row for rows in failed.values() for row in rows))
 
@@ -234,6 +239,7 @@ class _Call:
         positions = self.selection.positions()
 
         def ask(index: NDArray[np.int64]) -> Exception | None:
+            run.stop_if_asked()
             try:
                 self(positions.searchsorted(index))
             except Exception as raised:
@@ -242,8 +248,7 @@ class _Call:
                 return raised
             return None
 
-        unit = positions[start:stop]
-        return run.search.of(run, self.output, (self.output.lane,), unit, ask, error) or ()
+        return run.search.find(run, self.output, positions[start:stop], ask, error)
 
 
 def _variations(

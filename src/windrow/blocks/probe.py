@@ -13,21 +13,21 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from windrow.blocks.blaming import failing_rows
 from windrow.blocks.calls import Caller, Meter, Stopwatch
-from windrow.blocks.failing import is_about_rows
-from windrow.blocks.floating import quiet
-from windrow.blocks.results import UpDown, Verdict, checked
+from windrow.blocks.failing import failing_rows, is_about_rows, quiet
+from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.selection import Selection
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, StepFacts, Terrain, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,12 +37,13 @@ if TYPE_CHECKING:
     from windrow.data.base import FileInfo
 
     Mask = NDArray[np.bool_]
-    #: The cuts to blame, of some, for cases that they reject or not; None if they do not explain all.
-    Narrow = Callable[[Sequence[str], Mask], tuple[str, ...] | None]
     Guards = Iterable[tuple[str, str]]  #: (step, cut)
 
 #: Times that a step is asked again with what was learned, the last but one with all cuts above it as guards.
 ROUNDS = 6
+#: Rows on which a step raises that are looked for to find its guard, and calls for that.
+MOST_FOUND = 8
+MOST_CALLS = 320
 #: Answers of so many cuts, two bits each, are one number together with one for the row: a million rows have 20 bits.
 AT_ONCE = 20
 
@@ -51,44 +52,48 @@ class Unreadable(Exception):
     """A column could not be read: the run will meet that, and say so."""
 
 
-def probe(
-    run: ChunkRun, plan: Plan, units: Sequence[int], after: Guards, narrow: Narrow
-) -> tuple[tuple[str, str], ...]:
-    """Look at the rows of a chunk that were chosen for it; return the guards that were learned on the way.
+@dataclass(slots=True)
+class Seen:
+    """What the rows of a chunk that were looked at have shown."""
 
-    ``units`` are the unit borders of the whole input, ``after`` the guards that the user declared. What was seen is in
-    ``run.windows``, by unit, and what it cost in ``run.probed``.
+    windows: dict[int, Window] = field(default_factory=dict)  #: what all cuts say of them, by unit
+    costs: dict[str, Meter] = field(default_factory=dict)  #: what asking took, by step
+    guards: tuple[tuple[str, str], ...] = ()  #: (step, cut that protects it) learned on the way
+
+
+def probe(run: ChunkRun, plan: Plan, units: Sequence[int], after: Guards) -> Seen:
+    """Look at the rows of a chunk that were chosen for it.
+
+    ``units`` are the unit borders of the whole input, ``after`` the guards that the user declared.
     """
     program, info = run.program, run.store.reader.info
-    learned: dict[tuple[str, str], None] = {}
+    seen = Seen()
     if not any(step.kind == "cut" for step in program.steps.values()):
-        return ()  # in any order every step has the same rows
-    chosen = places(run.chunk, units, program.seed, info.identity, plan.sample, plan.sample_rows)
-    for place in chosen:
+        return seen  # in any order every step has the same rows
+    for place in places(run.chunk, units, program.seed, info.identity, plan.sample, plan.sample_rows):
         watch = Stopwatch()
         rows = np.arange(place.start - run.start, place.stop - run.start)
-        look = Look(run, rows, (*plan.guards, *after, *learned), narrow)
+        look = Look(run, rows, (*plan.guards, *after, *seen.guards))
         try:
             with quiet():
-                look.show(program.steps, run.probed)
-                learned.update(dict.fromkeys(look.learned))
-                run.windows[place.unit] = look.window(place, watch.seconds())
+                look.show(seen.costs)
+                seen.guards = tuple(dict.fromkeys((*seen.guards, *look.learned)))
+                seen.windows[place.unit] = look.window(place, watch.seconds())
         except (Unreadable, MemoryError):
             continue
         finally:
             look.release()
-    return tuple(learned)
+    return seen
 
 
 class Look:
     """Some rows of a chunk, shown to steps in the written order."""
 
-    def __init__(self, run: ChunkRun, rows: NDArray[np.int64], guards: Guards, narrow: Narrow) -> None:
+    def __init__(self, run: ChunkRun, rows: NDArray[np.int64], guards: Guards) -> None:
         self.rows = rows  #: of the chunk, ascending
         self.program = run.program
         self.learned: list[tuple[str, str]] = []
         self._run = run
-        self._narrow = narrow
         self._store = run.store.fork()
         self._all = Selection(run.store.length, rows)
         self._caller = Caller(self.program, self._store, lambda _: self._all)
@@ -110,25 +115,12 @@ class Look:
         self._run.store.read_seconds += self._store.read_seconds
         self._run.store.read_cpu_s += self._store.read_cpu_s
 
-    def show(self, steps: Collection[str], meters: dict[str, Meter] | None = None) -> None:
-        """Ask steps, those of ``steps`` and what they need; their costs are added to ``meters``."""
-        wanted = self._with_needs(steps)
-        self._fetch(wanted)
+    def show(self, meters: dict[str, Meter]) -> None:
+        """Ask all steps; their costs are added to ``meters``."""
+        self._fetch()
         for name, step in self.program.steps.items():
-            if name in wanted:
-                self._run.stop_if_asked()
-                meter = Meter() if meters is None else meters.setdefault(name, Meter())
-                self._show(step, meter)
-
-    def rejects(self, cases: Sequence[tuple[int, int]], cuts: Sequence[str]) -> Mask:
-        """Say for each case - which of the rows, and a lane - and each cut whether it rejects the row there."""
-        found = np.zeros((len(cases), len(cuts)), dtype=bool)
-        for number, (row, lane) in enumerate(cases):
-            sides = self.program.lanes[lane].cuts
-            for place, cut in enumerate(cuts):
-                if cut in sides and self.verdicts[cut][row] != NOT_ASKED:
-                    found[number, place] = not self._passes(cut, sides[cut])[row]
-        return found
+            self._run.stop_if_asked()
+            self._show(step, meters.setdefault(name, Meter()))
 
     def window(self, place: Place, seconds: float) -> Window:
         """Put together what was seen; rows that all cuts answer alike become one pattern."""
@@ -158,16 +150,6 @@ class Look:
         )
 
     # -- which rows --------------------------------------------------------------------------
-
-    def _with_needs(self, steps: Collection[str]) -> set[str]:
-        wanted: set[str] = set()
-        for name in reversed(tuple(self.program.steps)):
-            if name in steps or name in wanted:
-                step = self.program.steps[name]
-                wanted.add(name)
-                wanted.update(a.source for a in step.arguments if a.kind == "made")
-                wanted.update(c for c in self._guards.get(name, ()) if c in self.program.steps)
-        return wanted
 
     def _condition(self, step: BoundStep, lane: int) -> frozenset[tuple[str, bool]]:
         """Which cuts, on which side, a row must have passed for the step to be asked in a lane."""
@@ -213,13 +195,13 @@ class Look:
 
     # -- asking ------------------------------------------------------------------------------
 
-    def _fetch(self, steps: Iterable[str]) -> None:
+    def _fetch(self) -> None:
         """Over a slow link: fetch what these rows need in one request."""
         run = self._run
         if run.store.link is None:
             return
-        bound = self.program.steps
-        columns = [c for n in steps for c in self.program.file_columns(n, bound[n].arguments)]
+        steps = self.program.steps.items()
+        columns = [column for name, step in steps for column in self.program.file_columns(name, step.arguments)]
         try:
             run.store.fetch(run.store.lacking(columns, run.store.ranges(self._all)))
         except Exception as error:
@@ -251,13 +233,7 @@ class Look:
 
     def _ask(self, step: BoundStep, rows: Selection, meter: Meter) -> Any:
         with meter.reading(self._store):
-            self._caller.prepare(step.name, step.arguments, rows)
-            if step.kernel is not None:
-                value = self._caller.each(step, rows, meter)
-            else:
-                arguments = self._caller.gather(step.arguments, rows, step.lanes)
-                value = self._caller.call(step, arguments, rows, None, meter)
-            return checked(step, value, rows.count)
+            return self._caller.answer(step, rows, meter)
 
     def _keep(self, step: BoundStep, mask: Mask, value: Any) -> None:
         if step.kind == "cut":
@@ -283,42 +259,46 @@ class Look:
     def _protect(
         self, step: BoundStep, lanes: Sequence[int], mask: Mask, lost: Mask, error: Exception, *, last: bool
     ) -> bool:
-        """Learn guards for a step that raised on some rows, or do without a few rows; False if neither helps."""
+        """Learn a guard for a step that raised on some rows, or do without a few rows; False if neither helps."""
         known = self._guards.setdefault(step.name, {})
-        cuts = [
-            cut
-            for cut in self.verdicts
-            if cut not in known and any(cut in self.program.lanes[lane].cuts for lane in lanes)
-        ]
-        failing, complete = np.empty(0, dtype=np.int64), False
+        sides = [self.program.lanes[lane].cuts for lane in lanes]
+        blamed = [cut for cut in self.verdicts if cut not in known and any(cut in one for one in sides)]
+        complete = False
         if is_about_rows(error) and not last:
-            failing, complete = failing_rows(lambda part: self._raises(step, part), np.flatnonzero(mask))
-        cases = [
-            (int(row), lane) for lane in lanes for row in failing[self._meets(self._condition(step, lane))[failing]]
-        ]
-        rejects = self.rejects(cases, cuts)
-        # What no cut above rejects raises in the written order too: the run will say so.
-        explained = rejects[rejects.any(axis=1)]
-        blamed: Sequence[str] | None = self._narrow(cuts, explained)
-        if not len(failing):
-            blamed = cuts  # it is not for single rows that it raises
-        if blamed:
-            known.update(dict.fromkeys(blamed))
-            self.learned += [(step.name, cut) for cut in blamed]
-            return True
-        if complete:
-            lost[failing] = True
-        return complete
+            ask = partial(self._exception, step)
+            found, complete = failing_rows(ask, np.flatnonzero(mask), MOST_FOUND, MOST_CALLS, error)
+            failing = np.array(sorted(found), dtype=np.int64)
+            if found:
+                rejected = {cut: self._rejected(cut, step, lanes, failing) for cut in reversed(blamed)}
+                # Of cuts that reject as many, the nearest above the step. What no cut above rejects raises in the
+                # written order too: the run will say so.
+                best = max(rejected, key=lambda cut: rejected[cut], default=None)
+                blamed = [best] if best is not None and rejected[best] else []
+            if not blamed and complete:
+                lost[failing] = True
+        known.update(dict.fromkeys(blamed))
+        self.learned += [(step.name, cut) for cut in blamed]
+        return bool(blamed) or complete
 
-    def _raises(self, step: BoundStep, part: NDArray[np.int64]) -> bool:
+    def _rejected(self, cut: str, step: BoundStep, lanes: Sequence[int], rows: NDArray[np.int64]) -> int:
+        """Count the rows that a cut rejects, in each of the lanes that would show them to a step."""
+        count = 0
+        for lane in lanes:
+            sides = self.program.lanes[lane].cuts
+            if cut in sides:
+                rejects = (self.verdicts[cut] != NOT_ASKED) & ~self._passes(cut, sides[cut])
+                count += int((rejects & self._meets(self._condition(step, lane)))[rows].sum())
+        return count
+
+    def _exception(self, step: BoundStep, part: NDArray[np.int64]) -> Exception | None:
         self._run.stop_if_asked()
         try:
             self._ask(step, Selection(self._all.length, self.rows[part]), Meter())
         except Exception as error:
             if self._store.read_error is not None or isinstance(error, MemoryError):
                 raise Unreadable from error
-            return True
-        return False
+            return error
+        return None
 
 
 def _alike(answers: Sequence[NDArray[np.int8]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -46,6 +46,13 @@ class Selection:
         mine[self.positions()] = True
         return np.flatnonzero(mine[outer.index])
 
+    def has(self, row: int) -> bool:
+        """Say whether a row of the chunk is selected."""
+        if self.index is None:
+            return True
+        place = self.index.searchsorted(row)
+        return bool(place < len(self.index) and self.index[place] == row)
+
     def cut_at(self, borders: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each border, how many selected rows lie before it."""
         if self.index is None:

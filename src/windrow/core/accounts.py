@@ -38,7 +38,7 @@ class Learned:
     Every task brings some, so it is taken in unread and added up many tasks at a time.
     """
 
-    __slots__ = ("_looked", "_notes", "_probed", "_steps", "_terrain", "_unread", "_warned", "_windows")
+    __slots__ = ("_looked", "_notes", "_probed", "_steps", "_terrain", "_unread", "_windows")
 
     def __init__(self) -> None:
         self._unread: list[Evidence] = []
@@ -47,7 +47,6 @@ class Learned:
         self._windows: deque[Window] = deque(maxlen=MAX_WINDOWS)
         self._terrain: Terrain | None = None
         self._probed: dict[str, StepCost] = {}
-        self._warned: dict[str, int] = {}
         self._looked = (0, 0, 0.0)
 
     def add(self, evidence: Evidence) -> None:
@@ -66,7 +65,6 @@ class Learned:
             tuple(self._windows),
             self._terrain,
             tuple(self._probed.items()),
-            tuple(self._warned.items()),
             self._looked,
         )
 
@@ -82,8 +80,6 @@ class Learned:
                     self._notes[note] = None
             if evidence.windows or evidence.probed:
                 self._read_probes(evidence)
-            for name, count in evidence.warned:
-                self._warned[name] = self._warned.get(name, 0) + count
         self._unread.clear()
         for names, table in tables.items():
             for name, column in zip(names, zip(*table, strict=True), strict=True):

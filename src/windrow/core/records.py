@@ -292,8 +292,6 @@ class Evidence:
     terrain: Terrain | None = None  #: goes along with windows
     #: what steps cost where rows were shown to all of them; not in ``steps``, which are the run's own
     probed: tuple[tuple[str, StepCost], ...] = ()
-    #: (step, floating-point warnings it gave where it ran earlier than written)
-    warned: tuple[tuple[str, int], ...] = ()
     #: of many attempts: windows, their rows and seconds, also of those that are no longer kept
     looked: tuple[int, int, float] = (0, 0, 0.0)
 

@@ -46,6 +46,11 @@ class Options:
         _check_engine(self.engine, memory=self.memory, timeout=self.timeout)
         _one_of("on_error", self.on_error, ("stop", "skip"))
         self.order = _order(self.order)
+        if self.on_error == "skip" and _is_own(self.order):
+            raise UsageError(
+                'on_error="skip" leaves out the rows on which a step raises in the written order, so it does not go together '
+                "with an order of your own: leave order= or on_error= out"
+            )
         self.chunk = None if self.chunk in ("auto", None) else _count("chunk", self.chunk, '"auto" or ')
         self.workers = granted_cores(os.environ) if self.workers is None else _count("workers", self.workers)
         self.cutflow = _cutflow(self.cutflow)
@@ -84,6 +89,11 @@ def _order(order: Any) -> Any:
     if isinstance(order, Mapping):
         return _by_dataset(order)
     return order if callable(order) else _names(order)
+
+
+def _is_own(order: Any) -> bool:
+    """Say whether an order of steps is given, rather than what decides about it."""
+    return any(map(_is_own, order.values())) if isinstance(order, Mapping) else isinstance(order, tuple)
 
 
 def _by_dataset(order: Mapping[Any, Any]) -> dict[str, Any]:

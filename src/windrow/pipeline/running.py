@@ -30,7 +30,6 @@ from windrow.pipeline.ordering.initial_orders import check_conditions, make_orde
 from windrow.pipeline.ordering.order_file import KEY as ORDERS
 from windrow.pipeline.ordering.order_file import orders_to_keep, recall_orders
 from windrow.pipeline.ordering.summary import summarise_orders
-from windrow.pipeline.ordering.text import warned_note
 from windrow.pipeline.patience import Patience
 from windrow.pipeline.places import Place, choose_place, limits
 from windrow.pipeline.raising import raised
@@ -156,9 +155,8 @@ class _Run:
         if self.stream is not None:
             failure = self.stream.failure(result)
         result.seconds = perf_counter() - began
-        warned = warned_note(outcome.evidence.values())
         kept = journaling.notes if journaling else ()
-        result.notes = (*self._limit(), *result.notes, *warned, *kept)
+        result.notes = (*self._limit(), *result.notes, *kept)
         result.log = None if log is None else log.text
         return result, failure
 

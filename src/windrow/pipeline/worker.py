@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windrow.blocks.attempts import Attempts
 from windrow.blocks.calls import Caller, Meter
 from windrow.blocks.chunk import Chunk, ChunkRun, Stopped
 from windrow.blocks.columns import ColumnStore
@@ -22,7 +23,6 @@ from windrow.blocks.selection import Selection, everything
 from windrow.core.records import Measurement, MergePartials, Opened, OpenInput, RowsReport, RunRows
 from windrow.engines.base import Outcome, Reading
 from windrow.errors import CorruptFileError, InternalError
-from windrow.pipeline.attempts import Attempts
 from windrow.pipeline.collecting import unite
 from windrow.pipeline.news import Told, news
 
@@ -136,7 +136,9 @@ class RowsSide:
             program, reader, chunk, plan.order, dict(plan.blocks), workload.block_rows,
             stopping=workload.stop.is_set, rows=_rows_to_run(source, chunk),
         )  # fmt: skip
-        return Attempts(run, workload.definition, plan, skip=workload.skip)
+        steps = workload.definition.steps.values()
+        after = tuple((step.name, cut) for step in steps for cut in step.after)
+        return Attempts(run, plan, after, skip=workload.skip)
 
     def _reader(self, index: int, before: str = "") -> tuple[Reader, str]:
         """Open an input, or find it open; it must be what it was ``before``, where that is known."""

@@ -9,7 +9,6 @@ from windrow.units import format_bytes, format_count, format_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from windrow.core.records import Evidence
 
 #: Changes of an order that are told one by one.
 MOST_CHANGES = 5
@@ -143,16 +142,3 @@ def cost_share(told: Mapping[str, Any]) -> float:
 
 def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
-
-
-def warned_note(evidence: Iterable[Evidence]) -> list[str]:
-    """Say once how many floating-point warnings came from steps that ran earlier than written."""
-    counts: dict[str, int] = {}
-    for one in evidence:
-        for step, count in one.warned:
-            counts[step] = counts.get(step, 0) + count
-    if not counts:
-        return []
-    names = ", ".join(repr(name) for name in sorted(counts))
-    many = f"{sum(counts.values()):,} floating-point warnings"
-    return [f"{many} in {names}, run earlier than written: on rows that a cut written above removes, most likely"]

@@ -316,8 +316,6 @@ class Dispatch:
         if self._version != self._resources.version:
             self._version = self._resources.version
             self._unchecked = list(self._classes.values())
-        classes = {id(cls): cls for cls in self._unchecked if cls.waiting and not self._resources.possible(cls)}
+        classes = [cls for cls in self._unchecked if cls.waiting and not self._resources.possible(cls)]
         self._unchecked = []
-        if not classes:
-            return []
-        return [node for node in self.ready.values() if id(node.cls) in classes]
+        return [node for node in self.ready.values() if node.cls in classes] if classes else []

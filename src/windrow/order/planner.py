@@ -40,6 +40,8 @@ LEAST_WINDOW = 3
 MOST_SWEEPS = 4
 #: Elementary operations (additions in arrays) that planning may take with full effort: a quarter of a second or so.
 BUDGET = 2e8
+#: Up to so many the cheapest order is found whatever the effort: greedy would take as long.
+QUICK = 5e6
 #: Elementary operations that a call of NumPy is worth however small its arrays are.
 CALL = 2000
 
@@ -57,7 +59,7 @@ def find_order(situation: Situation, sampled: SampledRows, effort: float = 1.0) 
     planner = Planner(situation, sampled)
     count = len(planner.cuts)
     budget = effort * BUDGET
-    if count <= EXACT and planner.operations(count) <= budget:
+    if count <= EXACT and planner.operations(count) <= max(budget, QUICK):
         order = planner.full(planner.cheapest((), range(count)))
         return Best(order, expected_cost(situation, order, sampled).total, exact=True)
     found = []

@@ -69,7 +69,7 @@ def make_situation(
         raise InternalError("evidence without the lanes and columns of steps cannot decide an order")
     facts = {step.name: step for step in terrain.steps}
     probed = dict(evidence.probed)
-    rate = _seconds_per_byte(evidence)
+    rate = seconds_per_byte(evidence)
     steps, columns = {}, {}
     for name in definition.written:
         kind = definition.steps[name].kind
@@ -116,6 +116,7 @@ def affine(cost: StepCost, probed: StepCost) -> tuple[float, float]:
     return fixed_s, row_s
 
 
-def _seconds_per_byte(evidence: Evidence) -> float:
+def seconds_per_byte(evidence: Evidence) -> float:
+    """Say what reading takes per stored byte."""
     read = sum(cost.bytes_read for _, cost in evidence.steps)
     return sum(cost.read_s for _, cost in evidence.steps) / read if read else 0.0

@@ -210,9 +210,10 @@ class Session(Watchable, NamedOptions):
             self.reusing.submitting(call, futures)
         if declared.files:
             self.files.submitted(call)
-        after = tuple(call.after)
+        after, held = tuple(call.after), call.reads
         call.made()
         self._submit(call, traits.needs, after)
+        del held  # not before: what nobody reads or holds is forgotten
         given: Any = StreamFuture(self, call, end) if end is not None else tuple(futures)
         return futures[0] if declared.outputs == 1 else given
 

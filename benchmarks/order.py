@@ -96,11 +96,9 @@ def real_run(case: Case, truth: Truth, order: Any) -> RealRun:
     decided = _first_decision(result.log, told.get("checkpoints", ()))
     by_unit: list[Order] = [orders[0]] * truth.units
     settled = np.zeros(truth.units, np.bool_)
-    tasks = log.tasks
+    tasks = log.attempts
     first = truth.starts[tasks.input]
-    for start, stop, plan, gone in zip(
-        first + tasks.start, first + tasks.stop, tasks.plan, tasks.discarded, strict=True
-    ):
+    for start, stop, plan, gone in zip(first + tasks.start, first + tasks.stop, tasks.plan, ~tasks.done, strict=True):
         if not gone:
             for unit in range(*np.searchsorted(truth.borders, (start, stop)).tolist()):
                 by_unit[unit] = orders[int(plan)]

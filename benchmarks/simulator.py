@@ -166,7 +166,7 @@ def run_once(kind: str, engine: str, workers: int, rows: int) -> str:
 def undisturbed_s(place: str, seconds: float, workers: int) -> float:
     """The time of a run without what its workers waited for processors that others had."""
     with open(f"{place}/events.jsonl", encoding="utf-8") as lines:  # noqa: PTH123 - a text path
-        tasks = read_log(lines).tasks
+        tasks = read_log(lines).attempts
     queued = np.clip(tasks.wall - tasks.cpu - tasks.lock, 0, None)
     return seconds - float(queued.sum()) / workers
 

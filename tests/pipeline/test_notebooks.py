@@ -204,9 +204,10 @@ class TestBar:
         bar = Cell()
         bar.show(shot())
         self.cell = 2
-        bar.show(shot(rows_done=60))
-        bar.show(shot(rows_done=90, finished=True))
-        assert [how for how, _ in drawn] == ["display", "display", "update"]
+        bar.show(shot(rows_done=90))  # the end of what the first cell began
+        bar.show(shot(rows_done=120, rows_known=200))
+        bar.show(shot(rows_done=190, rows_known=200, finished=True))
+        assert [how for how, _ in drawn] == ["display", "update", "display", "update"]
 
     def test_an_end_nobody_knows(self, drawn: list[tuple[str, dict[str, str]]]) -> None:
         Cell().show(shot(files_total=9))

@@ -222,7 +222,7 @@ def test_a_run_keeps_its_result(tmp_path: Path) -> None:
     again = wr.load(tmp_path / "run")
     check_same(result, again)
     assert result.rundir == again.rundir == str(tmp_path / "run")
-    assert (tmp_path / "run" / "events.jsonl").read_text().count('"finished"') >= 3
+    assert (tmp_path / "run" / "events.jsonl").read_text().count('"how":"done"') >= 3
     for file in (tmp_path / "run").rglob("*"):
         assert file.stat().st_mode & 0o777 == (0o700 if file.is_dir() else 0o600)
 

@@ -22,7 +22,7 @@ from windrow.core.commands import Launch, Recall, TaskEnded
 from windrow.core.events import Cancelled, Finished
 from windrow.core.records import Handle, Measurement, Plan, Task
 from windrow.errors import UsageError
-from windrow.tasks.watching import Watch
+from windrow.tasks.history import History
 from windrow.watch import progress as watch_progress
 from windrow.watch.progress import SessionProgress, SessionSnapshot
 from windrow.watch.waiting import waits
@@ -81,7 +81,7 @@ def test_the_log_says_the_same_as_the_memory(engine: str, tmp_path: Path) -> Non
     session = small(engine=engine, rundir=tmp_path / "run")
     logged, remembered = session.watched.run(), session.watched.watch.run()
     assert logged.tasks == remembered.tasks
-    assert logged.offers == remembered.offers
+    assert logged.log.offers == remembered.log.offers
     assert logged.workers == remembered.workers
     for number, shared in waits(logged).items():
         task = logged.tasks[number]
@@ -180,8 +180,20 @@ def test_reused_calls_are_counted(kept: bool, tmp_path: Path) -> None:
     with wr.Session(engine="threads", reuse=True, store=tmp_path / "store", rundir=rundir) as session:
         assert {one(1).result(), one(1).result()} == {2}
         session.barrier()
-        assert session.watched.run().reused == {"one": 1}
+        assert session.watched.run().log.reused == {"one": 1}
         assert "1 calls were answered" in session.explain()
+
+
+def test_the_last_words_of_a_failed_command_are_kept(tmp_path: Path) -> None:
+    @wr.command
+    def talk() -> str:
+        return f"echo {'x' * 3000} >&2; echo the true reason >&2; exit 3"
+
+    with wr.Session(engine="threads", workers=1, rundir=tmp_path / "run") as session:
+        assert talk().exception() is not None
+    assert "the true reason" in (tmp_path / "run" / "events.jsonl").read_text()
+    assert "the true reason" in session.report().read_text()
+    assert "the true reason" in session.explain(1)
 
 
 def test_a_rundir_is_not_shared(tmp_path: Path) -> None:
@@ -201,7 +213,7 @@ def test_a_rundir_is_not_shared(tmp_path: Path) -> None:
 
 
 def test_a_long_session_is_remembered_in_sums() -> None:
-    watch = Watch("s", "threads", most=10)
+    watch = History("s", "threads", most=10)
     plan = Plan(id=0, category="a")
     for number in range(1, 101):
         task = Task(number, "a" if number % 2 else "b", (), 1)
@@ -220,7 +232,7 @@ def test_a_long_session_is_remembered_in_sums() -> None:
 
 
 def test_an_attempt_that_was_recalled_was_none() -> None:
-    watch = Watch("s", "threads")
+    watch = History("s", "threads")
     plan, task = Plan(id=0, category="a"), Task(1, "a", (), 1)
     watch.called(task)
     began = monotonic()
@@ -233,7 +245,7 @@ def test_an_attempt_that_was_recalled_was_none() -> None:
 
 
 def test_an_attempt_that_was_called_off_does_not_count() -> None:
-    watch = Watch("s", "threads")
+    watch = History("s", "threads")
     plan, task = Plan(id=0, category="a"), Task(1, "a", (), 1)
     began = monotonic()
     watch.called(task)
@@ -249,7 +261,7 @@ def test_an_attempt_that_was_called_off_does_not_count() -> None:
 
 
 def test_what_waits_at_a_worker_does_not_run() -> None:
-    watch = Watch("s", "threads")
+    watch = History("s", "threads")
     plan, tasks = Plan(id=0, category="a"), [Task(n, "a", (), 1) for n in (1, 2, 3)]
     for task in tasks:
         watch.called(task)
@@ -349,7 +361,7 @@ def test_nobody_is_disturbed_while_typing(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_last_line_is_true_while_nothing_happens() -> None:
-    watch, task = Watch("s", "threads"), Task(1, "a", (), 1)
+    watch, task = History("s", "threads"), Task(1, "a", (), 1)
     shots: list[SessionSnapshot] = []
     progress = SessionProgress(lambda finished: watch.snapshot(1, finished=finished), watch_progress.Call(shots.append))
 

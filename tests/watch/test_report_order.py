@@ -298,7 +298,7 @@ def test_the_log_has_new_orders_and_the_trace_names_them() -> None:
     assert [line.get("order") for line in lines] == [None, ["b", "a"], None]
     assert lines[1]["guards"] == [["a", "b"]]
     assert (lines[1]["category"], lines[1]["reason"], lines[1]["plan"]) == ("tt", "saves", 2)
-    trace = json.loads(trace_text(read_log(stream.getvalue().splitlines()), "run", lambda _: ("tt", "f")))
+    trace = json.loads(trace_text(read_log(stream.getvalue().splitlines()), "run"))
     found = [(e["name"], e["ts"]) for e in trace["traceEvents"] if e["ph"] == "i"]
     assert found == [("order kept: tt", 0.0), ("new order: tt", 1e6), ("order kept: tt", 2e6)]
 
@@ -310,12 +310,6 @@ def test_an_order_that_a_run_begins_with_is_no_news() -> None:
     log([Planned(replace(OTHER, id=3))], [], 2.0)
     log.flush()
     assert json.loads(stream.getvalue())["changed"] is False
-
-
-def test_an_old_log_is_still_read() -> None:
-    old = '{"t": 1.0, "event": "Planned", "plan": "Plan(id=1)"}'
-    trace = json.loads(trace_text(read_log([old]), "run", lambda _: ("tt", "f")))
-    assert [e["name"] for e in trace["traceEvents"] if e["ph"] == "i"] == ["Planned"]
 
 
 class _Scheduler:

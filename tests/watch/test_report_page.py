@@ -238,15 +238,16 @@ def test_what_is_missing_is_said_in_plain_sight() -> None:
     assert "Interrupted: 10 of 10" in page_of(made(interrupted=True)).text
 
 
+S = 1_000_000
 TASK = (
-    '{"t":%.1f,"event":"finished","task":%d,"attempt":%d,"worker":0,"input":%d,"start":%d,"stop":%d,'
-    '"plan":0,"launched":%.1f,"wall":0.5,"cpu":0.4,"lock":0.0,"read":10}'
+    '{"t":%d,"event":"attempt","task":%d,"name":"set","attempt":%d,"worker":0,"launched":%d,"wall":500000,"how":"done",'
+    '"cpu":400000,"lock":0,"read":10,"peak":0,"plan":0,"input":%d,"start":%d,"stop":%d,"rows":25}'
 )
 
 
 def test_a_run_that_was_killed_says_so() -> None:
-    lines = ['{"t":1.0,"event":"Discovered","input":0,"rows":100,"units":2,"worker":0,"incarnation":0}']
-    lines += [TASK % (2.0 + n, n, n, 0, 25 * n, 25 * n + 25, 1.5 + n) for n in range(3)]
+    lines = ['{"t":1000000,"event":"Discovered","input":0,"rows":100,"units":2,"worker":0,"incarnation":0}']
+    lines += [TASK % (S * (n + 2), n, n, S * (n + 1) + S // 2, 0, 25 * n, 25 * n + 25) for n in range(3)]
     lines.append(lines[-1][:40])
     log = read_log(lines)
     manifest = {
@@ -278,7 +279,7 @@ def test_orders_that_are_alike_stand_together() -> None:
 
 
 def test_a_run_that_failed_says_why() -> None:
-    log = read_log(['{"t":1.0,"event":"Resolve","status":"failed","failure":null,"reason":"bad /a/b/c.root"}'])
+    log = read_log(['{"t":1000000,"event":"Resolve","status":"failed","failure":null,"reason":"bad /a/b/c.root"}'])
     data = unfinished_data({"pipeline": "x", "state": "failed"}, log)
     assert data["headline"] == "This run ended without a result:"
     assert data["verdict"].startswith("it failed: bad c.root")

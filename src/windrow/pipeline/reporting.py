@@ -20,8 +20,6 @@ from windrow.watch.report.plain_data import file_name, pathless, strict, without
 from windrow.watch.report.unfinished import file_lines, manifest_facts, unfinished_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from windrow.pipeline.ledger import Entry
     from windrow.pipeline.result import Result
     from windrow.watch.readlog import Log
@@ -215,14 +213,6 @@ def _write(data: dict[str, Any], log: Log | None, page: Path, trace: Path) -> Pa
 
     write_whole(page, run_page(data, log))
     if log is not None:
-        write_whole(trace, trace_text(log, data["name"], _labels(data["inputs"])))
+        labels = {number: one["label"] for number, one in enumerate(data["inputs"])}
+        write_whole(trace, trace_text(log, data["name"], lambda number: labels.get(number, "")))
     return page
-
-
-def _labels(inputs: list[dict[str, str]]) -> Callable[[int], tuple[str, str]]:
-    def label(number: int) -> tuple[str, str]:
-        if number < len(inputs):
-            return inputs[number]["dataset"], inputs[number]["label"]
-        return f"input {number}", ""
-
-    return label

@@ -7,25 +7,23 @@ import gc
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from windrow.errors import UsageError
-from windrow.tasks.watching import Watch
+from windrow.tasks.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from windrow.run.loop import Observer
-    from windrow.tasks.explaining import Explanation
-    from windrow.tasks.watching_rundir import SessionLog
-    from windrow.watch.graph_runs import GraphRun
+    from windrow.tasks.explain import Explanation
+    from windrow.tasks.session_log import SessionLog
+    from windrow.watch.graph_run import GraphRun
     from windrow.watch.progress import SessionProgress, SessionSnapshot
     from windrow.watch.task_graph import TaskGraph
-
-__all__ = ["Watchable", "Watched", "report_session_directory"]
-
 
 _open: WeakSet[Watched] = WeakSet()  #: of sessions that nobody has closed yet
 
@@ -64,7 +62,7 @@ class Watched:
         rundir: Any = None,
         progress: bool | Callable[[SessionSnapshot], Any] | None = None,
     ) -> None:
-        self.watch = Watch(name, engine)
+        self.watch = History(name, engine)
         self.rundir = None if rundir is None else Path(rundir)
         self.log: SessionLog | None = None
         self._progress = progress
@@ -77,7 +75,7 @@ class Watched:
 
         watch, display = self.watch, choose_display(self._progress)
         if self.rundir is not None:
-            from windrow.tasks.watching_rundir import SessionLog
+            from windrow.tasks.session_log import SessionLog
 
             options = {"engine": self.watch.engine, "workers": workers}
             self.log = SessionLog(self.watch, self.rundir, options)
@@ -108,13 +106,15 @@ class Watched:
         """Say what ran so far; all of it where there is a run directory, else as far as it is remembered."""
         if self.log is None:
             return self.watch.run()
-        from windrow.watch.session_log import read_task_log
+        from windrow.watch.graph_run import graph_run
+        from windrow.watch.readlog import read_log
 
         # Before the log is brought up to date: what ends meanwhile is in it, and what is there counts.
-        unfinished = self.watch.open_tasks()
+        unfinished = self.watch.open_lines().splitlines()
         with self.log.lines().open(encoding="utf-8", errors="replace") as lines:
-            run = read_task_log(lines, self.log.manifest(), unfinished=unfinished, now=self.watch.now())
-        return replace(run, reused=dict(self.watch.reused))  # the log has that at the end only
+            log = read_log(chain(unfinished, lines), self.watch.now())
+        # The log has what was reused at the end only.
+        return graph_run(replace(log, reused=dict(self.watch.reused)), self.log.manifest())
 
     def report(self, path: Any) -> Path:
         """Write the page and, beside it, the trace; return where the page is."""
@@ -147,7 +147,7 @@ class Watchable:
 
     def explain(self, what: Any = None) -> Explanation:
         """Say why a task (a future of it, or its number) took as long as it did, or the whole session."""
-        from windrow.tasks.explaining import explain
+        from windrow.tasks.explain import explain
 
         session: Any = self
         return explain(session, what)
@@ -159,11 +159,12 @@ def report_session_directory(
 ) -> tuple[Path, Path, bool, str]:
     """Write the report of a session's run directory; return page, trace, whether it is complete and how it ended."""
     from windrow.store.rundir import RunDirectory
-    from windrow.watch.session_log import read_task_log
+    from windrow.watch.graph_run import graph_run
+    from windrow.watch.readlog import read_log
 
     directory = RunDirectory.open(rundir)
     lines = directory.log.read_text(encoding="utf-8", errors="replace") if directory.log.exists() else ""  # fmt: skip
-    run = read_task_log(lines.splitlines(), directory.read_manifest())
+    run = graph_run(read_log(lines.splitlines(), now=0), directory.read_manifest())
     own_page, own_trace = _places(rundir, page)
     return own_page, trace or own_trace, *_write(run, own_page, trace or own_trace)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from windrow.watch.graph_runs import Link
+    from windrow.watch.graph_run import Link
 
 __all__ = ["Path", "Span", "Stretch", "critical_path", "least_time", "way_back"]
 

@@ -12,7 +12,7 @@ from windrow.watch.waiting import RUNNING, VAIN, waits
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from windrow.watch.graph_runs import GraphRun, Link
+    from windrow.watch.graph_run import GraphRun, Link
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ def find(run: GraphRun) -> Findings:
     first = min((task.called for task in run.tasks.values()), default=0)
     end = max((span.end for span in spans.values()), default=first)
     work = sum(task.cores * (one.end - one.begin) for task in run.tasks.values() for one in task.tries)
-    cores = run.offers.get("cores") or run.workers
+    cores = run.log.offers.get("cores") or run.workers
     path = critical_path(spans, links)
     waited: dict[str, int] = defaultdict(int)
     for of_task in shared.values():
@@ -143,6 +143,6 @@ def _by_name(run: GraphRun, shared: Mapping[int, Mapping[str, int]]) -> dict[str
         for cause, time in shared[number].items():
             if cause not in (RUNNING, VAIN):
                 one.waited[cause] += time
-    for name, count in run.reused.items():
+    for name, count in run.log.reused.items():
         names.setdefault(name, ByName(name)).reused = count
     return names

@@ -22,7 +22,7 @@ from windrow.core.commands import Launch
 from windrow.core.events import Planned
 from windrow.errors import UsageError
 from windrow.units import format_count, format_seconds
-from windrow.watch.orders import OrdersSeen
+from windrow.watch.log import EventLog, OrdersSeen
 
 if TYPE_CHECKING:
     import os
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from windrow.core.events import Event
     from windrow.core.scheduler import Standing
     from windrow.run.loop import Observer
-    from windrow.watch.log import EventLog
 
 #: A run that is over sooner shows no bar: importing Rich would take longer than reading the line.
 BAR_FIRST_S = 0.3
@@ -314,6 +313,7 @@ class Cell:
     def __init__(self) -> None:
         self._handle: Any = None
         self._number = 0
+        self._idle = False  #: all that was known of was done: what comes next belongs to another cell
 
     def show(self, shot: Shot) -> None:
         """Draw a bar while it lasts and a line of text after it; nothing for what was short."""
@@ -323,11 +323,12 @@ class Cell:
         html = escape(shot.line) if shot.finished else f"{escape(shot.name)} {bar} {words}"
         output = {"text/plain": shot.line, "text/html": f"<div>{html}</div>"}
         number = self._cell()
-        if not shot.finished and (self._handle is None or number != self._number):
+        if not shot.finished and (self._handle is None or (self._idle and number != self._number)):
             self._handle = import_module("IPython.display").display(output, raw=True, display_id=True)
             self._number = number
         elif self._handle is not None:
             self._handle.update(output, raw=True)
+        self._idle = shot.counts is not None and shot.counts[0] == shot.counts[1]
 
     @staticmethod
     def _cell() -> int:
@@ -432,8 +433,6 @@ def watching(
 
 
 def _log(rundir: Path) -> EventLog:
-    from windrow.watch.log import EventLog
-
     try:
         rundir.mkdir(parents=True, exist_ok=True)
         return EventLog.open(rundir / "events.jsonl")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from windrow.errors import UsageError
 from windrow.units import format_seconds
 from windrow.watch import svg
-from windrow.watch.graph_runs import maker_of
+from windrow.watch.graph_run import maker_of
 from windrow.watch.layered_layout import Box, Edge, place_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from windrow.watch.graph_runs import GraphRun, Ran
+    from windrow.watch.graph_run import GraphRun, Ran
     from windrow.watch.layered_layout import Rectangle
 
 STRIPE = 5.0

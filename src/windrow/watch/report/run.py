@@ -62,11 +62,6 @@ def run_page(data: Mapping[str, Any], log: Log | None) -> str:
 
 def _drawn(data: Mapping[str, Any], log: Log | None) -> dict[str, Any]:
     """Collect what the scripts draw."""
-    inputs = data["inputs"]
-
-    def colour(source: int, plan: int) -> str:
-        return str(inputs[source]["dataset"]) if source < len(inputs) else f"plan {plan}"
-
     return {
         "unfinished": data["state"] == "unfinished",
         "cutflow": data["cutflow"],
@@ -77,7 +72,7 @@ def _drawn(data: Mapping[str, Any], log: Log | None) -> dict[str, Any]:
         ],
         "histogram_notes": data["histogram_notes"],
         "orders": order_chart_data(data),
-        "timeline": None if log is None else timeline(log, colour),
+        "timeline": None if log is None else timeline(log),
         "throughput": None if log is None else throughput(log),
         "memory": None if log is None else memory_data(log),
     }
@@ -94,7 +89,7 @@ def _rounded(value: Any) -> Any:
 
 def _summary(data: Mapping[str, Any], log: Log | None) -> str:
     """Write how it ended, and the numbers one looks for first."""
-    crew = shares(log, data["workers"]) if log is not None and len(log.tasks) else None
+    crew = shares(log, data["workers"]) if log is not None and len(log.attempts) else None
     done, seconds, size = data["rows"]["done"], data["seconds"], data["bytes_read"]
     numbers: list[tuple[str, ...]] = [(format_count(done), "rows", f"{done:,} exactly" if done >= 1000 else "")]
     if seconds:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from windrow.units import format_count
+from windrow.units import format_count, format_seconds
 from windrow.watch.files import write_whole
 from windrow.watch.findings import Findings, find
-from windrow.watch.readlog import Log, Tasks
 from windrow.watch.report.page import Section, build_page, chart, timeline_section
 from windrow.watch.report.plain_data import pathless, strict, without_paths
 from windrow.watch.report.run import environment_facts
@@ -30,14 +27,14 @@ from windrow.watch.report.tables import (
 )
 from windrow.watch.report.timeline import memory_data, throughput, timeline
 from windrow.watch.task_graph import task_graph
-from windrow.watch.trace_tasks import task_trace
+from windrow.watch.trace import trace_text
 from windrow.watch.waiting import RUNNING, cause_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from windrow.watch.graph_runs import GraphRun, Ran
+    from windrow.watch.graph_run import GraphRun, Ran
 
 SCRIPTS = ("waiting.js", "timeline.js")
 
@@ -50,14 +47,12 @@ MOST_LINES = 100
 MOST_PATH = 60
 MOST_WAITED = 10
 
-_MARKS = {"failed": "Failed", "lost": "WorkerLost"}
-
 
 def write_session_report(run: GraphRun, page: Path, trace: Path, environment: Any) -> tuple[bool, str]:
     """Write the page and the trace of a session; return whether it is complete and how it ended, in words."""
     found = find(run)
     write_whole(page, session_page(run, found, environment))
-    write_whole(trace, task_trace(run, found.links))
+    write_whole(trace, trace_text(run.log, run.name, graph=run, links=found.links))
     state, headline, words = ending(run, found)
     return state == "complete", f"{headline} {words}"
 
@@ -70,7 +65,7 @@ def session_page(run: GraphRun, found: Findings, environment: Any) -> str:
         Section("summary", "Summary", _summary(run, found)),
         Section("names", "Tasks", _names(run, found)),
         Section("graph", "Graph", _graph(run)),
-        timeline_section({"rows": "Tasks per second over time"}, unreadable=run.unreadable),
+        timeline_section({"rows": "Tasks per second over time"}, unreadable=run.log.unreadable),
         Section("path", "Critical path", _path(run, found)),
         Section("waiting", "Waiting", _waiting(run, found)),
         Section("early", "Early releases", _early(run, found)),
@@ -86,8 +81,8 @@ def ending(run: GraphRun, found: Findings) -> tuple[str, str, str]:
     failed = sum(one.failed for one in found.names)
     cancelled = sum(one.cancelled for one in found.names)
     done = sum(one.done for one in found.names)
-    reused = sum(run.reused.values())
-    tasks = found.tasks if run.over else max(found.tasks, run.called)
+    reused = sum(run.log.reused.values())
+    tasks = found.tasks if run.over else max(found.tasks, run.log.called)
     left = tasks - failed - cancelled - done
     parts = [f"{done:,} of {tasks:,} tasks are done"]
     counts = ((failed, "failed"), (cancelled, "were cancelled"), (left, "have not ended"))
@@ -113,15 +108,15 @@ def ending(run: GraphRun, found: Findings) -> tuple[str, str, str]:
 
 def _nothing(run: GraphRun) -> str:
     """Say why there is nothing to show."""
-    return "No task ran: all results were there already." if run.reused else "No task was called."
+    return "No task ran: all results were there already." if run.log.reused else "No task was called."
 
 
 def _summary(run: GraphRun, found: Findings) -> str:
     """Write how it ended, and the numbers one looks for first."""
     span, length = found.makespan, found.path.length
     numbers: list[tuple[str, ...]] = [(format_count(found.tasks), "tasks", plural(len(found.names), "name"))]
-    if run.reused:
-        numbers.append((format_count(sum(run.reused.values())), "reused", "results of earlier calls"))
+    if run.log.reused:
+        numbers.append((format_count(sum(run.log.reused.values())), "reused", "results of earlier calls"))
     if span:
         numbers.append((show_micros(span), "from the first call to the last end"))
         where = f"engine: {run.engine}" if run.engine else ""
@@ -286,7 +281,7 @@ def _failures(run: GraphRun) -> str:
     """Write what failed, was tried again or was lost."""
     tasks = [task for task in run.tasks.values() if task.state == "failed" or len(task.tries) > 1]
     tasks.sort(key=lambda task: (task.state != "failed", task.id))
-    lost = [line for line in run.rare if line["event"] == "WorkerLost"]
+    lost = [line for line in run.log.rare if line["event"] == "WorkerLost"]
     if not tasks and not lost:
         return hint("No task failed, none was tried again, and no worker was lost.")
     text = ""
@@ -298,7 +293,8 @@ def _failures(run: GraphRun) -> str:
         text = table(columns, rows, most=MOST_LINES, things="tasks")
     if lost:
         lines = [
-            f"Worker {line.get('worker')} was lost at {show_micros(line['t'])}: {line.get('why', '')}" for line in lost
+            f"Worker {line.get('worker')} was lost at {format_seconds(line['t'])}: {line.get('failure', '')}"
+            for line in lost
         ]
         text += listed([without_paths(line) for line in lines[:MOST_WAITED]]) + more(
             len(lost) - MOST_WAITED, "lost workers"
@@ -315,12 +311,12 @@ def _why(task: Ran) -> str:
 
 def _drawn(run: GraphRun, found: Findings) -> dict[str, Any]:
     """Collect what the scripts draw."""
-    log, names = timeline_log(run)
+    log = run.log
     speed = throughput(log)
     return {
         "unfinished": not run.over,
         "counted": "tasks",
-        "timeline": timeline(log, lambda number, _: names[number], "other tasks"),
+        "timeline": timeline(log, "other tasks"),
         "throughput": speed and {"step": speed["step"], "rows": speed["rows"]},
         "memory": memory_data(log),
         "waiting": _waiting_data(found),
@@ -339,40 +335,3 @@ def _waiting_data(found: Findings) -> dict[str, Any] | None:
         "causes": [cause_words(cause) for cause in causes if cause != RUNNING],
         "seconds": [[round(one.waited.get(cause, 0) / 1e6, 6) for one in names] for cause in causes],
     }
-
-
-def timeline_log(run: GraphRun) -> tuple[Log, list[str]]:
-    """Give the attempts in the form that timelines are drawn from, and the names that its inputs stand for."""
-    names = list(dict.fromkeys(task.name for task in run.tasks.values()))
-    number = {name: place for place, name in enumerate(names)}
-    rows = [
-        (one.begin, one.end, one.attempt, one.worker, task.id, number[task.name])
-        for task in run.tasks.values()
-        for one in task.tries
-    ]
-    columns = np.array(rows, dtype=np.int64).reshape(-1, 6).T
-    zeros = np.zeros(len(rows), dtype=np.int64)
-    begin, end = columns[0] / 1e6, columns[1] / 1e6
-    tasks = Tasks(
-        begin=begin, end=end, wall=end - begin, cpu=end - begin, lock=0.0 * begin, read=zeros, attempt=columns[2],
-        worker=columns[3], task=columns[4], input=columns[5], start=zeros, stop=zeros + 1, plan=zeros, peak=zeros,
-        discarded=np.zeros(len(rows), dtype=np.bool_),
-    )  # fmt: skip
-    marks = [
-        {"t": one.end / 1e6, "event": _MARKS[one.how], "worker": one.worker}
-        for task in run.tasks.values()
-        for one in task.tries
-        if one.how in _MARKS
-    ]
-    memory = np.array(run.memory, dtype=np.float64).reshape(-1, 2)
-    memory[:, 0] /= 1e6
-    log = Log(
-        tasks=tasks,
-        memory=memory,
-        rare=tuple(marks),
-        counts={},
-        span=run.span / 1e6,
-        unreadable=run.unreadable,
-        dropped=0,
-    )
-    return log, names

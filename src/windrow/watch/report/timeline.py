@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.errors import InternalError
+from windrow.watch.readlog import DISCARDED, FAILED, LOST, Attempts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from windrow.watch.readlog import Log, Tasks
+    from windrow.watch.readlog import Log
 
 #: Rectangles a browser draws at once without a stutter.
 MOST_BLOCKS = 3_000
@@ -31,20 +32,20 @@ MOST_COLOURS = 9
 #: Failures and lost workers marked on the timeline.
 MOST_MARKS = 200
 
-_MARKED = ("Failed", "InspectFailed", "MergeFailed", "WorkerLost")
+_MARKED = ("InspectFailed", "MergeFailed", "WorkerLost")
 
 
 def shares(log: Log, workers: int | None = None) -> dict[str, Any]:
     """Add up where the workers' time went."""
-    tasks = log.tasks
+    tasks = log.attempts
     wall = float(tasks.wall.sum())
     cpu = min(float(tasks.cpu.sum()), wall)
     lock = min(float(tasks.lock.sum()), wall - cpu)
     crew = max(workers or 0, len(np.unique(tasks.worker)))
-    busy = float((tasks.end - tasks.begin).sum())
+    busy = float((tasks.end - tasks.begin)[tasks.ran].sum())
     return {
         "tasks": len(tasks),
-        "discarded": int(tasks.discarded.sum()),
+        "discarded": int((tasks.how == DISCARDED).sum()),
         "wall": wall,
         "cpu": cpu / wall if wall else None,
         "lock": lock / wall if wall else None,
@@ -77,14 +78,14 @@ def spread(
 
 def throughput(log: Log) -> dict[str, Any] | None:
     """Return rows and bytes per second over time; None where nothing was done."""
-    kept = ~log.tasks.discarded
+    kept = log.attempts.done
     if log.span <= 0 or not kept.any():
         return None
     width = log.span / CURVE_POINTS
     curves = {}
-    for name, amount in (("rows", log.tasks.rows), ("read", log.tasks.read)):
+    for name, amount in (("rows", log.attempts.rows), ("read", log.attempts.read)):
         _, step, part = spread(
-            log.tasks.begin[kept], log.tasks.end[kept], amount[kept].astype(np.float64), log.span,
+            log.attempts.begin[kept], log.attempts.end[kept], amount[kept].astype(np.float64), log.span,
             CURVE_POINTS,
         )  # fmt: skip
         curves[name] = np.bincount(step, weights=part, minlength=CURVE_POINTS) / width
@@ -103,18 +104,20 @@ def memory_data(log: Log, points: int = MEMORY_POINTS) -> dict[str, Any] | None:
     }
 
 
-def timeline(log: Log, colours: Callable[[int, int], str], rest: str = "other datasets") -> dict[str, Any] | None:
-    """Return lanes of workers and blocks on them; ``colours(input, plan)`` names what a block is, and ``rest`` what has no colour.
+def timeline(log: Log, rest: str = "other datasets") -> dict[str, Any] | None:
+    """Return lanes of workers and blocks on them; ``rest`` names what has no colour.
 
     Blocks are columns: lane, begin, end, colour, tasks, rows, and how much of it was busy.
     """
-    tasks = log.tasks
-    if log.span <= 0 or not len(tasks):
+    attempts = log.attempts
+    if log.span <= 0 or not attempts.ran.any():
         return None
+    place = np.flatnonzero(attempts.ran)
+    tasks = Attempts(**{name: getattr(attempts, name)[place] for name in Attempts.__slots__})
     workers, lane = np.unique(tasks.worker, return_inverse=True)
     together = -(-len(workers) // MOST_LANES)
     lane = lane // together
-    colour, names = _coloured(tasks, colours, rest)
+    colour, names = _coloured(tasks, log.names, rest)
     if len(tasks) <= MOST_BLOCKS and together == 1:
         blocks = _single(tasks, lane, colour)
     else:
@@ -129,28 +132,28 @@ def timeline(log: Log, colours: Callable[[int, int], str], rest: str = "other da
     }
 
 
-def _coloured(tasks: Tasks, colours: Callable[[int, int], str], rest: str) -> tuple[NDArray[np.int64], list[str]]:
+def _coloured(tasks: Attempts, names: Sequence[str], rest: str) -> tuple[NDArray[np.int64], list[str]]:
     """Give every task a colour: what took most time has its own, discarded work is apart."""
-    pairs, place = np.unique(np.stack([tasks.input, tasks.plan], axis=1), axis=0, return_inverse=True)
-    names = [colours(int(source), int(plan)) for source, plan in pairs]
-    taken = np.bincount(place.ravel(), weights=tasks.end - tasks.begin, minlength=len(names))
-    by_name: dict[str, float] = {}
-    for name, time in zip(names, taken, strict=True):
-        by_name[name] = by_name.get(name, 0.0) + float(time)
-    shown = list(by_name)
+    taken = np.bincount(tasks.name, weights=tasks.end - tasks.begin, minlength=len(names))
+    used = np.flatnonzero(np.bincount(tasks.name, minlength=len(names)))
+    shown = used.tolist()
     if len(shown) > MOST_COLOURS:
-        most = set(sorted(by_name, key=lambda name: -by_name[name])[: MOST_COLOURS - 1])
-        shown = [*(name for name in by_name if name in most), rest]
-    number = {name: place for place, name in enumerate(shown)}
-    of_pair = np.array([number.get(name, len(shown) - 1) for name in names], dtype=np.int64)
-    colour = of_pair[place.ravel()]
-    if tasks.discarded.any():
-        colour = np.where(tasks.discarded, len(shown), colour)
-        shown.append("discarded: done elsewhere")
-    return colour, shown
+        most = set(used[np.argsort(-taken[used], kind="stable")][: MOST_COLOURS - 1].tolist())
+        shown = [number for number in shown if number in most]
+    words = [names[number] for number in shown]
+    if len(shown) < len(used):
+        words.append(rest)
+    colour_of = np.full(len(names), len(words) - 1)
+    colour_of[shown] = np.arange(len(shown))
+    colour = colour_of[tasks.name]
+    discarded = tasks.how == DISCARDED
+    if discarded.any():
+        colour = np.where(discarded, len(words), colour)
+        words.append("discarded: done elsewhere")
+    return colour, words
 
 
-def _single(tasks: Tasks, lane: NDArray[np.int64], colour: NDArray[np.int64]) -> dict[str, Any]:
+def _single(tasks: Attempts, lane: NDArray[np.int64], colour: NDArray[np.int64]) -> dict[str, Any]:
     return {
         "joined": False,
         "lane": lane.tolist(),
@@ -164,7 +167,7 @@ def _single(tasks: Tasks, lane: NDArray[np.int64], colour: NDArray[np.int64]) ->
 
 
 def _joined(
-    tasks: Tasks, lane: NDArray[np.int64], colour: NDArray[np.int64], colours: int, span: float, together: int
+    tasks: Attempts, lane: NDArray[np.int64], colour: NDArray[np.int64], colours: int, span: float, together: int
 ) -> dict[str, Any]:
     lanes = int(lane.max()) + 1
     bins = max(MOST_BLOCKS // lanes, 20)
@@ -201,10 +204,13 @@ def _lane_names(workers: NDArray[np.int64], together: int) -> list[str]:
 
 def _marks(log: Log, workers: NDArray[np.int64], together: int) -> list[dict[str, Any]]:
     lane = {int(worker): place // together for place, worker in enumerate(workers)}
-    found = [line for line in log.rare if line["event"] in _MARKED]
+    found = [(line["t"], line.get("worker", -1), line["event"]) for line in log.rare if line["event"] in _MARKED]
+    bad = np.flatnonzero((log.attempts.how == FAILED) | (log.attempts.how == LOST))
+    times, owners = log.attempts.end[bad].tolist(), log.attempts.worker[bad].tolist()
+    found += [(time, worker, "an attempt failed") for time, worker in zip(times, owners, strict=True)]
     return [
-        {"time": round(line["t"], 6), "lane": lane.get(line.get("worker", -1), 0), "what": line["event"]}
-        for line in found[:MOST_MARKS]
+        {"time": round(time, 6), "lane": lane.get(worker, 0), "what": what}
+        for time, worker, what in sorted(found)[:MOST_MARKS]
     ]
 
 

@@ -50,7 +50,7 @@ def unfinished_data(manifest: Mapping[str, Any], log: Log | None) -> dict[str, A
         f"that were opened; {never}there are no outputs and no cutflow.",
         "rows": {"total": total, "done": done, "failed": 0, "missing": total - done},
         "seconds": 0.0 if log is None else log.span,
-        "bytes_read": 0 if log is None else int(log.tasks.read.sum()),
+        "bytes_read": 0 if log is None else int(log.attempts.read.sum()),
         "engine": chosen.get("engine", ""),
         "workers": chosen.get("workers") if isinstance(chosen.get("workers"), int) else 0,
         "datasets": [
@@ -106,11 +106,10 @@ def _rows_by_input(log: Log | None) -> dict[int, tuple[int, int]]:
     if log is None:
         return {}
     done: dict[int, int] = {}
-    tasks = log.tasks
-    for source, rows, discarded in zip(
-        tasks.input.tolist(), tasks.rows.tolist(), tasks.discarded.tolist(), strict=True
-    ):
-        done[source] = done.get(source, 0) + (0 if discarded else rows)
+    attempts = log.attempts
+    counted = attempts.done & (attempts.input >= 0)
+    for source, rows in zip(attempts.input[counted].tolist(), attempts.rows[counted].tolist(), strict=True):
+        done[source] = done.get(source, 0) + rows
     known = {
         int(line["input"]): int(line["rows"])
         for line in log.rare

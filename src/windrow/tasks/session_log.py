@@ -17,9 +17,7 @@ from windrow.watch.log import own_memory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from windrow.tasks.watching import Entry, Watch
-
-__all__ = ["SESSION", "SessionLog"]
+    from windrow.tasks.history import History
 
 #: By which a manifest says that the directory is that of a session.
 SESSION = "session"
@@ -31,10 +29,9 @@ PAUSE_S = 0.25
 class SessionLog:
     """Writes down what a watch sees, in a thread of its own: the loop would wait for the disk."""
 
-    def __init__(self, watch: Watch, rundir: Any, options: dict[str, Any]) -> None:
+    def __init__(self, watch: History, rundir: Any, options: dict[str, Any]) -> None:
         self._watch = watch
-        self._ended: list[Entry] = []
-        self._rare: list[dict[str, Any]] = []
+        self._texts: list[str] = []
         self._called = 0
         self._writing = threading.Lock()
         self._broken: OSError | None = None  #: nothing more can be written
@@ -59,8 +56,7 @@ class SessionLog:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._write_on, name="windrow log", daemon=True)
         self._thread.start()
-        watch.ended = self._ended.append
-        watch.rarely = self._rare.append
+        watch.written = self._texts.append
 
     @property
     def path(self) -> Path:
@@ -88,10 +84,7 @@ class SessionLog:
     def _lines(self) -> list[str]:
         """Take what was collected."""
         with self._watch.lock:
-            ended, self._ended[:] = list(self._ended), []
-            rare, self._rare[:] = list(self._rare), []
-            lines = [json.dumps(line) + "\n" for line in rare]
-            lines += [entry.line() for entry in ended]
+            lines, self._texts[:] = list(self._texts), []
             called, now = self._watch.counts["called"], self._watch.now()
         if called != self._called:  # of a session that is killed it says how much is missing
             self._called = called
@@ -107,7 +100,8 @@ class SessionLog:
         self._stop.set()
         self._thread.join()
         if watch.reused:
-            self._rare.append({"t": watch.now(), "event": "reused", "names": watch.reused})
+            line = {"t": watch.now(), "event": "reused", "names": watch.reused}
+            self._texts.append(json.dumps(line) + "\n")
         self.flush()
         try:
             self._end(error)

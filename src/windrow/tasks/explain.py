@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.errors import UsageError
 from windrow.tasks.call import Call
 from windrow.watch.findings import find
-from windrow.watch.graph_runs import maker_of
+from windrow.watch.graph_run import maker_of
 from windrow.watch.report.session import ending
 from windrow.watch.report.tables import show_micros
 from windrow.watch.waiting import RUNNING, VAIN, cause_words, waits
@@ -16,7 +16,7 @@ from windrow.watch.waiting import RUNNING, VAIN, cause_words, waits
 if TYPE_CHECKING:
     from windrow.tasks.session import Session
     from windrow.watch.findings import Findings
-    from windrow.watch.graph_runs import GraphRun, Ran, Try
+    from windrow.watch.graph_run import GraphRun, Ran, Try
 
 __all__ = ["Explanation", "explain"]
 
@@ -125,7 +125,7 @@ def _why_there(run: GraphRun, task: Ran, last: Try) -> str:
         return ", the first that was free"
     if places.get(last.worker):
         return f", which made {places[last.worker]} of the {len(makers)} outputs it reads"
-    fetched = sum(output in run.brought for output in task.reads)
+    fetched = sum(output in run.log.brought for output in task.reads)
     why = f"{fetched} of them were brought" if fetched else "all workers could read them"
     return f", which was free; the outputs it reads were made elsewhere, and {why}"
 

@@ -10,10 +10,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+import numpy as np
 
-__all__ = ["Brought", "GraphRun", "Link", "Ran", "RawTask", "RawTry", "Sums", "Try", "assembled", "maker_of", "worked"]
+from windrow.watch.readlog import HOW, Log, read_log
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from windrow.watch.log import Call
 
 
 class Try(NamedTuple):
@@ -28,14 +32,6 @@ class Try(NamedTuple):
     how: str = "done"  #: "done", "failed", "lost", "cancelled", or "running" if it had not ended
     why: str = ""
     held: int = 0  #: the task was not tried again before
-
-
-class Brought(NamedTuple):
-    """A value that was brought from the worker that made it."""
-
-    begin: int
-    end: int
-    bytes: int = 0
 
 
 class Ran(NamedTuple):
@@ -53,6 +49,7 @@ class Ran(NamedTuple):
     needs: Mapping[str, float] = MappingProxyType({})
     group: int = 0
     why: str = ""
+    spent: Mapping[str, int] = MappingProxyType({})  #: by what it waited for or did, where the scheduler counted that
 
     @property
     def cores(self) -> float:
@@ -105,15 +102,9 @@ class GraphRun:
     span: int  #: microseconds from its beginning to its end, or to the time of looking
     engine: str = ""
     over: bool = True
-    offers: Mapping[str, float] = field(default_factory=dict)
-    brought: Mapping[str, Sequence[Brought]] = field(default_factory=dict)  #: by output
+    log: Log = field(default_factory=lambda: read_log(()))
     dropped: Mapping[str, Sums] = field(default_factory=dict)  #: by name: tasks that are not kept
-    memory: Sequence[tuple[int, int]] = ()  #: (time, bytes)
-    rare: Sequence[Mapping[str, Any]] = ()  #: workers that came and went, wishes to stop
-    reused: Mapping[str, int] = field(default_factory=dict)  #: by name: calls that did not run
     facts: Mapping[str, Any] = field(default_factory=dict)  #: about the surroundings
-    unreadable: int = 0  #: lines of the log
-    called: int = 0  #: tasks, as far as the log knows; of one that was killed there may be fewer in it
 
     #: by task: when each of its outputs was released, made when somebody first asks
     _releases: dict[int, dict[str, list[int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -145,7 +136,7 @@ class GraphRun:
     @property
     def staffed(self) -> int:
         """When the first worker was there, as far as that is known."""
-        joined = [int(line["t"]) for line in self.rare if line["event"] == "WorkerJoined"]
+        joined = [round(1e6 * line["t"]) for line in self.log.rare if line["event"] == "WorkerJoined"]
         return min(joined, default=0)
 
     def links(self) -> list[Link]:
@@ -176,99 +167,66 @@ def maker_of(output: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-class RawTry(NamedTuple):
-    """An attempt as it is heard of: several reports may come at once."""
+def graph_run(log: Log, facts: Mapping[str, Any], dropped: Mapping[str, Sums] | None = None) -> GraphRun:
+    """Make a session of its log; ``facts`` are those of the manifest, ``dropped`` what is not in the log any more."""
+    options = facts.get("options")
+    chosen = options if isinstance(options, dict) else {}
+    span = round(log.span * 1e6)
+    tries = _tries(log)
+    tasks = {number: _ran(call, tuple(tries.get(number, ())), span) for number, call in sorted(log.calls.items())}
+    workers = {line["worker"] for line in log.rare if line["event"] == "WorkerJoined"}
+    return GraphRun(
+        name=str(facts.get("session") or "session"),
+        engine=str(chosen.get("engine") or ""),
+        tasks=tasks,
+        workers=max(len(workers), 1),
+        span=span,
+        over=facts.get("state") in ("complete", "failed"),
+        log=log,
+        facts=facts,
+        dropped=dropped or {},
+    )
 
-    task: int
-    attempt: int
-    worker: int
-    launched: int
-    heard: int  #: 0 if it goes on
-    wall: int  #: 0 where the engine cannot tell
-    how: str
-    why: str = ""
-    held: int = 0
 
-
-def worked(raw: Sequence[RawTry], now: int) -> dict[int, list[Try]]:
-    """Find when each attempt was worked on; return them by task.
-
-    A worker has one at a time, but may report several at once when it has done them. Backwards from its last, each one
-    ended at the latest when the next began. One of which nobody says how long it took began when the one before had ended.
-    """
-    limits: dict[int, int] = {}
-    ends: list[tuple[RawTry, int, int]] = []
-    for one in sorted(raw, key=lambda one: (one.heard or now, one.attempt), reverse=True):
-        _, _, worker, launched, heard, wall, _, _, _ = one
-        end = heard or now
-        limit = limits.get(worker, end)
-        end = max(limit if limit < end else end, launched)
-        begin = end - wall
-        if begin < launched:
-            begin = launched
-        limits[worker] = begin
-        ends.append((one, begin, end))
+def _tries(log: Log) -> dict[int, list[Try]]:
+    """Give the attempts by task, in their order."""
+    attempts = log.attempts
+    times = [
+        np.rint(column * 1e6).astype(np.int64)
+        for column in (attempts.launched, attempts.begin, attempts.end, attempts.heard)
+    ]
     found: dict[int, list[Try]] = {}
-    free: dict[int, int] = {}
-    for one, begin, end in reversed(ends):
-        task, attempt, worker, launched, heard, wall, how, why, held = one
-        if not wall:
-            begin = min(max(launched, free.get(worker, 0)), end)
-        free[worker] = end
-        done = Try(attempt, worker, launched, begin, end, heard or now, how or "running", why, held)
-        before = found.get(task)
-        if before is None:
-            found[task] = [done]
-        else:
-            before.append(done)
+    for task, attempt, worker, launched, begin, end, heard, how in zip(
+        *(one.tolist() for one in (attempts.task, attempts.attempt, attempts.worker, *times, attempts.how)), strict=True
+    ):
+        why, held = log.words.get(attempt, ("", 0))
+        found.setdefault(task, []).append(Try(attempt, worker, launched, begin, end, heard, HOW[how], why, held))
     for tries in found.values():
         if len(tries) > 1:
             tries.sort(key=lambda one: one.attempt)
     return found
 
 
-class RawTask(NamedTuple):
-    """A task as it is heard of."""
-
-    id: int
-    name: str
-    called: int
-    ended: int  #: 0 if it has not
-    state: str
-    reads: tuple[str, ...] = ()
-    after: tuple[int, ...] = ()
-    released: tuple[tuple[str, int], ...] = ()
-    needs: Mapping[str, float] = MappingProxyType({})
-    group: int = 0
-    why: str = ""
+def _ran(call: Call, tries: tuple[Try, ...], now: int) -> Ran:
+    """Put together what was heard of a task and of its attempts."""
+    if call.released:
+        tries = tuple([_begun_by(one, call.released) for one in tries])
+    end, state = call.ended or now, call.state
+    counted = _counting(tries)
+    # Its end is that of the attempt it ended with, which may be heard of later.
+    if counted is not None and call.ended and counted.heard == call.ended:
+        end = counted.end
+    if not call.ended:
+        # One that its worker has not come to yet takes no time.
+        runs = bool(tries) and tries[-1].how == "running" and tries[-1].end > tries[-1].begin
+        state = "running" if runs else "waiting"
+    return Ran(
+        call.id, call.name, call.called, max(end, call.called), state, tries, call.reads, call.after, call.released,
+        dict(call.needs), call.group, call.why, dict(call.spent),
+    )  # fmt: skip
 
 
 def _begun_by(one: Try, released: tuple[tuple[str, int], ...]) -> Try:
     """An attempt had begun when it released something; its end may be heard late, and its beginning be taken for later."""
     times = [time for _, time in released if one.launched <= time <= one.heard]
     return one._replace(begin=min(one.begin, *times)) if times else one
-
-
-def assembled(tasks: Iterable[RawTask], raw: Sequence[RawTry], now: int) -> dict[int, Ran]:
-    """Put together what was heard of tasks and of their attempts."""
-    tries = worked(raw, now)
-    found = {}
-    for task in tasks:
-        mine = tuple(tries.get(task.id, ()))
-        if task.released:
-            mine = tuple([_begun_by(one, task.released) for one in mine])
-        end = task.ended or now
-        counted = _counting(mine)
-        # Its end is that of the attempt it ended with, which may be heard of later.
-        if counted is not None and task.ended and counted.heard == task.ended:
-            end = counted.end
-        state = task.state
-        if not task.ended:
-            # One that its worker has not come to yet takes no time.
-            runs = bool(mine) and mine[-1].how == "running" and mine[-1].end > mine[-1].begin
-            state = "running" if runs else "waiting"
-        found[task.id] = Ran(
-            task.id, task.name, task.called, max(end, task.called), state, mine, task.reads, task.after,
-            task.released, task.needs, task.group, task.why,
-        )  # fmt: skip
-    return found

@@ -52,6 +52,6 @@ def test_what_calls_have_in_common_is_unpacked_once_and_forgotten_when_told() ->
     for _ in range(2):
         with pytest.raises(ValueError, match="odd"):
             tasks.common(4)
-    tasks.forget_common()
+    tasks.forget_common(())
     with pytest.raises(KeyError):
         tasks.common(3)

@@ -8,8 +8,6 @@ import sys
 import threading
 from collections import deque
 from contextlib import contextmanager
-from math import inf
-from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.core.commands import Launch, OutputFailed, OutputMade, TaskEnded
@@ -48,8 +46,6 @@ if TYPE_CHECKING:
     from windrow.tasks.session import Session
 
 ENGINES = ("processes", "threads", "inline")
-#: A run that has not looked at what is new for so many seconds may be held up by one who waits for it.
-HELD_UP_S = 2.0
 
 #: Seconds between two looks whether the run has ended, in which Ctrl-C is heard.
 LOOK_S = 0.25
@@ -85,7 +81,7 @@ class Driver:
         if self._isolated:
             from windrow.tasks.pack import Packer
 
-            self._packer = Packer(dict(self.offers.amounts).get("memory", 0.0))
+            self._packer = Packer(session.initializer)
         self._inbox = CallInbox(self._wake_all)
         self.leave = self._inbox.leave  #: tells the run something when it looks anyway
         self._called = session.watched.watch.called
@@ -144,17 +140,8 @@ class Driver:
             raise UsageError("the session is closed; call tasks inside its with block")
 
     def packed(self, record: Call, content: Content) -> Any:
-        """Make of a call what travels to a worker; waits while too much of others waits for theirs."""
-        if self._packer is None:
-            return content
-        self._packer.wait_for_room(self._goes_on)
-        return self._packer.pack(record.id, content)
-
-    def _goes_on(self) -> bool:
-        """Whether calls will end although this thread waits: the run is not held up by what this thread has locked."""
-        if self.over or self.unwanted or self.thread is threading.current_thread():
-            return False
-        return monotonic() - self._inbox.looked < HELD_UP_S
+        """Make of a call what travels to a worker."""
+        return content if self._packer is None else self._packer.pack(record.id, content)
 
     def send_again(self, function: Any) -> None:
         """What a function means has changed since it was sent to processes, or may have."""
@@ -357,8 +344,6 @@ class Driver:
         if record is None:
             return False
         record.state, record.failure = command.state, command.failure
-        if self._packer is not None:
-            self._packer.ended(command.task)
         if command.state == "done":
             if not self._isolated:
                 record.content = None  # nothing that is here can be lost: it will not run again
@@ -415,7 +400,6 @@ class CallInbox:
         self._queue: deque[Task | Event] = deque()
         self._wake: Callable[[], None] | None = None
         self._rung = False  #: the run will look
-        self.looked = inf  #: when it did so last, once it has begun
         self._over = False
         self._ended = ended
 
@@ -443,7 +427,6 @@ class CallInbox:
         """Give what has come; calls that follow each other go together."""
         queue = self._queue
         self._rung = False  # before looking: whoever comes later rings again
-        self.looked = monotonic()
         if not queue:
             return []
         found: list[Event] = []

@@ -17,6 +17,7 @@ from windrow.tasks.body import STREAM, run_body
 from windrow.tasks.call import Content, fill_slots, map_nested
 from windrow.tasks.future import BEGINNING
 from windrow.tasks.resident import begin_worker, end_worker
+from windrow.tasks.unpack import WithArrays, open_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -166,12 +167,14 @@ class CallSide:
 
     def _run(self, task: Task, call: Job) -> dict[str, Any]:
         content = call.content
+        if type(content) is WithArrays:
+            content = content.open(call.common)
         if type(content) is not Content:  # a plain tuple: it came from another process
             content = Content._make(content)
         function = content.function
         if isinstance(function, int):
             assert call.common is not None
-            function = call.common(function)
+            function = open_function(call.common(function), call.common)
         values = call.values
         if values:
             values = tuple([None if type(one) is Ignored else one for one in values])

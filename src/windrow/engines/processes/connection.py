@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import weakref
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM})
 #: After how long a worker's page is looked at, at first and at most: short tasks report their beginning with their end.
 LOOK_S, LOOK_MOST_S = 0.005, 0.1
-#: Functions of calls that a worker has at most, and their bytes: of those made for one call each there is no end.
-MOST_COMMON, MOST_COMMON_BYTES = 1000, 256 << 20
+#: Functions of calls that a worker has at most: of those made for one call each there is no end.
+MOST_COMMON = 1000
 
 
 class Connection:
@@ -46,7 +48,8 @@ class Connection:
         self.late: list[tuple[str, int]] = []  #: outputs that it forgets when it is told something else
         self._workload = workload
         self._plans: dict[int, tuple[int, Plan]] = {}  #: that it was sent, by identity, with the numbers
-        self._common: dict[int, int] = {}  #: what calls have in common, that it was sent, and the bytes
+        self._common: dict[int, weakref.ref[Parcel]] = {}  #: what calls have in common, that it was sent
+        self._gone: deque[int] = deque()  #: of that: what no call will need again
         self._launched: dict[int, Launch] = {}  #: attempts that have not ended
         self._running: int | None = None
         self._cancelled: dict[int, float] = {}  #: attempt -> since when
@@ -72,12 +75,23 @@ class Connection:
         """Give what calls have in common and it was not sent yet; from now on it was."""
         missing = [number for number in common if number not in self._common]
         for number in missing:
-            self._common[number] = common[number].bytes
+            self._common[number] = weakref.ref(common[number], partial(self._let_go, number))
         return [common[number] for number in missing]
+
+    def _let_go(self, number: int, _: object) -> None:
+        self._gone.append(number)
+
+    def take_gone(self) -> tuple[int, ...]:
+        """Give what it may forget, since no call has it any more; from now on it has none of it."""
+        numbers = []
+        while self._gone:
+            numbers.append(self._gone.popleft())
+            self._common.pop(numbers[-1], None)
+        return tuple(numbers)
 
     def has_too_much(self) -> bool:
         """Whether it is to forget all that calls have in common; from now on it has nothing of it."""
-        if len(self._common) < MOST_COMMON and sum(self._common.values()) < MOST_COMMON_BYTES:
+        if len(self._common) < MOST_COMMON:
             return False
         self._common.clear()
         return True

@@ -51,8 +51,9 @@ from windrow.engines.processes.messages import (
     WorkerSetup,
 )
 from windrow.engines.processes.outputs import DriverOutputs
+from windrow.engines.processes.serialize import dumps
 from windrow.engines.processes.startup import pack_workload, preload, why_nobody
-from windrow.engines.processes.transport import Link, Parcel, pack
+from windrow.engines.processes.transport import APART, Link, Parcel, pack
 from windrow.engines.supervisor.client import Supervisor
 from windrow.errors import EngineError
 
@@ -171,6 +172,9 @@ class ProcessesEngine:
                 batch.insert(0, Forget(connection.late))
                 connection.late = []
             self._send(connection, pack(batch, messages.COMMANDS))
+            gone = connection.take_gone()
+            if gone:
+                self._send(connection, pack([ForgetCommon(gone)], messages.COMMANDS))
             if connection.has_too_much():
                 self._send(connection, pack([ForgetCommon()], messages.COMMANDS))
 
@@ -203,7 +207,7 @@ class ProcessesEngine:
         else:
             packed, payload = NO_CALL, task.payload
             if content is not payload:
-                packed = messages.pack_call(task.id, content, {})
+                packed = messages.pack_call(task.id, *dumps(content, apart=APART), {})
         along, numbers, parcels = self._outputs.bring({position: launch.inputs[position] for position in launch.bring})
         if packed.parcel is not None:
             parcels.append(packed.parcel)

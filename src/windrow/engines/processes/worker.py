@@ -31,6 +31,7 @@ from windrow.engines.processes.messages import (
     STARTED,
     UNCLOSED,
     Forget,
+    ForgetCommon,
     LaunchMessage,
     News,
     ReportMessage,
@@ -214,8 +215,8 @@ class _Worker:
                         break  # something may have come meanwhile
                 elif isinstance(command, Arrival):
                     self._tasks.keep_common(command)
-                else:
-                    self._tasks.forget_common()
+                elif isinstance(command, ForgetCommon):
+                    self._tasks.forget_common(command.numbers)
 
     def _launch(self, runner: JobRunner, message: LaunchMessage) -> bool:
         """Run a launch; say whether that took time."""

@@ -92,22 +92,26 @@ class Node:
         old = self.state
         if state not in TASK_MOVES[old]:
             move(TASK_MOVES, old, state, "task", self.id)  # tells the story
-        if now > self.since:
+        since = self.since
+        if now > since:
             if old is TaskState.RUNNING:
-                begun = self.begun if self.begun is not None else now if state is not TaskState.DONE else self.since
-                self._spend("queue", begun - self.since)
-                self._spend("run", now - begun)
+                begun = self.begun
+                if begun is None:  # of a short one its end alone is told
+                    begun = since if state is TaskState.DONE else now
+                if begun > since:
+                    self._spend("queue", begun - since)
+                if now > begun:
+                    self._spend("run", now - begun)
             elif old is TaskState.READY:
-                self._spend("worker" if self.cls is None else self.cls.blocked_on, now - self.since)
+                self._spend("worker" if self.cls is None else self.cls.blocked_on, now - since)
             elif old is not TaskState.DONE:
-                self._spend(_WAITS[old], now - self.since)
+                self._spend(_WAITS[old], now - since)
             self.since = now
         self.begun = None
         self.state = state
 
     def _spend(self, what: str, seconds: float) -> None:
-        if seconds > 0:
-            self.spent[what] = self.spent.get(what, 0.0) + seconds
+        self.spent[what] = self.spent.get(what, 0.0) + seconds
 
     @property
     def is_needed(self) -> bool:
@@ -172,9 +176,9 @@ class Graph:
         nodes = []
         for task in tasks:
             self._number += 1
-            node = self.nodes[task.id] = Node(task, self._number, self._batch.now, fed=fed)
-            self._largest = max(self._largest, node.id)
-            self.open[node.id] = node
+            node = self.nodes[task.id] = self.open[task.id] = Node(task, self._number, self._batch.now, fed=fed)
+            if node.id > self._largest:
+                self._largest = node.id
             for name in task.makes:
                 node.outputs[name] = self.outputs[name] = Output(name, node)
             if task.reads:
@@ -193,8 +197,12 @@ class Graph:
             self.submitted += len(nodes)
             self.waiting += len(nodes)
         for node in nodes:
-            if node.id in self.open:
-                self._enter(node)
+            if node.reads or node.unended:
+                if node.id in self.open:
+                    self._enter(node)
+            else:  # by far the most
+                node.state = TaskState.READY
+                self._dispatch.add(node)
         self._drain_agenda()
         return nodes
 

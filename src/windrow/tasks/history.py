@@ -287,17 +287,22 @@ class History:
 
     def _drop(self, number: int) -> None:
         """Keep of a task only what it adds to those of its name."""
-        text = self._text(number)
-        del self.lines[number]
-        log = read_log(text.splitlines(), now=0)
-        call, walls = log.calls[number], log.attempts.wall.tolist()
-        sums = self.dropped.setdefault(call.name, Sums())
+        found = self.lines.pop(number)
+        if isinstance(found, str):
+            log = read_log(found.splitlines(), now=0)
+            call = log.calls[number]
+            name, state, walls = call.name, call.state, log.attempts.wall.tolist()
+        else:
+            entry, _, state, *_ = found
+            name, walls = entry.task.category, [0.0] * entry.earlier.count("\n")
+            walls += [entry.wall] if entry.attempt >= 0 else []
+        sums = self.dropped.setdefault(name, Sums())
         took = walls[-1] if walls else 0.0
         sums.count += 1
         sums.seconds += took
         sums.longest = max(sums.longest, took)
-        sums.failed += call.state == "failed"
-        sums.cancelled += call.state == "cancelled"
+        sums.failed += state == "failed"
+        sums.cancelled += state == "cancelled"
         sums.retries += max(len(walls) - 1, 0)
         sums.ran += bool(walls)
 

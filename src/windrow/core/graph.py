@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Discard, OutputFailed, OutputMade, TaskEnd, TaskEnded
-from windrow.core.outputs import Output
+from windrow.core.outputs import NOTHING, Output
 from windrow.core.policies import NO_TRIES, Tries
 from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Made
 from windrow.core.transitions import ENDS, TASK_MOVES, TaskState, move
@@ -35,16 +35,6 @@ _WAITS = {
     TaskState.DELAYED: "pause",
     TaskState.HOMING: "values",
 }
-
-
-class _Nothing(dict[Any, Any]):
-    """The empty dictionary of all tasks that have nothing to put into one: there are many, and few ever have."""
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        raise InternalError(f"{key!r} was put where all share that they have nothing")
-
-
-NOTHING = _Nothing()
 
 
 class Node:
@@ -70,7 +60,7 @@ class Node:
         self.cls: NeedsClass | None = None  #: of these needs, once it was looked up
         self.entry = -1  #: the entry in the queue of its class that counts; -1: none
         self.fresh = False  #: its next attempt needs a worker that has run nothing
-        self.attempts: dict[int, Attempt] = {}  #: that count and have not ended
+        self.attempts: dict[int, Attempt] = NOTHING  #: that count and have not ended
         self.void = 0  #: attempts that do not count and have not ended
         self.ahead = False  #: its attempt was launched before all that it reads was there
         self.reads: dict[str, Output] = NOTHING
@@ -516,6 +506,8 @@ class Graph:
         self.open[node.id] = node
         missing = len(node.unended)
         for output in node.reads.values():
+            if not output.readers:
+                output.readers = {}
             output.readers[node.id] = node
             missing += not output.made
         node.missing = missing

@@ -133,6 +133,8 @@ class Queues:
         self.queued += attempt.queued
         self._set_queue(worker, attempt, +1)
         self.attempts[attempt.id] = attempt
+        if not node.attempts:
+            node.attempts = {}
         node.attempts[attempt.id] = attempt
         worker.launches += 1
         if node.state is not TaskState.RUNNING:

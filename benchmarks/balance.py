@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from remote import BYTES_PER_S, LATENCY_S, slow_server
 
 import windrow as wr
-from windrow.place.balance import MOST_AHEAD
+from windrow.place.read_ahead_split import MOST_AHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -186,9 +186,9 @@ class WorkerError(RuntimeError):
 class Worker:
     """A persistent process that answers requests, one JSON line each; see ``peers/protocol.py``."""
 
-    def __init__(self, script: str, python: Path | str = sys.executable) -> None:
+    def __init__(self, script: str | Path, python: Path | str = sys.executable, source: Path = ROOT / "src") -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
-        paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+        paths = [str(source), os.environ.get("PYTHONPATH", "")]
         self._process = subprocess.Popen(
             [str(python), "-W", "ignore", str(PEERS / script)],
             stdin=subprocess.PIPE,

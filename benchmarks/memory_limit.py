@@ -19,12 +19,12 @@ from typing import Any
 import harness
 import numpy as np
 from peers import memory_hog
+from peers.row_work import RowWork
 
-from windrow.core.commands import Fetch, Launch, StartWorker
-from windrow.core.events import Exhausted, Fetched, Finished, WorkerJoined, WorkerLost
-from windrow.core.records import Failure, FailureKind, Measurement, Needs, Plan, Rows, Task
-from windrow.engines.base import Outcome
-from windrow.engines.processes import ProcessesEngine
+from windrow.core.commands import Launch, StartWorker
+from windrow.core.events import Exhausted, Finished, WorkerJoined, WorkerLost
+from windrow.core.records import Handle, Life, Needs, Plan, Rows, RunRows, Task
+from windrow.engines.processes.engine import ProcessesEngine
 
 MB = 1_000_000
 LIMIT = 500 * MB
@@ -42,37 +42,21 @@ def compute(rounds: int) -> float:
     return float(values.sum())
 
 
-class Work:
+class Work(RowWork):
     """A workload whose inputs are the jobs above."""
 
     def __init__(self, notes: Path, rounds: int) -> None:
         self.notes = notes
         self.rounds = rounds
 
-    def open_worker(self, worker: int) -> Work:  # noqa: ARG002 - a Protocol's
-        return self
-
-    def classify(self, error: BaseException) -> Failure:
-        return Failure(FailureKind.USER, type(error).__name__, str(error), "", error)
-
-    def inspect(self, number: int) -> tuple[int, tuple[int, ...]]:  # noqa: ARG002 - a Protocol's
-        return 1, (0, 1)
-
-    def run(self, rows: tuple[Any, ...], plan: Any) -> Outcome:  # noqa: ARG002 - a Protocol's
-        job = rows[0].input
-        if job == HOG:
+    def run_rows(self, part: Rows) -> tuple[float, float]:
+        if part.input == HOG:
             memory_hog.take_more_and_more(self.notes, memory_hog.resident())
-        if job == HOG_IN_A_CHILD:
+        if part.input == HOG_IN_A_CHILD:
             memory_hog.take_in_a_child(self.notes)
         begin = time.perf_counter()
         result = compute(self.rounds)
-        return Outcome((result, time.perf_counter() - begin), Measurement())
-
-    def merge(self, partials: Any) -> Any:
-        return list(partials)
-
-    def close(self) -> None:
-        pass
+        return result, time.perf_counter() - begin
 
 
 class Bench:
@@ -95,21 +79,19 @@ class Bench:
 
     def _launch(self, job: int, worker: int, life: int) -> None:
         self._attempt += 1
-        task = Task(self._attempt, "", (Rows(job, 0, 1),), 1)
+        task = Task(self._attempt, "", 1, RunRows((Rows(job, 0, 1),)), makes=("result",))
         limits = Needs.of({"memory": LIMIT})
         plan = Plan(id=0, category="")
-        self._engine.do([Launch(task, self._attempt, worker, life, plan, limits)])
+        self._engine.do([Launch(task, self._attempt, Life(worker, life), plan, limits)])
 
     def neighbour(self) -> tuple[float, float]:
         """Let the neighbour compute alone: its result and its seconds."""
         self._launch(NEIGHBOUR, 1, 0)
         (done,) = self._until(lambda event: isinstance(event, Finished))
-        return self._fetch(done)
+        return self._taken(done)
 
-    def _fetch(self, done: Finished) -> tuple[float, float]:
-        self._engine.do([Fetch(done.handle)])
-        self._until(lambda event: isinstance(event, Fetched))
-        found: tuple[float, float] = self._engine.take(done.handle)
+    def _taken(self, done: Finished) -> tuple[float, float]:
+        found: tuple[float, float] = self._engine.take(Handle("result", done.attempt), mine=True)
         return found
 
     def end(self, job: int) -> tuple[Exhausted, tuple[float, float]]:
@@ -118,9 +100,9 @@ class Bench:
         self._launch(job, 0, self._life)
         kinds = (Exhausted, WorkerLost, Finished)
         found = {type(one): one for one in self._until(lambda e: isinstance(e, kinds), 3)}
-        said = self._fetch(found[Finished])
+        said = self._taken(found[Finished])
         self._life += 1
-        self._engine.do([StartWorker(0, self._life)])
+        self._engine.do([StartWorker(Life(0, self._life))])
         self._until(lambda event: isinstance(event, WorkerJoined))
         return found[Exhausted], said
 

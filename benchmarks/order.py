@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Order = tuple[str, ...]
 
-#: Policies whose order is fixed before the run; each is a module of ``windrow.order``.
+#: Policies whose order is fixed before the run; each is a module of ``windrow.order.published``.
 PUBLISHED = ("hepframe", "path", "rank", "agreedy", "heft")
 #: Competitors of the timed runs; the best of them is chosen on some runs and judged by others.
 TIMED = ("written", "hepframe", "rank", "adaptive")
@@ -96,11 +96,9 @@ def real_run(case: Case, truth: Truth, order: Any) -> RealRun:
     decided = _first_decision(result.log, told.get("checkpoints", ()))
     by_unit: list[Order] = [orders[0]] * truth.units
     settled = np.zeros(truth.units, np.bool_)
-    tasks = log.tasks
+    tasks = log.attempts
     first = truth.starts[tasks.input]
-    for start, stop, plan, gone in zip(
-        first + tasks.start, first + tasks.stop, tasks.plan, tasks.discarded, strict=True
-    ):
+    for start, stop, plan, gone in zip(first + tasks.start, first + tasks.stop, tasks.plan, ~tasks.done, strict=True):
         if not gone:
             for unit in range(*np.searchsorted(truth.borders, (start, stop)).tolist()):
                 by_unit[unit] = orders[int(plan)]
@@ -275,7 +273,7 @@ def scored(case: Case, rounds: int) -> Score:
     orders = {"written": truth.written, "worst legal": extreme_order(truth, costs, worst=True)}
     given = situation_of(truth, costs, all_windows(truth))
     for name in PUBLISHED:
-        orders[name] = importlib.import_module(f"windrow.order.{name}").order(given)
+        orders[name] = importlib.import_module(f"windrow.order.published.{name}").order(given)
     for name in ("written", "hepframe"):
         fixed = real_run(case, truth, list(orders[name]))
         check_counts(counter, fixed)

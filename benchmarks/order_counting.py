@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from windrow.blocks.terrain import terrain
+from windrow.blocks.probe import terrain
 from windrow.core.records import FAILED, PASSED, UNDEFINED, Window
 from windrow.order.model import Column, Lane, Situation, Step
 from windrow.pipeline.bind import bind
-from windrow.pipeline.situations import constraints
+from windrow.pipeline.ordering.situation import constraints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -28,11 +28,11 @@ import numpy as np
 
 from windrow.core.policies import Policies
 from windrow.core.records import FAILED, PASSED, Rows, Window
-from windrow.engines.simulated_devices import FairShare
-from windrow.engines.simulated_files import load_model
+from windrow.engines.simulated.devices import FairShare
+from windrow.engines.simulated.model_files import load_model
 from windrow.order.adaptive import adaptive
 from windrow.order.model import Lane, Situation, Step
-from windrow.place.balance import Balance, Pool
+from windrow.place.read_ahead_split import Balance, Pool
 from windrow.run.simulate import simulate
 from windrow.shape.fixed import Fixed
 
@@ -43,7 +43,7 @@ from analysis import PASS, PASS_SCINP, PROPOSITIONS, build, depend
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from windrow.engines.simulated_model import Model
+    from windrow.engines.simulated.model import Model
 
 THREADS = 24
 CASES = ("as", "sci", "scinp")
@@ -283,7 +283,9 @@ def cost(given: Situation, order: Sequence[str], *, drops: bool = True) -> float
 def schedulers(report: harness.Report) -> None:
     """The paper's figure 15, as far as it is about order."""
     rows = []
-    policies: dict[str, Any] = {name: import_module(f"windrow.order.{name}").order for name in ("heft", "hepframe")}
+    policies: dict[str, Any] = {
+        name: import_module(f"windrow.order.published.{name}").order for name in ("heft", "hepframe")
+    }
     for case in CASES:
         given = situation(case)
         heft, decision = policies["heft"](given), adaptive(given)

@@ -25,8 +25,8 @@ import numpy as np
 
 import windrow as wr
 from windrow.core.policies import Policies
-from windrow.engines.simulated_devices import Device
-from windrow.engines.simulated_model import AffineCosts, Model, SimulatedInput
+from windrow.engines.simulated.devices import Device
+from windrow.engines.simulated.model import AffineCosts, Model, SimulatedInput
 from windrow.run.reading_record import read_record
 from windrow.run.simulate import forecast, simulate
 from windrow.shape.fixed import Fixed
@@ -166,13 +166,13 @@ def run_once(kind: str, engine: str, workers: int, rows: int) -> str:
 def undisturbed_s(place: str, seconds: float, workers: int) -> float:
     """The time of a run without what its workers waited for processors that others had."""
     with open(f"{place}/events.jsonl", encoding="utf-8") as lines:  # noqa: PTH123 - a text path
-        tasks = read_log(lines).tasks
+        tasks = read_log(lines).attempts
     queued = np.clip(tasks.wall - tasks.cpu - tasks.lock, 0, None)
     return seconds - float(queued.sum()) / workers
 
 
 def engines() -> list[str]:
-    found = importlib.util.find_spec("windrow.engines.processes")
+    found = importlib.util.find_spec("windrow.engines.processes.engine")
     return ["threads"] if found is None else ["threads", "processes"]
 
 

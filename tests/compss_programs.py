@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windrow.tasks.current import current
+from windrow.tasks.declare import current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import compileall
 import gc
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,16 +15,18 @@ import awkward as ak
 import pytest
 
 import searching
-from windrow.engines import process_beginning, processes
-from windrow.pipeline import adapting
+import windrow
+from windrow.engines.processes import engine as processes_engine
+from windrow.engines.processes import startup
+from windrow.pipeline.ordering import controller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # How long a run takes is no test result either: whether an order is looked for must not depend on it. Tests that want one
 # looked for say so.
-PRODUCTION_STAY_OUT_S = adapting.STAY_OUT_S
-adapting.STAY_OUT_S = 1e9
+PRODUCTION_STAY_OUT_S = controller.STAY_OUT_S
+controller.STAY_OUT_S = 1e9
 
 # Shells let what they start in the background ignore Ctrl-C, and all that it starts: tests of it would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -48,8 +52,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not is_left_out(item)]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the package once: the tests start many processes, each of which would do it."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(windrow.__file__).parent, quiet=2)
+
+
 def pytest_collection_finish() -> None:
-    """Take what was imported, and ten thousand tests, out of the collector's sight: each look took half a second."""
+    """Take what was imported, and ten thousand tests, out of the collector's sight: each look took half a second.
+
+    From here on no bytecode is kept, here and in what tests start: they write modules again within a second and with as
+    many bytes, which Python takes for the compiled ones.
+    """
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     gc.collect()
     gc.freeze()
 
@@ -70,7 +86,7 @@ def samples() -> Path:
 @pytest.fixture
 def as_in_production(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for an order where a run of a user would."""
-    monkeypatch.setattr(adapting, "STAY_OUT_S", PRODUCTION_STAY_OUT_S)
+    monkeypatch.setattr(controller, "STAY_OUT_S", PRODUCTION_STAY_OUT_S)
 
 
 @pytest.fixture
@@ -107,9 +123,9 @@ def new_program(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def light_workers() -> Iterator[None]:
     """Make workers without what other tests of this process have imported: that took two seconds for every run."""
-    needed = [*process_beginning.FOR_TASKS, "windrow.pipeline.workload", "numpy"]
+    needed = [*startup.FOR_TASKS, "windrow.pipeline.workload", "numpy"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "preload", lambda: needed)
+        patch.setattr(processes_engine, "preload", lambda: needed)
         yield
 
 

@@ -67,13 +67,16 @@ def make_situation(
 ) -> Situation:
     """A situation with defaults; one lane of all cuts unless told otherwise."""
     written = tuple(step.name for step in steps)
+    before = {name: dict.fromkeys((needs or {}).get(name, ())) for name in written}
+    for step, cut in guards:
+        before[step][cut] = None
     if lanes is None:
         lanes = [Lane(tuple((step.name, False) for step in steps if step.kind == "cut"))]
     return Situation(
         written=written,
         current=current or written,
         steps={step.name: step for step in steps},
-        needs={name: (needs or {}).get(name, ()) for name in written},
+        needs={name: tuple(names) for name, names in before.items()},
         lanes=tuple(lanes),
         windows=tuple(windows),
         columns={column.name: column for column in columns},

@@ -11,9 +11,9 @@ import numpy as np
 import windrow as wr
 from windrow.core.records import StepCost
 from windrow.order.constraints import repair
-from windrow.order.sampling import Sampling
-from windrow.pipeline import adapting, situations
+from windrow.order.control.how_much import Sampling
 from windrow.pipeline.graph import dependencies
+from windrow.pipeline.ordering import controller, situation
 from windrow.shape import guided
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 def eager(rows: int = 7) -> Iterator[None]:
     """Think after every chunk, whatever it costs, and look into every unit, however small the run is."""
     with (
-        mock.patch.object(adapting, "STAY_OUT_S", -1.0),
-        mock.patch.object(adapting, "PERIOD", 0.0),
-        mock.patch.object(adapting, "SHORTEST_S", 0.0),
-        mock.patch.object(adapting, "THINKING", 1e9),
-        mock.patch.object(adapting, "how_much", return_value=Sampling(1.0, rows)),
+        mock.patch.object(controller, "STAY_OUT_S", -1.0),
+        mock.patch.object(controller, "PERIOD", 0.0),
+        mock.patch.object(controller, "SHORTEST_S", 0.0),
+        mock.patch.object(controller, "THINKING", 1e9),
+        mock.patch.object(controller, "how_much", return_value=Sampling(1.0, rows)),
         mock.patch.object(guided, "QUEUE_S", 0.0),  # or most of a small run is given out before anything is known
     ):
         yield
@@ -38,11 +38,12 @@ def eager(rows: int = 7) -> Iterator[None]:
 
 @contextmanager
 def costing(seconds: Mapping[str, float]) -> Iterator[None]:
-    """Let steps cost so many seconds per row, whatever was measured: what is decided does not depend on the machine."""
+    """Let steps cost so many seconds per row, and reading nothing, whatever was measured on a machine that may be busy."""
     costs = {name: StepCost.of_call(1000, 1000, 1000 * cost) for name, cost in seconds.items()}
     with (
-        mock.patch.object(situations, "step_costs", return_value=costs),
-        mock.patch.object(adapting, "step_costs", return_value=costs),
+        mock.patch.object(situation, "step_costs", return_value=costs),
+        mock.patch.object(controller, "step_costs", return_value=costs),
+        mock.patch.object(situation, "seconds_per_byte", return_value=0.0),
     ):
         yield
 

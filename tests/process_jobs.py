@@ -11,10 +11,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from windrow.core.records import Failure, FailureKind, Measurement
-from windrow.engines.base import Outcome
+from windrow.core.records import Failure, FailureKind, Measurement, MergePartials, Opened, OpenInput, RowsReport
+from windrow.engines.base import NO_READING, Outcome, Reading
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from windrow.core.records import Task
+    from windrow.engines.base import Job
 
 __all__ = ["Stubborn", "Work", "rows_of"]
 
@@ -197,7 +203,10 @@ NAMES = list(JOBS)
 
 
 class Work:
-    """A workload whose inputs are jobs; ``extra`` goes along."""
+    """A workload whose inputs are jobs, and its workers' sides; ``extra`` goes along."""
+
+    reading: Reading = NO_READING
+    used: tuple[float, int] | None = None
 
     def __init__(self, extra: Any = None) -> None:
         self.extra = extra
@@ -205,20 +214,40 @@ class Work:
     def open_worker(self, worker: int) -> Work:
         return self
 
+    def content(self, task: Task) -> Any:
+        return task.payload
+
     def classify(self, error: BaseException) -> Failure:
         return Failure(FailureKind.USER, type(error).__name__, str(error), "", error)
 
-    def inspect(self, number: int) -> tuple[int, tuple[int, ...]]:
-        return 10, (0, 10)
+    def describe(self, task: Task) -> str:
+        (part,) = task.payload.rows
+        return f"rows {part.start}-{part.stop} of input {part.input}"
 
-    def run(self, rows: tuple[Any, ...], plan: Any) -> Outcome:
-        (part,) = rows
+    def hear(self, news: Any) -> None:
+        raise AssertionError("nobody has news")
+
+    def is_own(self, module: ModuleType) -> bool:
+        return False
+
+    def run(self, job: Job) -> Outcome:
+        payload = job.content
+        if isinstance(payload, OpenInput):
+            return Outcome({}, Opened(10, (0, 10)))
+        (name,) = job.task.makes
+        if isinstance(payload, MergePartials):
+            return Outcome({name: [one for partial in job.values for one in partial]})
+        (part,) = payload.rows
         if NAMES[part.input] == "lambda" and callable(self.extra):
-            return Outcome(self.extra(part), Measurement())
-        return Outcome(JOBS[NAMES[part.input]](part), Measurement(bytes_read=7))
+            return Outcome({name: self.extra(part)})
+        made = JOBS[NAMES[part.input]](part)
+        return Outcome({name: made}, RowsReport(), Measurement(bytes_read=7))
 
-    def merge(self, partials: Any) -> Any:
-        return [one for partial in partials for one in partial]
+    def prepare(self, task: Task, plan: Any) -> None:
+        return None
+
+    def news(self) -> Any:
+        return None
 
     def close(self) -> None:
         if self.extra == "cannot close":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from windrow.engines.simulated_model import AffineCosts, Model, SimulatedInput
+from windrow.engines.simulated.model import AffineCosts, Model, SimulatedInput
 from windrow.run.simulate import simulate
 from windrow.store.rundir import RunDirectory
 from windrow.watch.log import EventLog
@@ -13,7 +13,7 @@ from windrow.watch.log import EventLog
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from windrow.engines.simulated import Kind
+    from windrow.engines.simulated.engine import Kind
     from windrow.run.simulate import Simulated
 
 

@@ -1,4 +1,4 @@
-"""How long the tests that search look: ``WINDROW_PROFILE`` is ``day`` (the default), ``slow`` or ``nightly``.
+"""How long tests search, and how widely: ``WINDROW_PROFILE`` is ``day`` (the default), ``slow`` or ``nightly``.
 
 By day every run looks at the same examples, and nothing is remembered from run to run: the verdict is the same every time.
 ``make test-slow`` and ``make nightly`` look at other examples each time. What they find becomes a fixed example, with
@@ -8,16 +8,21 @@ Hypothesis' ``@example``.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PROFILE = os.environ.get("WINDROW_PROFILE", "day")
 
-#: Hypothesis' own number: enough for most properties, and most take little more than a second for them.
-USUAL = 100
+#: Half of Hypothesis' own number: the same examples every day teach little more when there are more of them.
+USUAL = 50
 
 #: How many examples are looked at for each one by day.
-SLOW, NIGHTLY = 3, 50
+SLOW, NIGHTLY = 4, 50
 
 
 def examples(day: int) -> int:
@@ -33,3 +38,8 @@ def load_profile() -> None:
     settings.register_profile("slow", usual, print_blob=True)
     settings.register_profile("nightly", settings.get_profile("slow"))
     settings.load_profile(PROFILE)
+
+
+def few_by_day(values: Iterable[Any], by_day: int = 1) -> list[Any]:
+    """Return parameters of a test of which the first run by day; the others are marked slow."""
+    return [value if n < by_day else pytest.param(value, marks=pytest.mark.slow) for n, value in enumerate(values)]

@@ -232,7 +232,7 @@ def test_a_chunk_that_is_done_holds_no_numbers(spare: ahead._Spare) -> None:
             held.append(len(self._numbers._made))
             super().clear()
 
-    with mock.patch("windrow.blocks.execute.Caller", Noted):
+    with mock.patch("windrow.blocks.chunk.Caller", Noted):
         pipeline.run({"x": np.arange(300.0)}, engine="inline", progress=False, _block_rows=100)
     assert 1 in held
     assert all(caller._numbers._made == {} for caller in callers)

@@ -48,10 +48,10 @@ def both(loop: Any, wish: Wish, identity: Array, counts: Any, means: Array | Non
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_million_numbers_have_the_same_bits(method: str, loops: dict[str, Any]) -> None:
-    identity = identity_hash([np.arange(1_000_000 if method != "poisson" else 60_000)])
+def test_many_numbers_have_the_same_bits(method: str, loops: dict[str, Any]) -> None:
+    identity = identity_hash([np.arange(200_000 if method != "poisson" else 30_000)])
     for number, parameters in enumerate(PARAMETERS[method]):
-        rows = identity if number == 0 else identity[:100_003]
+        rows = identity if number == 0 else identity[:20_003]
         plain, fast = both(loops[method], Wish(12345 + number, method, number, parameters), rows, 1)
         assert plain.tobytes() == fast.tobytes()
 
@@ -63,7 +63,7 @@ def test_a_million_numbers_have_the_same_bits(method: str, loops: dict[str, Any]
     key=st.integers(0, 2**64 - 1),
     draw=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(8))
 def test_every_shape_has_the_same_bits(
     method: str, loops: dict[str, Any], counts: list[int], width: int, key: int, draw: int
 ) -> None:

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 from processes_common import MEGABYTE, WINDOW, WORKERS, double, make, timed, tiny
 from protocol import serve
+from row_work import RowWork
 
 from windrow.core.commands import Discard, Fetch, Launch
-from windrow.core.events import Fetched, Finished, Started, WorkerJoined
+from windrow.core.events import Finished, Held, Started, WorkerJoined
 from windrow.core.policies import Policies
-from windrow.core.records import Failure, FailureKind, Handle, InputSpec, Measurement, Plan, Rows, Task
+from windrow.core.records import DRIVER, Handle, InputSpec, Life, Plan, Rows, RunRows, Task
+from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler
-from windrow.engines.base import Outcome
-from windrow.engines.parcels import Link, pack
-from windrow.engines.processes import ProcessesEngine
+from windrow.engines.processes.engine import ProcessesEngine
+from windrow.engines.processes.transport import Link, pack
 from windrow.run.loop import run as run_loop
 from windrow.shape.fixed import Fixed
 
@@ -29,33 +30,17 @@ TINY, MAKE, IMPORTING = range(3)
 UNIT = 10
 
 
-class Work:
+class Work(RowWork):
     """Tiny tasks; one that makes a megabyte; one that needs the usual libraries."""
 
-    def open_worker(self, worker: int) -> Work:  # noqa: ARG002 - all are alike
-        return self
-
-    def classify(self, error: BaseException) -> Failure:
-        return Failure(FailureKind.INTERNAL, type(error).__name__, str(error), "", error)
-
-    def inspect(self, number: int) -> tuple[int, tuple[int, ...]]:
-        raise NotImplementedError
-
-    def run(self, rows: tuple[Rows, ...], plan: Any) -> Outcome:  # noqa: ARG002 - nor is there one
-        (part,) = rows
+    def run_rows(self, part: Rows) -> Any:
         if part.input == MAKE:
-            return Outcome(make(part.start), Measurement())
+            return make(part.start)
         if part.input == IMPORTING:
             import awkward  # noqa: F401
             import hist  # noqa: F401
             import uproot  # noqa: F401
-        return Outcome(tiny(part.start), Measurement())
-
-    def merge(self, partials: Any) -> Any:
-        return sum(partials)
-
-    def close(self) -> None:
-        pass
+        return tiny(part.start)
 
 
 _engines: dict[bool, ProcessesEngine] = {}
@@ -74,78 +59,76 @@ def engine_with(metering: bool) -> ProcessesEngine:
 
 def launch(worker: int, source: int, start: int) -> Launch:
     number = next(_number)
-    return Launch(Task(number, "data", (Rows(source, start, start + 1),), 1), number, worker, 0, PLAN)
+    task = Task(number, "data", 1, RunRows((Rows(source, start, start + 1),)), makes=("p",))
+    return Launch(task, number, Life(worker, 0), PLAN)
 
 
-def with_result(worker: int, source: int, start: int) -> list[Any]:
-    """A task whose result is wanted here: what ``submit`` means elsewhere."""
-    command = launch(worker, source, start)
-    number = command.attempt
-    return [command, Fetch(Handle(number, number, worker, 0, command.task.inputs))]
-
-
-def fetched(engine: ProcessesEngine) -> list[Handle]:
-    found: list[Handle] = []
+def results(engine: ProcessesEngine) -> list[tuple[Life, Any]]:
+    """Results of tasks that have ended, and where: small ones come with the report, others are asked for."""
+    found: list[tuple[Life, Any]] = []
     while not found:
-        found = [event.handle for event in engine.wait(None) if isinstance(event, Fetched)]
+        for event in engine.wait(None):
+            if isinstance(event, Finished):
+                handle = Handle("p", event.attempt)
+                if event.made[0].here:
+                    found.append((event.life, engine.take(handle, mine=True)))
+                    engine.do([Discard(handle, (event.life,))])
+                else:
+                    engine.do([Fetch(handle, event.life, open=True), Discard(handle, (event.life,))])
+            elif isinstance(event, Held):
+                found.append((Life(0, 0), engine.take(event.handle, mine=True)))
     return found
 
 
-def finished(engine: ProcessesEngine) -> list[Handle]:
-    found: list[Handle] = []
+def finished(engine: ProcessesEngine) -> list[Finished]:
+    found: list[Finished] = []
     while not found:
-        found = [event.handle for event in engine.wait(None) if isinstance(event, Finished)]
+        found = [event for event in engine.wait(None) if isinstance(event, Finished)]
     return found
 
 
 def round_trips(engine: ProcessesEngine, count: int) -> None:
     for number in range(count):
-        engine.do(with_result(number % WORKERS, TINY, number))
-        (handle,) = fetched(engine)
-        assert engine.take(handle) == number + 1
+        engine.do([launch(number % WORKERS, TINY, number)])
+        ((_, result),) = results(engine)
+        assert result == number + 1
 
 
 def throughput(engine: ProcessesEngine, count: int) -> None:
     """All results are wanted here."""
     starts = iter(range(count))
-    commands = [
-        command
-        for worker in range(WORKERS)
-        for start in islice(starts, WINDOW)
-        for command in with_result(worker, TINY, start)
-    ]
+    commands = [launch(worker, TINY, start) for worker in range(WORKERS) for start in islice(starts, WINDOW)]
     total = done = 0
     while done < count:
         engine.do(commands)
         commands = []
-        for handle in fetched(engine):
+        for life, result in results(engine):
             done += 1
-            total += engine.take(handle)
-            for start in islice(starts, 1):
-                commands += with_result(handle.worker, TINY, start)
+            total += result
+            commands += [launch(life.worker, TINY, start) for start in islice(starts, 1)]
     assert total == count * (count + 1) // 2
 
 
 def kept(engine: ProcessesEngine, count: int) -> None:
-    """Results stay with the workers, where they would be merged."""
+    """Results are not looked at."""
     starts = iter(range(count))
     commands: list[Any] = [launch(worker, TINY, start) for worker in range(WORKERS) for start in islice(starts, WINDOW)]
     done = 0
     while done < count:
         engine.do(commands)
         commands = []
-        for handle in finished(engine):
+        for event in finished(engine):
             done += 1
-            commands.append(Discard(handle))
-            commands += [launch(handle.worker, TINY, start) for start in islice(starts, 1)]
+            commands.append(Discard(Handle("p", event.attempt), (event.life, DRIVER)))
+            commands += [launch(event.life.worker, TINY, start) for start in islice(starts, 1)]
     engine.do(commands)
 
 
 def out(engine: ProcessesEngine, count: int) -> None:
     for number in range(count):
-        engine.do(with_result(number % WORKERS, MAKE, number))
-        (handle,) = fetched(engine)
-        assert engine.take(handle).sum() == number * MEGABYTE
+        engine.do([launch(number % WORKERS, MAKE, number)])
+        ((_, result),) = results(engine)
+        assert result.sum() == number * MEGABYTE
 
 
 def both(count: int) -> dict[str, float]:
@@ -186,9 +169,8 @@ def whole_run(count: int) -> dict[str, float]:
             began.append(now)
         watch.last = now  # type: ignore[attr-defined]
 
-    outcome = run_loop(
-        Scheduler([source], Policies(Fixed(UNIT))), ProcessesEngine(WORKERS), Work(), observers=[watch]
-    )  # fmt: skip
+    scheduler = Scheduler(RowFeeder([source], Policies(Fixed(UNIT))))
+    outcome = run_loop(scheduler, ProcessesEngine(WORKERS), Work(), observers=[watch])
     assert outcome.status == "complete"
     assert outcome.ledger.done_rows == rows
     return {"seconds": watch.last - began[0], "driver_us": outcome.driver_cpu_s / count * 1e6}  # type: ignore[attr-defined]
@@ -204,7 +186,7 @@ def begin(preload: list[str] | None, importing: bool) -> dict[str, float]:
         while done < WORKERS:
             for event in engine.wait(None):
                 if isinstance(event, WorkerJoined):
-                    engine.do([launch(event.worker.id, IMPORTING if importing else TINY, 0)])
+                    engine.do([launch(event.worker.life.worker, IMPORTING if importing else TINY, 0)])
                 done += isinstance(event, Finished)
         return {"seconds": time.perf_counter() - start}
     finally:

@@ -13,7 +13,7 @@ from hist import Hist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.blocks.accumulate import merge_values, try_merging
+from windrow.blocks.outputs import merge_values, try_merging
 from windrow.errors import MergeError
 
 numbers = st.integers(-100, 100)

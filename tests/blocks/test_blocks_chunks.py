@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.blocks.counts import Layout, LineCounts, Lines, layout
-from windrow.blocks.execute import Chunk, ChunkRun
-from windrow.blocks.meter import Meter
+from windrow.blocks.calls import Meter
+from windrow.blocks.chunk import Chunk, ChunkRun
+from windrow.blocks.cutflow_counts import merge_counts
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
-from windrow.blocks.selection import Selection
 from windrow.errors import DataError, MergeError, RowPurityError, StepError, StepResultError
 from windrow.pipeline.bind import bind
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def chunk_run(analysis: wr.Pipeline, arrays: dict[str, Any], borders: tuple[int, ...], **options: Any) -> ChunkRun:
@@ -42,34 +46,39 @@ def counting() -> wr.Pipeline:
 # --- counts ---------------------------------------------------------------------------------------
 
 
-@given(st.data(), st.lists(st.integers(1, 4), min_size=1, max_size=5), st.booleans())
-def test_lines_count_and_sum_unit_by_unit(data: st.DataObject, sizes: list[int], weighted: bool) -> None:
-    borders = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+def counts_by_unit(run: ChunkRun) -> list[dict[Any, Any]]:
+    """Run a chunk of which no two units are siblings of the tree; return the counts of each as lists."""
+    leaves = dict(sorted((k, leaf) for (level, k), leaf in run.run().nodes.values.items() if level == 0))
+    return [{key: lines.tolist() for key, lines in leaf.counts.items()} for leaf in leaves.values()]
+
+
+@given(st.data(), st.booleans())
+def test_counts_are_those_of_each_unit(data: st.DataObject, weighted: bool) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
+    borders = np.concatenate(([0], np.cumsum(sizes)))
     length = int(borders[-1])
     bits = st.lists(st.booleans(), min_size=length, max_size=length).map(np.array)
-    entered, odd = data.draw(bits), data.draw(bits)
-    passed = entered & data.draw(bits)
+    first, second, odd = data.draw(bits), data.draw(bits), data.draw(bits)
     numbers = np.arange(1.0, length + 1)
-    weights = numbers[passed] if weighted else None
-
-    def select(mask: Any) -> Selection:
-        return Selection(length, np.flatnonzero(mask))
-
     analysis = counting()
-    analysis.cut(lambda x: x > 0, name="c")
-    program = bind(analysis.definition(0), "data", {}, wr.data.open({"x": numbers}).open(0).info, "f")
-    lines = Lines(layout(program, ("c",)), borders)
-    lines.record(1, select(entered), select(passed), select(odd & ~entered), select(odd), weights)
-    for unit, (first, last) in enumerate(itertools.pairwise(borders)):
-        here = slice(first, last)
-        found = lines.unit(unit)
-        assert found.counts[1].tolist() == [mask[here].sum() for mask in (entered, passed, odd & ~entered, odd)]
-        values = numbers[here][passed[here]] if weighted else np.ones(int(passed[here].sum()))
-        assert found.sums[1].tolist() == [values.sum(), (values * values).sum()]
-        assert not found.counts[0].any()
+    analysis.cut(lambda first: first, name="a")
+    if weighted:
+        analysis.weight(lambda x: x, name="w")
+    analysis.cut(lambda second, odd: ak.mask(second, ~odd), name="b")
+    arrays = {"x": numbers, "first": first, "second": second, "odd": odd}
+    for start, stop in itertools.pairwise(borders.tolist()):
+        (found,) = counts_by_unit(chunk_run(analysis, arrays, (start, stop)))
+        here = slice(start, stop)
+        entered, passed = first[here], first[here] & second[here] & ~odd[here]
+        values = numbers[here][passed] if weighted else np.ones(int(passed.sum()))
+        order = next(order for order, _ in found if order)
+        end = [stop - start, passed.sum(), 0, 0, values.sum(), (values * values).sum()]
+        assert found[(), "all"][1] == end
+        assert found[order, "all"][2] == [entered.sum(), passed.sum(), (entered & odd[here]).sum(), 0, *end[4:]]
+        assert found[order, "all"][1][:2] == [stop - start, entered.sum()]
 
 
-def test_layouts_keep_lines_of_regions_apart_and_in_the_order_that_runs() -> None:
+def test_counts_keep_regions_apart_and_their_lines_in_the_order_that_runs() -> None:
     analysis = counting()
     analysis.cut(lambda x: x > 0, name="a")
     analysis.cut(lambda x: x > 1, name="b")
@@ -77,24 +86,22 @@ def test_layouts_keep_lines_of_regions_apart_and_in_the_order_that_runs() -> Non
     analysis.region("one", "b")
     analysis.region("two", "a", "!b")
     analysis.region("all")
-    reader = wr.data.open({"x": np.arange(3.0)}).open(0)
-    program = bind(analysis.definition(0), "data", {}, reader.info, "f")
-    plan = layout(program, ("b", "a", "unused"))
-    assert plan.regions == ("one", "two", "all")
-    assert plan.lines == (("b",), ("b", "a"), ())
-    assert plan.first == (0, 3, 7)
-    assert plan.size == 9
-    assert plan.line("one", "b") == 1
-    assert plan.line("two", "a") == 5
-    assert [plan.end(region) for region in plan.regions] == [2, 6, 8]
+    run = chunk_run(analysis, {"x": np.arange(3.0)}, (0, 3))
+    moved = run.again(("b", "a", "unused"), run.rows)
+    (found,) = counts_by_unit(moved)
+    passed = {key: [line[1] for line in lines] for key, lines in found.items()}
+    order = ("b", "a", "unused")
+    assert passed == {
+        (order, "one"): [3, 1], (order, "two"): [3, 2, 1], (order, "all"): [3],
+        ((), "one"): [3, 1], ((), "two"): [3, 1], ((), "all"): [3, 3],
+    }  # fmt: skip
 
 
-def test_line_counts_add_up_and_stay_as_they_are() -> None:
-    one = LineCounts(np.ones((2, 4), dtype=np.int64), np.ones((2, 2)))
-    both = one + one
-    assert (both.counts == 2).all()
-    assert (both.sums == 2).all()
-    assert (one.counts == 1).all()
+def test_counts_add_up_by_order_and_lane_and_stay_as_they_are() -> None:
+    one: Any = {(("a",), "SR"): np.ones((2, 6))}
+    both = merge_counts(one, {**one, ((), "SR"): np.full((2, 6), 3.0)})
+    assert {key: int(lines[0, 0]) for key, lines in both.items()} == {(("a",), "SR"): 2, ((), "SR"): 3}
+    assert (one[("a",), "SR"] == 1).all()
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -271,13 +278,6 @@ def test_leaves_merge_key_by_key_and_stay_as_they_are() -> None:
     assert {key[0]: value.value for key, value in one.outputs.items()} == {"a": 1, "b": [1]}
 
 
-def test_tables_of_leaves_merge_by_order() -> None:
-    lines = LineCounts(np.ones((1, 4), dtype=np.int64), np.ones((1, 2)))
-    first, second = (Layout(order, (), (), (), 1) for order in (("a", "b"), ("b", "a")))
-    merged = merge_leaves(Leaf({}, {first: lines}), Leaf({}, {first: lines, second: lines}))
-    assert {key: int(v.counts[0, 0]) for key, v in merged.tables.items()} == {first: 2, second: 1}
-
-
 def test_merge_of_the_user_is_used_and_its_errors_name_the_output() -> None:
     key = ("o", "SR", "nominal")
 
@@ -323,12 +323,11 @@ def test_blocks_of_any_size_give_the_same_leaves() -> None:
     for size in (None, 1, 2, 100):
         run = chunk_run(analysis, {"x": np.arange(9.0)}, (0, 4, 9), force_rows=size)
         (node,) = run.run().nodes.values.values()
-        (lines,) = node.tables.values()
         outputs = {key: value.value for key, value in node.outputs.items()}
-        found.append((outputs, lines.counts.tolist(), lines.sums.tolist()))
+        found.append((outputs, [lines.tolist() for (order, _), lines in node.counts.items() if order]))
     assert all(one == found[0] for one in found)
     assert found[0][0]["total", "all", "w_up"] > found[0][0]["total", "all", "nominal"]
-    assert found[0][1][1] == [9, 5, 1, 0]
+    assert found[0][1][0][1][:4] == [9, 5, 1, 0]
 
 
 # --- meter ----------------------------------------------------------------------------------------
@@ -347,3 +346,29 @@ def test_a_meter_sums_what_a_fit_needs(calls: list[tuple[int, float]]) -> None:
     assert cost.rows_squared == sum(rows * rows for rows, _ in calls)
     assert cost.rows_wall == pytest.approx(sum(rows * seconds for rows, seconds in calls))
     assert (cost.rows_out, cost.bytes_read) == (5, 7)
+
+
+def test_every_byte_that_is_read_is_charged_to_a_step_or_an_output(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    table = pa.table({name: random.random(6_000) for name in "abcdef"})
+    pq.write_table(table, tmp_path / "p.parquet", row_group_size=2_000)
+    analysis = wr.Pipeline("bytes")
+    analysis.cut(lambda a: a > 0.2, name="some")
+    analysis.column(lambda b: b * 2, name="twice")
+    analysis.region("R", "some")
+    analysis.region("S", "!some")
+    analysis.output(lambda twice, c: float((twice * c).sum()), name="first")
+    analysis.output(lambda c, d: float((c * d).sum()), name="second")
+    analysis.output(lambda d, e: float((d * e).sum()), name="third", region=None)
+    reader = wr.data.open(str(tmp_path / "p.parquet"), grid=2_000).open(0)
+    definition = analysis.definition(0)
+    program = bind(definition, "data", {}, reader.info, "file")
+    borders = reader.info.borders
+    before = reader.bytes_read
+    run = ChunkRun(program, reader, Chunk(0, "file", 0, borders, borders), definition.written, {})
+    run.run()
+    charged = {name: meter.bytes_read for name, meter in run.meters.items()}
+    assert sum(charged.values()) == reader.bytes_read - before > 0
+    assert charged["first"] > 0
+    assert charged["third"] > 0
+    assert run.meters["third"].read_s > 0

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.blocks.collections import collection, field_name, length_columns
+from windrow.blocks.collections import collection, field_name
 from windrow.blocks.columns import ColumnStore
+from windrow.blocks.program import length_columns
 from windrow.blocks.selection import Selection, everything
 from windrow.data.base import ColumnInfo
 from windrow.errors import CorruptFileError
@@ -195,3 +196,43 @@ def test_a_field_that_disagrees_with_its_counter_is_the_files_fault() -> None:
 def test_field_names_leave_out_prefix_and_separator() -> None:
     assert field_name("Muon_pt", "Muon") == "pt"
     assert field_name("Muon.pt_raw", "Muon") == "pt_raw"
+
+
+# --- redundant kinematics -------------------------------------------------------------------------
+
+SETS = {"polar": ("pt", "eta", "phi"), "cartesian": ("px", "py", "pz")}
+
+
+@pytest.mark.parametrize("first", SETS)
+@pytest.mark.parametrize("time", [("mass",), ("energy",), ("mass", "energy"), ("e", "m"), ()])
+@pytest.mark.parametrize("more", [(), ("x", "y", "z"), ("x", "y", "z", "t", "charge")])
+@pytest.mark.parametrize("other", [False, True])
+def test_the_first_complete_set_of_kinematics_counts(
+    first: str, time: tuple[str, ...], more: tuple[str, ...], other: bool
+) -> None:
+    names = [*SETS[first], *time, *more]
+    if other:
+        names += [name for members in SETS.values() for name in members if name not in names]
+    columns = {f"V_{name}": ak.Array([[1.0 + n / 8, 2.0 - n / 16], [], [1.5 + n / 4]]) for n, name in enumerate(names)}
+    analysis = wr.Pipeline("vertices")
+    analysis.output(
+        lambda V: {
+            "fields": {name: ak.to_list(V[name]) for name in names} == {name: ak.to_list(getattr(V, name)) for name in names},
+            "numbers": [*map(ak.to_list, (V.px, V.eta, (V + V).pt, V.deltaR(V[:, ::-1]))), float(V[0, 1].phi)],
+        },
+        name="told", merge=lambda a, b: a,
+    )  # fmt: skip
+    told = analysis.run(columns, engine="inline", progress=False)["told"]
+    assert told["fields"]
+    used = [*(SETS["polar"] if other else SETS[first]), *[n for n in ("mass", "m", "energy", "e") if n in time][:1]]
+    reference = ak.zip(
+        {name: columns[f"V_{name}"] for name in used},
+        with_name="Momentum4D" if time else "Momentum3D",
+        behavior=vector.backends.awkward.behavior,
+    )
+    px = columns["V_px"] if "px" in names else reference.px
+    eta = columns["V_eta"] if "eta" in names else reference.eta
+    expected = [px, eta, (reference + reference).pt, reference.deltaR(reference[:, ::-1])]
+    phi = columns["V_phi"] if "phi" in names else reference.phi
+    for found, right in zip(told["numbers"], [*expected, phi[0, 1]], strict=True):
+        assert ak.almost_equal(ak.Array(found), ak.Array(right)) if isinstance(found, list) else found == right

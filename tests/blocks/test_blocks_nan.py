@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.blocks.nan import rows_with_nan
+from windrow.blocks.columns import rows_with_nan
 
 NUMBERS = st.sampled_from([0.0, 1.5, math.nan, math.inf, -math.inf])
 

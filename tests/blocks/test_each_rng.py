@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from searching import examples
-from windrow.blocks.kernels import EachKernel, Jagged
+from windrow.blocks.kernels import EachKernel
+from windrow.blocks.scalars import Jagged
 from windrow.errors import InternalError, UsageError
 from windrow.random import Rng, identity_hash
 

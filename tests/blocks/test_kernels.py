@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searching import examples
-from windrow.blocks.kernels import EachKernel, Jagged
+from windrow.blocks.kernels import EachKernel
+from windrow.blocks.scalars import Jagged
 from windrow.errors import DefinitionError, InternalError, StepResultError, UsageError
 
 if TYPE_CHECKING:
@@ -540,3 +541,37 @@ def test_a_kernel_pickles_without_its_code() -> None:
     again = pickle.loads(pickle.dumps(kernel))
     assert (again.name, again.kind, again.parameters, again.compiled) == ("step", "cut", {"low": 1.5}, None)
     assert again([x], None, 2).tolist() == [False, True]
+
+
+# --- unsigned numbers ------------------------------------------------------------------------------
+
+UNSIGNED: dict[str, Any] = {
+    "same": lambda n: n,
+    "digit": lambda n: n % 10,
+    "third": lambda n: n // 3,
+    "half": lambda n: n * 0.5,
+    "large": lambda n: n > 2**62,
+    "next": lambda n: n // 2 + 1,
+    "shifted": lambda n: n >> 3,
+    "bits": lambda n: n & 7,
+    "last": lambda n: n == 2**64 - 1,
+}
+EDGES = [0, 1, 10, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**63 + 7, 2**64 - 1]
+
+
+@pytest.mark.parametrize("name", UNSIGNED)
+@pytest.mark.parametrize("use_numba", [True, False])
+def test_unsigned_numbers_are_what_python_says_at_both_ends(name: str, use_numba: bool) -> None:
+    function = UNSIGNED[name]
+    kernel = EachKernel(function, {}, name=name, use_numba=use_numba)
+    for rows in (EDGES, EDGES[:5], EDGES[-1:], [5, 2**63 + 7, 2**64 - 1]):
+        values = np.array(rows, np.uint64)
+        expected = [function(value) for value in rows]
+        assert kernel([values], None, len(rows)).tolist() == expected
+        # Rows that are not asked about do not matter, nor does whether numbers stand in lists.
+        few = np.arange(0, len(rows), 2)
+        assert kernel([values], few, len(rows)).tolist() == expected[::2]
+        lists = EachKernel(lambda numbers: function(numbers[0]), {}, use_numba=False)
+        assert lists([Jagged(np.arange(len(rows) + 1), values)], None, len(rows)).tolist() == expected
+    parameter = EachKernel(lambda n, *, top: n % top == 0, {"top": np.uint64(2**64 - 1)}, use_numba=use_numba)
+    assert parameter([np.array(EDGES, np.uint64)], None, len(EDGES)).tolist() == [n % (2**64 - 1) == 0 for n in EDGES]

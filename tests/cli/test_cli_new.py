@@ -21,6 +21,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searching import few_by_day
 from windrow.cli.loading import loaded, pipeline_in
 from windrow.cli.main import main
 from windrow.cli.skeleton_plain import KINDS
@@ -132,7 +133,7 @@ def skeleton(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
 
 @pytest.mark.samples
-@pytest.mark.parametrize("which", SAMPLES)
+@pytest.mark.parametrize("which", few_by_day(["other_names", "empty", "nanoaod", "two_datasets", "rntuple"], 2))
 def test_real_samples(skeleton: Callable[[str], Path], which: str) -> None:
     analysis = skeleton(which)
     assert complaints(analysis.parent) == ""

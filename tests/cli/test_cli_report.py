@@ -65,7 +65,7 @@ def test_a_killed_run_has_a_report(tmp_path: Path) -> None:
     log = [line for line in log if '"Resolve"' not in line]
     (rundir / "events.jsonl").write_text("".join(log) + log[-1][:30])
     done = CliRunner().invoke(main, ["report", str(rundir)])
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 2, done.output
     assert "This run did not end" in done.output
     assert "10 rows are finished" in (rundir / "report.html").read_text()
 

@@ -229,7 +229,7 @@ def test_a_run_directory_gets_the_log_and_the_summary() -> None:
     assert run("numbers_analysis.py", "part0.parquet", "--rundir", "runs/one").exit_code == 0
     assert json.loads(Path("runs/one/summary.json").read_text())["rows"]["done"] == 100
     lines = Path("runs/one/events.jsonl").read_text().splitlines()
-    assert any(json.loads(line)["event"] == "finished" for line in lines)
+    assert any(json.loads(line).get("how") == "done" for line in lines)
 
 
 # -- incomplete -----------------------------------------------------------------------------------

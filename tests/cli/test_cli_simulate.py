@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+import windrow as wr
 from recorded_run import record, uneven
 from windrow.cli.main import main
 
@@ -128,3 +130,30 @@ def test_errors_are_sentences(rundir: Path, tmp_path: Path) -> None:
         assert words in done.output
     (rundir / "events.jsonl").unlink()
     assert "no event log" in windrow(rundir).output
+
+
+@wr.task
+def half_second(number: int, before: Any = None) -> int:
+    time.sleep(0.05)
+    return number
+
+
+def test_a_session_is_foretold_too(tmp_path: Path) -> None:
+    with wr.Session(engine="threads", workers=2, name="s", rundir=tmp_path / "run") as session:
+        chain = half_second(0, half_second(0, half_second(0)))
+        session.gather([chain, *(half_second(number) for number in range(9))])
+    done = CliRunner().invoke(main, ["simulate", str(tmp_path / "run"), "--workers", "16", "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    assert found["recorded"]["tasks"] == 12
+    by_workers = {one["workers"]: one["seconds"] for one in found["forecasts"]}
+    assert list(by_workers) == [1, 2, 4, 8, 16]
+    # Twelve tasks of 50 ms one after the other; the chain of three is the least.
+    assert by_workers[1] >= 0.6
+    assert by_workers[16] >= 0.15
+    assert by_workers[1] > by_workers[2] > by_workers[4] >= by_workers[16]
+    text = CliRunner().invoke(main, ["simulate", str(tmp_path / "run")]).output
+    assert "recorded: 2 workers (threads)" in text
+    assert "limited by" in text
+    refused = CliRunner().invoke(main, ["simulate", str(tmp_path / "run"), "--device", "node-ssd"])
+    assert refused.exit_code == 1

@@ -50,6 +50,7 @@ def test_the_tutorial_with_this_interpreter(samples: Path, tmp_path: Path, capfd
 
 @pytest.mark.samples
 @pytest.mark.fresh
+@pytest.mark.slow
 def test_the_tutorial_from_pip_install_on(samples: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Windrow alone is installed; ``make tutorial`` installs all that it needs as well, which takes a minute."""
     refuse_offline(tmp_path)

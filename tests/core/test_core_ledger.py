@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from windrow.core.intervals import Intervals
 from windrow.core.ledger import Ledger
-from windrow.core.records import Failure, FailureKind, Handle, Rows
+from windrow.core.records import Failure, FailureKind, Rows
 from windrow.errors import InternalError
 
 FAULT = Failure(FailureKind.USER, "ValueError", "no good")
@@ -74,22 +75,22 @@ def test_a_row_cannot_be_listed_twice() -> None:
 class CarelessLedger(Ledger):
     """Accepts without looking whether a row has an owner: the rule that is tested below."""
 
-    def accept(self, handle: Handle, skipped: tuple[tuple[Rows, Failure], ...] = ()) -> bool:
-        for part in handle.rows:
-            taken = self.books[part.input, handle.output].taken
+    def accept(self, output: str, rows: tuple[Rows, ...], skipped: Any = ()) -> bool:
+        for part in rows:
+            taken = self.books[part.input].taken
             for start, stop in taken.gaps(part.start, part.stop):
                 taken.add(start, stop)
             self.held_rows += part.stop - part.start
-        self.held[handle.id] = handle
+        self.held[output] = rows
         return True
 
 
 def rows_in_result(ledger: Ledger, seed: int) -> Counter[tuple[int, int]]:
-    """Live through random reports of overlapping handles, as speculation would make them."""
+    """Live through random reports of overlapping partials, as speculation would make them."""
     rng = random.Random(seed)
     ledger.expect(0, [(0, 20)])
     ledger.expect(1, [(0, 5), (10, 20)])
-    held: list[Handle] = []
+    held: list[tuple[str, tuple[Rows, ...]]] = []
     result: Counter[tuple[int, int]] = Counter()
     for number in range(40):
         act = rng.random()
@@ -99,28 +100,27 @@ def rows_in_result(ledger: Ledger, seed: int) -> Counter[tuple[int, int]]:
                 start, most = rng.choice([(rng.randint(0, 4), 5), (rng.randint(10, 19), 20)])
             else:
                 start, most = rng.randint(0, 19), 20
-            parts = (Rows(source, start, rng.randint(start + 1, most)),)
-            handle = Handle(number, number, 0, 0, parts)
+            parts: tuple[Rows, ...] = (Rows(source, start, rng.randint(start + 1, most)),)
             owned = any(
                 one.start < parts[0].stop and parts[0].start < one.stop and one.input == source
-                for other in held
-                for one in other.rows
+                for _, other in held
+                for one in other
             ) or any((source, row) in result for row in range(parts[0].start, parts[0].stop))
-            accepted = ledger.accept(handle)
+            accepted = ledger.accept(str(number), parts)
             if type(ledger) is Ledger:
                 assert accepted == (not owned)
             if accepted:
-                held.append(handle)
+                held.append((str(number), parts))
             continue
-        handle = held.pop(rng.randrange(len(held)))
+        output, parts = held.pop(rng.randrange(len(held)))
         if act < 0.85:
-            ledger.settle(handle.id)
-            result.update((p.input, row) for p in handle.rows for row in range(p.start, p.stop))
+            assert ledger.settle(output) == parts
+            result.update((p.input, row) for p in parts for row in range(p.start, p.stop))
         else:
-            assert ledger.release(handle.id) == handle.rows
+            assert ledger.release(output) == parts
     if type(ledger) is Ledger:
         assert ledger.done_rows == sum(result.values())
-        assert ledger.held_rows == sum(p.stop - p.start for h in held for p in h.rows)
+        assert ledger.held_rows == sum(p.stop - p.start for _, parts in held for p in parts)
         assert ledger.missing() == tuple(
             Rows(number, entry.start, entry.stop or 0)
             for number in (0, 1)
@@ -145,11 +145,11 @@ def test_a_ledger_that_does_not_look_doubles_rows() -> None:
     assert doubled > 25
 
 
-def test_a_handle_of_several_ranges_is_accepted_as_a_whole_or_not_at_all() -> None:
+def test_a_partial_of_several_ranges_is_accepted_as_a_whole_or_not_at_all() -> None:
     ledger = Ledger()
     ledger.expect(0, [(0, 100)])
-    assert ledger.accept(Handle(1, 1, 0, 0, (Rows(0, 40, 50),)))
-    assert not ledger.accept(Handle(2, 2, 0, 0, (Rows(0, 0, 10), Rows(0, 45, 60))))
+    assert ledger.accept("1", (Rows(0, 40, 50),))
+    assert not ledger.accept("2", (Rows(0, 0, 10), Rows(0, 45, 60)))
     assert ledger.unowned((Rows(0, 0, 100),)) == [Rows(0, 0, 40), Rows(0, 50, 100)]
     assert ledger.held_rows == 10
 
@@ -158,9 +158,9 @@ def test_the_account_tells_every_row_once() -> None:
     ledger = Ledger()
     ledger.unopened[3] = None
     ledger.expect(0, [(0, 100)])
-    ledger.accept(Handle(1, 1, 0, 0, (Rows(0, 0, 10),)))
-    ledger.settle(1)
-    ledger.accept(Handle(2, 2, 0, 0, (Rows(0, 50, 60),)))
+    ledger.accept("1", (Rows(0, 0, 10),))
+    ledger.settle("1")
+    ledger.accept("2", (Rows(0, 50, 60),))
     ledger.fail(Rows(0, 20, 30), FAULT)
     assert [(e.start, e.stop, e.state) for e in ledger.account(0)] == [
         (0, 10, "done"),
@@ -181,6 +181,6 @@ def test_the_account_tells_every_row_once() -> None:
 def test_rows_with_an_owner_cannot_be_given_up() -> None:
     ledger = Ledger()
     ledger.expect(0, [(0, 10)])
-    ledger.accept(Handle(1, 1, 0, 0, (Rows(0, 0, 5),)))
+    ledger.accept("1", (Rows(0, 0, 5),))
     with pytest.raises(InternalError, match="owner"):
         ledger.fail(Rows(0, 4, 8), FAULT)

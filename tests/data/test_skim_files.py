@@ -15,6 +15,7 @@ import pytest
 import uproot
 
 import windrow.data
+from searching import few_by_day
 from windrow.data import skim, skim_parquet
 from windrow.data.fragments import Fragment, write_fragment
 from windrow.data.patterns import choose
@@ -240,7 +241,7 @@ def assert_equal(columns: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 @pytest.mark.samples
-@pytest.mark.parametrize("form", ["parquet", "rntuple"])
+@pytest.mark.parametrize("form", few_by_day(["parquet", "rntuple"]))
 def test_all_columns_of_a_real_file(tmp_path: Path, nano: Any, form: Any) -> None:
     info, columns, parts = nano
     target = tmp_path / ("skim.parquet" if form == "parquet" else "skim.root")
@@ -284,7 +285,7 @@ def test_a_tree_of_a_real_file(tmp_path: Path, nano: Any) -> None:
 
 
 @pytest.mark.samples
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", few_by_day(["ttree", "parquet", "rntuple"]))
 def test_other_real_files(tmp_path: Path, samples: Path, form: Any) -> None:
     """Counters with a capital N, no rows, collections that are projections."""
     names = ["HZZ.root", "nano_dy_empty.root", "nano_dy_rntuple.root"]

@@ -330,13 +330,13 @@ def test_the_producer_waits_for_room() -> None:
     thread.join(0.05)
     assert not entered  # taken is not done
     flow.release(portion)
-    thread.join(10)
+    thread.join(120)
     assert entered == [True]
     flow.push({"x": np.zeros(100)}, "batch 1")
     thread = threading.Thread(target=lambda: entered.append(flow.wait_for_room()))
     thread.start()
     flow.end()
-    thread.join(10)
+    thread.join(120)
     assert entered == [True, False]
     assert not flow.push({"x": np.zeros(100)}, "batch 2")
     assert flow.taken == 200
@@ -462,7 +462,7 @@ def test_an_idle_directory_and_a_stopped_one(tmp_path: Path) -> None:
     thread = threading.Thread(target=lambda: list(tap.batches()))
     thread.start()
     assert tap.stop()
-    thread.join(10)
+    thread.join(120)
     assert not thread.is_alive()
 
 
@@ -496,7 +496,7 @@ class Sender:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._thread.join(10)
+        self._thread.join(120)
         assert not self._thread.is_alive()
         self._server.close()
 
@@ -546,7 +546,7 @@ def test_a_silent_socket_is_left_when_told() -> None:
         with pa.ipc.new_stream(file, BATCHES[0].schema) as writer:
             writer.write_batch(BATCHES[0])
             file.flush()
-            released.wait(10)
+            released.wait(120)
 
     with Sender(send) as sender:
         tap = SocketTap(sender.address)
@@ -560,9 +560,9 @@ def test_a_silent_socket_is_left_when_told() -> None:
 
         thread = threading.Thread(target=read)
         thread.start()
-        assert first.wait(10)
+        assert first.wait(120)
         assert tap.stop()
-        thread.join(10)
+        thread.join(120)
         assert not thread.is_alive()
         assert len(got) == 1
         released.set()

@@ -12,29 +12,36 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from row_workload import RowSide, RowWork
 from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.options import Options
 from windrow.core.policies import Policies
 from windrow.core.records import (
+    DRIVER,
+    NO_NEEDS,
     Evidence,
     Failure,
     FailureKind,
     Handle,
     InputSpec,
+    Life,
+    Made,
     Measurement,
+    MergePartials,
+    Opened,
+    OpenInput,
     Plan,
     Rows,
+    RunRows,
     StepCost,
     Task,
     Worker,
 )
+from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
-from windrow.engines.base import Engine, Outcome
 from windrow.engines.inline import InlineEngine
-from windrow.engines.processes import ProcessesEngine
-from windrow.engines.simulated import SimulatedEngine
-from windrow.engines.simulated_model import AffineCosts, Model, SimulatedInput
+from windrow.engines.processes.engine import ProcessesEngine
 from windrow.engines.threads import ThreadsEngine
 from windrow.run.loop import RunOutcome, run
 from windrow.shape.fixed import Fixed
@@ -44,11 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-#: What simulated jobs take; rows and borders come from the workload, which is really run.
-TIMES = Model(
-    inputs=(SimulatedInput.even("data", 1, 1),) * 5,
-    costs=dict.fromkeys(("a", "b", "data"), AffineCosts(fixed_s=0.01, per_row_s=1e-3, merge_s=0.01)),
-)
+    from windrow.engines.base import Engine
+
 ENGINES: dict[str, Callable[[], Engine]] = {
     "inline-1": InlineEngine,
     "inline-3": lambda: InlineEngine(3),
@@ -57,9 +61,9 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "threads-4": lambda: ThreadsEngine(4),
     # Importing this file takes longer than most tests: the workers' server does it once.
     "processes-2": lambda: ProcessesEngine(2, preload=["test_conformance"]),
-    "simulated-2": lambda: SimulatedEngine(TIMES, 2, kind="threads", real=True),
 }
 PLAN = Plan(id=0, category="data")
+FIRST = Life(0, 0)
 Row = tuple[int, int]
 
 
@@ -67,7 +71,7 @@ class Partial(list[Row]):
     """Rows, in a list that can be weakly referred to."""
 
 
-class Side:
+class Side(RowSide):
     """A worker's side that watches how it is used."""
 
     def __init__(self, work: Work, worker: int) -> None:
@@ -80,19 +84,19 @@ class Side:
         assert threading.get_ident() == self.thread, "used by another thread than its own"
         assert not self.closed, "used after it was closed"
 
-    def inspect(self, number: int) -> tuple[int, tuple[int, ...]]:
+    def open_input(self, number: int) -> tuple[int, tuple[int, ...]]:
         self._check()
         self.work.raise_for(("inspect", number))
         return self.work.rows, tuple(range(0, self.work.rows + 1, 5))
 
-    def run(self, rows: tuple[Rows, ...], plan: Plan) -> Outcome:
+    def run_rows(self, rows: tuple[Rows, ...], plan: Plan, prepared: Any) -> tuple[Any, Measurement, Evidence]:
         self._check()
         (part,) = rows
         for row in range(part.start, part.stop):
             self.work.raise_for((part.input, row))
         partial = Partial((part.input, row) for row in range(part.start, part.stop))
         evidence = Evidence((("step", StepCost.of_call(len(partial), 0, 0.0)),))
-        return Outcome(partial, Measurement(bytes_read=len(partial)), evidence)
+        return partial, Measurement(bytes_read=len(partial)), evidence
 
     def merge(self, partials: Sequence[Any]) -> Any:
         self._check()
@@ -134,7 +138,7 @@ class Times(Always):
         return None
 
 
-class Work:
+class Work(RowWork):
     """A workload with errors where they are wanted."""
 
     def __init__(self, rows: int = 40, errors: dict[Any, Always] | None = None) -> None:
@@ -188,9 +192,10 @@ def workers(request: pytest.FixtureRequest, engine: Engine) -> int:
 
 
 def go(engine: Engine, work: Work, inputs: int = 3, shape: Any = None, **more: Any) -> tuple[RunOutcome, Scheduler]:
-    options = more.pop("options", Options())
+    options: RowOptions = more.pop("options", RowOptions())
     specs = [InputSpec(id=number, category="ab"[number % 2]) for number in range(inputs)]
-    scheduler = Scheduler(specs, Policies(shape or Fixed(10)), options)
+    feeder = RowFeeder(specs, Policies(shape or Fixed(10)), options)
+    scheduler = Scheduler(feeder, options=Options(on_error=options.on_error))
     # Every look at this clock is ten seconds later: whatever waits for a time is due at once.
     more.setdefault("clock", itertools.count(step=10.0).__next__)
     outcome = run(scheduler, engine, work, **more)
@@ -235,7 +240,7 @@ def test_an_error_stops_the_run_and_is_handed_over(engine: Engine) -> None:
 def test_skipping_leaves_out_the_units_at_fault(engine: Engine, shape: Any) -> None:
     error = ValueError("bad row")
     work = Work(errors={(1, 17): Always(error), (2, 0): Always(error)})
-    outcome, _ = go(engine, work, shape=shape, options=Options(on_error="skip"))
+    outcome, _ = go(engine, work, shape=shape, options=RowOptions(on_error="skip"))
     assert outcome.status == "incomplete"
     left_out = {(1, row) for row in range(15, 20)} | {(2, row) for row in range(5)}
     assert sorted(rows_of(outcome)) == sorted(set(everything(work)) - left_out)
@@ -251,7 +256,7 @@ def test_reads_are_retried_and_then_given_up(engine: Engine, tmp_path: Path) -> 
             (2, 12): Always(TimeoutError("still")),
         }
     )
-    outcome, _ = go(engine, work, options=Options(on_error="skip"))
+    outcome, _ = go(engine, work, options=RowOptions(on_error="skip"))
     done = rows_of(outcome)
     assert {row for row in done if row[0] < 2} == set(everything(work, 2))
     assert (2, 12) not in done
@@ -262,7 +267,7 @@ def test_reads_are_retried_and_then_given_up(engine: Engine, tmp_path: Path) -> 
 def test_a_file_that_cannot_be_opened(engine: Engine, on_error: Any) -> None:
     error = OSError("no such file")
     work = Work(errors={("inspect", 1): Always(error)})
-    outcome, _ = go(engine, work, options=Options(on_error=on_error))
+    outcome, _ = go(engine, work, options=RowOptions(on_error=on_error))
     if on_error == "stop":
         assert outcome.status == "failed"
         assert outcome.failure is not None
@@ -291,7 +296,7 @@ def test_a_worker_that_cannot_begin_is_a_failure_of_its_job(engine: Engine) -> N
 
 def test_an_error_that_cannot_be_classified_is_ours(engine: Engine) -> None:
     work = Work(errors={(0, 0): Always(ZeroDivisionError())})
-    outcome, _ = go(engine, work, options=Options(on_error="skip"))
+    outcome, _ = go(engine, work, options=RowOptions(on_error="skip"))
     assert outcome.status == "failed"
     assert outcome.failure is not None
     assert outcome.failure.kind is FailureKind.INTERNAL
@@ -299,13 +304,13 @@ def test_an_error_that_cannot_be_classified_is_ours(engine: Engine) -> None:
 
 def test_a_system_exit_of_the_users_code_does_not_end_a_worker(engine: Engine) -> None:
     work = Work(errors={(0, 0): Always(SystemExit(3))})
-    outcome, _ = go(engine, work, options=Options(on_error="skip"))
+    outcome, _ = go(engine, work, options=RowOptions(on_error="skip"))
     assert sorted(rows_of(outcome)) == [r for r in everything(work) if r not in everything(work)[:5]]
 
 
 def test_a_row_limit(engine: Engine) -> None:
     work = Work()
-    outcome, _ = go(engine, work, options=Options(row_limit=47))
+    outcome, _ = go(engine, work, options=RowOptions(row_limit=47))
     limited = [row for row in everything(work) if row[0] < 2 or row[1] < 7]
     assert sorted(rows_of(outcome)) == [row for row in limited if row[0] != 1 or row[1] < 47]
     assert outcome.status == "complete"
@@ -315,20 +320,20 @@ def test_an_interrupt_ends_the_run_with_what_is_done(engine: Engine) -> None:
     seen: Counter[type] = Counter()
 
     def interrupt(events: Any, commands: Any, now: float) -> None:
-        seen.update(type(event) for event in events)
+        seen.update(type(event) for event in events if getattr(event, "made", ()))
         if seen[happened.Finished] >= 3 and not seen["raised"]:  # type: ignore[index]
             seen["raised"] = 1  # type: ignore[index]
             signal.raise_signal(signal.SIGINT)
 
     work = Work(rows=2000)
-    outcome, scheduler = go(engine, work, observers=[interrupt])
+    outcome, _ = go(engine, work, observers=[interrupt])
     assert outcome.status == "cancelled"
     assert outcome.cancelled
     done = rows_of(outcome)
     assert 30 <= len(done) == len(set(done)) < 6000
-    missing = [(p.input, row) for p in scheduler.ledger.missing() for row in range(p.start, p.stop)]
+    missing = [(p.input, row) for p in outcome.ledger.missing() for row in range(p.start, p.stop)]
     assert not set(done) & set(missing)
-    known = {number for number in range(3) if number not in scheduler.ledger.unopened}
+    known = {number for number in range(3) if number not in outcome.ledger.unopened}
     assert sorted([*done, *missing]) == [r for r in everything(work) if r[0] in known]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -347,8 +352,14 @@ def collect(engine: Engine, count: int) -> list[happened.Event]:
 
 
 def launch(attempt: int, start: int, stop: int) -> orders.Launch:
-    task = Task(attempt, "data", (Rows(0, start, stop),), stop - start)
-    return orders.Launch(task, attempt, 0, 0, PLAN)
+    task = Task(attempt, "data", stop - start, RunRows((Rows(0, start, stop),)), makes=("p",))
+    return orders.Launch(task, attempt, FIRST, PLAN)
+
+
+def merge(attempt: int, *inputs: Handle) -> orders.Launch:
+    reads = tuple(str(handle) for handle in inputs)
+    task = Task(attempt, "data", 1, MergePartials(0), reads=reads, makes=("m",), consumes=True)
+    return orders.Launch(task, attempt, FIRST, PLAN, inputs=inputs)
 
 
 def begin(engine: Engine, work: Work, workers: int) -> None:
@@ -356,13 +367,25 @@ def begin(engine: Engine, work: Work, workers: int) -> None:
     joined: list[happened.Event] = []
     while len(joined) < workers:
         joined += engine.wait(5.0)
-    assert sorted(joined) == [happened.WorkerJoined(Worker(number, 0)) for number in range(workers)]
+    shares = not engine.capabilities.isolates
+    assert sorted(joined) == [
+        happened.WorkerJoined(Worker(Life(number, 0), shares=shares)) for number in range(workers)
+    ]  # fmt: skip
 
 
 def finish_two(engine: Engine) -> list[Handle]:
     engine.do([launch(1, 0, 5), launch(2, 5, 10)])
-    events = collect(engine, 2)
-    return [event.handle for event in events if isinstance(event, happened.Finished)]
+    assert {event.attempt for event in collect(engine, 2) if isinstance(event, happened.Finished)} == {1, 2}
+    return [Handle("p", 1), Handle("p", 2)]
+
+
+def brought(engine: Engine, handle: Handle) -> Any:
+    """What an output is, once it is with the driver."""
+    engine.do([orders.Fetch(handle, FIRST, open=True)])
+    (held,) = collect(engine, 1)
+    assert isinstance(held, happened.Held)
+    assert (held.handle, held.holder) == (handle, DRIVER)
+    return engine.take(handle, mine=True)
 
 
 def test_a_launch_reports_its_beginning_and_its_end(engine: Engine, workers: int) -> None:
@@ -372,9 +395,11 @@ def test_a_launch_reports_its_beginning_and_its_end(engine: Engine, workers: int
     while not any(isinstance(event, happened.Finished) for event in events):
         events += engine.wait(5.0)
     started, done = events
-    assert started == happened.Started(7, 0, 0)
+    assert started == happened.Started(7, FIRST)
     assert isinstance(done, happened.Finished)
-    assert done.handle == Handle(7, 7, 0, 0, (Rows(0, 0, 5),))
+    assert done.life == FIRST
+    assert done.made == (Made("p", 0, here=not engine.capabilities.isolates),)
+    assert done.report.evidence.steps
     assert done.measurement.bytes_read == 5
     assert 0 <= done.measurement.lock_wait <= done.measurement.wall
     assert done.measurement.cpu >= 0
@@ -382,34 +407,30 @@ def test_a_launch_reports_its_beginning_and_its_end(engine: Engine, workers: int
 
 def test_a_merge_makes_one_of_several_and_a_fetch_brings_it(engine: Engine, workers: int) -> None:
     begin(engine, Work(), workers)
-    first, second = finish_two(engine)
-    into = Handle(3, 3, 0, 0, (Rows(0, 0, 10),))
-    engine.do([orders.Merge((first, second), into, 0, 0), orders.Fetch(into)])
-    merged, fetched = collect(engine, 2)
-    assert merged == happened.Merged(into, (1, 2), 0, 0)
-    assert isinstance(fetched, happened.Fetched)
-    assert fetched.handle == into
-    assert engine.take(into) == [(0, row) for row in range(10)]
+    engine.do([merge(3, *finish_two(engine))])
+    (merged,) = collect(engine, 1)
+    assert isinstance(merged, happened.Finished)
+    assert [one.output for one in merged.made] == ["m"]
+    assert brought(engine, Handle("m", 3)) == [(0, row) for row in range(10)]
 
 
-def test_a_merge_that_raises_is_reported(engine: Engine, workers: int) -> None:
+def test_a_merge_that_raises_is_reported_and_what_it_read_is_gone(engine: Engine, workers: int) -> None:
     error = TypeError("cannot add")
     begin(engine, Work(errors={("merge", (0, 0)): Always(error)}), workers)
     first, second = finish_two(engine)
-    into = Handle(3, 3, 0, 0, (Rows(0, 0, 10),))
-    engine.do([orders.Merge((first, second), into, 0, 0)])
-    (event,) = collect(engine, 1)
-    assert isinstance(event, happened.MergeFailed)
-    assert is_same(event.failure.exception, error, engine)
+    engine.do([merge(3, first, second), merge(4, second)])
+    failed, again = collect(engine, 2)
+    assert isinstance(failed, happened.Failed)
+    assert is_same(failed.failure.exception, error, engine)
+    assert isinstance(again, happened.Failed)
+    assert (again.failure.kind, again.failure.type) == (FailureKind.LOST, "OutputLost")
 
 
 def test_what_is_discarded_is_gone(engine: Engine, workers: int) -> None:
     work = Work()
     begin(engine, work, workers)
     first, second = finish_two(engine)
-    engine.do([orders.Fetch(first)])
-    collect(engine, 1)
-    partial = engine.take(first)
+    partial = brought(engine, first)
     alive = weakref.ref(partial)
     del partial
     gc.collect()
@@ -418,10 +439,12 @@ def test_what_is_discarded_is_gone(engine: Engine, workers: int) -> None:
     engine.do([launch(3, 10, 15)])
     (event,) = collect(engine, 1)
     assert isinstance(event, happened.Finished)
-    engine.do([orders.Fetch(event.handle), orders.Discard(event.handle)])
+    third = Handle("p", 3)
+    engine.do([orders.Fetch(third, FIRST), orders.Discard(third, (FIRST, DRIVER))])
     collect(engine, 1)
-    engine.do([orders.Discard(second), orders.Discard(first), orders.Inspect(0, 0, 0)])
-    collect(engine, 1)  # commands are done in order, so the discards are done too
+    engine.do([orders.Discard(second, (FIRST,)), orders.Discard(first, (FIRST, DRIVER, Life(9, 9)))])
+    engine.do([merge(4, second)])
+    assert isinstance(collect(engine, 1)[0], happened.Failed)
     gc.collect()
     assert not [one for one in gc.get_objects() if type(one) is Partial]
 
@@ -429,23 +452,43 @@ def test_what_is_discarded_is_gone(engine: Engine, workers: int) -> None:
 def test_a_cancelled_attempt_that_waits_is_not_run(engine: Engine, workers: int) -> None:
     work = Work(errors={(0, 5): Always(AssertionError("it ran"))})
     begin(engine, work, workers)
-    engine.do([orders.Cancel(2, 0, 0), launch(1, 0, 5), launch(2, 5, 10)])
+    engine.do([orders.Cancel(2, FIRST), launch(1, 0, 5), launch(2, 5, 10)])
     first, second = collect(engine, 2)
     assert isinstance(first, happened.Finished)
-    assert second == happened.Cancelled(2, 0, 0)
+    assert second == happened.Cancelled(2, FIRST)
 
 
-def test_an_inspection_reports_rows_and_borders(engine: Engine, workers: int) -> None:
+def test_an_attempt_is_given_back_or_run_but_not_both(engine: Engine, workers: int) -> None:
+    begin(engine, Work(), workers)
+    engine.do([launch(1, 0, 5), launch(2, 5, 10)._replace(queued=True), orders.Recall(2, FIRST)])
+    events = collect(engine, 2)
+    assert [type(event) for event in events if event.attempt == 1] == [happened.Finished]  # type: ignore[union-attr]
+    (second,) = [event for event in events if event.attempt == 2]  # type: ignore[union-attr]
+    assert isinstance(second, (happened.Finished, happened.Cancelled))
+
+
+def test_an_input_that_is_opened_reports_rows_and_borders(engine: Engine, workers: int) -> None:
     begin(engine, Work(rows=10), workers)
-    engine.do([orders.Inspect(4, 0, 0)])
-    assert collect(engine, 1) == [happened.Discovered(4, 10, (0, 5, 10), 0, 0)]
+    engine.do([orders.Launch(Task(1, "data", 1, OpenInput(4)), 1, FIRST, PLAN)])
+    (opened,) = collect(engine, 1)
+    assert isinstance(opened, happened.Finished)
+    assert (opened.made, opened.report) == ((), Opened(10, (0, 5, 10)))
+
+
+def test_a_worker_for_input_and_output_joins_when_it_is_started(engine: Engine, workers: int) -> None:
+    begin(engine, Work(rows=10), workers)
+    life, shares = Life(40, 0), not engine.capabilities.isolates
+    engine.do([orders.StartWorker(life, io=True)])
+    assert collect(engine, 1) == [happened.WorkerJoined(Worker(life, NO_NEEDS, io=True, shares=shares))]
+    engine.do([launch(1, 0, 5)._replace(life=life)])
+    assert collect(engine, 1)[0].life == life  # type: ignore[union-attr]
 
 
 def test_a_worker_that_is_stopped_is_lost(engine: Engine, workers: int) -> None:
     work = Work()
     begin(engine, work, workers)
-    engine.do([launch(1, 0, 5), orders.StopWorker(0, 0)])
-    assert collect(engine, 2)[-1] == happened.WorkerLost(0, 0)
+    engine.do([launch(1, 0, 5), orders.StopWorker(FIRST)])
+    assert collect(engine, 2)[-1] == happened.WorkerLost(FIRST)
 
 
 def test_waiting_ends_when_told(engine: Engine, workers: int) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from windrow.engines.pickles import dumps
+from windrow.engines.processes.serialize import dumps
 
 if TYPE_CHECKING:
     from pathlib import Path

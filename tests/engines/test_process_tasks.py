@@ -1,4 +1,4 @@
-"""What a worker's process has of graphs: copies that came with launches, whatever becomes of those."""
+"""What a worker's process keeps for launches: copies that came with them, whatever becomes of those."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from windrow.engines.packed import COMMON, INPUT
-from windrow.engines.parcels import Arrival
-from windrow.engines.process_tasks import TaskLaunches
+from windrow.core.records import Life
+from windrow.engines.processes.messages import COMMON, INPUT, LaunchMessage
+from windrow.engines.processes.transport import Arrival
+from windrow.engines.processes.worker_tasks import WorkerTasks
 
 
 class Odd:
@@ -21,30 +22,36 @@ class Odd:
 
 def arrival(kind: int, tag: int, thing: Any) -> Arrival:
     pickled = pickle.dumps(thing)
-    return Arrival(kind, tag, 0.0, len(pickled), len(pickled), (), memoryview(pickled))
+    return Arrival(kind, tag, 0.0, len(pickled), len(pickled), (), memoryview(pickled), [])
 
 
 def test_a_copy_that_came_with_a_launch_is_there_for_others_if_that_is_cancelled() -> None:
-    launches = TaskLaunches(0, 0)
-    assert launches.arrived(arrival(INPUT, 1, "good"))
-    assert launches.arrived(arrival(INPUT, 2, Odd()))
-    reads = [(7, "7.0", 1, None), (8, "8.0", 2, None), (9, "9.0", "small")]
-    launches.cancelled(launches.read([5, 50, ("50.0",), (), reads, b"", False, ()]))
-    assert not launches.waits(5)
-    assert launches._values([(7, "7.0"), (9, "9.0", "small")]) == ("good", "small")
+    tasks = WorkerTasks(Life(0, 0))
+    assert tasks.arrived(arrival(INPUT, 1, "good"))
+    assert tasks.arrived(arrival(INPUT, 2, Odd()))
+    inputs = (("7.0", 7), ("8.0", 8), ("9.0", 9))
+    fields = (5, 50, "", 1, None, ("50.0",), 0, (), inputs, {2: "small"}, {0: 1, 1: 2}, b"", False, False, ())
+    message = tasks.read(tuple(LaunchMessage(*fields)))
+    assert tasks.waits(5)
+    tasks.call_off(message)
+    assert not tasks.waits(5)
+    assert (tasks.get(("7.0", 7)), tasks.get(("9.0", 9))) == ("good", "small")
     for _ in range(2):
         with pytest.raises(ValueError, match="odd"):
-            launches._values([(8, "8.0")])
+            tasks.get(("8.0", 8))
+    tasks.forget([("7.0", 7), ("never", 1)])
+    with pytest.raises(KeyError):
+        tasks.get(("7.0", 7))
 
 
 def test_what_calls_have_in_common_is_unpacked_once_and_forgotten_when_told() -> None:
-    launches = TaskLaunches(0, 0)
-    launches.keep_common(arrival(COMMON, 3, ["thing"]))
-    assert launches.common(3) is launches.common(3)
-    launches.keep_common(arrival(COMMON, 4, Odd()))
+    tasks = WorkerTasks(Life(0, 0))
+    tasks.keep_common(arrival(COMMON, 3, ["thing"]))
+    assert tasks.common(3) is tasks.common(3)
+    tasks.keep_common(arrival(COMMON, 4, Odd()))
     for _ in range(2):
         with pytest.raises(ValueError, match="odd"):
-            launches.common(4)
-    launches.forget_common()
+            tasks.common(4)
+    tasks.forget_common()
     with pytest.raises(KeyError):
-        launches.common(3)
+        tasks.common(3)

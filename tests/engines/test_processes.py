@@ -18,30 +18,45 @@ import numpy as np
 import psutil
 import pytest
 
-from process_jobs import NAMES, Stubborn, Work, rows_of
-from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, Shrink, StartWorker, StopWorker
+from process_jobs import NAMES, Stubborn, StubbornError, Work, rows_of
+from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
 from windrow.core.events import (
     Cancelled,
-    Discovered,
     Event,
     Exhausted,
     Failed,
-    Fetched,
     FetchFailed,
     Finished,
-    Merged,
+    Held,
     Started,
     WorkerJoined,
     WorkerLost,
 )
-from windrow.core.records import FailureKind, Handle, Needs, Plan, Rows, Task, Worker
-from windrow.engines.processes import ProcessesEngine
+from windrow.core.records import (
+    DRIVER,
+    NO_NEEDS,
+    FailureKind,
+    Handle,
+    Life,
+    Made,
+    MergePartials,
+    Needs,
+    Opened,
+    OpenInput,
+    Plan,
+    Rows,
+    RunRows,
+    Task,
+    Worker,
+)
+from windrow.engines.processes.engine import ProcessesEngine
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PLAN = Plan(id=0, category="data")
+FIRST = Life(0, 0)
 #: Longer than anything here takes on a busy machine.
 PATIENCE_S = 60.0
 AnEvent = TypeVar("AnEvent", bound=Event)
@@ -87,20 +102,34 @@ class Bench:
         return found
 
     def launch(self, job: str, worker: int = 0, incarnation: int = 0, rows: int = 10, **limits: float) -> int:
+        payload = RunRows((Rows(NAMES.index(job), 0, rows),))
+        return self.launch_task(payload, Life(worker, incarnation), limits=Needs.of(limits), makes=("p",))
+
+    def launch_task(
+        self, payload: Any, life: Life = FIRST, makes: tuple[str, ...] = (), consumes: bool = False, **more: Any
+    ) -> int:
         number = next(self._numbers)
-        task = Task(number, "data", (Rows(NAMES.index(job), 0, rows),), rows)
-        needs = Needs.of(limits)
-        self.do(Launch(task, number, worker, incarnation, PLAN, needs))
+        task = Task(number, "data", 10, payload, makes=makes, consumes=consumes)
+        self.do(Launch(task, number, life, PLAN, **more))
         return number
+
+    def done(self) -> tuple[Finished, Handle]:
+        """Wait until an attempt has ended well; also what it made."""
+        finished = self.until(Finished)
+        (made,) = finished.made
+        return finished, Handle(made.output, finished.attempt)
 
     def result(self, job: str, worker: int = 0, rows: int = 10) -> Any:
         self.launch(job, worker, rows=rows)
-        return self.fetch(self.until(Finished).handle)
+        finished, handle = self.done()
+        if finished.made[0].here:
+            return self.engine.take(handle)
+        return self.fetch(handle, finished.life)
 
-    def fetch(self, handle: Handle) -> Any:
-        self.do(Fetch(handle))
-        self.until(Fetched)
-        return self.engine.take(handle)
+    def fetch(self, handle: Handle, life: Life = FIRST) -> Any:
+        self.do(Fetch(handle, life, open=True))
+        assert self.until(Held).handle == handle
+        return self.engine.take(handle, mine=True)
 
 
 def descendants() -> set[int]:
@@ -168,9 +197,9 @@ def test_an_end_is_classified_and_the_worker_lives_again(
     number = here.launch(job, rows=1000)
     here.launch("rows")  # waits behind it, and is never begun
     first, done, started, lost = here.ends()
-    assert first == Started(number - 1, 0, 0)
+    assert first == Started(number - 1, FIRST)
     assert isinstance(done, Finished), "what was sent before the end is reported before it"
-    assert started == Started(number, 0, 0)
+    assert started == Started(number, FIRST)
     assert isinstance(lost, WorkerLost)
     assert lost.failure is not None
     assert lost.failure.kind is kind
@@ -179,11 +208,12 @@ def test_an_end_is_classified_and_the_worker_lives_again(
     assert lost.failure.message.endswith(f"while it ran {place}")
     assert lost.failure.place == place
     # Whatever is meant for the former life is dropped.
-    here.do(Fetch(done.handle), Discard(done.handle), Cancel(number, 0, 0), StopWorker(0, 0))
-    here.do(StartWorker(0, 1))
-    assert here.until(WorkerJoined) == WorkerJoined(Worker(0, 1))
+    handle = Handle("p", number - 1)
+    here.do(Fetch(handle, FIRST), Discard(handle, (FIRST, DRIVER)), Cancel(number, FIRST), StopWorker(FIRST))
+    here.do(StartWorker(Life(0, 1)))
+    assert here.until(WorkerJoined) == WorkerJoined(Worker(Life(0, 1)))
     here.launch("rows", incarnation=1)
-    assert here.until(Finished).handle.incarnation == 1
+    assert here.until(Finished).life == Life(0, 1)
 
 
 def test_a_worker_killed_from_outside_is_lost_and_nobody_is_to_blame(bench: Callable[..., Bench]) -> None:
@@ -193,7 +223,7 @@ def test_a_worker_killed_from_outside_is_lost_and_nobody_is_to_blame(bench: Call
     (lost,) = here.ends()
     assert isinstance(lost, WorkerLost)
     assert lost.failure is not None
-    assert (lost.worker, lost.failure.kind) == (1, FailureKind.LOST)
+    assert (lost.life, lost.failure.kind) == (Life(1, 0), FailureKind.LOST)
     assert lost.failure.message.endswith("while it ran none of the user's rows")
     assert here.result("rows", worker=0) == rows_of(Rows(0, 0, 10)), "the other one is undisturbed"
 
@@ -208,8 +238,8 @@ def test_a_system_exit_is_an_exception_like_any_other(bench: Callable[..., Bench
 def test_a_stopped_worker_closes_its_side_and_what_that_raises_is_a_warning(bench: Callable[..., Bench]) -> None:
     here = bench(1, Work("cannot close"))
     here.launch("rows")
-    here.do(StopWorker(0, 0))
-    assert here.ends()[-1] == WorkerLost(0, 0, None)
+    here.do(StopWorker(FIRST))
+    assert here.ends()[-1] == WorkerLost(FIRST, None)
     with pytest.warns(ResourceWarning, match="a file that stays open"):
         here.engine.stop()
 
@@ -224,7 +254,7 @@ def test_too_much_memory_ends_the_attempt_wherever_it_is(bench: Callable[..., Be
     number = here.launch(job, memory=300e6)
     *_, exhausted, lost = here.ends()
     assert isinstance(exhausted, Exhausted)
-    assert exhausted[:5] == (number, 0, 0, "memory", 300e6)
+    assert exhausted[:4] == (number, FIRST, "memory", 300e6)
     assert 300e6 < exhausted.used < 3000e6
     assert isinstance(lost, WorkerLost)
     assert lost.failure is not None
@@ -237,10 +267,10 @@ def test_too_much_time_ends_the_attempt_and_what_it_started(bench: Callable[...,
     number = here.launch("hang with children", seconds=0.2)
     *_, exhausted, lost = here.ends()
     assert isinstance(exhausted, Exhausted)
-    assert exhausted[:5] == (number, 0, 0, "seconds", 0.2)
+    assert exhausted[:4] == (number, FIRST, "seconds", 0.2)
     assert exhausted.used >= 0.2
     assert isinstance(lost, WorkerLost)
-    here.do(StartWorker(0, 1))
+    here.do(StartWorker(Life(0, 1)))
     here.until(WorkerJoined)
     here.launch("rows", incarnation=1, seconds=PATIENCE_S, memory=2e9)
     assert here.until(Finished), "limits that are not reached do nothing"
@@ -284,29 +314,44 @@ def test_metering_can_be_switched_off(bench: Callable[..., Bench]) -> None:
 # -- what comes back
 
 
-def test_a_large_partial_comes_in_shared_memory(bench: Callable[..., Bench]) -> None:
+def test_a_large_output_comes_in_shared_memory(bench: Callable[..., Bench]) -> None:
     here = bench()
     here.launch("array", rows=25_000_000)
-    handle = here.until(Finished).handle
-    here.do(Fetch(handle))
-    fetched = here.until(Fetched)
-    assert fetched.handle == handle
-    assert fetched.bytes > 200e6
-    assert fetched.seconds > 0
+    finished, handle = here.done()
+    assert not finished.made[0].here
+    assert finished.made[0].bytes == 200_000_000
+    here.do(Fetch(handle, FIRST, open=True))
+    held = here.until(Held)
+    assert (held.handle, held.holder) == (handle, DRIVER)
+    assert held.bytes > 200e6
+    assert held.seconds > 0
     values = here.engine.take(handle)["values"]
     values += 1  # private memory
     assert int(values[0]) == 1
     assert int(values[-1]) == 25_000_000
     assert int(values.sum(dtype=np.int64)) == 25_000_000 * 25_000_001 // 2
+    assert int(here.engine.take(handle)["values"][0]) == 0, "the next one is another one"
+
+
+def test_a_small_output_comes_with_the_report(bench: Callable[..., Bench]) -> None:
+    here = bench()
+    here.launch("rows")
+    finished, handle = here.done()
+    assert finished.made == (Made("p", 0, here=True),)
+    first = here.engine.take(handle)
+    first.clear()
+    assert here.engine.take(handle, mine=True) == rows_of(Rows(0, 0, 10))
+    with pytest.raises(KeyError):
+        here.engine.take(handle)
 
 
 def test_a_result_that_cannot_be_pickled_is_named(bench: Callable[..., Bench]) -> None:
     here = bench()
     here.launch("lock")
-    handle = here.until(Finished).handle
-    here.do(Fetch(handle))
+    _, handle = here.done()
+    here.do(Fetch(handle, FIRST))
     failed = here.until(FetchFailed)
-    assert failed.handle == handle
+    assert (failed.handle, failed.source) == (handle, FIRST)
     assert failed.failure.kind is FailureKind.USER
     assert "the result['in'][0] (_thread.lock) cannot be pickled" in failed.failure.message
     assert 'engine="threads"' in failed.failure.message
@@ -314,10 +359,13 @@ def test_a_result_that_cannot_be_pickled_is_named(bench: Callable[..., Bench]) -
     assert here.result("rows") == rows_of(Rows(0, 0, 10)), "its worker goes on"
 
 
-def test_a_result_that_cannot_be_unpickled_is_a_failure(bench: Callable[..., Bench]) -> None:
+def test_a_result_that_cannot_be_unpickled_is_a_failure_where_the_program_wants_it(bench: Callable[..., Bench]) -> None:
     here = bench()
     here.launch("stubborn")
-    here.do(Fetch(here.until(Finished).handle))
+    _, handle = here.done()
+    here.do(Fetch(handle, FIRST))
+    assert here.until(Held).handle == handle, "for another worker it is not opened here"
+    here.do(Fetch(handle, FIRST, open=True))
     failed = here.until(FetchFailed)
     assert "cannot be unpickled here (ValueError: only at home)" in failed.failure.message
     Stubborn()  # it can be made, though
@@ -349,30 +397,69 @@ def test_large_arrays_of_the_workload_are_packed_once_and_are_private(bench: Cal
     assert values[:5].tolist() == [0, 1, 2, 3, 4]
 
 
-def test_merges_inspections_and_discards(bench: Callable[..., Bench]) -> None:
+def test_merges_take_what_they_read(bench: Callable[..., Bench]) -> None:
+    here = bench()
+    handles = []
+    for _ in range(2):
+        here.launch("rows")
+        handles.append(here.done()[1])
+    here.launch_task(MergePartials(0), makes=("m",), consumes=True, inputs=tuple(handles))
+    assert here.fetch(here.done()[1]) == rows_of(Rows(0, 0, 10)) * 2
+    here.launch_task(MergePartials(0), makes=("m",), consumes=True, inputs=tuple(handles))
+    failed = here.until(Failed)
+    assert (failed.failure.kind, failed.failure.type) == (FailureKind.LOST, "OutputLost")
+
+
+def test_an_input_is_opened_by_a_launch_like_any_other(bench: Callable[..., Bench]) -> None:
+    here = bench()
+    number = here.launch_task(OpenInput(4))
+    assert here.until(Started) == Started(number, FIRST)
+    finished = here.until(Finished)
+    assert (finished.attempt, finished.made, finished.report) == (number, (), Opened(10, (0, 10)))
+
+
+@pytest.mark.parametrize("job", ["array", "rows"])
+def test_an_input_is_brought_to_a_worker_that_lacks_it_and_stays_there(bench: Callable[..., Bench], job: str) -> None:
+    here = bench(2)
+    second = Life(1, 0)
+    here.launch(job, rows=100_000 if job == "array" else 10)
+    finished, handle = here.done()
+    if not finished.made[0].here:
+        here.do(Fetch(handle, FIRST))
+        here.until(Held)
+    for bring in ((0,), ()):
+        here.launch_task(MergePartials(0), second, makes=("m",), inputs=(handle,), bring=bring)
+        assert len(here.fetch(here.done()[1], second)) == (1 if job == "array" else 10)
+    here.do(Discard(handle, (second,)))
+    here.launch_task(MergePartials(0), second, makes=("m",), inputs=(handle,))
+    assert here.until(Failed).failure.type == "OutputLost"
+    here.launch_task(MergePartials(0), second, makes=("m",), inputs=(handle,), ahead=True)
+    assert here.until(Cancelled).life == second
+
+
+def test_an_output_that_is_discarded_while_it_comes_is_forgotten(bench: Callable[..., Bench]) -> None:
     here, maps = bench(), memory_files()
-    here.launch("rows")
-    first = here.until(Finished).handle
-    here.launch("rows")
-    second = here.until(Finished).handle
-    into = Handle(99, 99, 0, 0, first.rows)
-    here.do(Merge((first, second), into, 0, 0), Shrink(1, 0, 0, 5), Inspect(4, 0, 0))
-    assert here.until(Merged) == Merged(into, (first.id, second.id), 0, 0)
-    assert here.until(Discovered) == Discovered(4, 10, (0, 10), 0, 0)
-    assert here.fetch(into) == rows_of(Rows(0, 0, 10)) * 2
     here.launch("array", rows=100_000)
-    handle = here.until(Finished).handle
-    here.do(Fetch(handle), Discard(handle))
-    assert here.until(Fetched).handle == handle
-    assert memory_files() == maps, "nobody wanted it any more"
+    _, handle = here.done()
+    here.do(Fetch(handle, FIRST), Discard(handle, (FIRST, DRIVER)))
+    assert here.until(Held).handle == handle
+    assert memory_files() == maps, "no program wanted it any more"
     with pytest.raises(KeyError):
         here.engine.take(handle)
+
+
+def test_a_worker_for_input_and_output_is_started_when_it_is_asked_for(bench: Callable[..., Bench]) -> None:
+    here = bench()
+    here.do(StartWorker(Life(7, 0), io=True))
+    assert here.until(WorkerJoined) == WorkerJoined(Worker(Life(7, 0), NO_NEEDS, io=True))
+    here.launch("hang")
+    assert here.result("rows", worker=7) == rows_of(Rows(0, 0, 10))
 
 
 @pytest.mark.parametrize(
     ("job", "type_", "words"),
     [
-        ("raise stubborn", EngineError, "StubbornError: 1 and 2"),
+        ("raise stubborn", StubbornError, "1 and 2"),
         ("raise locked", EngineError, "LockedError: ('has a lock'"),
         ("raise deep", KeyError, "deep"),
     ],
@@ -421,12 +508,22 @@ def test_a_cancel_overtakes_what_waits(bench: Callable[..., Bench]) -> None:
     here.until(Started)
     waiting = [here.launch("exit") for _ in range(5)]
     for one in waiting:
-        here.do(Cancel(one, 0, 0))
-    assert here.until(Finished).attempt == number
+        here.do(Cancel(one, FIRST))
     for one in waiting:
-        assert here.until(Cancelled) == Cancelled(one, 0, 0)
-    here.do(Cancel(number, 0, 0))  # has ended
+        assert here.until(Cancelled) == Cancelled(one, FIRST), "while the first one still runs"
+    assert here.until(Finished).attempt == number
+    here.do(Cancel(number, FIRST))  # has ended
     assert here.result("rows") == rows_of(Rows(0, 0, 10))
+
+
+def test_what_has_not_begun_can_be_recalled(bench: Callable[..., Bench]) -> None:
+    here = bench()
+    number = here.launch("hold in a child")  # runs for a while
+    here.until(Started)
+    waiting = here.launch("exit")
+    here.do(Recall(waiting, FIRST), Recall(number, FIRST))
+    assert here.until(Cancelled) == Cancelled(waiting, FIRST)
+    assert here.until(Finished).attempt == number, "it had begun"
 
 
 def test_a_cancelled_attempt_that_runs_on_is_killed_with_all_it_started(bench: Callable[..., Bench]) -> None:
@@ -434,9 +531,9 @@ def test_a_cancelled_attempt_that_runs_on_is_killed_with_all_it_started(bench: C
     number = here.launch("hang with children")
     second = here.launch("rows")
     here.until(Started)
-    here.do(Cancel(number, 0, 0), Cancel(second, 0, 0))
+    here.do(Cancel(number, FIRST), Cancel(second, FIRST))
     first, then, lost = here.ends()
-    assert [first, then] == [Cancelled(number, 0, 0), Cancelled(second, 0, 0)]
+    assert {first, then} == {Cancelled(number, FIRST), Cancelled(second, FIRST)}
     assert isinstance(lost, WorkerLost)
     assert lost.failure is not None
     assert lost.failure.kind is FailureKind.LOST
@@ -447,7 +544,7 @@ def test_a_cancelled_attempt_may_end_by_itself(bench: Callable[..., Bench]) -> N
     here = bench(grace_s=PATIENCE_S)
     number = here.launch("hold in a child")
     here.until(Started)
-    here.do(Cancel(number, 0, 0))
+    here.do(Cancel(number, FIRST))
     assert here.until(Finished).attempt == number
     assert here.result("rows") == rows_of(Rows(0, 0, 10))
 
@@ -482,8 +579,8 @@ def test_workers_that_are_ended_from_outside_before_they_are_ready_may_begin_aga
             events = engine.wait(PATIENCE_S)
             assert events, f"no worker was lost: {lost}"
             lost += [event for event in events if isinstance(event, WorkerLost)]
-        engine.do([StartWorker(0, 1)])
-        assert engine.wait(PATIENCE_S) == [WorkerJoined(Worker(0, 1))]
+        engine.do([StartWorker(Life(0, 1))])
+        assert engine.wait(PATIENCE_S) == [WorkerJoined(Worker(Life(0, 1)))]
     finally:
         engine.stop()
 
@@ -502,7 +599,7 @@ def test_stopping_while_busy_ends_everybody(bench: Callable[..., Bench]) -> None
 def test_what_a_finished_attempt_left_running_ends_with_the_worker(bench: Callable[..., Bench]) -> None:
     here = bench()
     worker, child = here.result("leave a child")
-    here.do(StopWorker(0, 0))
+    here.do(StopWorker(FIRST))
     here.ends()
     for pid in (worker, child):
         wait_for_end(pid)

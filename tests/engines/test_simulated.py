@@ -15,13 +15,12 @@ from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.options import Options
 from windrow.core.policies import Policies
-from windrow.core.records import Failure, FailureKind, Measurement, Needs, Plan, Rows, Task
+from windrow.core.records import Life, Measurement, Needs, Plan, Rows, RunRows, Task
+from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler
-from windrow.engines.base import Outcome
-from windrow.engines.inline import InlineEngine
-from windrow.engines.simulated import SimulatedEngine
-from windrow.engines.simulated_devices import Device
-from windrow.engines.simulated_model import AffineCosts, Driver, Fleet, Model, SimulatedInput, drawn, normal
+from windrow.engines.simulated.devices import Device
+from windrow.engines.simulated.engine import SimulatedEngine
+from windrow.engines.simulated.model import AffineCosts, DriverCosts, Fleet, Model, SimulatedInput, drawn, normal
 from windrow.errors import EngineError, UsageError
 from windrow.run.loop import run
 from windrow.run.simulate import simulate
@@ -32,10 +31,10 @@ from windrow.watch.log import EventLog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FREE = Driver(event_s=0.0, command_s=0.0, latency_s=0.0)
+FREE = DriverCosts(event_s=0.0, command_s=0.0, latency_s=0.0)
 
 
-def model(*, inputs: int = 1, rows: int = 50, unit: int = 10, driver: Driver = FREE, **more: Any) -> Model:
+def model(*, inputs: int = 1, rows: int = 50, unit: int = 10, driver: DriverCosts = FREE, **more: Any) -> Model:
     costs = more.pop("costs", None) or AffineCosts(per_row_s=0.1)
     return Model(
         inputs=tuple(SimulatedInput.even("data", rows, unit) for _ in range(inputs)),
@@ -75,7 +74,7 @@ def test_one_worker_takes_what_its_tasks_take_and_the_driver_is_charged(
     made = model(
         rows=10 * tasks,
         costs=costs,
-        driver=Driver(event_s=event, command_s=command, latency_s=latency),
+        driver=DriverCosts(event_s=event, command_s=command, latency_s=latency),
         fleet=Fleet(speeds=(speed,)),
     )
     done = simulate(made, 1, policies=fixed(10))
@@ -84,7 +83,9 @@ def test_one_worker_takes_what_its_tasks_take_and_the_driver_is_charged(
     # The worker joins; then each thing is ordered, done and reported, one after the other.
     trips = 1 + tasks + merges + 1  # the opening, the tasks, the merge, the fetch
     messages = 1 + 2 * trips
-    charged = command * trips + event * (1 + trips + tasks)  # tasks report their beginning too
+    begun = 1 + tasks + merges  # all but the fetch report their beginning too
+    discards = 1  # of what was fetched, when all is done
+    charged = command * (trips + discards) + event * (1 + trips + begun)
     assert done.seconds == pytest.approx(work / speed + latency * messages + charged, rel=1e-12)
     assert done.tally.driver_s == pytest.approx(charged)
     assert done.tally.tasks == tasks
@@ -93,7 +94,7 @@ def test_one_worker_takes_what_its_tasks_take_and_the_driver_is_charged(
 
 def test_the_driver_is_the_limit_of_many_workers() -> None:
     """Each task costs the driver three things; with a worker each, nothing else takes long."""
-    driver = Driver(event_s=0.01, command_s=0.01, latency_s=0.0)
+    driver = DriverCosts(event_s=0.01, command_s=0.01, latency_s=0.0)
     made = model(rows=10_000, driver=driver, costs=AffineCosts(per_row_s=0.01))
     done = simulate(made, 256, policies=fixed(10))
     assert done.seconds >= 1000 * 0.03
@@ -155,7 +156,7 @@ def test_measurements_add_up_as_those_of_real_engines_do() -> None:
     seen: list[Measurement] = []
 
     def look(events: Sequence[happened.Event], commands: object, now: float) -> None:
-        seen.extend(e.measurement for e in events if isinstance(e, happened.Finished))
+        seen.extend(e.measurement for e in events if isinstance(e, happened.Finished) and e.made)
 
     simulate(made, 1, policies=fixed(10), observers=[look])
     (used,) = seen
@@ -180,7 +181,7 @@ def test_workers_come_when_the_model_says() -> None:
     joined: list[tuple[int, float]] = []
 
     def look(events: Sequence[happened.Event], commands: object, now: float) -> None:
-        joined.extend((e.worker.id, now) for e in events if isinstance(e, happened.WorkerJoined))
+        joined.extend((e.worker.life.worker, now) for e in events if isinstance(e, happened.WorkerJoined))
 
     made = model(inputs=4, rows=200, fleet=Fleet(joins=(0.0, 3.0)))
     simulate(made, 3, policies=fixed(10), observers=[look])
@@ -193,9 +194,9 @@ def test_a_lost_worker_comes_back_and_one_that_left_does_not() -> None:
     def look(events: Sequence[happened.Event], commands: object, now: float) -> None:
         for event in events:
             if isinstance(event, happened.WorkerJoined):
-                seen.append(("joined", *event.worker[:2]))
+                seen.append(("joined", *event.worker.life))
             elif isinstance(event, happened.WorkerLost):
-                seen.append(("lost", event.worker, event.incarnation))
+                seen.append(("lost", *event.life))
 
     fleet = Fleet(losses=((1.5, 0),), leaves=((2.5, 1),), rejoin_s=4.0)
     made = model(inputs=3, rows=100, fleet=fleet)
@@ -283,7 +284,7 @@ def test_whatever_happens_every_row_is_done_once(
     shape = Guided() if chunk is None else Fixed(chunk)
     engine = SimulatedEngine(made, workers, seed=seed, kind=kind)
     options = Options(restart=True, speculate=kind == "processes")
-    scheduler = Scheduler(made.specs(), Policies(shape=shape), options)
+    scheduler = Scheduler(RowFeeder(made.specs(), Policies(shape=shape)), options=options)
     outcome = run(scheduler, engine, None, clock=engine.clock)  # type: ignore[arg-type]
     scheduler.validate()
     assert outcome.status == "complete"
@@ -311,13 +312,21 @@ def test_a_task_costs_the_same_wherever_and_whenever_it_runs() -> None:
 
     for workers in (1, 5):
         walls: dict[tuple[int, int], float] = {}
+        launched: dict[int, Rows] = {}
 
         def look(
-            events: Sequence[happened.Event], commands: object, now: float, walls: dict[tuple[int, int], float] = walls
+            events: Sequence[happened.Event],
+            commands: Sequence[orders.Command],
+            now: float,
+            walls: dict[tuple[int, int], float] = walls,
+            launched: dict[int, Rows] = launched,
         ) -> None:
+            for command in commands:
+                if isinstance(command, orders.Launch) and isinstance(command.task.payload, RunRows):
+                    launched[command.attempt] = command.task.payload.rows[0]
             for event in events:
-                if isinstance(event, happened.Finished):
-                    rows = event.handle.rows[0]
+                if isinstance(event, happened.Finished) and event.attempt in launched:
+                    rows = launched[event.attempt]
                     walls[rows.input, rows.start] = event.measurement.cpu
 
         made = model(inputs=3, rows=300, costs=costs)
@@ -343,11 +352,12 @@ def test_what_is_drawn_is_spread_as_it_should_be() -> None:
 # -- single commands
 
 PLAN = Plan(id=0, category="data")
+FIRST = Life(0, 0)
 
 
 def launch(attempt: int, start: int, stop: int, **limits: float) -> orders.Launch:
-    task = Task(attempt, "data", (Rows(0, start, stop),), stop - start)
-    return orders.Launch(task, attempt, 0, 0, PLAN, Needs.of(limits))
+    task = Task(attempt, "data", stop - start, RunRows((Rows(0, start, stop),)), makes=("p",))
+    return orders.Launch(task, attempt, FIRST, PLAN, Needs.of(limits))
 
 
 def begun(made: Model, **more: Any) -> SimulatedEngine:
@@ -362,7 +372,7 @@ def test_too_much_memory_ends_a_task_when_it_has_it() -> None:
     engine = begun(model(costs=costs))
     engine.do([launch(1, 0, 10, memory=150.0), launch(2, 10, 20, memory=200.0)])
     events = engine.wait(None)
-    assert events[1] == happened.Exhausted(1, 0, 0, "memory", 150.0, 200.0)
+    assert events[1] == happened.Exhausted(1, FIRST, "memory", 150.0, 200.0)
     assert engine.clock() == pytest.approx(0.75)
     assert isinstance(engine.wait(None)[-1], happened.Finished)  # 200 of 200 are not too much
     assert engine.tally.most_memory == 200.0
@@ -375,7 +385,7 @@ def test_too_much_time_ends_a_task_and_what_it_used_is_free_again() -> None:
     engine = begun(model(costs=costs, devices={"disk": disk}))
     engine.do([launch(1, 0, 50, seconds=2.0), launch(2, 0, 10, seconds=2.0)])
     events = engine.wait(None)
-    assert events[1] == happened.Exhausted(1, 0, 0, "seconds", 2.0, 2.0)
+    assert events[1] == happened.Exhausted(1, FIRST, "seconds", 2.0, 2.0)
     assert isinstance(engine.wait(None)[-1], happened.Finished)
     assert engine.clock() == pytest.approx(3.0)
 
@@ -395,7 +405,7 @@ def test_processes_can_be_stopped_and_threads_cannot(kind: Any, ends: float) -> 
     engine = begun(model(), kind=kind)
     engine.do([launch(1, 0, 10)])
     assert [type(event) for event in engine.wait(0.4)] == [happened.Started]
-    engine.do([orders.Cancel(1, 0, 0)])
+    engine.do([orders.Cancel(1, FIRST)])
     (event,) = engine.wait(None)
     expected = happened.Cancelled if kind == "processes" else happened.Finished
     assert isinstance(event, expected)
@@ -404,17 +414,17 @@ def test_processes_can_be_stopped_and_threads_cannot(kind: Any, ends: float) -> 
 
 def test_a_worker_is_stopped_and_started_again() -> None:
     engine = begun(model(fleet=Fleet(start_s=2.0)))
-    engine.do([launch(1, 0, 10), orders.StopWorker(0, 0)])
+    engine.do([launch(1, 0, 10), orders.StopWorker(FIRST)])
     events = [*engine.wait(None), *engine.wait(0.0)]
     assert [type(e) for e in events] == [
         happened.Started, happened.Finished, happened.WorkerLost,
     ]  # fmt: skip
-    engine.do([launch(2, 0, 10), orders.StartWorker(0, 1)])  # the launch is for a life that is over
+    engine.do([launch(2, 0, 10), orders.StartWorker(Life(0, 1))])  # the launch is for a life that is over
     (event,) = engine.wait(None)
     assert isinstance(event, happened.WorkerJoined)
-    assert event.worker.incarnation == 1
+    assert event.worker.life == Life(0, 1)
     assert engine.clock() == pytest.approx(3.0)
-    engine.do([orders.StartWorker(0, 1)])
+    engine.do([orders.StartWorker(Life(0, 1))])
     assert engine.wait(10.0) == []
 
 
@@ -438,52 +448,12 @@ def test_many_jobs_that_take_no_time() -> None:
     assert engine.clock() == 0.0
 
 
-# -- a workload that is really run
-
-
-class Sums:
-    """Adds up rows; the second row of each input raises if asked to."""
-
-    def __init__(self, *, bad: bool = False) -> None:
-        self.bad = bad
-
-    def open_worker(self, worker: int) -> Sums:
-        return self
-
-    def classify(self, error: BaseException) -> Failure:
-        return Failure(FailureKind.USER, type(error).__name__, str(error), "", error)
-
-    def inspect(self, number: int) -> tuple[int, tuple[int, ...]]:
-        return 60 + 10 * number, tuple(range(0, 61 + 10 * number, 10))
-
-    def run(self, rows: tuple[Rows, ...], plan: Plan) -> Outcome:
-        (part,) = rows
-        if self.bad and part.start <= 1 < part.stop:
-            raise ValueError("row 1")
-        return Outcome([(part.input, row) for row in range(part.start, part.stop)], Measurement())
-
-    def merge(self, partials: Sequence[Any]) -> Any:
-        return [row for partial in partials for row in partial]
-
-    def close(self) -> None:
-        pass
-
-
-@settings(deadline=None)
-@given(losses=workers_at_times, workers=st.integers(1, 5), chunk=st.sampled_from([10, 25]), bad=st.booleans())
-def test_results_are_those_of_the_serial_engine_whoever_is_lost(
-    losses: list[tuple[float, int]], workers: int, chunk: int, bad: bool
-) -> None:
-    made = model(inputs=4, rows=90, fleet=Fleet(losses=tuple(losses), rejoin_s=1.0))
-    outcomes = []
-    for real in (False, True):
-        engine = SimulatedEngine(made, workers, real=True) if real else InlineEngine()
-        scheduler = Scheduler(made.specs(), Policies(Fixed(chunk)), Options(on_error="skip", restart=real))
-        more: dict[str, Any] = {"clock": engine.clock} if isinstance(engine, SimulatedEngine) else {}
-        outcome = run(scheduler, engine, Sums(bad=bad), **more)
-        rows = sorted(r for ps in outcome.partials.values() for p in ps for r in p)
-        outcomes.append((outcome.status, rows, outcome.ledger.failed_rows))
-    assert outcomes[0] == outcomes[1]
+def test_a_launch_that_has_not_begun_is_given_back() -> None:
+    engine = begun(model())
+    engine.do([launch(1, 0, 10), launch(2, 10, 20), orders.Recall(2, FIRST), orders.Recall(1, FIRST)])
+    events = [*engine.wait(None), *engine.wait(None)]
+    assert happened.Cancelled(2, FIRST) in events
+    assert [event.attempt for event in events if isinstance(event, happened.Finished)] == [1]
 
 
 # -- models that cannot be

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.engines.simulated_devices import Device, FairShare, cores_rate, lock_rate
+from windrow.engines.simulated.devices import Device, FairShare, cores_rate, lock_rate
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windrow.engines.simulated_devices import User
+    from windrow.engines.simulated.devices import User
 
 Visit = tuple[float, float, float]  # comes, wants, goes at the latest
 

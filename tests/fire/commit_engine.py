@@ -7,32 +7,42 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.core import commands as orders
 from windrow.core import events as happened
-from windrow.core.records import Failure, FailureKind, Handle, Measurement, Rows, Worker
+from windrow.core.records import (
+    DRIVER,
+    Failure,
+    FailureKind,
+    Handle,
+    Life,
+    Made,
+    Measurement,
+    MergePartials,
+    Opened,
+    OpenInput,
+    Rows,
+    Worker,
+)
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-__all__ = ["Content", "Engine", "Piece"]
-
 #: A row of an input, for one product. Their multiset is a partial: what is counted twice is there twice.
 Piece = tuple[str, int, int]
 Content = Counter[Piece]
-LifeKey = tuple[int, int]
 
 LOST = Failure(FailureKind.LOST, "WorkerLost", "shot")
 ROW_S = 0.3
 
 
-class Life:
-    """One life of a worker: what it was told, what it keeps, what it sent."""
+class WorkerModel:
+    """One life of a worker: what it was told, what it keeps."""
 
-    def __init__(self, key: LifeKey) -> None:
-        self.key = key
+    def __init__(self, life: Life) -> None:
+        self.life = life
         self.inbox: deque[Any] = deque()
-        self.shelf: dict[int, Content] = {}
+        self.store: dict[Handle, Content] = {}
         self.job: orders.Launch | None = None
-        self.stop = 0  #: where its job ends
+        self.taken_in: list[Content] = []  #: what its job works on in place
         self.hangs_until = 0.0
 
 
@@ -42,27 +52,28 @@ class Engine:
     def __init__(self, rng: random.Random, count: Callable[[Rows], Content], borders: Any, *, fifo: bool) -> None:
         self.now = 0.0
         self.seen: Counter[str] = Counter()
+        self.opened: dict[int, int] = {}  #: by attempt: the input that it opens
         self._rng = rng
         self._count = count
         self._borders = borders
         self._fifo = fifo
-        self._lives: dict[int, Life] = {}
-        self._mail: dict[LifeKey, list[happened.Event]] = {}
+        self._workers: dict[int, WorkerModel] = {}
+        self._mail: dict[Life, list[happened.Event]] = {}
         self._delivered: list[happened.Event] = []
-        self._sent: dict[int, Content] = {}  #: fetched, on its way
-        self._here: dict[int, Content] = {}  #: fetched, arrived
+        self._sent: dict[Handle, Content] = {}  #: fetched, on its way
+        self._here: dict[Handle, Content] = {}  #: fetched, arrived
 
     def join(self, worker: int) -> None:
-        self._begin((worker, 0))
+        self._begin(Life(worker, 0))
 
-    def _begin(self, key: LifeKey) -> None:
-        assert key not in self._mail, "a life is lived twice"
-        self._mail[key] = []
-        if self._rng.random() < 0.1 and key[1]:
-            self._mail[key].append(happened.WorkerLost(*key, LOST))
+    def _begin(self, life: Life) -> None:
+        assert life not in self._mail, "a life is lived twice"
+        self._mail[life] = []
+        if self._rng.random() < 0.1 and life.incarnation:
+            self._mail[life].append(happened.WorkerLost(life, LOST))
             return
-        self._lives[key[0]] = Life(key)
-        self._mail[key].append(happened.WorkerJoined(Worker(*key)))
+        self._workers[life.worker] = WorkerModel(life)
+        self._mail[life].append(happened.WorkerJoined(Worker(life)))
 
     # -- commands
 
@@ -70,129 +81,131 @@ class Engine:
         """Obey; what is for a life that has ended is dropped."""
         self.seen[type(command).__name__] += 1
         if isinstance(command, orders.StartWorker):
-            self._begin((command.worker, command.incarnation))
-            return
-        of_handle = isinstance(command, orders.Fetch | orders.Discard)
-        named = command.handle if of_handle else command
-        life = self._lives.get(named.worker)
-        if isinstance(command, orders.Discard):
-            self._sent.pop(command.handle.id, None)
-            self._here.pop(command.handle.id, None)
-        if life is None or life.key != (named.worker, named.incarnation):
-            return
-        if isinstance(command, orders.Cancel):
-            self._cancel(life, command)
-        elif isinstance(command, orders.Shrink):
-            self._shrink(life, command)
-        else:
-            life.inbox.append(command)
+            self._begin(command.life)
+        elif isinstance(command, orders.Discard):
+            for holder in command.holders:
+                if holder == DRIVER:
+                    self._here.pop(command.handle, None)
+                elif isinstance(holder, Life):
+                    self._tell(holder, command)
+        elif isinstance(command, orders.Fetch):
+            self._tell(command.source, command)
+        elif isinstance(command, orders.Cancel | orders.Recall):
+            self._cancel(command)
+        elif isinstance(command, orders.Launch | orders.StopWorker):
+            if isinstance(command, orders.Launch):
+                self.seen[type(command.task.payload).__name__] += 1
+            self._tell(command.life, command)
+
+    def _tell(self, life: Life, command: Any) -> None:
+        worker = self._workers.get(life.worker)
+        if worker is not None and worker.life == life:
+            worker.inbox.append(command)
 
     def take(self, handle: Handle) -> Content:
-        return self._here.pop(handle.id)
+        return self._here.pop(handle)
 
-    def _cancel(self, life: Life, command: orders.Cancel) -> None:
-        mail = self._mail[life.key]
-        for launch in life.inbox:
+    def _cancel(self, command: orders.Cancel | orders.Recall) -> None:
+        worker = self._workers.get(command.life.worker)
+        if worker is None or worker.life != command.life:
+            return
+        mail = self._mail[worker.life]
+        for launch in worker.inbox:
             if isinstance(launch, orders.Launch) and launch.attempt == command.attempt:
-                life.inbox.remove(launch)
-                mail.append(happened.Cancelled(command.attempt, *life.key))
+                worker.inbox.remove(launch)
+                mail.append(happened.Cancelled(command.attempt, worker.life))
                 return
-        if life.job is not None and life.job.attempt == command.attempt and self._rng.random() < 0.7:
-            mail.append(happened.Cancelled(command.attempt, *life.key))
-            self._end(life)
-
-    def _shrink(self, life: Life, command: orders.Shrink) -> None:
-        job = life.job
-        if job is None or job.attempt != command.attempt or not self._fifo:
-            return  # too late; and without order its answer could come after the end
-        (rows,) = job.task.inputs
-        legal = [one for one in self._borders(rows.input) if rows.start < one < life.stop]
-        life.stop = self._rng.choice([life.stop, command.stop, *legal])
-        self.seen["rows moved"] += life.stop < rows.stop
-        self._mail[life.key].append(happened.Shrunk(command.attempt, *life.key, life.stop))
+        running = worker.job is not None and worker.job.attempt == command.attempt
+        if running and isinstance(command, orders.Cancel) and self._rng.random() < 0.7:
+            mail.append(happened.Cancelled(command.attempt, worker.life))
+            self._end(worker)
 
     # -- what happens
 
     def work(self) -> bool:
         """Somebody does the next thing; False if nobody can."""
-        able = [one for one in self._lives.values() if one.hangs_until <= self.now]
+        able = [one for one in self._workers.values() if one.hangs_until <= self.now]
         able = [one for one in able if one.job is not None or one.inbox]
         if not able:
             return False
-        life = self._rng.choice(able)
-        if life.job is not None:
-            self._finish(life, life.job)
+        worker = self._rng.choice(able)
+        if worker.job is not None:
+            self._finish(worker, worker.job)
         else:
-            self._begin_next(life, life.inbox.popleft())
+            self._begin_next(worker, worker.inbox.popleft())
         return True
 
-    def _begin_next(self, life: Life, command: Any) -> None:
-        mail = self._mail[life.key]
+    def _begin_next(self, worker: WorkerModel, command: Any) -> None:
+        mail = self._mail[worker.life]
         if isinstance(command, orders.Launch):
-            life.job, life.stop = command, command.task.inputs[0].stop
-            mail.append(happened.Started(command.attempt, *life.key))
-        elif isinstance(command, orders.Inspect):
-            borders = self._borders(command.input)
-            mail.append(happened.Discovered(command.input, borders[-1], borders, *life.key))
-        elif isinstance(command, orders.Merge):
-            self._merge(life, command)
+            worker.job = command
+            if command.task.consumes:
+                worker.taken_in = [worker.store.pop(handle) for handle in command.inputs]
+            mail.append(happened.Started(command.attempt, worker.life))
         elif isinstance(command, orders.Fetch):
-            self._sent[command.handle.id] = life.shelf.pop(command.handle.id)
-            mail.append(happened.Fetched(command.handle, 0.001, 10))
+            if command.handle in worker.store:
+                self._sent[command.handle] = worker.store[command.handle]
+                mail.append(happened.Held(command.handle, DRIVER, 10, 0.001))
         elif isinstance(command, orders.Discard):
-            life.shelf.pop(command.handle.id, None)
+            worker.store.pop(command.handle, None)
         else:
             assert isinstance(command, orders.StopWorker)
-            assert not life.shelf, "told to end with partials on its shelf"
-            del self._lives[life.key[0]]
-            mail.append(happened.WorkerLost(*life.key, None))
+            assert not worker.store, "told to end with partials in its store"
+            del self._workers[worker.life.worker]
+            mail.append(happened.WorkerLost(worker.life, None))
 
-    def _finish(self, life: Life, job: orders.Launch) -> None:
-        life.job = None
-        rows = job.task.inputs[0]._replace(stop=life.stop)
-        life.shelf[job.attempt] = self._count(rows)
-        handle = Handle(job.attempt, job.attempt, *life.key, (rows,))
-        measured = Measurement(wall=ROW_S * (rows.stop - rows.start))
-        self._mail[life.key].append(happened.Finished(job.attempt, *life.key, handle, measured))
-
-    def _merge(self, life: Life, command: orders.Merge) -> None:
-        ids = tuple(handle.id for handle in command.handles)
-        merged: Content = Counter()
-        for number in ids:
-            merged.update(life.shelf.pop(number))
-        mail = self._mail[life.key]
-        if self._rng.random() < 0.03:
-            mail.append(happened.MergeFailed(command.into, ids, *life.key, LOST))
+    def _finish(self, worker: WorkerModel, job: orders.Launch) -> None:
+        worker.job = None
+        payload, report = job.task.payload, None
+        mail = self._mail[worker.life]
+        made: tuple[Made, ...] = ()
+        wall = 0.01
+        if isinstance(payload, OpenInput):
+            self.opened[job.attempt] = payload.input
+            borders = self._borders(payload.input)
+            report = Opened(borders[-1], borders)
         else:
-            life.shelf[command.into.id] = merged
-            mail.append(happened.Merged(command.into, ids, *life.key))
+            content: Content = Counter()
+            if isinstance(payload, MergePartials):
+                if self._rng.random() < 0.03:
+                    mail.append(happened.Failed(job.attempt, worker.life, LOST))
+                    return
+                for one in worker.taken_in:
+                    content.update(one)
+            else:
+                (rows,) = payload.rows
+                content, wall = self._count(rows), ROW_S * (rows.stop - rows.start)
+            (name,) = job.task.makes
+            worker.store[Handle(name, job.attempt)] = content
+            made = (Made(name, 10),)
+        mail.append(happened.Finished(job.attempt, worker.life, made, Measurement(wall=wall), report))
 
     def kill(self) -> None:
         """A worker is lost at any moment; of what it sent, the last may be lost too."""
-        if self._lives:
+        if self._workers:
             self.seen["killed"] += 1
-            life = self._rng.choice(list(self._lives.values()))
-            mail = self._mail[life.key]
+            worker = self._rng.choice(list(self._workers.values()))
+            mail = self._mail[worker.life]
             if len(mail) > 1 and self._rng.random() < 0.5:  # that it joined was never on its way
                 del mail[self._rng.randrange(1, len(mail)) :]
-            self._end(life)
+            self._end(worker)
 
-    def _end(self, life: Life) -> None:
-        del self._lives[life.key[0]]
-        self._mail[life.key].append(happened.WorkerLost(*life.key, LOST))
+    def _end(self, worker: WorkerModel) -> None:
+        del self._workers[worker.life.worker]
+        self._mail[worker.life].append(happened.WorkerLost(worker.life, LOST))
 
     def hang(self) -> None:
-        running = [life for life in self._lives.values() if life.job is not None]
+        running = [worker for worker in self._workers.values() if worker.job is not None]
         if running:
             self.seen["hung"] += 1
             self._rng.choice(running).hangs_until = self.now + self._rng.uniform(1.0, 30.0)
 
     def drain(self) -> list[happened.Event]:
-        if not self._lives:
+        if not self._workers:
             return []
         self.seen["drained"] += 1
-        life = self._rng.choice(list(self._lives.values()))
-        return [happened.DrainRequested(*life.key, "no longer ours", replace=True)]
+        worker = self._rng.choice(list(self._workers.values()))
+        return [happened.DrainRequested(worker.life, "no longer ours", replace=True)]
 
     # -- mail
 
@@ -201,7 +214,7 @@ class Engine:
         return any(self._mail.values())
 
     def next_end_of_a_hang(self) -> float | None:
-        times = [life.hangs_until for life in self._lives.values() if life.hangs_until > self.now]
+        times = [one.hangs_until for one in self._workers.values() if one.hangs_until > self.now]
         return min(times, default=None)
 
     def deliver(self) -> list[happened.Event]:
@@ -214,8 +227,8 @@ class Engine:
         for _ in range(min(self._rng.randint(1, 4), len(mail))):
             place = 0 if self._fifo else self._rng.randrange(len(mail))
             event = mail.pop(place)
-            if isinstance(event, happened.Fetched) and event.handle.id in self._sent:
-                self._here[event.handle.id] = self._sent.pop(event.handle.id)
+            if isinstance(event, happened.Held) and event.handle in self._sent:
+                self._here[event.handle] = self._sent.pop(event.handle)
             events.append(event)
         self._delivered += events
         return events
@@ -225,7 +238,7 @@ class Engine:
         if not self._delivered:
             return []
         event = self._rng.choice(self._delivered)
-        if isinstance(event, happened.Fetched):
+        if isinstance(event, happened.Held):
             return []
         self.seen["repeated"] += 1
         return [event]

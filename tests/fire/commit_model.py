@@ -19,7 +19,8 @@ from windrow.core import events as happened
 from windrow.core.intervals import Intervals
 from windrow.core.options import Options
 from windrow.core.policies import Policies, ShapeRequest
-from windrow.core.records import InputSpec, Rows
+from windrow.core.records import InputSpec, Opened, Rows
+from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler
 from windrow.reuse.coverage import Covered, Reuse, divide
 from windrow.store.journal import Journal, KnownInput
@@ -28,10 +29,7 @@ from windrow.store.keeper import Keeper
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from windrow.core.records import Handle
     from windrow.store.journal import Blob
-
-__all__ = ["RULES", "Rules", "Wrong", "divide_rows", "live"]
 
 #: Rounds after which a run that nobody disturbs any more counts as hung; it needs a few hundred.
 MOST_ROUNDS = 5_000
@@ -53,6 +51,7 @@ class Rules:
     """What the protocol is made of."""
 
     scheduler: type[Scheduler] = Scheduler
+    feeder: type[RowFeeder] = RowFeeder
     journal: type[ModelJournal] = ModelJournal
     divide: Callable[..., Reuse] = divide_rows
 
@@ -86,8 +85,8 @@ class Heap:
     rows: Intervals = field(default_factory=Intervals)
     content: Content = field(default_factory=Counter)
 
-    def add(self, handle: Handle, content: Content) -> None:
-        for _, start, stop in handle.rows:
+    def add(self, rows: tuple[Rows, ...], content: Content) -> None:
+        for _, start, stop in rows:
             self.rows.add(start, stop)
         self.content.update(content)
 
@@ -130,7 +129,8 @@ class Driver:
         patience = rng.choice([None, 0.0, 0.2, 1.0])
         dice = Dice(rng.randint(1, 9), rng.randint(1, 3), patience)
         options = Options(restart=True, speculate=rng.random() < 0.8)
-        self.scheduler = rules.scheduler(self.specs, Policies(dice, safety=dice), options)
+        self.feeder = rules.feeder(self.specs, Policies(dice, safety=dice))
+        self.scheduler = rules.scheduler(self.feeder, options=options)
         for worker in range(rng.randint(1, 3)):
             self.engine.join(worker)
 
@@ -174,28 +174,28 @@ class Driver:
         for command in self.scheduler.on(events, self.engine.now):
             self.disk.step(on_disk=False)
             if isinstance(command, orders.Take):
-                self._take(command.handle)
+                self._take(command)
             elif isinstance(command, orders.WakeAt):
                 self._wake = command.time
             elif isinstance(command, orders.Resolve):
                 self.end = command
             else:
                 self.engine.do(command)
-        opened = [event for event in events if isinstance(event, happened.Discovered)]
+        opened = [one for one in events if isinstance(one, happened.Finished) and isinstance(one.report, Opened)]
         if opened:
             self.journal.know([self._known(event) for event in opened])
         self.keeper.maybe_write(self.engine.now)
 
-    def _take(self, handle: Handle) -> None:
-        feed = handle.rows[0].input
+    def _take(self, command: orders.Take) -> None:
+        feed = command.about[0].input
         heap = self.heaps.setdefault(feed, Heap())
-        heap.add(handle, self.engine.take(handle))
+        heap.add(command.about, self.engine.take(command.handle))
         number, products = self.feeds[feed]
         self.keeper.changed((str(number), tuple(sorted(products))), tuple(heap.rows), heap)
 
-    def _known(self, event: happened.Discovered) -> KnownInput:
-        key = str(self.feeds[event.input][0])
-        return KnownInput(key, "c", key, "same", event.rows, event.borders, None, None)
+    def _known(self, event: happened.Finished) -> KnownInput:
+        key = str(self.feeds[self.engine.opened[event.attempt]][0])
+        return KnownInput(key, "c", key, "same", event.report.rows, event.report.borders, None, None)
 
     def run(self, disturbed: int) -> None:
         """Run to the end; ``disturbed`` rounds with everything that may happen, then in peace."""

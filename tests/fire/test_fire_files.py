@@ -38,7 +38,11 @@ class Life:
             cwd=place,
             env={**os.environ, "PYTHONPATH": str(TESTS)},
         )
-        wait_until(lambda: len(workers_of(self.process.pid)) == 2, "the program has workers")
+        try:
+            wait_until(lambda: len(workers_of(self.process.pid)) == 2, "the program has workers")
+        except AssertionError:
+            self.kill()
+            raise
 
     def kill_a_worker(self, chance: random.Random) -> bool:
         server = server_of(self.process.pid)

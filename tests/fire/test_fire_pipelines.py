@@ -21,6 +21,7 @@ import pytest
 import windrow as wr
 from fire.analyses import BAD, PACE, UNIT, analysis, data, opened, said, write_file
 from fire.leftovers import Killer, Scene, names_in, nothing_left, send, server_of, wait_until, workers_of
+from searching import few_by_day
 from windrow.errors import EngineError, StepError
 
 if TYPE_CHECKING:
@@ -88,17 +89,18 @@ def check_whole(result: Any, units: int) -> None:
 # -- workers that are ended from outside -----------------------------------------------------------
 
 
-def under_a_killer(seed: int) -> int:
+def under_a_killer(seed: int, units: int = 500) -> int:
     with Killer(seed) as killer:
-        result = run(analysis(pace=PACE), 500, workers=3)
-    check_whole(result, 500)
+        result = run(analysis(pace=PACE), units, workers=3)
+    check_whole(result, units)
     return killer.hits
 
 
-def test_workers_are_killed_all_the_time() -> None:
-    killed = under_a_killer(seed=1)
-    sys.stdout.write(f"\n500 chunks, {killed} workers killed, 0 rows wrong\n")
-    assert killed >= 15
+@pytest.mark.parametrize(("units", "least"), [(150, 3), pytest.param(500, 15, marks=pytest.mark.slow)])
+def test_workers_are_killed_all_the_time(units: int, least: int) -> None:
+    killed = under_a_killer(1, units)
+    sys.stdout.write(f"\n{units} chunks, {killed} workers killed, 0 rows wrong\n")
+    assert killed >= least
 
 
 def saving(place: Path) -> wr.Pipeline:
@@ -171,7 +173,7 @@ def end_the_server() -> None:
     assert send(server, os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV])
+@pytest.mark.parametrize("number", few_by_day([signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV]))
 def test_a_worker_gets_a_signal(number: int) -> None:
     thread = meanwhile(lambda: signal_one(number))
     result = run(analysis(pace=PACE), 100)
@@ -204,7 +206,7 @@ TROUBLES: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("trouble", few_by_day(["a hang", "a segfault", "a hog", "a hog in a child", "an exit"], 2))
 def test_rows_that_end_their_worker_are_named(trouble: str) -> None:
     options, words = TROUBLES[trouble]
     with pytest.raises(EngineError) as caught:
@@ -213,7 +215,7 @@ def test_rows_that_end_their_worker_are_named(trouble: str) -> None:
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("trouble", few_by_day(["a hog", "an exit", "a hang", "a hog in a child", "a segfault"], 2))
 def test_rows_that_end_their_worker_are_left_out(trouble: str) -> None:
     options, words = TROUBLES[trouble]
     result = run(analysis(trouble), 50, on_error="skip", **options)
@@ -245,7 +247,7 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("trouble", ERRORS)
+@pytest.mark.parametrize("trouble", few_by_day(ERRORS))
 def test_exceptions_that_cannot_be_sent_are_told(trouble: str) -> None:
     with pytest.raises(StepError, match=f"{ERRORS[trouble]}: row {BAD} is bad") as caught:
         run(analysis(trouble), 50)
@@ -260,7 +262,7 @@ def first(one: Any, other: Any) -> Any:
     return one
 
 
-@pytest.mark.parametrize("kind", ["generator", "open file", "lock"])
+@pytest.mark.parametrize("kind", few_by_day(["generator", "open file", "lock"]))
 def test_results_that_cannot_be_sent_are_named(kind: str) -> None:
     made = analysis()
 
@@ -287,17 +289,18 @@ def test_a_function_as_a_result_can_be_sent() -> None:
     assert result["odd"]() == "called"
 
 
-def test_a_large_partial_is_sent_whole() -> None:
-    """500 MB at once, by shared memory that nobody can see."""
+@pytest.mark.parametrize("numbers", few_by_day([8_000_000, 62_500_000]))
+def test_a_large_partial_is_sent_whole(numbers: int) -> None:
+    """Up to 500 MB at once, by shared memory that nobody can see."""
     made = wr.Pipeline("large")
 
     @made.output(region=None)
     def large(x: Any) -> Any:
-        return np.arange(62_500_000, dtype=np.float64)
+        return np.arange(numbers, dtype=np.float64)
 
     result = run(made, 1)
-    assert result["large"].nbytes == 500_000_000
-    assert np.array_equal(result["large"], np.arange(62_500_000, dtype=np.float64))
+    assert result["large"].nbytes == 8 * numbers
+    assert np.array_equal(result["large"], np.arange(numbers, dtype=np.float64))
     assert result.complete
 
 
@@ -311,7 +314,7 @@ from windrow.shape import safety
 from windrow.store import saving_rule
 saving_rule.SHARE = safety.CHEAP = 0.5
 from fire.analyses import PACE, analysis, opened
-data = opened(500, sys.argv[3])
+data = opened(int(sys.argv[5]), sys.argv[3])
 analysis(pace=PACE).run(data, rundir=sys.argv[2], progress=False, **json.loads(sys.argv[4]))
 """
 
@@ -327,21 +330,21 @@ def written_rows(rundir: Path) -> int:
     return sum(stop - start for (rows,) in found for start, stop in json.loads(rows))
 
 
-def kill_driver(rundir: Path, file: str, share: float, **options: Any) -> None:
+def kill_driver(rundir: Path, file: str, share: float, units: int = 500, **options: Any) -> None:
     """Start a driver, and kill it when a share of all rows is written down."""
     asked = json.dumps({"workers": 2, "resume": True, **options})
-    command = [sys.executable, "-c", DRIVER, str(TESTS), str(rundir), file, asked]
+    command = [sys.executable, "-c", DRIVER, str(TESTS), str(rundir), file, asked, str(units)]
     with subprocess.Popen(command) as process:
         try:
             wait_until(
-                lambda: process.poll() is not None or written_rows(rundir) >= share * 500 * UNIT,
+                lambda: process.poll() is not None or written_rows(rundir) >= share * units * UNIT,
                 f"{share:.0%} of the rows are written down",
             )
             assert process.poll() is None, f"the driver ended with {process.poll()}"
         finally:
             process.kill()
     assert process.returncode == -signal.SIGKILL
-    assert share * 500 * UNIT <= written_rows(rundir)
+    assert share * units * UNIT <= written_rows(rundir)
 
 
 def undisturbed_names(tmp_path: Path) -> set[str]:
@@ -349,22 +352,28 @@ def undisturbed_names(tmp_path: Path) -> set[str]:
     return names_in(tmp_path / "quiet")
 
 
-def test_a_driver_is_killed_three_times(tmp_path: Path, scene: Scene) -> None:
-    rundir, file = tmp_path / "run", write_file(tmp_path / "data.parquet", 500)
+KILLS = [(0.1, "processes", 1), (0.5, "threads", 3), (0.9, "processes", 2)]
+
+
+@pytest.mark.parametrize(
+    ("kills", "all_units"), [(KILLS[:1], 120), pytest.param(KILLS, 500, marks=pytest.mark.slow)], ids=["once", "thrice"]
+)
+def test_a_driver_is_killed(kills: list[tuple[float, str, int]], all_units: int, tmp_path: Path, scene: Scene) -> None:
+    rundir, file = tmp_path / "run", write_file(tmp_path / "data.parquet", all_units)
     there: list[int] = []
-    for share, engine, units in ((0.1, "processes", 1), (0.5, "threads", 3), (0.9, "processes", 2)):
-        kill_driver(rundir, file, share, engine=engine, chunk=units * UNIT)
+    for share, engine, units in kills:
+        kill_driver(rundir, file, share, all_units, engine=engine, chunk=units * UNIT)
         wait_until(lambda: not scene.marked(), "all processes of a killed driver are gone")
         there.append(written_rows(rundir))
     result = analysis(pace=PACE).run(
-        opened(500, file), rundir=rundir, resume=True, engine="inline", chunk=7 * UNIT,
+        opened(all_units, file), rundir=rundir, resume=True, engine="inline", chunk=7 * UNIT,
         progress=False,
     )  # fmt: skip
-    check_whole(result, 500)
+    check_whole(result, all_units)
     read = sum(stop - start for _, name, start, stop in result.reads if name == "row")
-    story = f"{there} of 10,000 rows were written down, {read:,} were read again"
-    sys.stdout.write(f"\nkilled at 10, 50 and 90 %: {story}\n")
-    assert read == 500 * UNIT - there[-1]
+    story = f"{there} of {all_units * UNIT:,} rows were written down, {read:,} were read again"
+    sys.stdout.write(f"\nkilled at {[share for share, _, _ in kills]}: {story}\n")
+    assert read == all_units * UNIT - there[-1]
     assert names_in(rundir) == undisturbed_names(tmp_path)
 
 

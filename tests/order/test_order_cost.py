@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from order_situations import cuts_of, draw_legal, independent_window, make_situation, make_window, situations
 from searching import examples
-from windrow.order.cost import expected_cost, jackknifed_costs
+from windrow.order.cost import MOST_GROUPS, expected_cost, jackknifed_costs, sampled_rows
 from windrow.order.model import Column, Lane, Step
-from windrow.order.survival import MOST_KINDS, sample_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,18 +25,11 @@ class Rows:
 
     def __init__(self, situation: Situation) -> None:
         self.situation = situation
-        self.windows: list[list[dict[str, int]]] = []
-        self.unit_rows: list[int] = []
+        self.rows: list[dict[str, int]] = []
         for window in situation.windows:
-            rows = []
             for verdicts, count in zip(window.verdicts.tolist(), window.rows, strict=True):
-                rows += [dict(zip(window.cuts, verdicts, strict=True))] * int(count)
-            if rows:
-                self.windows.append(rows)
-                self.unit_rows.append(window.unit_rows)
-        if not self.windows:
-            self.windows, self.unit_rows = [[{}]], [1]
-        self.total = sum(map(len, self.windows))
+                self.rows += [dict(zip(window.cuts, verdicts, strict=True))] * int(count)
+        self.rows = self.rows or [{}]
 
     def alive(self, row: dict[str, int], ran: Sequence[str], lanes: Sequence[int]) -> bool:
         return any(
@@ -51,38 +42,30 @@ class Rows:
         )
 
     def share(self, ran: Sequence[str], lanes: Sequence[int]) -> float:
-        return sum(self.alive(r, ran, lanes) for w in self.windows for r in w) / self.total
+        return sum(self.alive(row, ran, lanes) for row in self.rows) / len(self.rows)
 
-    def units(self, ran: Sequence[str], lanes: Sequence[int]) -> float:
+    def any_among(self, number: float, ran: Sequence[str], lanes: Sequence[int]) -> float:
+        """The share of parts of so many rows with one that is alive."""
         if not lanes:
             return 0.0
-        pooled = min(1.0, (self.share(ran, lanes) * self.total + 0.5) / self.total)
-        found = 0.0
-        for rows, unit_rows in zip(self.windows, self.unit_rows, strict=True):
-            if any(self.alive(row, ran, lanes) for row in rows):
-                found += len(rows)
-            else:
-                p = 1 / (len(rows) + 1 / pooled)
-                found += len(rows) * (1 - (1 - p) ** (unit_rows - len(rows)))
-        return found / self.total
+        return 1 - math.exp(-number * min(1.0, self.share(ran, lanes) + 0.5 / len(self.rows)))
 
 
 def plain_cost(situation: Situation, order: Sequence[str]) -> float:
     rows, total, ran = Rows(situation), 0.0, list[str]()
-    units = situation.chunk_rows / situation.unit_rows if situation.unit_rows else 1.0
-    covered: dict[str, set[int]] = {}
+    chunk_rows, unit_rows = situation.chunk_rows, situation.unit_rows or situation.chunk_rows
+    read: set[str] = set()
     for name in order:
         step = situation.steps[name]
-        alive = rows.share(ran, step.lanes) * situation.chunk_rows
-        calls = 1 - (1 - rows.units(ran, step.lanes)) ** units
+        alive = rows.share(ran, step.lanes) * chunk_rows
+        calls = rows.any_among(chunk_rows, ran, step.lanes)
         if step.block:
             calls *= max(1.0, alive / step.block)
         total += step.fixed_s * calls + step.row_s * alive
-        for column in step.columns:
-            had = covered.setdefault(column, set())
-            more = rows.units(ran, sorted(had | set(step.lanes))) - rows.units(ran, sorted(had))
-            total += more * situation.columns[column].row_s * situation.chunk_rows
-            had |= set(step.lanes)
+        for column in set(step.columns) - read:
+            readers = [lane for other in situation.steps.values() if column in other.columns for lane in other.lanes]
+            total += situation.columns[column].row_s * chunk_rows * rows.any_among(unit_rows, ran, readers)
+        read.update(step.columns)
         if step.kind == "cut":
             ran.append(name)
     return total
@@ -115,33 +98,32 @@ def test_independent_cuts_cost_what_the_formula_says(order: tuple[int, ...], cos
 
 def test_without_windows_everything_stays_alive() -> None:
     steps = [Step("a", "cut", (0,), 2.0, 1.0), Step("b", "cut", (0,), 0.0, 3.0, 0, ("x",))]
-    situation = make_situation(steps, columns=[Column("x", 0.5, 8.0)], chunk_rows=10)
+    situation = make_situation(steps, columns=[Column("x", 0.5, 8.0)], chunk_rows=100)
     expected = expected_cost(situation, ("a", "b"))
-    assert expected.total == pytest.approx(2 + 10 + 30 + 5)
-    assert expected.bytes == pytest.approx(80)
+    assert expected.total == pytest.approx(2 + 100 + 300 + 50)
+    assert expected.bytes == pytest.approx(800)
     assert [(step.alive, step.passes) for step in expected.steps] == [(1, 1), (1, 1)]
 
 
-def test_whole_units_without_survivors_cost_no_column_and_no_call() -> None:
-    windows = [make_window("a", {"f": 10}), make_window("a", {"f": 9, "p": 1})]
+def test_a_column_is_read_for_the_units_with_a_row_left() -> None:
+    """One row in a hundred is left, and a unit has fifty: about two units of five have one."""
     steps = [Step("a", "cut", (0,)), Step("m", "column", (0,), 1.0, 0.0, 0, ("x",))]
-    situation = make_situation(steps, windows=windows, columns=[Column("x", 1.0)], chunk_rows=20, unit_rows=10)
+    windows = [make_window("a", {"f": 9900, "p": 100})]
+    situation = make_situation(steps, windows=windows, columns=[Column("x", 1.0)], chunk_rows=200, unit_rows=50)
     m = expected_cost(situation, ("a", "m")).steps[1]
-    assert m.column_s == pytest.approx(20 / 2)
-    assert m.seconds == pytest.approx(1 - 0.5**2)  # two units in a chunk
+    assert m.column_s == pytest.approx(200 * (1 - math.exp(-0.5)), rel=0.01)
+    assert m.seconds == pytest.approx(1 - math.exp(-2), rel=0.01)  # four units in a chunk
 
 
 def test_no_survivor_in_part_of_a_unit_is_no_certainty() -> None:
     steps = [Step("a", "cut", (0,)), Step("m", "column", (0,), columns=("x",))]
     windows = [make_window("a", {"f": 100}, unit_rows=1000)]
-    situation = make_situation(steps, windows=windows, columns=[Column("x", 1.0)], chunk_rows=1)
-    p = 1 / (100 + 100 / 0.5)
-    read = expected_cost(situation, ("a", "m")).steps[1].column_s
-    assert read == pytest.approx(1 - (1 - p) ** 900)
-    assert 0.9 < read < 1
+    situation = make_situation(steps, windows=windows, columns=[Column("x", 1.0)], chunk_rows=1000, unit_rows=1000)
+    read = expected_cost(situation, ("a", "m")).steps[1].column_s / 1000
+    assert read == pytest.approx(1 - math.exp(-1000 * 0.5 / 100))
 
 
-def test_a_column_is_charged_once_and_again_only_for_units_of_other_lanes() -> None:
+def test_a_column_is_charged_once_for_all_lanes_that_read_it() -> None:
     lanes = [Lane((("a", False),)), Lane((("b", False),))]
     steps = [
         Step("a", "cut", (0,)),
@@ -150,27 +132,27 @@ def test_a_column_is_charged_once_and_again_only_for_units_of_other_lanes() -> N
         Step("n", "column", (0, 1), columns=("x",)),
         Step("o", "column", (1,), columns=("x",)),
     ]
-    windows = [make_window("ab", {w: 1}) for w in ("pp", "pf", "fp", "ff")]
-    situation = make_situation(steps, lanes=lanes, windows=windows, columns=[Column("x", 1.0)], chunk_rows=4)
+    windows = [make_window("ab", dict.fromkeys(("pp", "pf", "fp", "ff"), 1000))]
+    situation = make_situation(
+        steps, lanes=lanes, windows=windows, columns=[Column("x", 1.0)], chunk_rows=400, unit_rows=1
+    )
     expected = expected_cost(situation, situation.written)
-    assert [step.column_s for step in expected.steps] == [0, 0, 2, 1, 0]
+    read = 400 * (1 - math.exp(-0.75))  # three rows of four are alive in one lane or the other
+    assert [step.column_s for step in expected.steps] == pytest.approx([0, 0, read, 0, 0], rel=1e-3)
 
 
-def test_many_kinds_of_windows_are_joined_into_few() -> None:
-    windows = [make_window("a", {"p": n + 1, "f": 3}, unit_rows=100 + 10 * n) for n in range(40)]
-    windows += [make_window("a", {"p": n + 1}) for n in range(9)]
-    sample = sample_of(make_situation(cuts_of([1]), windows=windows))
-    assert len(sample.kinds) <= MOST_KINDS + 1
-    members = np.concatenate([kind.members for kind in sample.kinds])
-    assert sorted(members) == list(range(49))
-    assert [len(kind.members) for kind in sample.kinds if not kind.rest] == [9]
+def test_windows_are_left_out_in_few_groups() -> None:
+    windows = [make_window("a", {"p": n + 1, "f": 3}) for n in range(100)]
+    sampled = sampled_rows(make_situation(cuts_of([1]), windows=windows))
+    assert len(sampled.counts) == MOST_GROUPS
+    assert sampled.counts.sum() == sum(window.size for window in windows)
 
 
 def test_leaving_out_windows_gives_the_costs_of_the_others() -> None:
     windows = [make_window(["c0", "c1"], {"pp": 9 - n, "fp": n}) for n in range(5)]
     situation = make_situation(cuts_of([1.0, 2.0]), windows=windows)
     order = ("c0", "c1")
-    costs = jackknifed_costs(situation, order, sample_of(situation))
+    costs = jackknifed_costs(situation, order, sampled_rows(situation))
     others = [
         plain_cost(make_situation(cuts_of([1.0, 2.0]), windows=windows[:n] + windows[n + 1 :]), order) for n in range(5)
     ]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from order_situations import cuts_of, independent_window, make_situation, situations, window_of
 from searching import examples
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED
-from windrow.order import agreedy, heft, hepframe, path, rank, written
 from windrow.order.model import Lane, Situation
-from windrow.order.rates import propositions
+from windrow.order.published import agreedy, heft, hepframe, path, rank
+from windrow.order.published.propositions import propositions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +29,6 @@ POLICIES = {
     "hepframe": hepframe.order,
     "path": path.order,
     "rank": rank.order,
-    "written": written.order,
 }
 
 
@@ -269,6 +268,7 @@ def anything(draw: st.DrawFn) -> Situation:
 
 
 @pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=examples(25))
 @given(given_=anything())
 def test_every_order_is_legal_and_the_same_every_time(name: str, given_: Situation) -> None:
     found = POLICIES[name](given_)

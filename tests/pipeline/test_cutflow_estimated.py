@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
-from searching import examples
+from searching import examples, few_by_day
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Window
-from windrow.pipeline.estimating import Estimate, Stratified, estimate, patterns, student
-from windrow.pipeline.written_order import Writing
+from windrow.pipeline.cutflow.estimate import Estimate, Stratified, estimate, patterns, student
+from windrow.pipeline.cutflow.written import WrittenRegion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,15 +116,17 @@ LEAST, MOST = 181, 198
 
 @pytest.mark.parametrize(
     "world",
-    [
-        World(),
-        World(windows=30, alike=0.3, together=0.2),
-        World(windows=12, order=(1, 0, 3, 2), alike=0.05),
-        World(windows=20, pass_rates=(0.99, 0.98, 0.05, 0.02)),
-        World(windows=8, alike=0.2),
-        World(units=120, drift=2.0, shares=(0.6, 0.2)),
-        World(units=120, drift=-1.0, shares=(1.0, 0.15), alike=0.1),
-    ],
+    few_by_day(
+        [
+            World(),
+            World(windows=30, alike=0.3, together=0.2),
+            World(windows=12, order=(1, 0, 3, 2), alike=0.05),
+            World(windows=20, pass_rates=(0.99, 0.98, 0.05, 0.02)),
+            World(windows=8, alike=0.2),
+            World(units=120, drift=2.0, shares=(0.6, 0.2)),
+            World(units=120, drift=-1.0, shares=(1.0, 0.15), alike=0.1),
+        ]
+    ),
     ids=["few windows", "alike", "pairs", "rare", "few and alike", "drift", "more looks early"],
 )
 def test_intervals_cover_the_truth_as_often_as_they_say(world: World) -> None:
@@ -275,12 +277,15 @@ def test_students_quantiles() -> None:
 @pytest.fixture
 def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second unit is looked at, whatever the plan says."""
-    from windrow.blocks import probing, sampling
+
+    from windrow.blocks import probe
+
+    chosen = probe.places
 
     def places(chunk: Any, units: Any, seed: int, identity: str, _share: float, _rows: int) -> list[Any]:
-        return sampling.places(chunk, units, seed, identity, 0.5, 60)
+        return chosen(chunk, units, seed, identity, 0.5, 60)
 
-    monkeypatch.setattr(probing, "places", places)
+    monkeypatch.setattr(probe, "places", places)
 
 
 def arrays(seed: int, rows: int = 30_000) -> dict[str, Any]:
@@ -426,14 +431,14 @@ def test_without_windows_a_moved_table_says_what_to_do() -> None:
 def test_a_table_is_estimated_once_whoever_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     cutflow = run(arrays(6)).cutflow
     table, same = cutflow["SR", "data"], cutflow["SR", "data"]
-    estimates = Writing.estimates
+    estimates = WrittenRegion.estimates
     found: list[Any] = []
 
     def counted(self: Any, members: Any) -> Any:
         found.append(members)
         return estimates(self, members)
 
-    monkeypatch.setattr(Writing, "estimates", counted)
+    monkeypatch.setattr(WrittenRegion, "estimates", counted)
     words = str(table)
     assert (table.kind, table.why, table.is_exact) == ("estimated, written order", "", False)
     assert table.lines is table.written

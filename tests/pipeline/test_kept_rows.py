@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.blocks.kept import row_set
-from windrow.blocks.selection import Selection
+from windrow.blocks.selection import Selection, row_set
 from windrow.pipeline import workload
 
 

@@ -11,8 +11,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from windrow.watch import notebook as watch_notebook
-from windrow.watch.progress import Snapshot
+from windrow.watch.progress import Cell, Snapshot, in_notebook
 
 SETUP = """
 import time
@@ -164,6 +163,8 @@ def shot(**changes: Any) -> Snapshot:
 
 
 class TestBar:
+    cell = 1
+
     @pytest.fixture
     def drawn(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, str]]]:
         seen: list[tuple[str, dict[str, str]]] = []
@@ -182,25 +183,38 @@ class TestBar:
         module = types.ModuleType("IPython.display")
         monkeypatch.setattr(module, "display", display, raising=False)
         monkeypatch.setitem(sys.modules, "IPython.display", module)
-        monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+        shell = types.ModuleType("IPython")
+        monkeypatch.setattr(
+            shell, "get_ipython", lambda: types.SimpleNamespace(execution_count=self.cell), raising=False
+        )
+        monkeypatch.setitem(sys.modules, "IPython", shell)
         return seen
 
     def test_one_output_is_drawn_again(self, drawn: list[tuple[str, dict[str, str]]]) -> None:
-        bar = watch_notebook.NotebookProgress()
+        bar = Cell()
         bar.show(shot())
         bar.show(shot(rows_done=60))
-        bar.end(shot(rows_done=90, finished=True))
+        bar.show(shot(rows_done=90, finished=True))
         assert [how for how, _ in drawn] == ["display", "update", "update"]
         assert '<progress max="100" value="40"' in drawn[0][1]["text/html"]
         assert "&lt;n&gt;" in drawn[0][1]["text/html"]
         assert "<progress" not in drawn[2][1]["text/html"]
 
+    def test_a_later_cell_has_its_own(self, drawn: list[tuple[str, dict[str, str]]]) -> None:
+        bar = Cell()
+        bar.show(shot())
+        self.cell = 2
+        bar.show(shot(rows_done=90))  # the end of what the first cell began
+        bar.show(shot(rows_done=120, rows_known=200))
+        bar.show(shot(rows_done=190, rows_known=200, finished=True))
+        assert [how for how, _ in drawn] == ["display", "update", "display", "update"]
+
     def test_an_end_nobody_knows(self, drawn: list[tuple[str, dict[str, str]]]) -> None:
-        watch_notebook.NotebookProgress().show(shot(files_total=9))
+        Cell().show(shot(files_total=9))
         assert "<progress style" in drawn[0][1]["text/html"]
 
     def test_a_short_run_draws_nothing(self, drawn: list[tuple[str, dict[str, str]]]) -> None:
-        watch_notebook.NotebookProgress().end(shot(finished=True))
+        Cell().show(shot(finished=True))
         assert drawn == []
 
     @pytest.mark.parametrize(("name", "inside"), [("ZMQInteractiveShell", True), ("Shell", False)])
@@ -209,6 +223,6 @@ class TestBar:
         hosted = type("Hosted", (type(name, (), {}),), {})()
         monkeypatch.setattr(module, "get_ipython", lambda: hosted, raising=False)
         monkeypatch.setitem(sys.modules, "IPython", module)
-        assert watch_notebook.in_notebook() == inside
+        assert in_notebook() == inside
         monkeypatch.setattr(module, "get_ipython", lambda: None)
-        assert not watch_notebook.in_notebook()
+        assert not in_notebook()

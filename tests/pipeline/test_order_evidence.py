@@ -20,16 +20,15 @@ from description import Analysis, Dataset, File, MemorySource, Output, Step, bui
 from range_server import RangeServer
 from reference import Execution, StepRaisedError
 from reference import Plan as WrittenPlan
+from row_jobs import open_input
 from searching import examples
 from strategies import Way, analyses, filesets, ways
-from windrow.blocks import probing
-from windrow.blocks.execute import Chunk, ChunkRun
-from windrow.blocks.probing import Look
-from windrow.blocks.sampling import places
-from windrow.core.learned import MAX_WINDOWS, Learned
+from windrow.blocks import probe as probing
+from windrow.blocks.attempts import Attempts
+from windrow.blocks.chunk import Chunk, ChunkRun
+from windrow.blocks.probe import Look, places
+from windrow.core.accounts import MAX_WINDOWS, Learned
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Evidence, StepCost, Window
-from windrow.order.narrowing import narrow
-from windrow.pipeline.attempts import Attempts
 from windrow.pipeline.bind import bind
 from windrow.pipeline.workload import PipelineWorkload
 
@@ -99,8 +98,8 @@ def test_all_cuts_say_of_shown_rows_what_they_say_of_each_alone(
     chunk = Chunk(0, file.label, 0, file.borders, file.borders)
     chunk_run = ChunkRun(program, reader, chunk, definition.written, {})
     after = [(s.name, cut) for s in definition.steps.values() for cut in s.after]
-    look = Look(chunk_run, rows, after, narrow)
-    look.show(program.steps)
+    look = Look(chunk_run, rows, after)
+    look.show({})
 
     alone = Alone(WrittenPlan(analysis, dataset, definition.written), file, numbers())
     for number in rows.tolist():
@@ -243,19 +242,17 @@ def test_what_comes_home_is_kept_and_added_up() -> None:
         learned.add(
             Evidence(
                 steps=(("a", cost),), windows=(window,), probed=(("a", cost), ("b", cost)),
-                warned=(("a", 2),) if number % 2 else (),
             )
         )  # fmt: skip
     found = learned.evidence([("a", "cut")])
     assert [w.unit for w in found.windows] == list(range(88, MAX_WINDOWS + 88))
     assert dict(found.steps)["a"].calls == MAX_WINDOWS + 88
     assert dict(found.probed)["b"].rows_in == 10 * (MAX_WINDOWS + 88)
-    assert found.warned == (("a", MAX_WINDOWS + 88),)
     assert found.guards == (("a", "cut"),)
 
 
 @pytest.mark.filterwarnings("always")
-def test_evidence_tells_terrain_costs_and_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evidence_tells_terrain_and_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     analysis = Analysis(
         steps=(
             Step(kind="cut", name="positive", args="x", body="x > 0"),
@@ -276,9 +273,6 @@ def test_evidence_tells_terrain_costs_and_warnings(monkeypatch: pytest.MonkeyPat
         assert dict(evidence.probed).keys() == {"positive", "inverse"}
         assert dict(evidence.probed)["inverse"].rows_in == 8
         assert dict(evidence.steps)["inverse"].rows_in == 16
-    x = dataset.files[0].columns["x"].reshape(4, 16)
-    warned = [dict(evidence.warned).get("inverse", 0) > 0 for evidence in looking.seen]
-    assert warned == (x == 0).any(axis=1).tolist()
 
 
 def test_a_lane_that_has_rows_without_the_guard_is_given_up_for_the_look() -> None:
@@ -363,10 +357,10 @@ def test_rows_of_units_are_known_without_looking_at_every_input() -> None:
     workload = PipelineWorkload(made.definition(0), source)
     assert workload.unit_rows("one") == 0
     worker = workload.open_worker(0)
-    worker.inspect(0)
+    open_input(worker, 0)
     assert workload.unit_rows("one") == 100 / 4
-    worker.inspect(1)
-    worker.inspect(1)
+    open_input(worker, 1)
+    open_input(worker, 1)
     workload.know_borders(3, (0, 8))
     assert workload.unit_rows("one") == 170 / 7
     assert workload.unit_rows("two") == 8

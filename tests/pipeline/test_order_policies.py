@@ -20,10 +20,12 @@ from ordering import costing, cut_cheaply, eager, fickle, slow_first
 from reference import StepRaisedError
 from searching import examples
 from strategies import analyses, filesets, ways
+from windrow.core.records import RunRows
 from windrow.errors import RedefinitionNote, StepError, UsageError
-from windrow.pipeline import adapting, workload
-from windrow.pipeline.order_words import order_line, order_lines
-from windrow.pipeline.policies import POLICIES
+from windrow.pipeline import worker
+from windrow.pipeline.ordering.controller import OrderController
+from windrow.pipeline.ordering.policies import POLICIES
+from windrow.pipeline.ordering.text import order_line, order_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from description import Analysis, Dataset, File
     from reference import Answer
 
-PROFILE = settings(max_examples=examples(14), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+PROFILE = settings(max_examples=examples(5), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def in_small_units(datasets: tuple[Dataset, ...], units: int) -> tuple[Dataset, ...]:
@@ -97,7 +99,7 @@ def test_every_policy_gives_the_written_answer(name: str) -> None:
     assert sum(moved) > len(moved) / 4  # or little was shown
 
 
-@settings(PROFILE, max_examples=examples(28))
+@settings(PROFILE, max_examples=examples(10))
 @given(st.data())
 def test_exact_tables_are_the_written_ones(data: st.DataObject) -> None:
     analysis = data.draw(analyses())
@@ -296,13 +298,13 @@ def test_what_was_learned_of_another_written_order_is_not_taken_over(tmp_path: A
 def test_many_small_datasets_are_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """What counts is how long the run takes, not each dataset of it."""
     told: list[float] = []
-    ask = adapting.Adapting.replan
+    ask = OrderController.replan
 
     def replan(self: Any, job: Any) -> Any:
         told.append(job.run_s / (job.spent_s + job.left_s))
         return ask(self, job)
 
-    monkeypatch.setattr(adapting.Adapting, "replan", replan)
+    monkeypatch.setattr(OrderController, "replan", replan)
     fileset = {f"d{number}": {"files": rows(2000)} for number in range(6)}
     slow_first().run(fileset, engine="inline", progress=False)
     assert max(told) > 1.5
@@ -317,16 +319,17 @@ WRITTEN, MOVED = ("costly", "cheap"), ("cheap", "costly")
 @contextmanager
 def too_much_at(row: int) -> Iterator[list[Any]]:
     """In a moved order, the chunk with this row takes more memory than there is."""
-    whole = workload._Worker.run
+    whole = worker.RowsSide.run
     failed: list[Any] = []
 
-    def run_chunk(self: Any, rows: Any, plan: Any, prepared: Any = None) -> Any:
-        if plan.moved and any(part.start <= row < part.stop for part in rows):
-            failed.append(rows)
+    def run_chunk(self: Any, job: Any) -> Any:
+        payload = job.task.payload
+        if isinstance(payload, RunRows) and job.plan.moved and any(r.start <= row < r.stop for r in payload.rows):
+            failed.append(payload.rows)
             raise MemoryError
-        return whole(self, rows, plan, prepared)
+        return whole(self, job)
 
-    with mock.patch.object(workload._Worker, "run", run_chunk):
+    with mock.patch.object(worker.RowsSide, "run", run_chunk):
         yield failed
 
 

@@ -149,7 +149,7 @@ class TestSkip:
     def test_a_guarded_step_is_not_skipped(self) -> None:
         source = MemorySource([dataset()])
         analysis = fragile(1, 2)
-        result = analysis.run(source, progress=False, on_error="skip", order=["odd", "late"])
+        result = analysis.run(source, progress=False, order=["odd", "late"])
         assert result.complete
         assert result["rows", "signal"] == list(range(5, ROWS, 2))
         assert ("odd", "late") in analysis.guards

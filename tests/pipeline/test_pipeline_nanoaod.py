@@ -270,10 +270,10 @@ def compare_hists(got: Any, expected: Any, exact: bool) -> None:
 
 
 WAYS = [
-    pytest.param({"engine": "inline"}, None, id="inline"),
-    pytest.param({"engine": "threads", "workers": 2}, None, id="threads"),
+    pytest.param({"engine": "inline"}, None, id="inline", marks=pytest.mark.slow),
+    pytest.param({"engine": "threads", "workers": 2}, None, id="threads", marks=pytest.mark.slow),
     pytest.param({"engine": "threads", "workers": 3, "chunk": 100}, 17, id="small-units"),
-    pytest.param({"engine": "inline", "chunk": 64, "_block_rows": 5}, 64, id="small-blocks"),
+    pytest.param({"engine": "inline", "chunk": 64, "_block_rows": 5}, 64, id="small-blocks", marks=pytest.mark.slow),
 ]
 
 
@@ -290,6 +290,7 @@ def test_an_analysis_equals_the_plain_program(samples: Path, options: dict[str, 
     assert all(selected.values()), "the selection must select something to be a test"
 
 
+@pytest.mark.slow
 def test_another_order_gives_the_same_outputs(samples: Path) -> None:
     written = make_analysis().run(wr.data.open(fileset(samples), grid=32), progress=False)
     analysis = make_analysis()

@@ -17,7 +17,7 @@ import pytest
 import windrow as wr
 from small_analysis import IDENTITY, analysis, columns
 from windrow.errors import EngineError, StepError, UsageError
-from windrow.place import engines as place_engines
+from windrow.place import lock_watch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -238,7 +238,7 @@ def test_a_step_that_writes_to_a_global_runs_in_processes() -> None:
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any threads at all are found to wait too much."""
     for name, value in (("SEEN_S", 0.0), ("WAITING", -1.0), ("BUSY", (0.0, 9.0)), ("WORTH_S", -9.0)):
-        monkeypatch.setattr(place_engines, name, value)
+        monkeypatch.setattr(lock_watch, name, value)
 
 
 def summing(odd: Any = None, extra: Any = None) -> wr.Pipeline:

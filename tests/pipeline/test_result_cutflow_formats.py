@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import small_analysis as small
 from windrow.errors import UsageError
-from windrow.pipeline.cutflow import Line
-from windrow.pipeline.cutflow_formats import csv_text, escaped, latex_table, one_cut_counts, root_lines, rounded
+from windrow.pipeline.cutflow.formats import csv_text, escaped, latex_table, one_cut_counts, root_lines, rounded
+from windrow.pipeline.cutflow.table import Line
 
 if TYPE_CHECKING:
     import windrow as wr

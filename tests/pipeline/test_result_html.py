@@ -102,9 +102,9 @@ def test_any_name_is_escaped(name: str) -> None:
 
 
 def small_cutflow(name: str) -> Any:
-    from windrow.pipeline.cutflow import Cutflow, Table
+    from windrow.pipeline.cutflow.table import Cutflow, Table
 
-    table = Table(name, name, {name: False}, (name,), frozenset(), {}, planned=(name,))
+    table = Table(name, name, {name: False}, (name,), frozenset(), (), planned=(name,))
     return Cutflow({(name, name): table})
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.errors import IncompleteError, UnknownNameError
-from windrow.pipeline.cutflow import Cutflow
+from windrow.pipeline.cutflow.table import Cutflow
 from windrow.pipeline.ledger import Entry, Ledger
 from windrow.pipeline.result import Result, StepSummary
 

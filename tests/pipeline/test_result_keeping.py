@@ -199,6 +199,16 @@ def test_a_file_that_holds_something_else_says_so(tmp_path: Path, content: bytes
         load(tmp_path / "run")
 
 
+def test_a_result_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    keep(small.run(), tmp_path / "run")
+    directory = RunDirectory.open(tmp_path / "run")
+    state = pickle.loads(directory.read_result())
+    del state["format"]
+    directory.write_result(pickle.dumps(state))
+    with pytest.raises(DataError, match="made by an earlier version of Windrow"):
+        load(tmp_path / "run")
+
+
 def test_an_incomplete_result_says_so(tmp_path: Path) -> None:
     result = small.run()
     result.interrupted = True
@@ -212,7 +222,7 @@ def test_a_run_keeps_its_result(tmp_path: Path) -> None:
     again = wr.load(tmp_path / "run")
     check_same(result, again)
     assert result.rundir == again.rundir == str(tmp_path / "run")
-    assert (tmp_path / "run" / "events.jsonl").read_text().count('"finished"') >= 3
+    assert (tmp_path / "run" / "events.jsonl").read_text().count('"how":"done"') >= 3
     for file in (tmp_path / "run").rglob("*"):
         assert file.stat().st_mode & 0o777 == (0o700 if file.is_dir() else 0o600)
 

@@ -215,7 +215,7 @@ def test_overlapping_ranges_are_refused_and_others_are_not(
 
 
 def empty(ledger: Ledger) -> wr.Result:
-    from windrow.pipeline.cutflow import Cutflow
+    from windrow.pipeline.cutflow.table import Cutflow
 
     return wr.Result(
         name="e", outputs={}, output_names=(), cutflow=Cutflow({}), ledger=ledger, steps={},

@@ -17,7 +17,7 @@ import pytest
 import windrow as wr
 from range_server import RangeServer
 from windrow.errors import StepError, UsageError
-from windrow.pipeline.preparing import first_steps
+from windrow.pipeline.worker import first_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -285,7 +285,7 @@ def test_over_a_slow_link_answers_and_bytes_stay_and_requests_do_not_grow(
 ) -> None:
     monkeypatch.setattr("windrow.data.remote.TAIL_BYTES", 1_000)
     monkeypatch.setattr("windrow.data.remote.HEAD_BYTES", 1_000)
-    monkeypatch.setattr("windrow.place.balance.SEEN_S", 0.01)
+    monkeypatch.setattr("windrow.place.read_ahead_split.SEEN_S", 0.01)
     web = RangeServer(folder, latency_s=0.004)
     try:
         inline = run(source(web.url), (0, 1), workers=1)

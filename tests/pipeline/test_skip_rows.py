@@ -16,8 +16,8 @@ import windrow as wr
 from comparing import bits
 from description import Dataset, File, MemoryReader, MemorySource
 from searching import examples
-from windrow.blocks.skipping import MOST_ROWS
-from windrow.errors import CorruptFileError, StepError
+from windrow.blocks.failing import MOST_ROWS
+from windrow.errors import CorruptFileError, StepError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -195,32 +195,10 @@ def test_exactly_the_rows_that_raise_are_gone(
     assert one.cutflow.as_dict() == other.cutflow.as_dict()
 
 
-@settings(max_examples=examples(40))
-@given(data=DATA, unit=st.integers(1, 64), way=WAYS, order=st.sampled_from(GUARDED))
-def test_in_a_moved_order_a_row_must_raise_there_too(
-    data: dict[str, Any], unit: int, way: dict[str, Any], order: tuple[str, ...]
-) -> None:
-    planned, written = failing(order, data), failing(WRITTEN, data)
-    assert planned <= written
-    result = run(written_analysis(), source_of(data, unit), order=list(order), **way)
-    check(result, data, planned)
-    assert result.guards == ()
-
-
-@settings(max_examples=examples(40))
-@given(data=DATA, unit=st.integers(1, 64), way=WAYS)
-def test_a_step_that_runs_too_early_costs_no_row(data: dict[str, Any], unit: int, way: dict[str, Any]) -> None:
-    # Rows divisible by 7 reach no step in the written order; in this one they do.
-    data["y"][0] = -1.0
-    analysis = written_analysis()
-    order = ["heavy", "root", "known", "late"]
-    result = run(analysis, source_of(data, unit), order=order, **way)
-    gone = failed_rows(result)
-    check(result, data, gone)
-    # The order changes on the way, and in some a row is dropped before it can raise.
-    always = set.intersection(*(failing(any_order, data) for any_order in permutations(WRITTEN)))
-    assert always <= gone <= failing(WRITTEN, data)
-    assert ("root", "late") in analysis.guards
+@pytest.mark.parametrize("order", [["late", "root"], {"data": ["late", "root"]}])
+def test_an_order_of_ones_own_is_refused(order: Any) -> None:
+    with pytest.raises(UsageError, match="order of your own"):
+        run(written_analysis(), {"x": np.arange(3.0)}, order=order)
 
 
 @settings(max_examples=examples(25))
@@ -426,8 +404,8 @@ def test_nothing_is_read_twice(tmp_path: Path) -> None:
     assert sorted(skipping.reads) == sorted(plain.reads)
 
 
-@pytest.mark.parametrize("order", ["written", ["b", "a"]])
-def test_what_windrow_itself_raises_in_a_moved_order_is_a_failing_row_too(order: Any) -> None:
+@pytest.mark.parametrize("order", ["written", "adaptive", {"data": "written"}])
+def test_a_row_that_two_steps_fail_on_is_left_out_once(order: Any) -> None:
     """Both steps fail on row 5: one with an error of its own, the other with one of the random numbers."""
     analysis = wr.Pipeline("twice wrong")
 

@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 import windrow as wr
 from searching import examples
 from windrow.core.intervals import Intervals
+from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler
 from windrow.errors import DataError, NotYetError, StepError, UsageError
 from windrow.pipeline import running, streaming
@@ -131,7 +132,9 @@ class Watched(Scheduler):
     def on(self, events: Any, now: float) -> Any:
         commands = super().on(events, now)
         self.validate()
-        Watched.most = max(Watched.most, len(self.intake.feeds), len(self.ledger.books))
+        rows = self.feeder
+        assert isinstance(rows, RowFeeder)
+        Watched.most = max(Watched.most, len(rows.inputs.inputs), len(rows.ledger.books))
         return commands
 
 
@@ -222,7 +225,7 @@ def test_a_socket_gives_the_bits_of_arrays() -> None:
         stream = wr.data.stream(address, batch=100)
         same(an_analysis().run(stream, workers=2, order="written"), expected)
     finally:
-        thread.join(10)
+        thread.join(120)
         server.close()
 
 
@@ -384,7 +387,7 @@ def test_a_step_that_raises_ends_the_run_and_what_was_done_is_there() -> None:
 
     def produce() -> Iterator[dict[str, Any]]:
         yield {"x": np.ones(5)}
-        go_on.wait(10)
+        go_on.wait(120)
         yield {"x": np.array([1.0, -1.0])}
         yield from ({"x": np.ones(1)} for _ in range(100_000))
 
@@ -475,7 +478,7 @@ def test_a_generator_is_closed_where_it_was_not_read_to_the_end() -> None:
             closed.set()
 
     summing().run(wr.data.stream(produce()), max_rows=3)
-    assert closed.wait(10)
+    assert closed.wait(120)
 
 
 def test_a_run_directory_keeps_the_result(tmp_path: Path) -> None:
@@ -564,18 +567,18 @@ def test_rows_that_cannot_be_finished_in_time_are_missing(monkeypatch: pytest.Mo
 
     def slowly() -> None:
         if entered.is_set():
-            leave.wait(10)
+            leave.wait(120)
         entered.set()
 
     analysis = summing(slowly)
     stream = wr.data.stream([{"x": np.ones(5)}] * 40)
     live = analysis.start(stream, engine="threads", workers=1, chunk=5)
-    assert entered.wait(10)
+    assert entered.wait(120)
     threading.Timer(0.5, leave.set).start()
     result = live.stop()
     assert result.ledger.missing > 0
     assert result["n"] == result.ledger.done
-    assert result.ledger.total == live._inbox.feeder._flow.taken  # type: ignore[union-attr]
+    assert result.ledger.total == live._inbox.pump._flow.taken  # type: ignore[union-attr]
     assert result.exit_code == 2
 
 

@@ -21,14 +21,21 @@ from windrow.core.records import (
     FailureKind,
     Handle,
     InputSpec,
+    Life,
+    Made,
     Measurement,
+    MergePartials,
+    Opened,
+    OpenInput,
     Plan,
     PlanJob,
+    RowsReport,
     Task,
     Worker,
 )
+from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler
-from windrow.engines.base import Capabilities, Outcome
+from windrow.engines.base import NO_READING, Capabilities, Job, Outcome, Reading
 from windrow.engines.inline import InlineEngine
 from windrow.engines.threads import ThreadsEngine
 from windrow.errors import EngineError, UsageError
@@ -42,27 +49,52 @@ if TYPE_CHECKING:
 class Work:
     """A workload whose run is a function of the rows and the plan."""
 
+    reading: Reading = NO_READING
+    used: tuple[float, int] | None = None
+
     def __init__(self, function: Callable[[Any, Plan], Any]) -> None:
         self.function = function
 
     def open_worker(self, worker: int) -> Work:
         return self
 
+    def content(self, task: Task) -> Any:
+        return task.payload or ()
+
     def classify(self, error: BaseException) -> Failure:
         return Failure(FailureKind.USER, type(error).__name__, str(error), "", error)
 
-    def inspect(self, number: int) -> tuple[int, tuple[int, ...]]:
-        return 40, (0, 10, 20, 30, 40)
+    def describe(self, task: Task) -> str:
+        return f"task {task.id}"
 
-    def run(self, rows: Any, plan: Plan) -> Outcome:
-        found = self.function(rows[0], plan)
-        return found if isinstance(found, Outcome) else Outcome([found], Measurement())
+    def hear(self, news: Any) -> None: ...
 
-    def merge(self, partials: Any) -> Any:
-        return [one for partial in partials for one in partial]
+    def is_own(self, module: Any) -> bool:
+        return False
+
+    def run(self, job: Job) -> Outcome:
+        payload = job.task.payload
+        if isinstance(payload, OpenInput):
+            return Outcome({}, Opened(40, (0, 10, 20, 30, 40)))
+        (name,) = job.task.makes
+        if isinstance(payload, MergePartials):
+            return Outcome({name: [one for partial in job.values for one in partial]})
+        found = self.function(payload.rows[0], job.plan)
+        if isinstance(found, Evidence):
+            return Outcome({name: []}, RowsReport(found))
+        return Outcome({name: [found]}, RowsReport())
+
+    def prepare(self, task: Task, plan: Plan) -> None:
+        return None
+
+    def news(self) -> None:
+        return None
 
     def close(self) -> None:
         pass
+
+
+LIFE = Life(0, 0)
 
 
 class Scripted:
@@ -79,19 +111,15 @@ class Scripted:
         self.events: deque[happened.Event] = deque()
 
     def start(self, workload: Any) -> None:
-        self.events.append(happened.WorkerJoined(Worker(0, 0)))
+        self.events.append(happened.WorkerJoined(Worker(LIFE)))
 
     def do(self, commands: Any) -> None:
         for command in commands:
             if isinstance(command, orders.Launch):
-                number = command.attempt
-                handle = Handle(number, number, 0, 0, command.task.inputs)
-                self.events.append(happened.Finished(number, 0, 0, handle, Measurement(wall=1.0), None))
-            elif isinstance(command, orders.Merge):
-                ids = tuple(handle.id for handle in command.handles)
-                self.events.append(happened.Merged(command.into, ids, 0, 0))
+                made = tuple(Made(name) for name in command.task.makes)
+                self.events.append(happened.Finished(command.attempt, LIFE, made, Measurement(wall=1.0)))
             elif isinstance(command, orders.Fetch):
-                self.events.append(happened.Fetched(command.handle))
+                self.events.append(happened.Held(command.handle))
 
     def wait(self, timeout: float | None) -> list[happened.Event]:
         self.timeouts.append(timeout)
@@ -103,22 +131,22 @@ class Scripted:
     def wake(self) -> None:
         pass
 
-    def take(self, handle: Handle) -> Any:
-        return list(handle.rows)
+    def take(self, handle: Handle, *, mine: bool = False) -> Any:
+        return [handle, mine]
 
     def stop(self) -> None:
         self.stopped += 1
 
 
-def scheduler(rows: int = 40, **more: Any) -> Scheduler:
+def scheduler(rows: int = 40) -> Scheduler:
     borders = tuple(range(0, rows + 1, 10))
     spec = InputSpec(id=0, category="data", rows=rows, borders=borders)
-    return Scheduler([spec], Policies(Fixed(10)), **more)
+    return Scheduler(RowFeeder([spec], Policies(Fixed(10))))
 
 
 def test_partials_come_in_the_order_of_their_rows() -> None:
     specs = [InputSpec(id=number, category="data", rows=40, borders=(0, 10, 20, 30, 40)) for number in (0, 1)]
-    made = Scheduler(specs, Policies(Fixed(10)))
+    made = Scheduler(RowFeeder(specs, Policies(Fixed(10))))
     outcome = run(made, ThreadsEngine(4), Work(lambda rows, plan: rows.start))
     assert list(outcome.partials) == [0, 1]
     for partials in outcome.partials.values():
@@ -130,10 +158,9 @@ def test_partials_come_in_the_order_of_their_rows() -> None:
 def test_later_tasks_run_under_the_plan_that_was_asked_for() -> None:
     plans: list[int] = []
 
-    def work(rows: Any, plan: Plan) -> Outcome:
+    def work(rows: Any, plan: Plan) -> Evidence:
         plans.append(plan.id)
-        guards = (("step", "cut"),) if rows.start == 0 else ()
-        return Outcome([], Measurement(), Evidence(guards=guards))
+        return Evidence(guards=(("step", "cut"),) if rows.start == 0 else ())
 
     def planner(job: PlanJob) -> Plan:
         assert job.category == "data"
@@ -147,8 +174,8 @@ def test_later_tasks_run_under_the_plan_that_was_asked_for() -> None:
 
 
 def test_without_a_planner_the_policy_is_asked() -> None:
-    def work(rows: Any, plan: Plan) -> Outcome:
-        return Outcome([], Measurement(), Evidence(guards=(("step", f"cut{rows.start}"),)))
+    def work(rows: Any, plan: Plan) -> Evidence:
+        return Evidence(guards=(("step", f"cut{rows.start}"),))
 
     outcome = run(scheduler(), InlineEngine(), Work(work))
     assert outcome.plans[-1].guards == tuple(("step", f"cut{start}") for start in (0, 10, 20, 30))
@@ -172,7 +199,8 @@ def test_observers_see_every_event_and_every_command() -> None:
     again = scheduler()
     for events, commands, now in batches:
         assert again.on(events, now) == commands
-    assert again.ledger.done_rows == 40
+    assert isinstance(again.feeder, RowFeeder)
+    assert again.feeder.ledger.done_rows == 40
 
 
 def test_one_interrupt_while_waiting_ends_the_run_with_what_is_done() -> None:
@@ -320,10 +348,10 @@ def test_files_that_cannot_be_released_are_a_warning(engine: Any) -> None:
 
 
 def test_a_worker_thread_that_breaks_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Any, command: Any) -> Any:
+    def broken(self: Any, *given: Any) -> Any:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("windrow.engines.shelf.Shelf.do", broken)
+    monkeypatch.setattr("windrow.engines.job_runner.JobRunner.run", broken)
     with pytest.raises(EngineError, match="a bug"):
         run(scheduler(), ThreadsEngine(2), Work(lambda rows, plan: 0))
 
@@ -359,7 +387,7 @@ class Said:
 
 def test_what_was_said_before_a_report_holds_when_that_is_heard() -> None:
     """Or a task that was cancelled while it waited for a worker would be launched by that worker's report."""
-    said = Said(happened.Submitted((), tuple(Task(n, "a", (), 1, outputs=()) for n in (1, 2))))
+    said = Said(happened.Submitted((), tuple(Task(n, "a") for n in (1, 2))))
     launched: list[int] = []
 
     class Engine(Scripted):
@@ -373,7 +401,7 @@ def test_what_was_said_before_a_report_holds_when_that_is_heard() -> None:
         launched.extend(one.task.id for one in commands if isinstance(one, orders.Launch))
 
     run(
-        Scheduler((), Policies(Fixed(10)), Options(open=True, on_error="skip")),
+        Scheduler(options=Options(open=True, on_error="skip")),
         Engine({}), Work(lambda *_: None), observers=[note], inbox=said,
     )  # fmt: skip
     assert launched == [1]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from recorded_run import record, uneven
 from windrow.core.records import Rows
-from windrow.engines.simulated_devices import Device
-from windrow.engines.simulated_model import SimulatedInput
+from windrow.engines.simulated.devices import Device
+from windrow.engines.simulated.model import SimulatedInput
 from windrow.errors import DataError, MissingFileError
 from windrow.run.reading_record import read_record
 from windrow.run.recorded import CostsOfRows, lock_share_of, lock_wait_of, scatter
@@ -21,7 +21,7 @@ from windrow.run.simulate import forecast, simulate
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from windrow.engines.simulated import Kind
+    from windrow.engines.simulated.engine import Kind
 
 
 # -- parts
@@ -130,7 +130,7 @@ def test_memory_of_a_process_is_shared_by_its_threads(tmp_path: Path) -> None:
     record(tmp_path / "run", uneven(), 2)
     log = tmp_path / "run" / "events.jsonl"
     lines = log.read_text().splitlines(keepends=True)
-    seen = [f'{{"t":0.{n},"event":"memory","rss":{rss}}}\n' for n, rss in ((1, 300), (2, 500))]
+    seen = [f'{{"t":{n}00000,"event":"memory","rss":{rss}}}\n' for n, rss in ((1, 300), (2, 500))]
     log.write_text("".join([*seen, *lines]))
     found = read_record(tmp_path / "run")
     assert (found.memory_base, found.memory_each) == (300.0, 100.0)
@@ -166,7 +166,7 @@ def test_the_lock_is_looked_at_where_one_worker_cannot_wait_for_it(tmp_path: Pat
     assert any("interpreter lock" in note for note in found.notes)
     log = tmp_path / "run" / "events.jsonl"
     text = log.read_text()
-    log.write_text(text + '{"t":0.1,"event":"memory","rss":1,"held":0.5,"looks":400}\n')
+    log.write_text(text + '{"t":100000,"event":"memory","rss":1,"held":0.5,"looks":400}\n')
     found = read_record(tmp_path / "run")
     assert found.lock_known
     assert found.costs["cheap"].lock_share == pytest.approx(0.5, rel=0.05)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from windrow.core.inputs import Cutter
 from windrow.core.policies import ShapeRequest
 from windrow.core.records import StepCost
-from windrow.core.source import Cutter
 from windrow.shape.blocks import MOST_BLOCK, SMALLEST_BLOCK, StepKind, block_rows
 from windrow.shape.costs import FIXED_SHARE, enough_rows, fit
 from windrow.shape.fixed import Fixed

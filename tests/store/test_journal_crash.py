@@ -15,6 +15,7 @@ import pytest
 
 import journal_faults
 from journal_writer import content
+from searching import few_by_day
 from windrow.store.journal import Journal
 
 HERE = Path(__file__).resolve().parents[1]
@@ -27,7 +28,7 @@ def run(scenario: str, rule: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(program, check=False, capture_output=True, text=True, timeout=200)
 
 
-@pytest.mark.parametrize("scenario", journal_faults.SCENARIOS)
+@pytest.mark.parametrize("scenario", few_by_day(journal_faults.SCENARIOS, 3))
 def test_dying_at_any_step_leaves_the_state_before_or_the_one_after(scenario: str) -> None:
     done = run(scenario)
     assert done.returncode == 0, done.stderr

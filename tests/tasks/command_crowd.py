@@ -21,7 +21,7 @@ GRACE_S = 0.2
 
 def do_not_wait_long() -> None:
     """Have cancelled commands in processes ended soon."""
-    from windrow.engines.processes import ProcessesEngine
+    from windrow.engines.processes.engine import ProcessesEngine
 
     defaults = ProcessesEngine.__init__.__kwdefaults__
     assert defaults is not None
@@ -43,7 +43,7 @@ def alive(number: str) -> list[int]:
 
 
 def wait_for(condition: Any, what: str) -> None:
-    until = time.monotonic() + 15
+    until = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < until, f"{what} did not happen"
         time.sleep(0.01)

@@ -15,7 +15,7 @@ import windrow as wr
 from windrow.core.events import Finished
 from windrow.errors import CommandError, CommandMemoryError, TaskError, TaskFileError, UsageError
 from windrow.tasks.command import Command, CommandTask
-from windrow.tasks.driving import Driver
+from windrow.tasks.driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ import pytest
 
 import windrow as wr
 from tasks.command_crowd import CROWD, GRACE_S, alive, all_gone, all_there, crowd
-from windrow.engines.processes import ProcessesEngine
+from windrow.engines.processes.engine import ProcessesEngine
 from windrow.errors import CommandError, TaskError
 
 ENGINES = ("inline", "threads", "processes")
@@ -217,7 +217,7 @@ def test_a_driver_that_is_killed_leaves_nothing(way: str, number: str, tmp_path:
         all_there(f"{number}{end:02d}")
         process.send_signal(end)
     for process, end in processes:
-        assert process.wait(30) != 0
+        assert process.wait(120) != 0
         all_gone(f"{number}{end:02d}")
 
 

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 import windrow as wr
-from windrow.tasks import collecting
-from windrow.tasks.collecting import DEFAULTS, YOUNG, collecting_less
+from windrow.tasks import driver as collecting
+from windrow.tasks.driver import DEFAULTS, YOUNG, collecting_less
 
 
 def one_more(number: int) -> int:
@@ -53,7 +53,7 @@ def test_many_threads_wait_for_the_same() -> None:
             found: list[int] = []
 
             def ask(one: concurrent.futures.Future[int] = future, to: list[int] = found) -> None:
-                to.append(one.result(30))
+                to.append(one.result(120))
 
             threads = [threading.Thread(target=ask) for _ in range(4)]
             for thread in threads:

@@ -98,13 +98,13 @@ def test_loading_that_fails_is_the_tasks_failure_and_tried_again(engine: str, tm
         return model
 
     with wr.Session(engine=engine, workers=1):
-        error = ask().exception(30)
+        error = ask().exception(120)
         assert isinstance(error, FileNotFoundError)
         assert any("makes 'model' of task" in note for note in error.__notes__)
         there.write_text("now")
-        assert ask().result(30) == "now"
+        assert ask().result(120) == "now"
         there.write_text("later")
-        assert ask().result(30) == "now"
+        assert ask().result(120) == "now"
 
 
 def test_outside_a_session_a_process_makes_it_once(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_task_inside_a_task_uses_what_the_worker_has(tmp_path: Path) -> None:
 
     with wr.Session(engine="processes", workers=1) as session:
         assert session.gather([outer(1)]) == [4]
-        assert multiply(5).result(30)[0] == 10
+        assert multiply(5).result(120)[0] == 10
     assert len(diary.read_text().split("\n")) == 2
 
 
@@ -163,7 +163,7 @@ def test_a_named_file_can_be_what_is_loaded(tmp_path: Path) -> None:
         return table[key]
 
     with wr.Session(engine="processes", workers=1):
-        assert look("a").result(30) == 3
+        assert look("a").result(120) == 3
 
 
 def test_a_recipe_is_part_of_what_a_function_is() -> None:

@@ -244,7 +244,7 @@ def test_a_cancelled_call_is_made_again(tmp_path: Path) -> None:
 
     @wr.task
     def hold() -> None:
-        gate.wait(30)
+        gate.wait(120)
 
     with session(tmp_path, engine="threads", workers=1) as opened:
         held = hold()

@@ -118,7 +118,7 @@ def test_a_kept_file_that_another_task_is_about_to_overwrite() -> None:
 
     @wr.task
     def hold() -> None:
-        gate.wait(30)
+        gate.wait(120)
 
     with session(workers=1):
         hold()

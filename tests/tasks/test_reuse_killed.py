@@ -33,13 +33,13 @@ if __name__ == "__main__":
 """
 #: Just the keeping, as fast as it can: most of the time of a program goes elsewhere.
 KEEPING = """
-from windrow.tasks.going import Going
+from windrow.tasks.worker import RunningCall
 from windrow.tasks.keeping import Keep
 
 if __name__ == "__main__":
     print("begun", flush=True)
     for number in range(10**6):
-        going = Going(1, "f", len, [], {}, 1, None, bool)
+        going = RunningCall(1, "f", len, [], {}, 1, None, bool)
         going.made["1.0"] = np.full(200_000, number % 60)
         with Keep(str(Path("store/results").absolute()), f"{number % 60:02}" * 20, "f").around(going):
             pass

@@ -124,7 +124,7 @@ def test_what_changes_between_call_and_run(tmp_path: Path, engine: str) -> None:
 
     @wr.task
     def hold() -> None:
-        gate.wait(30)
+        gate.wait(120)
 
     names = defined("def f(x, y):\n    return (sum(x), y['a'], SCALE)\n", SCALE=2)
     task = wr.task(names["f"], reuse=True)
@@ -502,7 +502,7 @@ def test_a_file_of_a_command_that_is_changed_while_its_reader_waits(work: Path) 
 
     @wr.task
     def hold() -> None:
-        gate.wait(30)
+        gate.wait(120)
 
     @wr.task(reuse=True)
     def later(source: wr.InFile, first: Any) -> str:
@@ -510,7 +510,7 @@ def test_a_file_of_a_command_that_is_changed_while_its_reader_waits(work: Path) 
 
     @wr.task(reuse=True)
     def one() -> int:
-        gate.wait(30)
+        gate.wait(120)
         return 1
 
     waits = wr.task(one.declared.function, reuse=True, version="1")

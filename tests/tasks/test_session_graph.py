@@ -67,13 +67,13 @@ def test_many_are_joined_and_states_are_those_of_now() -> None:
     @wr.task(name="held")
     def held(x: int) -> int:
         began.set()
-        go.wait(30)
+        go.wait(120)
         return x
 
     with wr.Session(engine="threads", workers=2) as session:
         futures = [held(number) for number in range(300)]
         last = total(*[one(future) for future in futures[:2]])
-        assert began.wait(30)
+        assert began.wait(120)
         graph = session.graph()
         go.set()
         assert last.result() == 3
@@ -156,20 +156,20 @@ def test_a_retry_and_a_release_are_explained() -> None:
     @wr.task(outputs=2, name="early")
     def early() -> Any:
         yield 1
-        go.wait(30)
+        go.wait(120)
         yield 2
 
     @wr.task
     def user(_: int) -> None:
         released.set()
-        over.wait(30)
+        over.wait(120)
 
     with wr.Session(engine="threads", workers=2) as session:
         again = flaky()
         assert again.result() == 1
         first, second = early()
         using = user(first)
-        assert released.wait(30)
+        assert released.wait(120)
         time.sleep(0.1)  # when it began is known from how long it took and from when its end was heard
         go.set()
         second.result()

@@ -8,9 +8,10 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -21,9 +22,13 @@ from windrow.core.commands import Launch, Recall, TaskEnded
 from windrow.core.events import Cancelled, Finished
 from windrow.core.records import Handle, Measurement, Plan, Task
 from windrow.errors import UsageError
-from windrow.tasks import progressing
-from windrow.tasks.watching import Watch
+from windrow.tasks.history import History
+from windrow.watch import progress as watch_progress
+from windrow.watch.progress import SessionProgress, SessionSnapshot
 from windrow.watch.waiting import waits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ENGINES = ["inline", "threads", "processes"]
 
@@ -76,7 +81,7 @@ def test_the_log_says_the_same_as_the_memory(engine: str, tmp_path: Path) -> Non
     session = small(engine=engine, rundir=tmp_path / "run")
     logged, remembered = session.watched.run(), session.watched.watch.run()
     assert logged.tasks == remembered.tasks
-    assert logged.offers == remembered.offers
+    assert logged.log.offers == remembered.log.offers
     assert logged.workers == remembered.workers
     for number, shared in waits(logged).items():
         task = logged.tasks[number]
@@ -86,7 +91,7 @@ def test_the_log_says_the_same_as_the_memory(engine: str, tmp_path: Path) -> Non
 def test_the_command_writes_the_same_page(tmp_path: Path) -> None:
     session = small(engine="threads", name="small", rundir=tmp_path / "run")
     answer = CliRunner().invoke(main, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "other.html")])  # fmt: skip
-    assert answer.exit_code == 0, answer.output
+    assert answer.exit_code == 2, answer.output
     assert "Incomplete: 11 of 12 tasks are done, 1 failed." in answer.output
     assert data_of(tmp_path / "other.html") == data_of(session.report())
     manifest = json.loads((tmp_path / "run/manifest.json").read_text())
@@ -116,7 +121,7 @@ def test_what_ends_while_a_page_is_made_is_in_it(tmp_path: Path, monkeypatch: py
             path = lines()
             monkeypatch.setattr(log, "flush", lambda: None)
             go.set()
-            assert held.result(30)
+            assert held.result(120)
             session.barrier()
             return path
 
@@ -131,7 +136,7 @@ def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     assert log is not None
     log._stream.close()
     with Path("/dev/full").open("w") as log._stream:
-        assert [session.submit(abs, -n).result(30) for n in range(3)] == [0, 1, 2]
+        assert [session.submit(abs, -n).result(120) for n in range(3)] == [0, 1, 2]
         log.flush()
         with pytest.warns(UserWarning, match=r"is not complete: .*No space left on device"):
             session.close()
@@ -162,7 +167,7 @@ def test_a_killed_session_has_a_report(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(tmp_path / "program.py"), str(run)], check=False)
     assert done.returncode == 9
     answer = CliRunner().invoke(main, ["report", str(run)])
-    assert answer.exit_code == 0, answer.output
+    assert answer.exit_code == 2, answer.output
     assert "This session had not ended: 1 of 2 tasks are done, 1 have not ended." in answer.output
     assert "1 of these tasks had been called and are not in the log" in answer.output
     assert "are not in the log" in (run / "report.html").read_text()
@@ -175,8 +180,20 @@ def test_reused_calls_are_counted(kept: bool, tmp_path: Path) -> None:
     with wr.Session(engine="threads", reuse=True, store=tmp_path / "store", rundir=rundir) as session:
         assert {one(1).result(), one(1).result()} == {2}
         session.barrier()
-        assert session.watched.run().reused == {"one": 1}
+        assert session.watched.run().log.reused == {"one": 1}
         assert "1 calls were answered" in session.explain()
+
+
+def test_the_last_words_of_a_failed_command_are_kept(tmp_path: Path) -> None:
+    @wr.command
+    def talk() -> str:
+        return f"echo {'x' * 3000} >&2; echo the true reason >&2; exit 3"
+
+    with wr.Session(engine="threads", workers=1, rundir=tmp_path / "run") as session:
+        assert talk().exception() is not None
+    assert "the true reason" in (tmp_path / "run" / "events.jsonl").read_text()
+    assert "the true reason" in session.report().read_text()
+    assert "the true reason" in session.explain(1)
 
 
 def test_a_rundir_is_not_shared(tmp_path: Path) -> None:
@@ -196,7 +213,7 @@ def test_a_rundir_is_not_shared(tmp_path: Path) -> None:
 
 
 def test_a_long_session_is_remembered_in_sums() -> None:
-    watch = Watch("s", "threads", most=10)
+    watch = History("s", "threads", most=10)
     plan = Plan(id=0, category="a")
     for number in range(1, 101):
         task = Task(number, "a" if number % 2 else "b", (), 1)
@@ -215,7 +232,7 @@ def test_a_long_session_is_remembered_in_sums() -> None:
 
 
 def test_an_attempt_that_was_recalled_was_none() -> None:
-    watch = Watch("s", "threads")
+    watch = History("s", "threads")
     plan, task = Plan(id=0, category="a"), Task(1, "a", (), 1)
     watch.called(task)
     began = monotonic()
@@ -228,7 +245,7 @@ def test_an_attempt_that_was_recalled_was_none() -> None:
 
 
 def test_an_attempt_that_was_called_off_does_not_count() -> None:
-    watch = Watch("s", "threads")
+    watch = History("s", "threads")
     plan, task = Plan(id=0, category="a"), Task(1, "a", (), 1)
     began = monotonic()
     watch.called(task)
@@ -244,13 +261,13 @@ def test_an_attempt_that_was_called_off_does_not_count() -> None:
 
 
 def test_what_waits_at_a_worker_does_not_run() -> None:
-    watch = Watch("s", "threads")
+    watch = History("s", "threads")
     plan, tasks = Plan(id=0, category="a"), [Task(n, "a", (), 1) for n in (1, 2, 3)]
     for task in tasks:
         watch.called(task)
     watch([], [Launch(task, task.id, 0, 0, plan) for task in tasks], monotonic())
     assert [one.state for one in watch.run().tasks.values()] == ["running", "waiting", "waiting"]
-    shot = progressing.Progress(watch, print, 1.0, workers=1).shot()
+    shot = watch.snapshot(workers=1)
     assert (shot.running, shot.waiting) == (1, 2)
 
 
@@ -262,16 +279,23 @@ def test_a_session_says_how_far_it_is() -> None:
 # -- progress --------------------------------------------------------------------------------------
 
 
-def test_progress_is_told_in_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progressing, "FIRST_S", 0.0)
-    monkeypatch.setattr(progressing, "BAR_EVERY_S", 0.0)
-    shots: list[progressing.TasksShot] = []
-    small(engine="threads", name="small", progress=shots.append)
+def test_progress_is_told_in_numbers() -> None:
+    shots: list[SessionSnapshot] = []
+    seen = threading.Event()
+
+    def show(shot: SessionSnapshot) -> None:
+        shots.append(shot)
+        seen.set()
+
+    with wr.Session(engine="threads", workers=1, name="small", progress=show) as session:
+        first = session.submit(seen.wait, 60)
+        assert first.result()
+        assert [session.submit(one, number).result() for number in range(3)] == [1, 2, 3]
+    assert (shots[0].finished, shots[0].called, shots[0].running) == (False, 1, 1)
     assert shots[-1].finished
-    assert (shots[-1].called, shots[-1].done, shots[-1].failed, shots[-1].running) == (12, 11, 1, 0)
-    assert not shots[0].finished
+    assert (shots[-1].called, shots[-1].done, shots[-1].failed, shots[-1].running) == (4, 4, 0, 0)
     assert all(shot.waiting >= 0 for shot in shots)
-    assert all(shot.left_s is None for shot in shots if shot.called < 12)
+    assert all(shot.left_s is None for shot in shots if shot.called < 4)
 
 
 @pytest.mark.parametrize(
@@ -283,10 +307,10 @@ def test_progress_is_told_in_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 )  # fmt: skip
 def test_the_line(numbers: tuple[Any, ...], words: str) -> None:
     called, done, failed, cancelled, running, left = numbers
-    shot = progressing.TasksShot(
+    shot = SessionSnapshot(
         name="s", called=called, done=done, failed=failed, cancelled=cancelled, running=running, elapsed_s=1.0, left_s=left
     )  # fmt: skip
-    assert progressing.line(shot) == words
+    assert shot.line == words
 
 
 def test_nothing_is_shown_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -305,39 +329,62 @@ class Terminal(io.StringIO):
 
 def test_a_terminal_gets_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
-    monkeypatch.setattr(progressing, "FIRST_S", 0.0)
-    monkeypatch.setattr(progressing, "BAR_EVERY_S", 0.0)
+    monkeypatch.setattr(watch_progress, "SESSION_FIRST_S", 0.0)
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("COLUMNS", "120")
-    small(engine="threads", name="small")
-    assert "small: 11 of 12 tasks done, 1 failed, took" in stream.getvalue()
+    with wr.Session(engine="threads", workers=1, name="small") as session:
+
+        def until_seen() -> None:
+            until = monotonic() + 60
+            while "1 running" not in stream.getvalue():
+                assert monotonic() < until
+
+        session.submit(until_seen).result()
+    assert "1 of 1 tasks done" in stream.getvalue()
+    assert "took" in stream.getvalue()
+
+
+def test_lines_are_written_where_nobody_looks_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    small(engine="threads", name="small", progress=True)
+    (last,) = capsys.readouterr().err.splitlines()
+    assert last.startswith("small: 11 of 12 tasks done, 1 failed, took")
 
 
 def test_nobody_is_disturbed_while_typing(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
-    monkeypatch.setattr(progressing, "FIRST_S", 0.0)
-    monkeypatch.setattr(progressing, "BAR_EVERY_S", 0.0)
+    monkeypatch.setattr(watch_progress, "SESSION_FIRST_S", 0.0)
     monkeypatch.setattr(sys, "stderr", stream)
     session = wr.Session(engine="threads", workers=1, name="left open")
-    assert [session.submit(one, n).result() for n in range(20)] == list(range(1, 21))
+    session.submit(time.sleep, 0.3).result()
     assert stream.getvalue() == ""
     session.close()
 
 
-def test_the_last_line_is_true_while_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progressing, "FIRST_S", 0.0)
-    watch, task = Watch("s", "threads"), Task(1, "a", (), 1)
-    shots: list[progressing.TasksShot] = []
-    progress = progressing.Progress(watch, shots.append, every_s=0.05, workers=1)
+def test_the_last_line_is_true_while_nothing_happens() -> None:
+    watch, task = History("s", "threads"), Task(1, "a", (), 1)
+    shots: list[SessionSnapshot] = []
+    progress = SessionProgress(lambda finished: watch.snapshot(1, finished=finished), watch_progress.Call(shots.append))
+
+    def until(true: Callable[[], bool]) -> None:
+        latest = monotonic() + 60
+        while not true():
+            assert monotonic() < latest
+
     watch.called(task)
     watch([], [Launch(task, 1, 0, 0, Plan(id=0, category="a"))], monotonic())
-    progress([], [], monotonic() + 1)
-    assert shots[-1].running == 1
+    until(lambda: bool(shots and shots[-1].running))
     done = Finished(1, 0, 0, Handle(1, 1, 0, 0, ()), Measurement(wall=0.5))
-    watch([done], [TaskEnded(1, "done")], monotonic())
-    progress([], [], monotonic())  # and nothing more
-    until = monotonic() + 10
-    while not shots[-1].done:
-        assert monotonic() < until
+    watch([done], [TaskEnded(1, "done")], monotonic())  # and nothing more
+    until(lambda: shots[-1].done == 1)
+    assert not shots[-1].finished
     progress.end()
     assert shots[-1].finished
+
+
+def test_a_terminal_that_goes_away_ends_only_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str, /) -> int:
+            raise BrokenPipeError("gone")
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    small(engine="threads", progress=True)

@@ -13,15 +13,12 @@ from hypothesis import strategies as st
 from searching import examples
 from windrow.core.commands import Launch
 from windrow.core.events import Event, Finished, OutputReady, Submitted
-from windrow.core.options import Options
-from windrow.core.policies import Policies
 from windrow.core.records import Needs, Rows, Task
 from windrow.core.scheduler import Scheduler
-from windrow.engines.simulated import SimulatedEngine
-from windrow.engines.simulated_model import Demand, Driver, Model
+from windrow.engines.simulated.engine import SimulatedEngine
+from windrow.engines.simulated.model import Demand, DriverCosts, Model
 from windrow.run.loop import run
-from windrow.shape.guided import Guided
-from windrow.tasks.staffed import PLACE, Staffed
+from windrow.tasks.driver import PooledEngine
 
 #: Sums of times are compared.
 ABOUT = 1e-9
@@ -56,7 +53,7 @@ class World:
     costs: GraphCosts
     workers: int
     offers: dict[str, float]
-    driver: Driver
+    driver: DriverCosts
 
 
 @dataclass
@@ -70,7 +67,7 @@ class Seen:
     launched: dict[int, Task] = field(default_factory=dict)  #: by attempt
 
 
-FREE = Driver(event_s=0.0, command_s=0.0, latency_s=0.0)
+FREE = DriverCosts(event_s=0.0, command_s=0.0, latency_s=0.0)
 
 
 @st.composite
@@ -87,27 +84,30 @@ def worlds(draw: st.DrawFn, *, bounded: bool = True) -> World:
         shares = draw(st.lists(st.sampled_from([0.25, 0.5, 0.75]), max_size=len(outputs) - 1))
         early[number] = tuple(zip(sorted(shares), outputs, strict=False))
         after = draw(st.lists(st.integers(1, number - 1), max_size=2, unique=True)) if number > 1 else []
-        needs: dict[str, float] = {PLACE: 1, "cores": 1}
+        needs: dict[str, float] = {"cores": 1}
         if bounded:
             needs["licence"] = draw(st.integers(0, 2))
             needs["cores"] = draw(st.integers(0, 2))
         priority = draw(st.integers(-1, 1))
         tasks.append(
-            Task(number, "t", (), 1, Needs.of(needs), tuple(outputs), priority, reads=tuple(reads), after=tuple(after))
+            Task(
+                number, "t", needs=Needs.of(needs), makes=tuple(outputs), priority=priority, reads=tuple(reads),
+                after=tuple(after),
+            )
         )  # fmt: skip
         made += outputs
     workers = draw(st.integers(1, 4))
     fetch_s = draw(st.sampled_from([0.0, 0.5])) if bounded else 0.0
     offers: dict[str, float] = {"cores": max(2, workers) if bounded else workers, "licence": 2}
-    driver = draw(st.sampled_from([FREE, Driver()])) if bounded else FREE
+    driver = draw(st.sampled_from([FREE, DriverCosts()])) if bounded else FREE
     return World(tasks, GraphCosts(seconds, early, fetch_s), workers, offers, driver)
 
 
 def simulated(world: World) -> Seen:
     model = Model(inputs=(), costs={"t": world.costs}, driver=world.driver)
     simulator = SimulatedEngine(model, world.workers)
-    engine: Any = Staffed(simulator, Needs.of(world.offers))
-    scheduler = Scheduler((), Policies(Guided()), Options())
+    engine: Any = PooledEngine(simulator, Needs.of(world.offers))
+    scheduler = Scheduler()
     assert scheduler.on([Submitted((), tuple(world.tasks))], 0.0) == []
     seen = Seen()
 
@@ -144,14 +144,14 @@ def simulated(world: World) -> Seen:
 
 def _note(seen: Seen, event: Event, now: float) -> None:
     if isinstance(event, OutputReady):
-        seen.outputs.setdefault(event.handle.output, now)
+        seen.outputs.setdefault(event.made.output, now)
     elif isinstance(event, Finished):
         task = seen.launched[event.attempt]
         assert task.id not in seen.ends, "it ran twice, and nobody was lost"
         seen.ends[task.id] = now
         seen.begins[task.id] = now - event.measurement.wall
-        seen.workers[task.id] = event.worker
-        for name in task.outputs:
+        seen.workers[task.id] = event.life.worker
+        for name in task.makes:
             seen.outputs.setdefault(name, now)
 
 
@@ -161,7 +161,19 @@ class Nothing:
     def open_worker(self, worker: int) -> Any:
         raise NotImplementedError
 
+    def content(self, task: Task) -> Any:
+        return task.payload
+
     def classify(self, error: BaseException) -> Any:
+        raise NotImplementedError
+
+    def describe(self, task: Task) -> str:
+        raise NotImplementedError
+
+    def hear(self, news: Any) -> None:
+        raise NotImplementedError
+
+    def is_own(self, module: Any) -> bool:
         raise NotImplementedError
 
 
@@ -200,7 +212,7 @@ def critical_path(world: World) -> float:
         begin = max([0.0, *(there[name] for name in task.reads), *(ends[one] for one in task.after)])
         took = world.costs.seconds[task.id]
         ends[task.id] = begin + took
-        there |= dict.fromkeys(task.outputs, begin + took)
+        there |= dict.fromkeys(task.makes, begin + took)
         there |= {name: begin + share * took for share, name in world.costs.early[task.id]}
     return max(ends.values())
 
@@ -227,10 +239,7 @@ def test_nobody_is_idle_while_there_is_something_to_do(world: World) -> None:
 
 
 def test_the_checks_are_not_blind() -> None:
-    tasks = [
-        Task(1, "t", (), 1, Needs.of({PLACE: 1}), ("1.0",)),
-        Task(2, "t", (), 1, Needs.of({PLACE: 1}), ("2.0",), reads=("1.0",)),
-    ]
+    tasks = [Task(1, "t", makes=("1.0",)), Task(2, "t", makes=("2.0",), reads=("1.0",))]
     world = World(tasks, GraphCosts({1: 1.0, 2: 1.0}, {1: (), 2: ()}), 2, {"cores": 2}, FREE)
     seen = simulated(world)
     check_order(world, seen)

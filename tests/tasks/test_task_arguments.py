@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.tasks.accepting import Accepts, check_call
+from windrow.tasks.declare import AcceptedCalls, check_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ def accepted(function: Callable[..., Any], count: int, keywords: Mapping[str, in
 def test_exactly_the_calls_of_the_plain_function_are_accepted(
     function: Callable[..., Any], count: int, keywords: dict[str, int]
 ) -> None:
-    right = Accepts(function)
+    right = AcceptedCalls(function)
     surely = right.named(count, keywords) if keywords else right.least <= count <= right.most
     if accepted(function, count, keywords):
         check_call("f", function, tuple(range(count)), keywords)

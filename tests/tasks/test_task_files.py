@@ -125,7 +125,7 @@ def test_files_that_match_now_are_read(place: Path) -> None:
         (place / name).write_text(name)
     with session("threads"):
         found = align("old.fa")
-        assert found.result(30) == "old.fa.x|old.fa.y"
+        assert found.result(120) == "old.fa.x|old.fa.y"
         with pytest.raises(MissingFileError, match=r"'align' reads .*nothing\.fa\.\*"):
             align("nothing.fa")
 
@@ -144,9 +144,9 @@ def test_a_body_that_fails_leaves_nothing(engine: str, place: Path) -> None:
     with session(engine):
         new, old = bad("new/deep/x.txt"), bad("kept.txt")
         later = read("kept.txt")
-        assert isinstance(new.exception(30), ValueError)
-        assert isinstance(old.exception(30), ValueError)
-        assert isinstance(later.exception(30), DependencyError)
+        assert isinstance(new.exception(120), ValueError)
+        assert isinstance(old.exception(120), ValueError)
+        assert isinstance(later.exception(120), DependencyError)
         assert holdings(place) == {"kept.txt": "before"}
     assert holdings(place) == {"kept.txt": "before"}
 
@@ -163,7 +163,7 @@ def test_a_body_that_fails_leaves_nothing(engine: str, place: Path) -> None:
 )  # fmt: skip
 def test_an_output_that_was_not_written_is_a_failure(engine: str, task: Any, message: str, place: Path) -> None:
     with session(engine), pytest.raises(TaskFileError, match=message):
-        task("x").result(30)
+        task("x").result(120)
     assert holdings(place) == {}
 
 
@@ -178,7 +178,7 @@ def test_a_file_that_is_there_is_replaced_at_the_end_only(engine: str, place: Pa
         return Path(there).read_text()
 
     with session(engine):
-        assert looks("x", str(place / "x")).result(30) == "before"
+        assert looks("x", str(place / "x")).result(120) == "before"
     assert holdings(place) == {"x": "after"}
     assert Path("x").stat().st_mode & 0o777 == 0o640
 
@@ -195,8 +195,8 @@ def test_bodies_get_paths_in_the_form_that_was_given(engine: str, place: Path) -
         ]
         told = [tell_path("t1"), tell_path(Path("t2"))]
         assert opened.gather(told) == [str(place / "t1"), place / "t2"]
-        assert read(told[0]).result(30) == "x"
-        assert read_all([told[1], "a"]).result(30) == ["x", "a"]
+        assert read(told[0]).result(120) == "x"
+        assert read_all([told[1], "a"]).result(120) == ["x", "a"]
 
 
 @everywhere
@@ -228,10 +228,10 @@ def test_a_path_that_a_task_says_may_be_of_several_files(engine: str) -> None:
 
     where = str(Path.cwd())
     with session(engine):
-        assert read_all(names(3)).result(30) == ["0", "1", "2"]
+        assert read_all(names(3)).result(120) == ["0", "1", "2"]
         missing = read(absent())
         with pytest.raises(MissingFileError, match=r"'read' reads .*absent"):
-            missing.result(30)
+            missing.result(120)
 
 
 def test_what_is_missing_is_told_by_what_was_to_be_there() -> None:
@@ -331,7 +331,7 @@ def test_a_file_that_changes_behind_the_session_is_noticed(engine: str, place: P
         found = read_after(change(str(place / "x")), "x")
         Path("x.go").touch()
         with pytest.raises(TaskFileError, match=r"which has changed: it had 6 bytes and has 14"):
-            found.result(30)
+            found.result(120)
 
 
 @engines
@@ -339,9 +339,9 @@ def test_the_program_itself_may_change_a_file_between_calls(engine: str) -> None
     with session(engine) as opened:
         write("x", "task's")
         Path(opened.files.wait("x")).write_text("program's own")
-        assert read("x").result(30) == "program's own"
+        assert read("x").result(120) == "program's own"
         append("x", "!")
-        assert read("x").result(30) == "program's own!"
+        assert read("x").result(120) == "program's own!"
 
 
 @engines
@@ -357,7 +357,7 @@ def test_waiting_for_a_file(engine: str, place: Path) -> None:
         assert Path(opened.files.wait("x")).read_text() == "slow"
         assert future.done()
         assert Path(opened.files.wait("tree/a")).read_text() == "a of 1"
-        assert matches(future.result(30))
+        assert matches(future.result(120))
         bad("y")
         with pytest.raises(ValueError, match="spilled"):
             opened.files.wait("y")
@@ -368,10 +368,10 @@ def test_what_may_fail_leaves_what_was_there(engine: str) -> None:
     Path("x").write_text("before")
     with session(engine):
         bad.options(on_failure="ignore")("x")
-        assert read("x").result(30) == "before"
+        assert read("x").result(120) == "before"
         bad.options(on_failure="ignore")("y")
         with pytest.raises(MissingFileError, match=r"reads .*y .*task that writes it has failed, and"):
-            read("y").result(30)
+            read("y").result(120)
 
 
 def test_a_task_is_tried_again_from_nothing(place: Path) -> None:
@@ -402,13 +402,13 @@ def test_a_cancelled_thread_leaves_no_trace(place: Path) -> None:
     def waits(out: wr.OutFile) -> None:
         Path(out).write_text("nobody wants this")
         began.set()
-        may_go_on.wait(30)
+        may_go_on.wait(120)
 
     with session("threads") as opened:
         group = opened.group()
         with group:
             waits("x")
-        assert began.wait(30)
+        assert began.wait(120)
         group.cancel()
         write("x", "wanted")
         may_go_on.set()
@@ -425,19 +425,19 @@ def test_a_file_is_complete_when_its_task_has_ended(place: Path) -> None:
     def by_and_by(out: wr.OutFile) -> Any:
         Path(out).write_text("part")
         yield 1
-        may_go_on.wait(30)
+        may_go_on.wait(120)
         Path(out).write_text("all")
         yield 2
 
     with session("threads"):
         first, second = by_and_by("x")
         after = read("x")
-        assert first.result(30) == 1
+        assert first.result(120) == 1
         assert not Path("x").exists()
         assert not after.done()
         may_go_on.set()
-        assert second.result(30) == 2
-        assert after.result(30) == "all"
+        assert second.result(120) == 2
+        assert after.result(120) == "all"
 
 
 def test_annotations_are_understood_in_many_forms() -> None:
@@ -467,7 +467,7 @@ def test_links_stay_links(place: Path) -> None:
     (place / "link").symlink_to("real/x")
     with session("threads"):
         write("link", "after")
-        assert read("link").result(30) == "after"
+        assert read("link").result(120) == "after"
     assert (place / "link").is_symlink()
     assert (place / "real" / "x").read_text() == "after"
 

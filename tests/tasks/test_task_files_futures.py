@@ -65,7 +65,7 @@ def test_a_later_writer_comes_after_the_reader(make: Callable[[str], Any], kept:
 
     @wr.task(reuse=False)
     def read_late(paths: wr.InFile) -> str:
-        gate.wait(30)
+        gate.wait(120)
         return Path(paths[0] if in_a_list else paths).read_text()
 
     if kept:
@@ -78,8 +78,8 @@ def test_a_later_writer_comes_after_the_reader(make: Callable[[str], Any], kept:
         with pytest.raises(TimeoutError):
             after.result(0.3)
         gate.set()
-        assert late.result(30) == "first"
-        assert after.result(30) is None
+        assert late.result(120) == "first"
+        assert after.result(120) is None
     assert Path("x").read_text() == "second"
 
 
@@ -90,18 +90,18 @@ def test_a_reader_comes_after_who_has_overwritten_it_since(make: Callable[[str],
 
     @wr.task
     def write_late(out: wr.OutFile) -> None:
-        gate.wait(30)
+        gate.wait(120)
         Path(out).write_text("second")
 
     with session():
         made = make("x")
-        made.result(30)
+        made.result(120)
         write_late("x")
         text = read(made)
         with pytest.raises(TimeoutError):
             text.result(0.3)
         gate.set()
-        assert text.result(30) == "second"
+        assert text.result(120) == "second"
 
 
 def test_several_files_of_one_future() -> None:
@@ -109,7 +109,7 @@ def test_several_files_of_one_future() -> None:
 
     @wr.task
     def read_late(paths: wr.InFile) -> list[str]:
-        gate.wait(30)
+        gate.wait(120)
         return [Path(one).read_text() for one in paths]
 
     with session():
@@ -119,7 +119,7 @@ def test_several_files_of_one_future() -> None:
             with pytest.raises(TimeoutError):
                 one.result(0.2)
         gate.set()
-        assert both.result(30) == ["left", "right"]
+        assert both.result(120) == ["left", "right"]
 
 
 # -- which file is meant
@@ -129,17 +129,17 @@ def test_several_files_of_one_future() -> None:
 def test_a_task_that_returns_none_stands_for_its_only_file(engine: str) -> None:
     with session(engine):
         made = one_in_silence("x")
-        assert read(made).result(30) == "first"
-        assert read_all([made, "x", one_in_silence("y")]).result(30) == ["first"] * 3
-        assert join_list([write("z", "!"), made], "joined").result(30) == "!first"
-        assert listed(fill("directory", ["a"])).result(30) == {"a": "a of 1"}
+        assert read(made).result(120) == "first"
+        assert read_all([made, "x", one_in_silence("y")]).result(120) == ["first"] * 3
+        assert join_list([write("z", "!"), made], "joined").result(120) == "!first"
+        assert listed(fill("directory", ["a"])).result(120) == {"a": "a of 1"}
         assert made.result() is None
 
 
 def test_also_if_an_earlier_run_wrote_it() -> None:
     for _ in range(2):
         with session() as opened:
-            assert read(one_in_silence("x")).result(30) == "first"
+            assert read(one_in_silence("x")).result(120) == "first"
     assert opened.reuse_stats.found_in_store == 1
 
 
@@ -147,7 +147,7 @@ def test_also_if_an_earlier_run_wrote_it() -> None:
 def test_of_several_files_none_stands_for_nothing(engine: str) -> None:
     message = r"task 'read': parameter 'path'.* of task 'two', which returns None and writes 2 files.*return the path in 'two'"
     with session(engine), pytest.raises(TaskFileError, match=message):
-        read(two("l", "r")).result(30)
+        read(two("l", "r")).result(120)
 
 
 def test_and_without_files_neither() -> None:
@@ -155,7 +155,7 @@ def test_and_without_files_neither() -> None:
     def nothing() -> None: ...
 
     with session(), pytest.raises(TaskFileError, match="nothing', which returns None and writes no file"):  # fmt: skip
-        read(nothing()).result(30)
+        read(nothing()).result(120)
 
 
 def test_a_task_that_may_fail() -> None:
@@ -173,8 +173,8 @@ def test_a_task_that_may_fail() -> None:
         return "nothing" if path is None else Path(path).read_text()
 
     with session():
-        assert see(perhaps("good", True)).result(30) == "good"
-        assert see(perhaps("bad", False)).result(30) == "nothing"
+        assert see(perhaps("good", True)).result(120) == "good"
+        assert see(perhaps("bad", False)).result(120) == "nothing"
 
 
 @pytest.mark.parametrize("given", [None, 5])
@@ -206,6 +206,6 @@ def test_files_that_need_not_be_given() -> None:
 
     with session():
         for one in (by_annotation, by_default, of_unknown_names):
-            assert one(None).result(30) is None
-        assert by_default().result(30) is None
-        assert by_annotation(nothing()).result(30) is None
+            assert one(None).result(120) is None
+        assert by_default().result(120) is None
+        assert by_annotation(nothing()).result(120) is None

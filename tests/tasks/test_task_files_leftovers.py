@@ -100,14 +100,14 @@ def test_what_is_in_place_and_not_reported_is_the_writers(monkeypatch: pytest.Mo
     def late(*arguments: Any) -> None:
         if not in_place.is_set():
             in_place.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
         told(*arguments)
 
     monkeypatch.setattr(file_work, "note_completed", late)
     change("genome.fasta", "one\n")
     with wr.Session(engine="threads", workers=2):
         index("genome.fasta", "out/genome")
-        assert in_place.wait(30)
+        assert in_place.wait(120)
         align("out/genome", "aligned")
         go_on.set()
     assert ran() == ["index", "align"]
@@ -134,7 +134,7 @@ def test_other_files_of_a_directory_count_while_one_is_written() -> None:
         with wr.Session(engine="threads", workers=2):
             late: Any = write("d/made", "made\n")
             pack("d", "packed")
-            late.result(30)
+            late.result(120)
         return ran()
 
     Path("d").mkdir()
@@ -165,7 +165,7 @@ def test_what_a_task_makes_beside_its_outputs_is_read_once(waits: bool) -> None:
             Path("out").mkdir(exist_ok=True)
             sorted_: Any = sort("reads", "out/bam")
             if waits:
-                sorted_.result(30)
+                sorted_.result(120)
             count("out/bam", "counted")
             pack("out", "packed")
         return sorted(ran())

@@ -158,12 +158,12 @@ def test_what_is_read_while_it_changes_is_read_again(tmp_path: Path) -> None:
     path.write_text("text")
     give_back = False
     with wr.Session(engine="threads", workers=1, reuse=False), pytest.raises(TaskFileError, match="which has changed"):
-        torn(path).result(30)
+        torn(path).result(120)
     assert len(tries) == 1  # the second attempt saw at once that what it was promised is nowhere
     tries.clear()
     give_back = True
     with wr.Session(engine="threads", workers=1, reuse=False):
-        assert torn(path).result(30) == "text"
+        assert torn(path).result(120) == "text"
 
 
 def test_what_a_lost_attempt_has_moved_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_what_a_lost_attempt_has_moved_does_not_stay(tmp_path: Path, monkeypatch
     (place / "d" / "part-before").write_text("old")
     (place / "d" / "part-other").write_text("old")
     with wr.Session(engine="threads", workers=1, reuse=False):
-        parts(place / "d", place / "x").result(30)
+        parts(place / "d", place / "x").result(120)
     assert holdings(place) == {
         "d": "<directory>",
         "d/part-3": "x",

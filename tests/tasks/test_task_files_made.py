@@ -49,11 +49,11 @@ def test_the_working_directory_is_not_replaced_where_workers_have_another(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with session("processes"):
-        assert sorted(listed(str(place)).result(30)) == []
+        assert sorted(listed(str(place)).result(120)) == []
         (place / "inner").mkdir()
         monkeypatch.chdir(place / "inner")
         with pytest.raises(TaskFileError, match="working directory"):
-            fill(".", ["x"]).result(30)
+            fill(".", ["x"]).result(120)
         assert Path.cwd() == place / "inner"
 
 
@@ -64,7 +64,7 @@ def test_the_working_directory_is_not_replaced(path: str, place: Path) -> None:
     for name in "abc":  # circles, of which nobody sees the end who walks along them
         (place / "inner" / name).symlink_to("..")
     with session(), pytest.raises(TaskFileError, match=r"working directory .*wr\.OutFiles"):
-        fill(path, ["x"]).result(30)
+        fill(path, ["x"]).result(120)
     assert (place / "precious.txt").read_text() == "mine"
     assert Path.cwd() == place
 
@@ -78,7 +78,7 @@ def test_a_directory_with_files_of_others_is_not_replaced(name: str, place: Path
     for other in "abc":
         (place / "tree" / other).symlink_to("..")
     with session(), pytest.raises(TaskFileError, match=rf"no task has put there: .*{name}; move"):
-        fill("tree", ["x"]).result(30)
+        fill("tree", ["x"]).result(120)
     for other in "abc":
         (place / "tree" / other).unlink()
     assert files(place / "tree") == {name: "mine"}
@@ -86,12 +86,12 @@ def test_a_directory_with_files_of_others_is_not_replaced(name: str, place: Path
     for names in (["a", "in/b"], ["c"]):
         with session():
             fill("tree", names)
-            assert sorted(listed("tree").result(30)) == names
+            assert sorted(listed("tree").result(120)) == names
         assert sorted(files(place / "tree")) == names
     mine.parent.mkdir(exist_ok=True)
     mine.write_text("mine")
     with session(), pytest.raises(TaskFileError, match="no task has put there"):
-        fill("tree", ["x"]).result(30)
+        fill("tree", ["x"]).result(120)
     assert files(place / "tree")[name] == "mine"
 
 
@@ -103,7 +103,7 @@ def test_a_file_that_comes_while_the_task_runs_is_not_lost(place: Path) -> None:
         (place / "tree" / "mine").write_text("mine")
 
     with session(), pytest.raises(TaskFileError, match="no task has put there: mine"):
-        meanwhile("tree").result(30)
+        meanwhile("tree").result(120)
     assert files(place / "tree") == {"mine": "mine"}
 
 
@@ -132,7 +132,7 @@ def test_copies_of_what_tasks_made_are_nobodys(place: Path) -> None:
     (place / "tree").mkdir()
     shutil.copy2("one", "tree/copy")
     with session(), pytest.raises(TaskFileError, match="no task has put there: copy"):
-        fill("tree", ["x"]).result(30)
+        fill("tree", ["x"]).result(120)
 
 
 def test_an_empty_directory_is_replaced(place: Path) -> None:
@@ -189,11 +189,11 @@ def test_released_paths_are_final_and_the_files_are_there(engine: str, reuse: bo
             one, two = yields("a", "b")
             found = opened.gather([told(one), told(two), read_as_file(one), read_as_file(two)])
             assert found == [*both, *both]
-            assert Path(one.result(30)) == place / "a"
+            assert Path(one.result(120)) == place / "a"
         with session(engine, reuse=reuse) as opened:
             assert opened.gather([told(one) for one in releases("a", "b")]) == list(both)
         with session(engine, reuse=reuse) as opened:
-            first, *paths = (one.result(30) for one in streams("a", "b"))
+            first, *paths = (one.result(120) for one in streams("a", "b"))
             assert (first, paths) == (1, [str(place / "a"), str(place / "b")])
 
 
@@ -203,15 +203,15 @@ def test_what_names_no_files_is_released_at_once() -> None:
     @wr.task(outputs=2)
     def waits(out: wr.OutFile) -> Any:
         yield "now"
-        assert go_on.wait(30)
+        assert go_on.wait(120)
         Path(out).write_text("x")
         yield "then"
 
     with session("threads"):
         now, then = waits("out")
-        assert now.result(30) == "now"
+        assert now.result(120) == "now"
         go_on.set()
-        assert then.result(30) == "then"
+        assert then.result(120) == "then"
 
 
 # -- links
@@ -297,7 +297,7 @@ def test_links_lead_to_the_same_from_where_they_are_put(engine: str, place: Path
 
 def test_a_link_to_nothing_is_a_failure(place: Path) -> None:
     with session(), pytest.raises(TaskFileError, match="is a link to nowhere, where nothing is"):
-        link_nowhere("out").result(30)
+        link_nowhere("out").result(120)
     assert not list(place.iterdir())
 
 
@@ -356,7 +356,7 @@ def test_files_come_into_a_directory_on_a_file_system_of_its_own(place: Path, mo
     assert sorted(files(place)) == ["mount/mine", "mount/part-0.txt", "mount/part-1.txt"]
     assert not list(place.rglob(".windrow-*"))
     with session(), pytest.raises(TaskFileError, match="file system is mounted"):
-        fill("mount", ["x"]).result(30)
+        fill("mount", ["x"]).result(120)
 
 
 # -- what was declared, and what was made
@@ -370,7 +370,7 @@ def test_a_directory_is_no_file(place: Path) -> None:
 
     for _ in range(2):
         with session(), pytest.raises(TaskFileError, match=r"made as a directory.*wr\.OutDir"):
-            makes_directory("out").result(30)
+            makes_directory("out").result(120)
     assert not list(place.iterdir())
 
 
@@ -405,6 +405,6 @@ def test_an_empty_file_among_several_is_a_failure(place: Path) -> None:
             future = wr.task(writes_all)("parts")
             if fails:
                 with pytest.raises(TaskFileError, match=r"has empty files .*parts/part-2'\]"):
-                    future.result(30)
+                    future.result(120)
                 assert not list(place.iterdir())
     assert files(place) == {"parts/part-1": "x", "parts/part-2": ""}

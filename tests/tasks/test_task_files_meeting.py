@@ -108,11 +108,11 @@ def test_what_is_written_where_only_a_future_knows_is_waited_for(engine: str, th
     if there:
         Path("out.txt").write_text("before")
         with session(engine=engine):
-            assert text("out.txt").result(30) == "before"
+            assert text("out.txt").result(120) == "before"
     for said in ("one", "two"):
         with session(engine=engine):
             store(late_name("out.txt"), said)
-            assert text("out.txt").result(30) == said
+            assert text("out.txt").result(120) == said
 
 
 def test_the_last_of_them_is_read() -> None:
@@ -122,7 +122,7 @@ def test_the_last_of_them_is_read() -> None:
         second = text("out.txt")
         store("out.txt", "three")
         third = text("out.txt")
-        assert [second.result(30), third.result(30)] == ["two", "three"]
+        assert [second.result(120), third.result(120)] == ["two", "three"]
     assert Path("out.txt").read_text() == "three"
 
 
@@ -139,7 +139,7 @@ def test_a_file_that_nobody_writes_in_the_end() -> None:
         store(late_name("other.txt"), "x")
         missing = text("out.txt")
         with pytest.raises(wr.errors.MissingFileError, match=r"reads .*out\.txt"):
-            missing.result(30)
+            missing.result(120)
 
 
 def test_who_names_a_file_comes_after_all_that_write_where_only_futures_know(tmp_path: Path) -> None:
@@ -162,17 +162,18 @@ def test_who_names_a_file_comes_after_all_that_write_where_only_futures_know(tmp
         for number in range(200):
             write(name(number), number)
         found = total(tmp_path / "made")
-        after = [len(node.task.after) for node in session._driver._scheduler.tasks.graph.nodes.values()]  # fmt: skip
+        after = [len(node.task.after) for node in session._driver._scheduler.graph.nodes.values()]  # fmt: skip
         assert found.result(60) == sum(range(200))
         assert max(after, default=0) <= 64
 
 
 def test_one_of_very_many_that_has_failed_stands_for_no_other(tmp_path: Path) -> None:
-    going = threading.Event()
+    going, called = threading.Event(), threading.Event()
 
     @wr.task
     def name(number: int) -> Path:
         if number == MOST_LATE:  # its writer comes after the first one, and ends before that
+            assert called.wait(60)
             raise ValueError("no name")
         return tmp_path / f"{number}.txt"
 
@@ -189,14 +190,15 @@ def test_one_of_very_many_that_has_failed_stands_for_no_other(tmp_path: Path) ->
     with wr.Session(engine="threads", workers=4, reuse=False) as session:
         names = [name(number) for number in range(MOST_LATE + 3)]
         written = [write(one, number) for number, one in enumerate(names)]
+        called.set()
         assert written[MOST_LATE].exception(60) is not None
         found = read.options(priority=1)(tmp_path / "0.txt")
-        nodes = session._driver._scheduler.tasks.graph.nodes
-        while found.record.id not in nodes:
+        nodes = session._driver._scheduler.graph.nodes
+        while found.call.id not in nodes:
             time.sleep(0.001)
-        before = nodes[found.record.id].task.after
+        before = nodes[found.call.id].task.after
         going.set()
-        assert written[0].record.id in before
+        assert written[0].call.id in before
         assert found.result(60) == "0"
 
 

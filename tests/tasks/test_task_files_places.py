@@ -44,7 +44,7 @@ def test_a_file_is_the_same_by_any_way_to_its_directory(place: Path) -> None:
 
     @wr.task
     def when_told(out: wr.OutFile) -> Any:
-        assert go_on.wait(30)
+        assert go_on.wait(120)
         Path(out).write_text("new")
         return out
 
@@ -54,11 +54,11 @@ def test_a_file_is_the_same_by_any_way_to_its_directory(place: Path) -> None:
         assert opened.files.latest("real/in/x") is not None
         go_on.set()
         assert opened.gather(found) == ["new", "new", {"x": "new"}, {"x": "new"}]
-        assert Path(told.result(30)).samefile("real/in/x")
+        assert Path(told.result(120)).samefile("real/in/x")
         index("link/ref", "i")
-        assert align("real/in/ref").result(30) == "iamb|ibwt"
+        assert align("real/in/ref").result(120) == "iamb|ibwt"
         fill("link", ["y"])
-        assert listed("real/in").result(30) == {"y": "y of 1"}
+        assert listed("real/in").result(120) == {"y": "y of 1"}
     assert (place / "link").is_symlink()
     assert holdings(place / "real" / "in") == {"y": "y of 1"}
 
@@ -74,7 +74,7 @@ def test_links_to_one_file_cannot_both_be_written(place: Path) -> None:
             Path(path).write_text(str(path))
 
     with session(), pytest.raises(TaskFileError, match="is another name of it"):
-        two("a", "b").result(30)
+        two("a", "b").result(120)
     assert (place / "real").read_text() == "x"
 
 
@@ -215,9 +215,9 @@ def test_executors_leave_nothing_private(way: str, place: Path) -> None:
     future = executor.submit(write, "x", "x")
     if way == "shutdown":
         executor.shutdown(wait=False)
-    future.result(30)
+    future.result(120)
     del executor, future
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while len(list(place.iterdir())) > 1 and time.monotonic() < until:
         gc.collect()
         time.sleep(0.01)
@@ -234,7 +234,7 @@ PROGRAM = """
         Path(out).write_text(text)
 
     session = wr.Session(engine="threads", workers=1, reuse=False)
-    session.submit(write, "x", "x").result(30)
+    session.submit(write, "x", "x").result(120)
     if os.fork() == 0:
         sys.exit()  # what the fork forgets is not its own
     os.wait()
@@ -260,7 +260,7 @@ def test_places_that_only_tasks_know_are_left_clean(place: Path) -> None:
 
     @wr.task
     def together(out: wr.OutFile, first: bool) -> None:
-        meeting.wait(30)
+        meeting.wait(120)
         if not first:  # the one that made the hidden directory may end before the other
             time.sleep(0.05)
         Path(out).write_text("x")
@@ -364,7 +364,7 @@ def test_links_in_a_directory_lead_to_what_they_did(place: Path) -> None:
     with session():
         for _ in range(2):
             linked("tree")
-            assert listed("tree").result(30) == {"run/x": "x", "y": "x"}
+            assert listed("tree").result(120) == {"run/x": "x", "y": "x"}
     assert Path("tree/latest/x").read_text() == Path("tree/y").read_text() == "x"
     assert Path("tree/nowhere").is_symlink()
 
@@ -376,7 +376,7 @@ def test_where_nothing_can_be_written_is_named(place: Path) -> None:
     Path("file").write_text("x")
     message = r"'write' writes .*/file/x \(parameter 'out', OutFile\), but nothing can be written in .*/file \(Not a directory\)"
     with session(), pytest.raises(TaskFileError, match=message):
-        write("file/x", "text").result(30)
+        write("file/x", "text").result(120)
 
 
 def test_a_full_disk_is_noticed_before_anything_is_in_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,7 +386,7 @@ def test_a_full_disk_is_noticed_before_anything_is_in_place(place: Path, monkeyp
     monkeypatch.setattr(file_places, "open", full, raising=False)
     message = r"'write' has made .*/x, but that cannot be put into place: .*No space left"
     with session(), pytest.raises(TaskFileError, match=message):
-        write("x", "text").result(30)
+        write("x", "text").result(120)
     assert holdings(place) == {}
 
 
@@ -415,7 +415,7 @@ def test_tuples_with_names_stay_what_they_are(place: Path) -> None:
 
     with session():
         write("x", "X")
-        assert of_pair(Pair("x", write("y", "Y"))).result(30) == ("Pair", "X", "Y")
+        assert of_pair(Pair("x", write("y", "Y"))).result(120) == ("Pair", "X", "Y")
 
 
 # -- what may be empty
@@ -439,13 +439,13 @@ def test_what_may_be_empty_may(place: Path) -> None:
         task("x", "tree")
         assert opened.gather([read("x"), listed("tree")]) == ["", {}]
         with pytest.raises(TaskFileError, match="was not written"):
-            task("y", "tree2", forgets=True).result(30)
+            task("y", "tree2", forgets=True).result(120)
     assert holdings(place) == {"x": "", "tree": "<directory>"}
 
 
 def test_a_file_that_the_program_takes_over_is_its_own(place: Path) -> None:
     with session() as opened:
-        write("x", "task's").result(30)
+        write("x", "task's").result(120)
         assert opened.files.latest("x") is not None
         opened.files.forget("x")
         assert opened.files.latest("x") is None

@@ -120,7 +120,7 @@ def check(session: wr.Session, program: list[Op], *, closing: bool) -> None:
 
 
 def played_in(session: wr.Session, program: list[Op], place: Path, *, closing: bool) -> list[Any]:
-    from windrow.tasks.current import current
+    from windrow.tasks.declare import current
 
     if closing:
         return play(program, place, plainly=False)

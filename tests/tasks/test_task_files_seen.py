@@ -59,10 +59,10 @@ def pipeline(kind: str, by: str, *, waits: bool = False, **options: Any) -> str:
     with session(**options):
         data = first("data")
         if waits:
-            data.result(30)
+            data.result(120)
         copy = second(data if by == "future" else "data", "data.idx")
         value = text(copy if by == "future" else "data.idx")
-        result: str = doubled(value).result(30)
+        result: str = doubled(value).result(120)
     return result
 
 
@@ -112,8 +112,8 @@ def test_what_was_made_again_is_read_once_in_a_session() -> None:
     with session():
         made("data")
         for _ in range(3):
-            indexed("data", "data.idx").result(30)
-            doubled(text("data.idx")).result(30)
+            indexed("data", "data.idx").result(120)
+            doubled(text("data.idx")).result(120)
     assert ran() == ["doubled", "index", "make", "text"]
 
 
@@ -139,7 +139,7 @@ def test_several_files_that_are_made_again() -> None:
         with session():
             split("d")
             both = [joined("d"), listed("d")]
-            assert [one.result(30) for one in both] == [joined("d").result(30)] * 2
+            assert [one.result(120) for one in both] == [joined("d").result(120)] * 2
         whole = "".join(one.read_text() for one in sorted(Path("d").glob("part-*")))
         assert both[0].result() == both[1].result() == whole
 
@@ -176,7 +176,7 @@ def test_files_in_directories_of_directories() -> None:
     def run() -> Any:
         with session():
             grow("d", 1)
-            return deep("d").result(30)
+            return deep("d").result(120)
 
     assert run() == "1\n1\n1\n"
     assert ran() == ["deep", "grow"]
@@ -185,7 +185,7 @@ def test_files_in_directories_of_directories() -> None:
     for name in ("x/y/c.fa", "x/y/d.fa"):
         Path("d", name).write_text("2\n")
         with session():
-            assert deep("d").result(30).count("2") == (1 if name == "x/y/c.fa" else 2)
+            assert deep("d").result(120).count("2") == (1 if name == "x/y/c.fa" else 2)
         assert ran() == ["deep"]
 
 
@@ -193,7 +193,7 @@ def test_files_in_directories_of_directories() -> None:
 def test_two_stars_may_stand_for_no_directory(name: str) -> None:
     with session():
         grow("d", 3)
-        assert text(f"d/{name}").result(30) == "3\n"
+        assert text(f"d/{name}").result(120) == "3\n"
 
 
 # -- directories with links
@@ -242,11 +242,11 @@ def linked() -> Path:
 def test_changes_behind_links_are_seen(linked: Path, files: str) -> None:
     for expected in (["behind"], []):
         with session(files=files):
-            assert behind(linked).result(30) == "a\n"
+            assert behind(linked).result(120) == "a\n"
         assert ran() == expected
     Path("real/a.txt").write_text("changed\n")
     with session(files=files):
-        assert behind(linked).result(30) == "changed\n"
+        assert behind(linked).result(120) == "changed\n"
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -256,7 +256,7 @@ def test_a_directory_that_is_written_to_is_shown_whole(linked: Path, again: bool
         first = names(linked)
         if again:
             put("d/new.txt")  # the body may be shown the version before
-        shown = first.result(30)
+        shown = first.result(120)
     assert shown == below(linked)
     assert {"empty", "sub/a.txt", "nowhere", "new.txt"} <= set(below(linked))
 
@@ -273,11 +273,11 @@ def test_links_that_go_in_circles(linked: Path) -> None:
 
     for expected in (["both"], []):
         with session():
-            assert both(linked).result(30) == ["a\n", "b\n"]
+            assert both(linked).result(120) == ["a\n", "b\n"]
         assert ran() == expected
     with session():
         put("d/new.txt")
-        assert both(linked).result(30) == ["a\n", "b\n", "new\n"]
+        assert both(linked).result(120) == ["a\n", "b\n", "new\n"]
 
 
 # -- large directories, and the store in them
@@ -301,7 +301,7 @@ def test_a_large_directory_is_not_reused(writes: bool) -> None:
         with session() as opened:
             if writes:
                 one("d/2000")
-            result = total("d").result(30)
+            result = total("d").result(120)
             assert "so many files" in opened.reuse_stats.reasons[total.declared.name]
         return result
 
@@ -331,8 +331,8 @@ def test_the_store_is_no_part_of_a_directory(store: str | None, monkeypatch: pyt
             Path("results/b.txt").write_text("b")
         with session(store=store):
             counted = count(".")
-            other(number).result(30)
-            assert counted.result(30) == (2 if number == 2 else 1)
+            other(number).result(120)
+            assert counted.result(120) == (2 if number == 2 else 1)
         assert ran() == expected
 
 
@@ -349,5 +349,5 @@ def test_content_that_changes_behind_size_and_time(pause: float) -> None:
     for said in ("one", "two", "two", "one"):
         content(said)
         with session(files="content"):
-            assert text("x").result(30) == said
+            assert text("x").result(120) == said
     assert ran() == ["text", "text"]

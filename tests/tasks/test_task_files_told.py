@@ -28,7 +28,7 @@ def says(out: wr.OutFile, tree: wr.OutDir) -> Any:
 def test_texts_and_bytes_have_final_paths(engine: str, place: Path) -> None:
     (place / "in").mkdir()
     with wr.Session(engine=engine, workers=1, reuse=False):
-        said = says("in/out", "tree").result(30)
+        said = says("in/out", "tree").result(120)
     out, tree = place / "in" / "out", place / "tree"
     assert said == {
         "text": f"wrote {out} and {tree}/y, not {out}.bak",

@@ -20,9 +20,9 @@ def test_several_threads_may_be_in_one_group() -> None:
     def call(session: wr.Session, group: object) -> None:
         try:
             with group:  # type: ignore[attr-defined]
-                both.wait(30)
+                both.wait(120)
                 assert current_group(session) is group
-                both.wait(30)
+                both.wait(120)
             assert current_group(session) is None
         except BaseException as error:  # noqa: BLE001 - a thread that fails says so to nobody
             failed.append(error)

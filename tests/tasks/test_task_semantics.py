@@ -21,7 +21,7 @@ import pytest
 
 import windrow as wr
 from windrow.errors import DependencyError, TaskError, UsageError
-from windrow.tasks.current import current
+from windrow.tasks.declare import current
 
 engines = pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
 parallel = pytest.mark.parametrize("engine", ["threads", "processes"])
@@ -52,7 +52,7 @@ def shared() -> Iterator[Shared]:
 
 
 def until(true: Any) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not true():
         assert time.monotonic() < end
         time.sleep(0.005)
@@ -101,8 +101,8 @@ def test_cancel_successors(engine: str, level: str) -> None:
     with session, group:
         bad = broken.options(**options)("spilled")
         after = add.options(**options)(bad)
-        assert isinstance(after.exception(30), DependencyError)
-        assert add(1).result(30) == 2
+        assert isinstance(after.exception(120), DependencyError)
+        assert add(1).result(120) == 2
 
 
 @engines
@@ -110,7 +110,7 @@ def test_cancel_successors(engine: str, level: str) -> None:
 def test_ignore(engine: str, level: str) -> None:
     session, group, options = asked(level, "ignore", engine)
     with session, group:
-        assert broken.options(**options)().result(30) is None
+        assert broken.options(**options)().result(120) is None
         assert session.gather([add(1), broken.options(**options)()]) == [2, None]
 
 
@@ -135,12 +135,12 @@ def test_stop(engine: str, level: str) -> None:
 def test_retry(engine: str, level: str, tmp_path: Path) -> None:
     session, group, options = asked(level, "retry", engine)
     with session, group:
-        assert tries.options(**options)(str(tmp_path / "a"), 3).result(30) == 3
+        assert tries.options(**options)(str(tmp_path / "a"), 3).result(120) == 3
         late = tries.options(**options, retries=1)(str(tmp_path / "b"), 3)
         with pytest.raises(OSError, match="try 2"):
-            late.result(30)
+            late.result(120)
         after = add.options(**options)(late)
-        assert isinstance(after.exception(30), DependencyError)
+        assert isinstance(after.exception(120), DependencyError)
 
 
 # -- the way to the root
@@ -152,7 +152,7 @@ def test_a_failure_tells_the_whole_way_and_the_line_at_fault(engine: str) -> Non
         first = broken("spilled")
         last = add([add(add(first))])
         with pytest.raises(DependencyError) as info:
-            last.result(30)
+            last.result(120)
         message = str(info.value)
         assert message == (
             "task 'add' (4) did not run: it needs 'add' (3), which needs 'add' (2), which needs 'broken' (1), "
@@ -183,7 +183,7 @@ def test_what_needs_a_cancelled_task_says_so(engine: str, tmp_path: Path) -> Non
 
 def _raised(future: Any) -> BaseException | None:
     try:
-        future.result(30)
+        future.result(120)
     except (TaskError, concurrent.futures.CancelledError) as error:
         return error
     return None
@@ -296,7 +296,7 @@ def test_a_stream_is_used_while_its_task_goes_on(engine: str, tmp_path: Path) ->
         return value * 10
 
     with wr.Session(engine=engine, workers=2):
-        assert [look(one).result(30) for one in endless()] == [10, 20]
+        assert [look(one).result(120) for one in endless()] == [10, 20]
 
 
 @engines
@@ -311,7 +311,7 @@ def test_a_stream_that_fails_gives_what_it_had(engine: str, shared: Shared) -> N
         got: list[int] = []
 
         def drain() -> None:
-            got.extend(one.result(30) for one in some())
+            got.extend(one.result(120) for one in some())
 
         with pytest.raises(ValueError, match="dry"):
             drain()
@@ -325,9 +325,9 @@ def test_a_stream_is_an_iterator(shared: Shared) -> None:
 
     with shared("threads") as session:
         stream = count(5)
-        assert next(stream).result(30) == 0
+        assert next(stream).result(120) == 0
         for one in stream:
-            assert one.result(30) == 1
+            assert one.result(120) == 1
             break
         with pytest.raises(UsageError, match=r"'add' is given <stream of task .*list\(stream\)"):
             add([stream])
@@ -340,7 +340,7 @@ def test_a_program_does_not_branch_on_what_is_not_known(shared: Shared) -> None:
         one = add(-1)  # which is 0
         with pytest.raises(TypeError, match=r"neither true nor false .*result\(\)"):
             assert not one
-        assert not one.result(30)
+        assert not one.result(120)
 
 
 def test_what_can_be_walked_once_is_gathered_too(shared: Shared) -> None:
@@ -362,11 +362,11 @@ def test_futures_deep_in_containers(engine: str, shared: Shared) -> None:
     with shared(engine):
         a, b = add(1), add(2)
         given = [a, (b, {"k": [a, {"m": b}]}), "x"]
-        assert flat(given, key={"deep": (a,)}).result(30) == (
+        assert flat(given, key={"deep": (a,)}).result(120) == (
             [2, (3, {"k": [2, {"m": 3}]}), "x"],
             {"key": {"deep": (2,)}},
         )
-        assert flat({5, 6}).result(30) == ({5, 6}, {})
+        assert flat({5, 6}).result(120) == ({5, 6}, {})
 
 
 @wr.task
@@ -394,7 +394,7 @@ def test_methods_are_tasks(engine: str, shared: Shared) -> None:
     assert Scale(3).times(4) == 12
     with shared(engine) as session:
         assert session.gather([Scale(3).times(add(1)), Scale.times(Scale(2), 5)]) == [6, 10]
-        assert session.submit(Scale(3).times, 4).result(30) == 12
+        assert session.submit(Scale(3).times, 4).result(120) == 12
 
 
 @engines
@@ -409,9 +409,9 @@ def test_lambdas_closures_and_things_made_here_travel(engine: str, shared: Share
         return Local(thing.x + offset)
 
     with shared(engine) as session:
-        assert session.submit(lambda x: x + offset, 1).result(30) == 11
-        assert session.submit(shifted, Local(5)).result(30).x == 15
-        assert isinstance(session.submit(shifted, Local(5)).result(30), Local)
+        assert session.submit(lambda x: x + offset, 1).result(120) == 11
+        assert session.submit(shifted, Local(5)).result(120).x == 15
+        assert isinstance(session.submit(shifted, Local(5)).result(120), Local)
 
 
 SCRIPT = """
@@ -459,7 +459,7 @@ def test_large_arguments_arrive_as_they_are(engine: str, shared: Shared) -> None
     with shared(engine) as session:
         made = session.submit(np.negative, large)
         again = session.gather([session.submit(np.add, made, large) for _ in range(3)])
-        np.testing.assert_array_equal(made.result(30), -large)
+        np.testing.assert_array_equal(made.result(120), -large)
     for one in again:
         assert not one.any()
 
@@ -467,7 +467,7 @@ def test_large_arguments_arrive_as_they_are(engine: str, shared: Shared) -> None
 def test_threads_are_given_the_very_thing() -> None:
     large = np.zeros(10)
     with wr.Session(engine="threads", workers=1) as session:
-        assert session.submit(lambda given: given is large, large).result(30)
+        assert session.submit(lambda given: given is large, large).result(120)
 
 
 def test_what_cannot_be_pickled_is_named() -> None:
@@ -487,7 +487,7 @@ def test_the_inline_engine_runs_in_the_order_of_calls_and_priorities() -> None:
 
     @wr.task
     def wait() -> None:
-        go.wait(30)
+        go.wait(120)
 
     @wr.task
     def note(number: int, *_: Any) -> int:
@@ -516,11 +516,11 @@ def test_a_deadline_ends_what_runs_too_long(engine: str, tmp_path: Path) -> None
         until(go.exists)
 
     with wr.Session(engine=engine, workers=1):
-        error = long().exception(30)
+        error = long().exception(120)
         go.touch()
         assert isinstance(error, TaskError)
         assert "deadline" in str(error)
-        assert add(1).result(30) == 2
+        assert add(1).result(120) == 2
 
 
 # -- sessions
@@ -533,9 +533,9 @@ def test_sessions_inside_each_other() -> None:
             second = add(2)
             with pytest.raises(UsageError, match="belongs to another session"):
                 add(first)
-            assert second.result(30) == 3
+            assert second.result(120) == 3
         third = add(first)
-        assert third.result(30) == 3
+        assert third.result(120) == 3
         assert first in list(outer.futures.values())
         assert second not in list(outer.futures.values())
         assert inner is not outer
@@ -631,8 +631,8 @@ def test_a_group_has_those_inside_it() -> None:
         go.set()
         outer.barrier(30)
         assert all(one.cancelled() for one in (*tasks, late))
-        assert add(1).result(30) == 2
-        assert holds.result(30)
+        assert add(1).result(120) == 2
+        assert holds.result(120)
 
 
 def test_the_way_to_a_failure_is_told_shortly_where_it_is_long() -> None:

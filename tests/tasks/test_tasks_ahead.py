@@ -11,7 +11,7 @@ import pytest
 import windrow as wr
 from windrow.core.commands import Launch
 from windrow.errors import DependencyError
-from windrow.tasks.driving import Driver
+from windrow.tasks.driver import Driver
 
 if TYPE_CHECKING:
     from pathlib import Path

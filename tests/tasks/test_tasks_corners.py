@@ -423,7 +423,7 @@ def test_items_of_a_stream_that_is_called_off_meanwhile_end(engine: str) -> None
         with pytest.raises(CancelledError):  # noqa: PT012 - when it ends
             for item in stream:
                 read += [item, plus(item, 0)]
-        assert [one.result(20) for one in read] == [0, 0, 1, 1][: len(read)]
+        assert [one.result(120) for one in read] == [0, 0, 1, 1][: len(read)]
 
 
 @wr.task(outputs="stream")
@@ -453,5 +453,5 @@ def test_a_stream_is_made_again_for_what_was_lost_with_a_worker() -> None:
         del item  # nobody has the items any more, nor what was made with them but the worker
         session.barrier(60)
         os.kill(where().result(60), signal.SIGKILL)
-        assert session.latest(book).result(20)[::100_000] == [2, 1, 0]
+        assert session.latest(book).result(120)[::100_000] == [2, 1, 0]
         assert next(stream, None) is None

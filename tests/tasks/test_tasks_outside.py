@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import windrow as wr
-from windrow.tasks.outside import Outside
+from windrow.tasks.captured import Outside
 
 PROGRAM = """
 import windrow as wr

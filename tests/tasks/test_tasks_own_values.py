@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import windrow as wr
-from windrow.engines.owning import own_copy
+from windrow.engines.processes.values import own_copy
 
 #: From a list that travels with reports to arrays in memory that is handed over.
 SIZES = [3, 900, 5_000, 100_000]

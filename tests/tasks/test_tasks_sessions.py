@@ -89,9 +89,9 @@ def test_outside_a_session_a_task_is_its_function() -> None:
 def test_futures_are_found_in_containers(engine: str) -> None:
     with wr.Session(engine=engine) as session:
         one, two = add(0), add(1)
-        assert total([one, two, 3]).result(10) == 6
-        assert total({"a": one, "b": two}).result(10) == 3
-        assert total((one, add(one, two))).result(10) == 4
+        assert total([one, two, 3]).result(120) == 6
+        assert total({"a": one, "b": two}).result(120) == 3
+        assert total((one, add(one, two))).result(120) == 4
         assert session.gather({"x": [one, (two, 7)]}) == {"x": [1, (2, 7)]}
 
 
@@ -101,7 +101,7 @@ def test_several_outputs(engine: str) -> None:
         left, right = halves([1, 2, 3, 4])
         assert session.gather([total(left), total(right)]) == [3, 7]
         assert session.gather(list(three(1))) == [1, 2, 3]
-        assert [one.result(10) for one in numbers(4)] == [0, 1, 2, 3]
+        assert [one.result(120) for one in numbers(4)] == [0, 1, 2, 3]
         assert session.gather(numbers(0)) == []
 
 
@@ -124,12 +124,12 @@ def test_a_failure_names_the_way_to_it(engine: str) -> None:
         bad = broken("spilled")
         later = add(add(bad))
         with pytest.raises(ValueError, match="spilled") as own:
-            bad.result(10)
+            bad.result(120)
         assert any("raised in task 'broken'" in one for one in own.value.__notes__)
         with pytest.raises(DependencyError, match=r"'add' .* needs 'broken' .* ValueError: spilled") as info:
-            later.result(10)
+            later.result(120)
         assert isinstance(info.value.__cause__, ValueError)
-        assert add(1).result(10) == 2
+        assert add(1).result(120) == 2
 
 
 @engines
@@ -137,14 +137,14 @@ def test_a_failure_nobody_looked_at_is_raised_in_the_end(engine: str) -> None:
     with pytest.raises(ValueError, match="unseen"), wr.Session(engine=engine):
         broken("unseen")
     with wr.Session(engine=engine):
-        assert isinstance(broken("seen").exception(10), ValueError)
+        assert isinstance(broken("seen").exception(120), ValueError)
 
 
 @engines
 def test_what_may_fail_gives_none(engine: str) -> None:
     may_fail = broken.options(on_failure="ignore")
     with wr.Session(engine=engine) as session:
-        assert may_fail("x").result(10) is None
+        assert may_fail("x").result(120) is None
         assert session.gather(is_none(may_fail("y")))
 
 
@@ -177,7 +177,7 @@ def test_a_task_is_tried_again() -> None:
         return len(tries)
 
     with wr.Session(engine="threads"):
-        assert third_time().result(10) == 3
+        assert third_time().result(120) == 3
 
 
 @engines
@@ -192,9 +192,9 @@ def test_wrong_outputs_are_told(engine: str) -> None:
 
     with wr.Session(engine=engine):
         with pytest.raises(TaskOutputError, match="returns a tuple of 2 outputs"):
-            one()[0].result(10)
+            one()[0].result(120)
         with pytest.raises(TaskOutputError, match="yielded 1 outputs, but it declares outputs=2"):
-            yields_one()[1].result(10)
+            yields_one()[1].result(120)
 
 
 @engines
@@ -203,8 +203,8 @@ def test_large_values_stay_where_they_are_until_they_are_wanted(engine: str) -> 
         big = large(300_000)
         means = [mean(big) for _ in range(6)]
         assert session.gather(means) == [149_999.5] * 6
-        np.testing.assert_array_equal(big.result(10), np.arange(300_000.0))
-        assert mean(big.result()).result(10) == 149_999.5
+        np.testing.assert_array_equal(big.result(120), np.arange(300_000.0))
+        assert mean(big.result()).result(120) == 149_999.5
 
 
 @engines
@@ -219,7 +219,7 @@ def test_futures_are_those_of_the_standard_library(engine: str) -> None:
         futures[0].add_done_callback(lambda one: called.append(one.result()))
         big = large(100_000)
         big.add_done_callback(lambda one: called.append(len(one.result())))
-        big.result(10)
+        big.result(120)
     assert sorted(called) == [1, 100_000]
 
 
@@ -253,7 +253,7 @@ def test_higher_priorities_run_first() -> None:
 
     @wr.task
     def wait() -> None:
-        go.wait(10)
+        go.wait(120)
 
     @wr.task
     def note(number: int) -> None:
@@ -297,7 +297,7 @@ def test_groups_are_cancelled_together() -> None:
 
     @wr.task
     def wait() -> int:
-        go.wait(10)
+        go.wait(120)
         return 1
 
     with wr.Session(engine="threads", workers=1) as session:
@@ -307,7 +307,7 @@ def test_groups_are_cancelled_together() -> None:
         group.cancel()
         group.barrier(10)
         go.set()
-        assert first.result(10) == 1
+        assert first.result(120) == 1
         assert all(one.cancelled() for one in others)
 
 
@@ -316,7 +316,7 @@ def test_a_task_that_waits_can_be_cancelled() -> None:
 
     @wr.task
     def wait() -> int:
-        go.wait(10)
+        go.wait(120)
         return 1
 
     with wr.Session(engine="threads", workers=1):
@@ -324,9 +324,9 @@ def test_a_task_that_waits_can_be_cancelled() -> None:
         second = add(first)
         assert second.cancel()
         go.set()
-        assert first.result(10) == 1
+        assert first.result(120) == 1
         with pytest.raises(concurrent.futures.CancelledError):
-            second.result(10)
+            second.result(120)
 
 
 def test_a_deadline_ends_a_task_that_waits() -> None:
@@ -334,13 +334,13 @@ def test_a_deadline_ends_a_task_that_waits() -> None:
 
     @wr.task
     def wait() -> int:
-        go.wait(10)
+        go.wait(120)
         return 1
 
     with wr.Session(engine="threads", workers=1):
         wait()
         late = add.options(deadline=0.05)(1)
-        error = late.exception(10)
+        error = late.exception(120)
         go.set()
     assert error is not None
     assert "deadline" in str(error)
@@ -351,7 +351,7 @@ def test_arguments_are_those_at_the_time_of_the_call() -> None:
     with wr.Session(engine="processes", workers=1):
         first = total(values)
         values.append(100)
-        assert first.result(30) == 3
+        assert first.result(120) == 3
 
 
 def test_what_cannot_be_pickled_is_told_where_it_is_called() -> None:
@@ -364,7 +364,7 @@ def test_what_cannot_be_pickled_is_told_where_it_is_called() -> None:
             return threading.Lock()
 
         with pytest.raises(Exception, match="cannot be pickled"):
-            lock().result(30)
+            lock().result(120)
         hidden = type("Hidden", (), {})()
         hidden.future = add(1)
         with pytest.raises(UsageError, match="inside other objects it is not found"):
@@ -432,6 +432,6 @@ def test_an_exception_cancels_what_has_not_run() -> None:
 def test_the_executor_is_one(engine: str) -> None:
     with wr.Executor(2, engine=engine) as executor:
         assert list(executor.map(pow, [2, 3], [5, 2])) == [32, 9]
-        assert executor.submit(np.arange, 50_000).result(30).sum() == 50_000 * 49_999 // 2
+        assert executor.submit(np.arange, 50_000).result(120).sum() == 50_000 * 49_999 // 2
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(pow, 2, 3)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import windrow as wr
-from windrow.engines.process_tasks import TaskLaunches
+from windrow.engines.processes.worker_tasks import WorkerTasks
 from windrow.errors import DependencyError, EngineError, TaskError, TaskLostError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_a_value_that_others_can_use_now_does_not_wait_for_a_long_task(processes
         total = processes.submit(np.sum, large)
         until((tmp_path / "second runs").exists)
         (tmp_path / "first").touch()
-        assert total.result(30) == 4_999_950_000
+        assert total.result(120) == 4_999_950_000
         assert not second.done()
     finally:
         (tmp_path / "first").touch()
@@ -121,7 +121,7 @@ def test_a_large_value_comes_although_its_worker_is_at_a_long_task(processes: wr
     try:
         until((tmp_path / "a runs").exists)
         until((tmp_path / "b runs").exists)
-        assert [one.result(30)[-1] for one in large] == [0, 1, 2, 3]
+        assert [one.result(120)[-1] for one in large] == [0, 1, 2, 3]
         assert not any(one.done() for one in long)
     finally:
         (tmp_path / "go").touch()
@@ -157,12 +157,12 @@ def test_an_array_with_objects_in_it_is_no_small_value(processes: wr.Session) ->
 
 def kept_functions() -> int:
     """How many functions of calls this worker has."""
-    return max(len(one._common) for one in gc.get_objects() if type(one) is TaskLaunches)
+    return max(len(one._common) for one in gc.get_objects() if type(one) is WorkerTasks)
 
 
 def test_functions_made_for_one_call_each_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windrow.tasks.packing.MOST", 7)
-    monkeypatch.setattr("windrow.engines.process_life.MOST_COMMON", 5)
+    monkeypatch.setattr("windrow.tasks.pack.MOST", 7)
+    monkeypatch.setattr("windrow.engines.processes.connection.MOST_COMMON", 5)
     with wr.Session(engine="processes", workers=2) as session:
         twice = eval("lambda number: 2 * number")
         made = []
@@ -187,12 +187,12 @@ def test_the_only_output_of_a_task_can_be_declared_ready(engine: str, tmp_path: 
     with wr.Session(engine=engine, workers=2) as session:
         try:
             futures = [early(3), early(100_000)]
-            assert [int(one.result(30)[-1]) for one in futures] == [2, 99_999]
+            assert [int(one.result(120)[-1]) for one in futures] == [2, 99_999]
             assert session.open
         finally:
             (tmp_path / "go").touch()
         session.barrier(60)
-        assert [len(one.result(30)) for one in futures] == [3, 100_000]
+        assert [len(one.result(120)) for one in futures] == [3, 100_000]
 
 
 def test_a_cancelled_task_in_a_process_leaves_no_file(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from windrow.core.events import CancelRequested
 from windrow.core.scheduler import Standing
 from windrow.errors import UsageError
-from windrow.watch.progress import Rate, Snapshot, amount, line, snapshot, speed, watching
+from windrow.watch.progress import Rate, Snapshot, snapshot, watching
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,37 +127,37 @@ def test_a_finished_run_has_the_rate_of_the_whole() -> None:
 
 
 def test_a_line_says_rows_rate_end_and_files() -> None:
-    assert line(shot()) == "dimuon: 500 k of 1 M rows (50 %), 250 k rows/s, 2 s left, 4 of 4 files"
+    assert shot().line == "dimuon: 500 k of 1 M rows (50 %), 250 k rows/s, 2 s left, 4 of 4 files"
 
 
 def test_an_estimate_is_marked() -> None:
     some = shot(HALF._replace(expected=1_000_000, inputs_unopened=2))
-    assert amount(some) == "500 k of ~2 M rows"
-    assert "(25 %)" in line(some)
+    assert some.amount == "500 k of ~2 M rows"
+    assert "(25 %)" in some.line
 
 
 def test_a_total_that_nobody_can_estimate_is_marked() -> None:
     some = shot(HALF._replace(inputs_unopened=2))
-    assert amount(some) == "500 k of 1 M+ rows"
-    assert "%" not in line(some)
-    assert "left" not in line(some)
+    assert some.amount == "500 k of 1 M+ rows"
+    assert "%" not in some.line
+    assert "left" not in some.line
 
 
 def test_failed_rows_are_said() -> None:
-    assert amount(shot(HALF._replace(failed=1234))) == "500 k of 1 M rows, 1.23 k failed"
+    assert shot(HALF._replace(failed=1234)).amount == "500 k of 1 M rows, 1.23 k failed"
 
 
 def test_one_row_short_is_not_all() -> None:
-    assert "(99 %)" in line(shot(standing(known=1_000_000, done=999_999, inputs=1)))
-    assert "(100 %)" in line(shot(standing(known=1_000_000, done=1_000_000, inputs=1)))
+    assert "(99 %)" in shot(standing(known=1_000_000, done=999_999, inputs=1)).line
+    assert "(100 %)" in shot(standing(known=1_000_000, done=1_000_000, inputs=1)).line
 
 
 def test_the_end_says_how_long_it_took() -> None:
-    assert speed(shot(finished=True)) == "250 k rows/s, took 2 s, 4 of 4 files"
+    assert shot(finished=True).pace == "250 k rows/s, took 2 s, 4 of 4 files"
 
 
 def test_no_rows_is_a_line_too() -> None:
-    assert line(shot(standing(inputs=1), rate=0.0)) == "dimuon: 0 of 0 rows, 0 rows/s, 1 of 1 file"
+    assert shot(standing(inputs=1), rate=0.0).line == "dimuon: 0 of 0 rows, 0 rows/s, 1 of 1 file"
 
 
 # -- when and where -------------------------------------------------------------------------------

@@ -13,9 +13,15 @@ from hist import Hist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.watch import histograms
-from windrow.watch.histograms import find_histograms, is_histogram, plain_histograms
-from windrow.watch.report_outputs import drawn_histograms, is_data, said_values
+from windrow.watch.report import outputs as report_outputs
+from windrow.watch.report.outputs import (
+    drawn_histograms,
+    find_histograms,
+    is_data,
+    is_histogram,
+    plain_histograms,
+    said_values,
+)
 
 
 @st.composite
@@ -91,8 +97,8 @@ def test_labels_names_and_categories() -> None:
 
 
 def test_too_many_bins_are_joined_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(histograms, "MOST_BINS", 10)
-    monkeypatch.setattr(histograms, "MOST_CELLS", 4)
+    monkeypatch.setattr(report_outputs, "MOST_BINS", 10)
+    monkeypatch.setattr(report_outputs, "MOST_CELLS", 4)
     x = np.linspace(0.001, 0.999, 500)
     (line,) = plain_histograms(Hist.new.Reg(33, 0, 1, name="x").Weight().fill(x, weight=2.0))
     assert len(line["values"]) == 9

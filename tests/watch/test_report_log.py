@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from windrow.core.commands import Discard, Launch, Resolve
 from windrow.core.events import Discovered, Finished, WorkerLost
 from windrow.core.records import Handle, Measurement, Plan, Rows, Task
-from windrow.watch import report_timeline
+from windrow.errors import DataError
 from windrow.watch.log import EventLog
 from windrow.watch.readlog import Log, read_log
-from windrow.watch.report_timeline import memory_data, shares, spread, throughput, timeline
+from windrow.watch.report import timeline as report_timeline
+from windrow.watch.report.timeline import memory_data, shares, spread, throughput, timeline
 
 PLAN = Plan(id=3, category="data", order=())
 
@@ -29,7 +30,7 @@ def written(tasks: list[tuple[int, float, float, float]], *, discard: frozenset[
     moments: list[tuple[float, int, Any, Any]] = []
     for number, (worker, launched, heard, wall) in enumerate(tasks):
         rows = (Rows(number % 3, 10 * number, 10 * number + 10),)
-        launch = Launch(Task(number, "data", rows, 10), number, worker, 0, PLAN)
+        launch = Launch(Task(number, f"set {number % 3}", rows, 10), number, worker, 0, PLAN)
         handle = Handle(number, number, worker, 0, rows)
         used = Measurement(wall, 0.5 * wall, 0.25 * wall, bytes_read=100)
         moments.append((launched, 0, [], [launch]))
@@ -44,13 +45,13 @@ def written(tasks: list[tuple[int, float, float, float]], *, discard: frozenset[
 def test_what_was_written_is_read_back() -> None:
     lines = written([(0, 5.0, 7.0, 1.5), (1, 5.5, 6.5, 1.0)], discard=frozenset({1}))
     log = read_log(lines)
-    by_task = dict(zip(log.tasks.task.tolist(), range(2), strict=True))
+    by_task = dict(zip(log.attempts.task.tolist(), range(2), strict=True))
     zero, one = by_task[0], by_task[1]
-    assert [log.tasks.begin[zero], log.tasks.end[zero]] == [0.5, 2.0]
-    assert [log.tasks.begin[one], log.tasks.end[one]] == [0.5, 1.5]
-    assert log.tasks.rows.tolist() == [10, 10]
-    assert log.tasks.discarded.tolist() == [n == 1 for n in log.tasks.task]
-    assert log.tasks.plan.tolist() == [3, 3]
+    assert [log.attempts.begin[zero], log.attempts.end[zero]] == [0.5, 2.0]
+    assert [log.attempts.begin[one], log.attempts.end[one]] == [0.5, 1.5]
+    assert log.attempts.rows.tolist() == [10, 10]
+    assert log.attempts.done.tolist() == [n == 0 for n in log.attempts.task]
+    assert log.attempts.plan.tolist() == [3, 3]
     assert (log.span, log.unreadable, log.dropped) == (2.0, 0, 0)
     assert log.ended is None
     used = shares(log, 4)
@@ -62,20 +63,26 @@ def test_what_was_written_is_read_back() -> None:
 def test_ends_that_were_heard_of_together_are_taken_apart() -> None:
     # The driver heard of both at 10 s; each took 3 s, one after the other.
     log = read_log(written([(0, 1.0, 10.0, 3.0), (0, 1.0, 10.0, 3.0)]))
-    assert sorted(zip(log.tasks.begin.tolist(), log.tasks.end.tolist(), strict=True)) == [(3.0, 6.0), (6.0, 9.0)]
+    assert sorted(zip(log.attempts.begin.tolist(), log.attempts.end.tolist(), strict=True)) == [(3.0, 6.0), (6.0, 9.0)]
 
 
 @pytest.mark.parametrize(
     "bad",
-    ['{"t":3.0,"event":"finis', "[1, 2]", "5", '{"event":"Failed"}', '{"t":"x","event":"Failed"}',
-     '{"t":1.0,"event":"finished"}', '{"t":1.0}'],
+    ['{"t":3,"event":"attem', "[1, 2]", "5", '{"event":"Failed"}', '{"t":"x","event":"Failed"}',
+     '{"t":1.5,"event":"Failed"}', '{"t":1,"event":"attempt"}', '{"t":1}'],
 )  # fmt: skip
 def test_a_line_that_cannot_be_read_is_counted_and_costs_nothing_else(bad: str) -> None:
     lines = written([(0, 5.0, 7.0, 1.5)])
     log = read_log([*lines, "\n", bad])
     assert log.unreadable == 1
-    assert len(log.tasks) == 1
+    assert len(log.attempts) == 1
     assert log.span == 2.0
+
+
+@pytest.mark.parametrize("kind", ["finished", "discarded", "task"])
+def test_a_log_of_an_earlier_version_is_refused(kind: str) -> None:
+    with pytest.raises(DataError, match="made by an earlier version"):
+        read_log([json.dumps({"t": 1.5, "event": kind, "task": 1})])
 
 
 def test_rare_events_memory_and_the_end() -> None:
@@ -99,8 +106,8 @@ def test_rare_events_memory_and_the_end() -> None:
 
 def test_an_empty_log_has_nothing_to_draw() -> None:
     log = read_log([])
-    assert (len(log.tasks), log.span) == (0, 0.0)
-    assert timeline(log, lambda *_: "x") is None
+    assert (len(log.attempts), log.span) == (0, 0.0)
+    assert timeline(log) is None
     assert throughput(log) is None
     assert memory_data(log) is None
     assert shares(log)["cpu"] is None
@@ -124,7 +131,7 @@ def logged(schedule: list[tuple[int, float, float, float]]) -> Log:
 
 @given(schedules)
 def test_a_worker_does_one_thing_at_a_time(schedule: list[Any]) -> None:
-    tasks = logged(schedule).tasks
+    tasks = logged(schedule).attempts
     assert (tasks.end >= tasks.begin).all()
     for worker in np.unique(tasks.worker):
         mine = np.flatnonzero(tasks.worker == worker)
@@ -137,14 +144,14 @@ def test_a_worker_does_one_thing_at_a_time(schedule: list[Any]) -> None:
 @given(schedules, st.integers(1, 40))
 def test_what_is_shared_out_over_time_is_all_there(schedule: list[Any], bins: int) -> None:
     log = logged(schedule)
-    amount = log.tasks.rows.astype(float)
-    which, step, part = spread(log.tasks.begin, log.tasks.end, amount, log.span, bins)
+    amount = log.attempts.rows.astype(float)
+    which, step, part = spread(log.attempts.begin, log.attempts.end, amount, log.span, bins)
     assert np.allclose(np.bincount(which, weights=part, minlength=len(amount)), amount)
     assert ((step >= 0) & (step < bins)).all()
     # Each part lies where its task does.
     width = log.span / bins
-    assert (step * width <= log.tasks.end[which] + 1e-6).all()
-    assert ((step + 1) * width >= log.tasks.begin[which] - 1e-6).all()
+    assert (step * width <= log.attempts.end[which] + 1e-6).all()
+    assert ((step + 1) * width >= log.attempts.begin[which] - 1e-6).all()
     speed = throughput(log)
     assert speed is not None
     assert sum(speed["rows"]) * speed["step"] == pytest.approx(amount.sum(), rel=1e-4)
@@ -154,13 +161,13 @@ def test_what_is_shared_out_over_time_is_all_there(schedule: list[Any], bins: in
 @given(schedules)
 def test_few_tasks_are_drawn_one_by_one(schedule: list[Any]) -> None:
     log = logged(schedule)
-    drawn = timeline(log, lambda source, plan: f"{source} {plan}")
+    drawn = timeline(log)
     assert drawn is not None
     assert not drawn["joined"]
     assert len(drawn["blocks"]["lane"]) == len(schedule)
     assert sum(drawn["blocks"]["rows"]) == 10 * len(schedule)
     named = [drawn["colours"][place] for place in drawn["blocks"]["colour"]]
-    assert named == [f"{source} 3" for source in log.tasks.input]
+    assert named == [f"set {source}" for source in log.attempts.input]
 
 
 def test_many_tasks_are_joined_and_gaps_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +176,7 @@ def test_many_tasks_are_joined_and_gaps_stay(monkeypatch: pytest.MonkeyPatch) ->
     # Worker 2 rests for the second quarter of the time.
     tasks = [task for task in tasks if not (task[0] == 2 and 112.5 <= task[1] < 125)]
     log = read_log(written(tasks))
-    drawn = timeline(log, lambda source, _: f"set {source}")
+    drawn = timeline(log)
     assert drawn is not None
     assert drawn["joined"]
     blocks = drawn["blocks"]
@@ -177,7 +184,7 @@ def test_many_tasks_are_joined_and_gaps_stay(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(blocks["tasks"]) == len(tasks)
     assert sum(blocks["rows"]) == 10 * len(tasks)
     area = sum(b * (e - s) for b, s, e in zip(blocks["busy"], blocks["begin"], blocks["end"], strict=True))
-    assert area == pytest.approx(float((log.tasks.end - log.tasks.begin).sum()), rel=0.02)
+    assert area == pytest.approx(float((log.attempts.end - log.attempts.begin).sum()), rel=0.02)
     resting = [
         busy
         for lane, begin, end, busy in zip(*(blocks[k] for k in ("lane", "begin", "end", "busy")), strict=True)
@@ -188,13 +195,13 @@ def test_many_tasks_are_joined_and_gaps_stay(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_many_workers_share_lanes_and_many_datasets_a_colour() -> None:
     tasks = [(n, 1.0, 2.0 + 0.001 * n, 1.0) for n in range(500)]
-    drawn = timeline(read_log(written(tasks)), lambda *_: "x")
+    drawn = timeline(read_log(written(tasks)))
     assert drawn is not None
     assert len(drawn["lanes"]) <= report_timeline.MOST_LANES
     assert drawn["lanes"][0].startswith("0-")
     lines = [json.loads(line) for line in written([(0, float(n), n + 0.5, 0.4) for n in range(40)])]
-    many = read_log(json.dumps({**line, "input": number}) for number, line in enumerate(lines))
-    colours = timeline(many, lambda source, _: f"set {source}")
+    many = read_log(json.dumps({**line, "name": f"set {number}"}) for number, line in enumerate(lines))
+    colours = timeline(many)
     assert colours is not None
     assert len(colours["colours"]) == report_timeline.MOST_COLOURS
     assert colours["colours"][-1] == "other datasets"

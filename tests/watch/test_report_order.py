@@ -6,8 +6,8 @@ import io
 import json
 import re
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -20,15 +20,15 @@ from windrow.core.commands import Launch
 from windrow.core.events import Planned
 from windrow.core.records import Plan, Rows, Task
 from windrow.core.scheduler import Standing
-from windrow.pipeline.order_words import how_decided, order_line, order_lines, savings
+from windrow.pipeline.ordering.text import how_decided, order_line, order_lines, savings
 from windrow.pipeline.reporting import report_data
 from windrow.watch.log import EventLog
-from windrow.watch.order_chart import Stretch, order_chart
 from windrow.watch.progress import watching
 from windrow.watch.readlog import read_log
-from windrow.watch.report import build_page
-from windrow.watch.report_order import order
-from windrow.watch.report_unfinished import unfinished_data
+from windrow.watch.report.order import order_chart_data, order_section
+from windrow.watch.report.plain_data import strict
+from windrow.watch.report.run import run_page
+from windrow.watch.report.unfinished import unfinished_data
 from windrow.watch.trace import trace_text
 
 if TYPE_CHECKING:
@@ -77,62 +77,45 @@ def told(names: Sequence[str] = ("b", "a"), written: Sequence[str] = ("a", "b"),
 # -- the drawing -----------------------------------------------------------------------------------
 
 
-def drawn(stretches: list[Stretch], **changes: Any) -> Any:
-    values: dict[str, Any] = {
-        "until_s": 100.0, "checkpoints": (), "cuts": frozenset(stretches[0].order), "tips": {}, "label": "order",
-    }  # fmt: skip
-    return ET.fromstring(order_chart(stretches, **{**values, **changes}))
+def pictures(data: dict[str, Any]) -> list[Any]:
+    """What is drawn of the data of a report."""
+    return order_chart_data(data)
 
 
-def heights(path: str) -> list[float]:
-    """Where a line is in the end of every move, from its commands."""
-    found = [float(path.split("H")[0].split("C")[0].split()[1])]
-    for curve in re.findall(r"C([^HCM]*)", path):
-        numbers = [float(one) for one in curve.split()]
-        found.append(numbers[5])
-    return found
+def drawn(story: dict[str, Any], began: Sequence[str] | None = None, ended: Sequence[str] | None = None) -> Any:
+    """What is drawn of a story made by hand."""
+    about = {"dataset": "tt", "fixed": "", "began": began, "ended": ended, "words": "", "moved": True, "share": None}
+    (picture,) = pictures({"ordering": [{**about, **story}]})
+    return picture
 
 
 names = st.lists(st.text("ab<&\"'\u00e9", min_size=1, max_size=40), min_size=2, max_size=25, unique=True)
 
 
 @given(st.data())
-def test_lines_lead_from_the_first_order_to_the_last(data: st.DataObject) -> None:
-    first = data.draw(names)
-    later = data.draw(st.lists(st.permutations(first), min_size=1, max_size=24))
-    times = sorted(data.draw(st.floats(0, 100)) for _ in later)
-    stretches = [Stretch(first, 0.0), *(Stretch(one, time) for one, time in zip(later, times, strict=True))]
-    tips = {name: f"{name}\nplace: 1" for name in first}
-    picture = drawn(stretches, tips=tips, checkpoints=times)
-    lines = {}
-    for group in picture.iter("g"):
-        lines[group.find("title").text.removesuffix("\nplace: 1")] = group.findall("path")[1].get("d")
-    assert set(lines) == set(first)
-    begin = sorted(first, key=lambda name: heights(lines[name])[0])
-    end = sorted(first, key=lambda name: heights(lines[name])[-1])
-    assert begin == first
-    assert end == list(stretches[-1].order)
-    assert len({round(heights(lines[name])[-1], 1) for name in first}) == len(first)
-    # Nothing is drawn outside, nor backwards.
-    width = float(picture.get("width"))
-    assert width <= max(1182, 300 + 2 * (14 + 7.2 * 26 + 30) + 1)
-    for way in lines.values():
-        across = [float(one) for one in re.findall(r"[MH]([\d.]+)", way)]
-        assert across == sorted(across)
-        assert 0 < across[0] < across[-1] < width
+def test_the_drawing_leads_from_the_first_order_to_the_last(data: st.DataObject) -> None:
+    written = data.draw(names)
+    later = data.draw(st.lists(st.permutations(written), min_size=1, max_size=20))
+    story = told(later[-1], written)
+    one = story["checkpoints"][0]
+    story["checkpoints"] = [{**one, "order": order, "spent_s": float(time)} for time, order in enumerate(later)]
+    picture = drawn(story, began=written, ended=later[-1])
+    changes = [order for before, order in pairwise([written, *later]) if before != order]
+    if not changes:
+        assert picture is None
+        return
+    assert picture["orders"] == [written, *changes]
+    assert picture["times"][0] == "0 s"
+    assert len(picture["times"]) == len(picture["orders"])
+    assert set(picture["tips"]) == set(written)
 
 
-def test_names_stand_on_both_sides_with_their_places_and_times_below() -> None:
-    picture = drawn([Stretch(("a", "b"), None, "written"), Stretch(("b", "a"), 0.0)], checkpoints=[7.0])
-    texts = ["".join(text.itertext()).replace("\u00a0", " ") for text in picture.iter("text")]
-    assert texts == ["written", "0 s", "1 min 40 s", "work of all workers", "a  1", "b  2", "1  b", "2  a"]
-
-
-def test_what_moved_stands_out() -> None:
-    picture = drawn([Stretch(("a", "b", "c"), 0.0), Stretch(("b", "a", "c"), 3.0)])
-    marks = {g.find("title").text: g.get("style") for g in picture.iter("g")}
-    assert "--rest" in marks["c"]
-    assert len({marks["a"], marks["b"]}) == 2
+def test_an_order_that_was_there_before_or_came_without_a_time_is_said_so() -> None:
+    story = told()
+    story["checkpoints"] = []
+    assert drawn(story, began=["b", "a"])["times"] == ["written", "0 s"]
+    assert drawn(story, began=["a", "b"], ended=["b", "a"])["times"] == ["0 s", "later"]
+    assert drawn(told(), began=["a", "b"])["times"] == ["0 s", "1.5 s"]
 
 
 # -- the section -----------------------------------------------------------------------------------
@@ -143,10 +126,12 @@ def text_of(html: str) -> str:
 
 
 def test_the_section_counts_what_ran(moved: Any) -> None:
-    page = build_page(report_data(moved), None)
+    page = run_page(report_data(moved), None)
     section = page[page.index('<section id="order">') : page.index('<section id="ledger">')]
-    assert section.count('<g class="step"') == 2
-    assert section.count('<g class="step made"') == 1
+    assert 'id="chart-order-0"' in section
+    (picture,) = pictures(report_data(moved))
+    assert picture["orders"] == [["costly", "double", "cheap"], ["double", "cheap", "costly"]]
+    assert picture["cuts"] == ["cheap", "costly"]
     rows = re.findall(r"<tr>(<td>\d+</td>.*?)</tr>", section)
     cells = [[text_of(one) for one in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row)] for row in rows]
     places = [(row[0], row[1], row[2]) for row in cells[:3]]
@@ -167,7 +152,7 @@ def test_what_is_counted_for_each_dataset_is_used_where_there_are_several(moved:
     issued = tuple((dataset, names, why) for dataset in both for _, names, why in moved.order)
     data = report_data(replace(moved, ordering=both, order=issued))
     assert [step["rows_in"] for step in data["ordering"][0]["steps"]] == [77, 77, 77]
-    html = order(data)
+    html = order_section(data)
     assert html.count('<details class="dataset"') == 2
     assert html.count("<td>77</td>") == 3
     # Of the other it is not known.
@@ -177,16 +162,16 @@ def test_what_is_counted_for_each_dataset_is_used_where_there_are_several(moved:
 def test_a_run_without_decisions_has_a_line() -> None:
     data = {"x": np.arange(10.0), "z": np.linspace(0, 1, 10)}
     result = slow_first(by_column=True).run(data, engine="inline", progress=False)
-    html = order(report_data(result))
-    assert "svg" not in html
+    html = order_section(report_data(result))
+    assert "chart" not in html
     assert text_of(html) == "Nothing was decided about the order in this run: the written order."
-    assert text_of(order(unfinished_data({}, None))) == "Not known, as the run left no result."
+    assert text_of(order_section(unfinished_data({}, None))) == "Not known, as the run left no result."
 
 
 def test_why_an_order_stays_and_how_reading_was_shared_is_said(moved: Any) -> None:
     story = {"data": {"checkpoints": [], "planning_s": 0.0, "fixed": "it <must>"}}
     decisions = ("reading: by the workers themselves", "engine: inline")
-    html = order(report_data(replace(moved, ordering=story, decisions=decisions)))
+    html = order_section(report_data(replace(moved, ordering=story, decisions=decisions)))
     assert "<li>data: it &lt;must&gt;</li>" in html
     assert "<li>by the workers themselves</li>" in html
     assert "engine" not in html
@@ -200,9 +185,9 @@ def test_many_steps_are_drawn_as_cuts_and_many_changes_as_the_last_ones(moved: A
     one = story["checkpoints"][0]
     story["checkpoints"] = [{**one, "order": names, "spent_s": float(t)} for t, names in enumerate(orders)]
     issued = (("data", tuple(written), ""), ("data", tuple(orders[-1]), ""))
-    html = order(report_data(replace(moved, ordering={"data": story}, order=issued)))
-    assert html.count('<g class="step"') == 20
-    assert "step made" not in html
+    html = order_section(report_data(replace(moved, ordering={"data": story}, order=issued)))
+    (picture,) = pictures(report_data(replace(moved, ordering={"data": story}, order=issued)))
+    assert all(sorted(order) == sorted(cuts) for order in picture["orders"])
     assert "The last 24 of 38 changes are drawn." in html
 
 
@@ -224,9 +209,9 @@ def test_odd_names_and_numbers_do_no_harm(name: str, number: Any) -> None:
         ],
         "order": [], "decisions": [], "seconds": 0.0, "workers": 0, "state": "complete",
     }  # fmt: skip
-    from windrow.watch.report_words import strict
-
-    assert "<svg" in order(strict(data))
+    assert 'id="chart-order-0"' in order_section(strict(data))
+    (picture,) = pictures(strict(data))
+    assert picture["orders"][-1] == [name, f"{name}!"]
 
 
 # -- words -----------------------------------------------------------------------------------------
@@ -313,7 +298,7 @@ def test_the_log_has_new_orders_and_the_trace_names_them() -> None:
     assert [line.get("order") for line in lines] == [None, ["b", "a"], None]
     assert lines[1]["guards"] == [["a", "b"]]
     assert (lines[1]["category"], lines[1]["reason"], lines[1]["plan"]) == ("tt", "saves", 2)
-    trace = json.loads(trace_text(read_log(stream.getvalue().splitlines()), "run", lambda _: ("tt", "f")))
+    trace = json.loads(trace_text(read_log(stream.getvalue().splitlines()), "run"))
     found = [(e["name"], e["ts"]) for e in trace["traceEvents"] if e["ph"] == "i"]
     assert found == [("order kept: tt", 0.0), ("new order: tt", 1e6), ("order kept: tt", 2e6)]
 
@@ -325,12 +310,6 @@ def test_an_order_that_a_run_begins_with_is_no_news() -> None:
     log([Planned(replace(OTHER, id=3))], [], 2.0)
     log.flush()
     assert json.loads(stream.getvalue())["changed"] is False
-
-
-def test_an_old_log_is_still_read() -> None:
-    old = '{"t": 1.0, "event": "Planned", "plan": "Plan(id=1)"}'
-    trace = json.loads(trace_text(read_log([old]), "run", lambda _: ("tt", "f")))
-    assert [e["name"] for e in trace["traceEvents"] if e["ph"] == "i"] == ["Planned"]
 
 
 class _Scheduler:

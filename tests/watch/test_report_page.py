@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from windrow.errors import UsageError
-from windrow.pipeline.cutflow import Cutflow
+from windrow.pipeline.cutflow.table import Cutflow
 from windrow.pipeline.ledger import Entry, Ledger
 from windrow.pipeline.reporting import report_data, write_report
 from windrow.pipeline.result import Result, StepSummary
 from windrow.watch.readlog import read_log
-from windrow.watch.report import build_page
-from windrow.watch.report_unfinished import unfinished_data
-from windrow.watch.report_words import file_name, without_paths
+from windrow.watch.report.plain_data import file_name, without_paths
+from windrow.watch.report.run import run_page
+from windrow.watch.report.unfinished import unfinished_data
 
 VOID = {"meta", "link", "input", "br"}
 
@@ -79,7 +79,7 @@ def made(**changes: Any) -> Result:
 
 
 def page_of(result: Result, lines: list[str] | None = None) -> Reader:
-    return Reader(build_page(report_data(result), None if lines is None else read_log(lines)))
+    return Reader(run_page(report_data(result), None if lines is None else read_log(lines)))
 
 
 def test_a_small_run_makes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_whatever_a_result_holds_is_strict_json_and_a_page(
     )  # fmt: skip
     data = report_data(result)
     assert json.loads(json.dumps(data, allow_nan=False)) == data
-    page = build_page(data, None)
+    page = run_page(data, None)
     assert page.isascii()
     # The chart library is a megabyte of text, too much to parse for every example.
     assert page.count("</script>") == 3
@@ -179,7 +179,7 @@ def test_names_cannot_break_the_page() -> None:
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
-    text = build_page(report_data(made()), None)
+    text = run_page(report_data(made()), None)
     head = text[: text.index("<style>")]
     assert "default-src 'none'" in head
     outside = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
@@ -238,15 +238,16 @@ def test_what_is_missing_is_said_in_plain_sight() -> None:
     assert "Interrupted: 10 of 10" in page_of(made(interrupted=True)).text
 
 
+S = 1_000_000
 TASK = (
-    '{"t":%.1f,"event":"finished","task":%d,"attempt":%d,"worker":0,"input":%d,"start":%d,"stop":%d,'
-    '"plan":0,"launched":%.1f,"wall":0.5,"cpu":0.4,"lock":0.0,"read":10}'
+    '{"t":%d,"event":"attempt","task":%d,"name":"set","attempt":%d,"worker":0,"launched":%d,"wall":500000,"how":"done",'
+    '"cpu":400000,"lock":0,"read":10,"peak":0,"plan":0,"input":%d,"start":%d,"stop":%d,"rows":25}'
 )
 
 
 def test_a_run_that_was_killed_says_so() -> None:
-    lines = ['{"t":1.0,"event":"Discovered","input":0,"rows":100,"units":2,"worker":0,"incarnation":0}']
-    lines += [TASK % (2.0 + n, n, n, 0, 25 * n, 25 * n + 25, 1.5 + n) for n in range(3)]
+    lines = ['{"t":1000000,"event":"Discovered","input":0,"rows":100,"units":2,"worker":0,"incarnation":0}']
+    lines += [TASK % (S * (n + 2), n, n, S * (n + 1) + S // 2, 0, 25 * n, 25 * n + 25) for n in range(3)]
     lines.append(lines[-1][:40])
     log = read_log(lines)
     manifest = {
@@ -256,7 +257,7 @@ def test_a_run_that_was_killed_says_so() -> None:
         "options": {"workers": 2},
         "started": "then",
     }
-    page = Reader(build_page(unfinished_data(manifest, log), log))
+    page = Reader(run_page(unfinished_data(manifest, log), log))
     assert "This run did not end: it was killed, or is still going on." in page.text
     assert "75 rows are finished of 100" in page.text
     assert "1 line of the log could not be read" in page.text
@@ -266,7 +267,7 @@ def test_a_run_that_was_killed_says_so() -> None:
     assert "/x/y" not in page.text
     assert page.drawn["timeline"]["colours"] == ["set"]
     # Even with nothing but the log.
-    bare = Reader(build_page(unfinished_data({}, log), log))
+    bare = Reader(run_page(unfinished_data({}, log), log))
     assert "unnamed run" in bare.text
     assert "input 0 unknown 75 0 25" in bare.text
 
@@ -278,13 +279,13 @@ def test_orders_that_are_alike_stand_together() -> None:
 
 
 def test_a_run_that_failed_says_why() -> None:
-    log = read_log(['{"t":1.0,"event":"Resolve","status":"failed","failure":null,"reason":"bad /a/b/c.root"}'])
+    log = read_log(['{"t":1000000,"event":"Resolve","status":"failed","failure":null,"reason":"bad /a/b/c.root"}'])
     data = unfinished_data({"pipeline": "x", "state": "failed"}, log)
     assert data["headline"] == "This run ended without a result:"
     assert data["verdict"].startswith("it failed: bad c.root")
     nothing = unfinished_data({"state": "failed"}, None)
     assert "it failed." in nothing["verdict"]
-    assert "Not known, as the run left no result." in Reader(build_page(nothing, None)).text
+    assert "Not known, as the run left no result." in Reader(run_page(nothing, None)).text
     told = unfinished_data({"state": "failed", "error": "step 'x' raised"}, None)
     assert "it failed: step 'x' raised" in told["verdict"]
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from searching import examples
 from windrow.errors import UsageError
-from windrow.watch.graph_drawing import TaskGraph
-from windrow.watch.graph_layout import places_of
-from windrow.watch.graph_nodes import levels_of, nodes_and_edges, state_of
-from windrow.watch.graph_runs import Ran, Try
+from windrow.watch.graph_run import Ran, Try
+from windrow.watch.layered_layout import Rectangle
+from windrow.watch.task_graph import TaskGraph, levels_of, nodes_and_edges, state_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,17 +76,14 @@ def test_a_level_is_the_longest_way_from_the_beginning(tasks: dict[int, Ran]) ->
 @given(graphs(), st.integers(1, 30))
 def test_boxes_do_not_overlap_and_texts_are_well_formed(tasks: dict[int, Ran], most: int) -> None:
     graph = drawn(tasks, most)
-    sizes = {node.key: (50.0 + len(node.name), 30.0) for node in graph.nodes}
-    layout = places_of(graph.nodes, graph.edges, sizes)
-    places = list(layout.places.values())
-    for one in (one for way in layout.passing.values() for one in way):  # lines run between boxes
-        assert not any(
-            box.x < one.x + one.width and one.x < box.x + box.width and box.y <= one.y <= box.y + box.height
-            for box in places
-        )  # fmt: skip
+    places = [
+        Rectangle(*(float(box.attrib[side]) for side in ("x", "y", "width", "height")))
+        for box in (group.find(f"{SVG}rect") for group in ET.fromstring(graph.svg()).iter(f"{SVG}g"))
+        if box is not None
+    ]
     for number, one in enumerate(places):
         for other in places[:number]:
-            apart_x = one.x >= other.x + other.width or other.x >= one.x + one.width
+            apart_x = one.x >= other.right or other.x >= one.right
             apart_y = one.y >= other.y + other.height or other.y >= one.y + one.height
             assert apart_x or apart_y
     root = ET.fromstring(graph.svg())

@@ -12,42 +12,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.watch.graph_runs import Brought, GraphRun, Ran, RawTask, RawTry, Sums, Try, assembled
-from windrow.watch.report_tasks import build_task_page, timeline_log
-from windrow.watch.report_tasks_findings import find
-from windrow.watch.report_tasks_log import plain_line, read_task_log, task_line
-from windrow.watch.trace_tasks import task_trace
+from windrow.watch.findings import find
+from windrow.watch.graph_run import GraphRun, Ran, Sums, Try, graph_run
+from windrow.watch.log import Attempt, Call, attempt_line, call_line
+from windrow.watch.readlog import Brought, read_log
+from windrow.watch.report.session import session_page
+from windrow.watch.trace import trace_text
 
 S = 1_000_000
 
 
-def early_run(**changes: Any) -> GraphRun:
+def early_run(log: dict[str, Any] | None = None, **changes: Any) -> GraphRun:
     """A generator of 3 s releases after each; two tasks begin before its end; one fails, one is tried again."""
-    one_core = {"cores": 1.0}
-    tasks = {
-        1: Ran(1, "make", 0, 3 * S, "done", (Try(1, 0, 0, 0, 3 * S, 3 * S),),
-               released=(("1.0", 1 * S), ("1.1", 2 * S)), needs=one_core),
-        2: Ran(2, "use", 0, 2 * S, "done", (Try(2, 1, S, S, 2 * S, 2 * S),), ("1.0",), needs=one_core),
-        3: Ran(3, "use", 0, 5 * S, "done",
-               (Try(3, 1, 2 * S, 2 * S, 3 * S, 3 * S, "lost", "CrashError: gone"), Try(4, 1, 3 * S, 3 * S, 5 * S, 5 * S)),
-               ("1.1",), needs=one_core),
-        4: Ran(4, "<b>bad</b>", 0, 4 * S, "failed", (Try(5, 0, 3 * S, 3 * S, 4 * S, 4 * S, "failed", "ValueError: in /some/secret/file.txt"),),
-               needs=one_core, why="ValueError: in /some/secret/file.txt"),
-        5: Ran(5, "last", 0, 4 * S, "failed", (), ("4.0",), needs=one_core, why="task 5 did not run because task 4 failed"),
-    }  # fmt: skip
-    run = GraphRun(
-        name="a <session>",
-        tasks=tasks,
-        workers=2,
-        span=5 * S,
-        engine="threads",
-        offers={"cores": 2},
-        brought={"1.0": [Brought(S, S + 10, 100)]},
-        memory=[(0, 10**6), (S, 2 * 10**6)],
-        rare=[{"t": 3 * S, "event": "WorkerLost", "worker": 1, "why": "CrashError: gone"}],
-        reused={"use": 7},
+    bad = "ValueError: in /some/secret/file.txt"
+
+    def tried(task: int, name: str, attempt: int, worker: int, begin: int, end: int, how: str = "done") -> Attempt:
+        return Attempt(end, task, name, attempt, worker, begin, end - begin, how)
+
+    lines = [
+        call_line(tried(1, "make", 1, 0, 0, 3 * S), Call(1, "make", 0, 3 * S, "done", released=(("1.0", S), ("1.1", 2 * S)))),
+        call_line(tried(2, "use", 2, 1, S, 2 * S), Call(2, "use", 0, 2 * S, "done", ("1.0",))),
+        attempt_line(tried(3, "use", 3, 1, 2 * S, 3 * S, "lost"), "CrashError: gone"),
+        call_line(tried(3, "use", 4, 1, 3 * S, 5 * S), Call(3, "use", 0, 5 * S, "done", ("1.1",))),
+        call_line(tried(4, "<b>bad</b>", 5, 0, 3 * S, 4 * S, "failed"), Call(4, "<b>bad</b>", 0, 4 * S, "failed", why=bad), bad),
+        call_line(None, Call(5, "last", 0, 4 * S, "failed", ("4.0",), why="task 5 did not run because task 4 failed")),
+        *(json.dumps({"t": time, "event": "memory", "rss": size}) for time, size in ((0, 10**6), (S, 2 * 10**6))),
+        json.dumps({"t": 3 * S, "event": "WorkerLost", "worker": 1, "failure": "CrashError: gone"}),
+    ]  # fmt: skip
+    told = read_log(lines, now=5 * S)
+    told = replace(
+        told, offers={"cores": 2}, brought={"1.0": [Brought(S, S + 10, 100)]}, reused={"use": 7}, **(log or {})
     )
-    return replace(run, **changes)
+    facts = {"session": "a <session>", "state": "complete", "options": {"engine": "threads"}}
+    return replace(graph_run(told, facts), workers=2, **changes)
 
 
 def test_what_is_found() -> None:
@@ -63,6 +60,29 @@ def test_what_is_found() -> None:
     assert (by_name["<b>bad</b>"].failed, by_name["last"].failed) == (1, 1)
     assert found.waited["inputs"] == S + 2 * S + 4 * S
     assert found.waited["vain"] == S + S
+
+
+def test_a_task_counts_with_the_cores_it_holds() -> None:
+    tasks = {
+        n: Ran(n, "wide", 0, n * S, "done", (Try(n, 0, 0, (n - 1) * S, n * S, n * S),), needs={"cores": 2})
+        for n in (1, 2, 3)
+    }
+    run = GraphRun(name="wide", tasks=tasks, workers=2, span=3 * S, log=replace(read_log(()), offers={"cores": 2}))
+    found = find(run)
+    assert (found.work, found.busy, found.least) == (6 * S, 1.0, 3 * S)
+    text = page(run)
+    assert "100 %" in text
+    assert "bound by work / cores" in text
+
+
+def test_a_session_in_which_everything_was_reused_says_so() -> None:
+    log = replace(read_log(()), reused={"align": 20, "merge": 3})
+    run = GraphRun(name="again", tasks={}, workers=1, span=0, log=log)
+    text = page(run)
+    assert "Complete:</strong> nothing had to run: all 23 calls got the result of an earlier one." in text
+    assert "No task was called" not in text
+    assert "0 of 0" not in text
+    assert ">align</th>" in text
 
 
 def test_sums_of_tasks_that_are_not_kept_are_counted() -> None:
@@ -83,7 +103,7 @@ def test_the_mean_is_that_of_tasks_that_ran() -> None:
 
 
 def page(run: GraphRun) -> str:
-    return build_task_page(run, find(run), {"python": "3", "windrow": "1"})
+    return session_page(run, find(run), {"python": "3", "windrow": "1"})
 
 
 def test_the_page_has_all_sections_and_no_foreign_markup() -> None:
@@ -105,12 +125,11 @@ def test_the_page_has_all_sections_and_no_foreign_markup() -> None:
 def test_a_session_without_tasks_has_a_page() -> None:
     empty = GraphRun(name="empty", tasks={}, workers=1, span=0)
     assert "No task was called" in page(empty)
-    assert len(timeline_log(empty)[0].tasks) == 0
 
 
 def test_the_trace_has_arrows_and_marks() -> None:
     run = early_run()
-    content = json.loads(task_trace(run, run.links()), parse_constant=pytest.fail)
+    content = json.loads(trace_text(run.log, run.name, graph=run, links=run.links()), parse_constant=pytest.fail)
     events = content["traceEvents"]
     assert Counter(event["ph"] for event in events) == {"M": 3, "X": 5, "s": 2, "f": 2, "i": 3, "C": 2}
     spans = [event for event in events if event["ph"] == "X"]
@@ -127,8 +146,8 @@ def test_the_trace_has_arrows_and_marks() -> None:
     marks = [event for event in events if event["ph"] == "i" and event["s"] == "t"]
     assert [(event["name"], event["ts"]) for event in marks] == [("released 1.0", S), ("released 1.1", 2 * S)]
     assert "secret" not in json.dumps(events)
-    few = json.loads(task_trace(run, run.links(), most=2))["traceEvents"]
-    assert sorted(event["dur"] for event in few if event["ph"] == "X") == [2 * S, 3 * S]
+    few = json.loads(trace_text(run.log, run.name, graph=run, most=2))["traceEvents"]
+    assert sum(event["args"]["tasks"] for event in few if event["ph"] == "X") == 5
 
 
 # -- the log ---------------------------------------------------------------------------------------
@@ -138,67 +157,73 @@ whole = st.integers(0, 10**12)
 
 
 @st.composite
-def raws(draw: st.DrawFn) -> tuple[RawTask, list[RawTry]]:
-    number = draw(st.integers(1, 10**6))
-    task = RawTask(
+def calls(draw: st.DrawFn) -> tuple[Call, list[tuple[Attempt, str, int]]]:
+    number, name = draw(st.integers(1, 10**6)), draw(words)
+    call = Call(
         number,
-        draw(words),
+        name,
         draw(whole),
         draw(st.integers(1, 10**12)),
         draw(st.sampled_from(["done", "failed", "cancelled"])),
         tuple(draw(st.lists(st.sampled_from(["1.0", "2.v1", "3.end", "4.f0"]), max_size=2))),
         tuple(draw(st.lists(st.integers(1, 99), max_size=2))),
         tuple(draw(st.lists(st.tuples(st.just("1.0"), whole), max_size=2))),
-        draw(st.sampled_from([{"cores": 1}, {"cores": 2, "memory": 10**9}, {"gpu": 0.5}])),
+        draw(st.sampled_from([(("cores", 1),), (("cores", 2), ("memory", 10**9)), (("gpu", 0.5),)])),
         draw(st.integers(0, 3)),
         draw(words),
+        draw(st.sampled_from([(), (("inputs", 5), ("running", 7))])),
     )
     tries = [
-        RawTry(number, draw(whole), draw(st.integers(0, 9)), draw(whole), draw(whole), draw(whole),
-               draw(st.sampled_from(["done", "failed"])), draw(words), draw(whole))
-        for _ in range(draw(st.integers(0, 2)))
+        (Attempt(draw(whole), number, name, 10 * number + place, draw(st.integers(0, 9)), draw(whole), draw(whole),
+                 draw(st.sampled_from(["done", "failed"]))), draw(words), draw(whole))
+        for place in range(draw(st.integers(0, 2)))
     ]  # fmt: skip
-    return task, tries
+    return call, tries
 
 
-@given(st.lists(raws(), max_size=5, unique_by=lambda pair: pair[0].id))
-def test_a_log_is_read_back_as_it_was_written(written: list[tuple[RawTask, list[RawTry]]]) -> None:
-    lines = [task_line(task, tries) for task, tries in written]
+@given(st.lists(calls(), max_size=5, unique_by=lambda pair: pair[0].id))
+def test_a_log_is_read_back_as_it_was_written(written: list[tuple[Call, list[tuple[Attempt, str, int]]]]) -> None:
+    lines = []
+    for call, tries in written:
+        lines += [attempt_line(*one) for one in tries[:-1]]
+        lines.append(call_line(tries[-1][0], call, *tries[-1][1:]) if tries else call_line(None, call))
     assert all(line.count("\n") == 1 and line.endswith("\n") for line in lines)
-    run = read_task_log(lines, {})
-    tasks, tries = [task for task, _ in written], [one for _, some in written for one in some]
-    assert run.tasks == assembled(tasks, tries, run.span)
-    assert run.unreadable == 0
+    log = read_log(lines, now=0)
+    assert log.unreadable == 0
+    assert dict(log.calls) == {call.id: call for call, _ in written}
+    attempts = log.attempts
+    found = zip(attempts.task.tolist(), attempts.attempt.tolist(), attempts.worker.tolist(), strict=True)
+    assert list(found) == [(one.task, one.attempt, one.worker) for _, tries in written for one, _, _ in tries]
+    assert log.words == {one.attempt: (why, held) for _, tries in written for one, why, held in tries if why or held}
 
 
 def test_a_torn_log_is_read_as_far_as_it_goes() -> None:
-    task, tries = RawTask(1, "a", 0, 9, "done"), [RawTry(1, 1, 0, 1, 9, 5, "done")]
     lines = [
         json.dumps({"t": 0, "event": "WorkerJoined", "worker": 0}),
         json.dumps({"t": 0, "event": "offers", "offers": {"cores": 2}}),
-        task_line(task, tries),
+        call_line(Attempt(9, 1, "a", 1, 0, 1, 5, "done"), Call(1, "a", 0, 9, "done")),
         json.dumps({"t": 12, "event": "memory", "rss": 5}),
         json.dumps({"t": 13, "event": "brought", "output": "1.0", "begin": 11, "bytes": 4}),
         json.dumps({"t": 14, "event": "reused", "names": {"a": 2}}),
         json.dumps({"t": 15, "event": "of a later version"}),
-        task_line(RawTask(2, "b", 0, 9, "done"), [])[:40],
+        call_line(None, Call(2, "b", 0, 9, "done"))[:40],
         '{"t": "no number", "event": "memory"}',
         "[]",
     ]
-    run = read_task_log(lines, {"session": "s", "state": "running", "options": {"engine": "threads"}})  # fmt: skip
+    facts = {"session": "s", "state": "running", "options": {"engine": "threads"}}
+    run = graph_run(read_log(lines, now=0), facts)
     assert list(run.tasks) == [1]
-    assert (run.unreadable, run.workers, run.over, run.engine, run.span) == (3, 1, False, "threads", 15)  # fmt: skip
-    assert run.offers == {"cores": 2}
-    assert run.brought == {"1.0": [Brought(11, 13, 4)]}
-    assert run.memory == [(12, 5)]
-    assert run.reused == {"a": 2}
+    assert (run.log.unreadable, run.workers, run.over, run.engine, run.span) == (3, 1, False, "threads", 15)  # fmt: skip
+    assert run.log.offers == {"cores": 2}
+    assert run.log.brought == {"1.0": [Brought(11, 13, 4)]}
+    assert run.log.memory.tolist() == [[12e-6, 5]]
+    assert run.log.reused == {"a": 2}
     assert "3 lines of the log could not be read" in page(run)
 
 
-def test_a_second_line_of_a_task_replaces_the_first() -> None:
-    task, first = RawTask(1, "a", 0, 9, "done"), RawTry(1, 1, 0, 1, 9, 5, "done")
-    again = RawTry(1, 2, 0, 20, 30, 5, "done")
-    run = read_task_log([task_line(task, [first]), task_line(task, [first, again])], {})
+def test_an_attempt_after_the_end_has_a_line_of_its_own() -> None:
+    first, again = (Attempt(t, 1, "a", n, 0, t - 8, 5, "done") for n, t in ((1, 9), (2, 30)))
+    run = graph_run(read_log([call_line(first, Call(1, "a", 0, 9, "done")), attempt_line(again)], now=0), {})
     assert [one.attempt for one in run.tasks[1].tries] == [1, 2]
     assert run.tasks[1].end == 9
 
@@ -213,17 +238,3 @@ def test_a_page_of_many_tasks_has_a_fixed_size() -> None:
     run = GraphRun(name="many", tasks=made, workers=4, span=20_100)
     large, small = page(run), page(early_run())
     assert len(large) < len(small) + 400_000
-
-
-@given(
-    st.text(max_size=8),
-    st.lists(st.integers(0, 10**12), min_size=8, max_size=8),
-    st.lists(st.integers(1, 99), max_size=3),
-)
-def test_a_plain_task_is_written_as_all_others_are(name: str, numbers: list[int], read: list[int]) -> None:
-    number, called, ended, *attempt = numbers
-    reads = tuple(f"{one}.0" for one in read)
-    task = RawTask(number, name, called, ended, "done", reads, needs={"cores": 1})
-    own, worker, launched, heard, wall = attempt
-    wanted = task_line(task, [RawTry(number, own, worker, launched, heard, wall, "done")])
-    assert plain_line(number, name, called, ended, (own, worker, launched, heard, wall), reads) == wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from searching import examples
 from windrow.watch.critical_path import Span, critical_path
-from windrow.watch.graph_runs import Brought, GraphRun, Ran, RawTask, RawTry, Try, assembled, worked
+from windrow.watch.graph_run import GraphRun, Ran, Try, graph_run
+from windrow.watch.log import Attempt, Call, call_line
+from windrow.watch.readlog import Brought, read_log
 from windrow.watch.waiting import Supply, cause_words, shared_out, waits
 
 if TYPE_CHECKING:
@@ -141,9 +144,8 @@ def test_causes_of_a_session_by_hand() -> None:
         3: Ran(3, "c", 10, 60, "done", (Try(3, 2, 50, 50, 60, 60),), reads=("1.0",), needs={"cores": 1}),
         4: Ran(4, "d", 20, 170, "done", (Try(4, 2, 160, 160, 170, 170),), after=(2,), needs={"cores": 1}),
     }  # fmt: skip
-    run = GraphRun(
-        name="s", tasks=made, workers=3, span=170, offers={"cores": 3, "licence": 1}, brought={"1.0": [Brought(42, 48)]}
-    )
+    log = replace(read_log(()), offers={"cores": 3, "licence": 1}, brought={"1.0": [Brought(42, 48)]})
+    run = GraphRun(name="s", tasks=made, workers=3, span=170, log=log)
     assert waits(run) == {
         1: {"worker": 2, "running": 98},
         2: {"resource licence": 100, "running": 50},
@@ -153,57 +155,93 @@ def test_causes_of_a_session_by_hand() -> None:
     assert cause_words("resource licence") == "for licence"
 
 
+def test_what_the_scheduler_counted_is_not_worked_out_again() -> None:
+    task = Ran(
+        1,
+        "a",
+        0,
+        9,
+        "done",
+        (Try(1, 0, 5, 5, 9, 9),),
+        needs={"cores": 1},
+        spent={"inputs": 3, "queue": 1, "licence": 1, "run": 4},
+    )
+    assert waits(GraphRun(name="x", tasks={1: task}, workers=1, span=9)) == {
+        1: {"inputs": 3, "worker": 1, "resource licence": 1, "running": 4}
+    }
+
+
+def tried(task: int, worker: int, launched: int, heard: int, wall: int, how: str) -> Attempt:
+    """An attempt that has the number of its task."""
+    return Attempt(heard, task, "a", task, worker, launched, wall, how)
+
+
+def run_of(lines: list[str], now: int) -> GraphRun:
+    return graph_run(read_log(lines, now), {})
+
+
 def test_a_worker_does_one_thing_at_a_time_although_it_reports_many_at_once() -> None:
     # Three tasks of 10, given at 0, 0 and 1, all heard of at 40: none can have ended after the next began.
-    raw = [
-        RawTry(1, 1, 0, 0, 40, 10, "done"),
-        RawTry(2, 2, 0, 0, 40, 10, "done"),
-        RawTry(3, 3, 0, 1, 40, 10, "done"),
-        RawTry(4, 4, 1, 0, 6, 0, "failed"),
-        RawTry(5, 5, 1, 2, 0, 0, ""),
+    attempts = [
+        tried(1, 0, 0, 40, 10, "done"),
+        tried(2, 0, 0, 40, 10, "done"),
+        tried(3, 0, 1, 40, 10, "done"),
+        tried(4, 1, 0, 6, 0, "failed"),
+        tried(5, 1, 2, 0, 0, "running"),
     ]
-    found = worked(raw, 50)
+    lines = [call_line(one, Call(one.task, "a", 0, one.heard, "done")) for one in attempts]
+    found = {number: task.tries for number, task in run_of(lines, 50).tasks.items()}
     assert [(one.begin, one.end) for number in (1, 2, 3) for one in found[number]] == [(10, 20), (20, 30), (30, 40)]
-    assert found[4] == [Try(4, 1, 0, 0, 6, 6, "failed")]
-    assert found[5] == [Try(5, 1, 2, 6, 50, 50, "running")]
+    assert found[4] == (Try(4, 1, 0, 0, 6, 6, "failed"),)
+    assert found[5] == (Try(5, 1, 2, 6, 50, 50, "running"),)
+
+
+def test_what_has_ended_by_now_does_not_go_on() -> None:
+    waiting = call_line(tried(1, 0, 5, 0, 0, "running"), Call(1, "a", 0, 0, "waiting"))
+    ended = call_line(tried(1, 0, 5, 30, 10, "done"), Call(1, "a", 0, 30, "done"))
+    (task,) = run_of([waiting, ended], 50).tasks.values()
+    assert (task.state, task.tries) == ("done", (Try(1, 0, 5, 20, 30, 30),))
 
 
 def test_a_task_that_never_ran_waits_until_its_end() -> None:
-    raw = [
-        RawTask(1, "a", 0, 30, "failed", why="ValueError: no"),
-        RawTask(2, "b", 5, 30, "failed", reads=("1.0",)),
-        RawTask(3, "c", 10, 0, "waiting", reads=("2.0",)),
+    lines = [
+        call_line(tried(1, 0, 4, 30, 0, "failed"), Call(1, "a", 0, 30, "failed", why="no"), "ValueError: no"),
+        call_line(None, Call(2, "b", 5, 30, "failed", reads=("1.0",))),
+        call_line(None, Call(3, "c", 10, 0, "waiting", reads=("2.0",))),
     ]
-    tries = [RawTry(1, 1, 0, 4, 30, 0, "failed", "ValueError: no")]
-    made = assembled(raw, tries, 50)
-    run = GraphRun(name="s", tasks=made, workers=1, span=50)
+    run = run_of(lines, 50)
     assert waits(run) == {1: {"worker": 4, "vain": 26}, 2: {"inputs": 25}, 3: {"inputs": 40}}
-    assert [made[number].state for number in (1, 2, 3)] == ["failed", "failed", "waiting"]
+    assert [run.tasks[number].state for number in (1, 2, 3)] == ["failed", "failed", "waiting"]
+    assert run.tasks[1].tries[0].why == "ValueError: no"
 
 
 def test_workers_that_came_and_went_are_not_looked_at_for_every_task() -> None:
-    class Counted(list[dict[str, Any]]):
-        looks = 0
+    looks = []
+
+    class Counted(tuple[dict[str, Any], ...]):
+        __slots__ = ()
 
         def __iter__(self) -> Iterator[dict[str, Any]]:
-            Counted.looks += 1
+            looks.append(1)
             return super().__iter__()
 
     tasks = {
         number: Ran(number, "a", 0, 9, "done", (Try(number, 0, 5, 5, 9, 9),), needs={"cores": 1})
         for number in range(1, 50)
     }
-    rare = Counted([{"t": 3, "event": "WorkerJoined", "worker": 0}])
-    found = waits(GraphRun(name="x", tasks=tasks, workers=1, span=9, rare=rare))
+    rare = Counted([{"t": 3e-6, "event": "WorkerJoined", "worker": 0}])
+    found = waits(GraphRun(name="x", tasks=tasks, workers=1, span=9, log=replace(read_log(()), rare=rare)))
     assert all(shared["start"] == 3 for shared in found.values())
-    assert Counted.looks <= 2
+    assert len(looks) <= 2
 
 
 def test_what_was_launched_ahead_of_what_it_reads_waited_for_that() -> None:
     """Two in a row at one worker, launched together and heard of together."""
-    raw = [RawTask(1, "a", 0, 100, "done"), RawTask(2, "b", 0, 100, "done", reads=("1.0",))]
-    tries = [RawTry(1, 1, 0, 10, 100, 30, "done"), RawTry(2, 2, 0, 10, 100, 40, "done")]
-    run = GraphRun(name="s", tasks=assembled(raw, tries, 100), workers=1, span=100)
+    lines = [
+        call_line(tried(1, 0, 10, 100, 30, "done"), Call(1, "a", 0, 100, "done")),
+        call_line(tried(2, 0, 10, 100, 40, "done"), Call(2, "b", 0, 100, "done", reads=("1.0",))),
+    ]
+    run = run_of(lines, 100)
     assert [(one.tries[0].begin, one.tries[0].end) for one in run.tasks.values()] == [(30, 60), (60, 100)]  # fmt: skip
     assert [(one.source, one.target, one.at) for one in run.links()] == [(1, 2, 60)]
     assert critical_path({1: Span(30, 60), 2: Span(60, 100)}, run.links()).length == 70

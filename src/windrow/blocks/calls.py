@@ -1,49 +1,138 @@
-"""Calling a user's function on some rows of a chunk: arguments gathered, blocks cut, errors named.
+"""Calling a user's function on some rows of a chunk: arguments gathered, blocks cut, answers checked, costs measured.
 
 The arguments of a step are gathered once for its rows; the function then sees all of them, a block of them or a sample,
-always through the same door. Whatever it raises comes out as a ``StepError`` that names step, file and rows.
+always through the same door.
 """
 
 from __future__ import annotations
 
+import copy
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import numpy as np
 
 from windrow.blocks.collections import collection
-from windrow.blocks.kernels import Jagged
-from windrow.blocks.lookahead import Lookahead, needed_columns
-from windrow.blocks.meter import Stopwatch
+from windrow.blocks.fetch_ahead import Lookahead
+from windrow.blocks.results import checked, joined
+from windrow.blocks.scalars import Jagged
+from windrow.core.records import StepCost
 from windrow.errors import StepError
 from windrow.random import Rng, identity_hash
 from windrow.random.ahead import Ahead, Block
 from windrow.random.entries import Entries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from windrow.blocks.columns import ColumnStore, Ranges
-    from windrow.blocks.meter import Meter
     from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
     from windrow.blocks.selection import Selection
 
-__all__ = ["Caller", "is_flat", "locked"]
+#: What computes less than this share of its time waits for something of its own; the rest of others' time is theirs.
+WAITS = 0.1
+
+
+class Stopwatch:
+    """Seconds that something takes, without reading: of the processor, unless it does little but wait.
+
+    Other threads and programs make everything take longer, a step that drops no row as much as one that drops all: what
+    they take is no cost of a step.
+    """
+
+    __slots__ = ("_computed", "_store", "_wall")
+
+    def __init__(self, store: ColumnStore | None = None) -> None:
+        self._store = store
+        self._wall, self._computed = self._now()
+
+    def _now(self) -> tuple[float, float]:
+        store = self._store
+        if store is None:
+            return perf_counter(), thread_time()
+        return perf_counter() - store.read_seconds, thread_time() - store.read_cpu_s
+
+    def seconds(self) -> float:
+        """Give the seconds since it was made."""
+        wall, computed = self._now()
+        wall, computed = max(wall - self._wall, 0.0), max(computed - self._computed, 0.0)
+        return computed if computed > WAITS * wall else wall
+
+
+@dataclass(slots=True)
+class Meter:
+    """Sums for one step: enough to fit its fixed and its per-row cost later."""
+
+    calls: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    wall: float = 0.0
+    rows_squared: float = 0.0
+    rows_wall: float = 0.0
+    bytes_read: int = 0
+    read_s: float = 0.0
+
+    def call(self, rows: int, seconds: float) -> None:
+        """Count one call of the user's function."""
+        self.calls += 1
+        self.rows_in += rows
+        self.wall += seconds
+        self.rows_squared += float(rows) * rows
+        self.rows_wall += rows * seconds
+
+    @contextmanager
+    def reading(self, store: ColumnStore) -> Iterator[None]:
+        """Count what is read from the file meanwhile, wherever that happens, and how long it takes."""
+        size, seconds = store.reader.bytes_read, store.read_seconds
+        try:
+            yield
+        finally:
+            self.bytes_read += store.reader.bytes_read - size
+            self.read_s += store.read_seconds - seconds
+
+    def cost(self) -> StepCost:
+        """Return the sums as a record."""
+        return StepCost(**{name: getattr(self, name) for name in StepCost._fields})
+
 
 #: A choice among gathered rows: None for all, a slice for a block, positions for a sample.
 Pick = slice | Any | None
 
 
-def locked(values: Any) -> Any:
-    """Return a view that cannot be written to: others read the same numbers, perhaps the user's own."""
+def sealed(values: Any) -> Any:
+    """Return a view whose numbers cannot be written to: others read the same ones, perhaps the user's own."""
     if isinstance(values, np.ndarray):
         values = values.view()
         values.flags.writeable = False
+    elif isinstance(values, ak.Array):
+        layout = _sealed_layout(values.layout)
+        if layout is not values.layout:
+            values = ak.Array(layout, behavior=values.behavior, attrs=values.attrs)
     elif isinstance(values, dict):
-        values = {name: locked(value) for name, value in values.items()}
+        values = {name: sealed(value) for name, value in values.items()}
     return values
+
+
+def _sealed_layout(layout: Any) -> Any:
+    """Seal the numbers of an awkward layout; fields that were not read yet come sealed when they are."""
+    if layout.is_numpy:
+        if isinstance(layout.data, np.ndarray) and layout.data.flags.writeable:
+            return layout.copy(data=sealed(layout.data))
+    elif layout.is_record or layout.is_union:
+        contents = [_sealed_layout(content) for content in layout.contents]
+        if any(one is not other for one, other in zip(contents, layout.contents, strict=True)):
+            return layout.copy(contents=contents)
+    elif layout.is_list or layout.is_option or layout.is_indexed:
+        content = _sealed_layout(layout.content)
+        if content is not layout.content:
+            return layout.copy(content=content)
+    return layout
 
 
 def is_flat(arguments: Sequence[Any]) -> bool:
@@ -63,6 +152,8 @@ class Caller:
     ) -> None:
         self.program = program
         self.store = store
+        self.blocks: Mapping[str, int] = {}  #: rows at once of steps that take plain arrays
+        self.block_rows: int | None = None  #: rows at once of every step; None: as above
         self._alive = alive  #: rows that any of the given lanes still wants
         self._ahead: Lookahead | None = None  #: only over a slow link
         if store.link is not None:
@@ -84,15 +175,40 @@ class Caller:
     def prepare(self, name: str, arguments: Sequence[Argument], selection: Selection) -> None:
         """Read everything a step is known to need, in one request for each range."""
         self._current = name
-        columns = needed_columns(self.program, name, arguments)
+        columns = self.program.file_columns(name, arguments)
         if self._ahead is not None:
             self._ahead.need(name, columns, selection)
         if columns:
             self.store.load(columns, selection)
 
+    def answer(
+        self, step: BoundStep, selection: Selection, meter: Meter | None = None, lanes: tuple[int, ...] | None = None
+    ) -> Any:
+        """Call a step on some rows, in blocks where it takes plain arrays, and check what it returns.
+
+        A step on awkward arrays has a high price per call: it sees all rows at once. ``lanes`` are those the rows are
+        for, if not all of the step's.
+        """
+        self.prepare(step.name, step.arguments, selection)
+        count = selection.count
+        if step.kernel is not None:
+            return checked(step, self.each(step, selection, meter), count)
+        arguments = self.gather(step.arguments, selection, step.lanes if lanes is None else lanes)
+        size = self.block_rows
+        if size is None:
+            size = self.blocks.get(step.name, count) if arguments and is_flat(arguments) else count
+        if count <= size:
+            return checked(step, self.call(step, arguments, selection, None, meter), count)
+        parts = []
+        for start in range(0, count, size):
+            pick = slice(start, min(start + size, count))
+            value = self.call(step, arguments, selection, pick, meter)
+            parts.append(checked(step, value, pick.stop - pick.start))
+        return joined(parts)
+
     def gather(self, arguments: Sequence[Argument], selection: Selection, lanes: tuple[int, ...]) -> list[Any]:
-        """Return the arguments of a function for the rows of ``selection``, locked against writing."""
-        return [locked(self._argument(argument, selection, lanes)) for argument in arguments]
+        """Return the arguments of a function for the rows of ``selection``, sealed against writing."""
+        return [sealed(self._argument(argument, selection, lanes)) for argument in arguments]
 
     def rng(self, selection: Selection, pick: Pick = None) -> Rng:
         """Return the random numbers of some rows; identity columns are read only if numbers are drawn."""
@@ -120,18 +236,16 @@ class Caller:
             keywords.update(extra)
         if step.wants_rng:
             keywords["rng"] = self.rng(selection, pick)
-        picked = [_pick(argument, pick) for argument in arguments]
+        picked = [_own(argument, pick) for argument in arguments]
         self._current = step.name
         watch = Stopwatch(self.store)
-        try:
+        with _within_step():
             value = step.function(*picked, **keywords)
-        except SystemExit as error:
-            raise RuntimeError(f"a step must not end the program: sys.exit({error.code!r})") from error
         if meter is not None:
             meter.call(selection.count if pick is None else _size(pick), watch.seconds())
         return value
 
-    def each(self, step: BoundStep, selection: Selection, meter: Meter) -> Any:
+    def each(self, step: BoundStep, selection: Selection, meter: Meter | None = None) -> Any:
         """Run an ``each=True`` step: jagged columns as they are stored, with the selection, wherever that works."""
         assert step.kernel is not None
         self._current = step.name
@@ -143,8 +257,10 @@ class Caller:
         step.kernel.compile_for(arguments, length)
         watch = Stopwatch(self.store)  # identity columns are read when the first number is drawn
         rng = self.rng(selection) if step.wants_rng else None
-        value = step.kernel(arguments, rows, length, rng)
-        meter.call(selection.count, watch.seconds())
+        with _within_step():
+            value = step.kernel(arguments, rows, length, rng)
+        if meter is not None:
+            meter.call(selection.count, watch.seconds())
         return value
 
     # -- inside ------------------------------------------------------------------------------
@@ -218,12 +334,28 @@ class Caller:
         return values, self.store.locate(selection, common), length
 
 
-def _pick(argument: Any, pick: Pick) -> Any:
-    if pick is None or argument is None:
-        return argument
+@contextmanager
+def _within_step() -> Iterator[None]:
+    """Make an error of what would end the program, or pass for something else, if a step raises it."""
+    try:
+        yield
+    except SystemExit as error:
+        raise RuntimeError(f"a step must not end the program: sys.exit({error.code!r})") from error
+    except GeneratorExit as error:
+        raise RuntimeError("a step raised GeneratorExit") from error
+    except KeyboardInterrupt as error:
+        if threading.current_thread() is threading.main_thread():
+            raise  # Ctrl-C arrives there
+        raise RuntimeError("a step raised KeyboardInterrupt") from error
+
+
+def _own(argument: Any, pick: Pick) -> Any:
+    """Return the picked rows of an argument as an object of the call's own: a step may assign fields to it."""
     if isinstance(argument, dict):
-        return {name: value[pick] for name, value in argument.items()}
-    return argument[pick]
+        return {name: _own(value, pick) for name, value in argument.items()}
+    if argument is None or (pick is None and isinstance(argument, np.ndarray)):
+        return argument
+    return copy.copy(argument) if pick is None else argument[pick]
 
 
 def _size(pick: Any) -> int:

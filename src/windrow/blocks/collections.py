@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import awkward as ak
 import numpy as np
 
+from windrow.blocks.program import length_columns
 from windrow.errors import CorruptFileError
 
 if TYPE_CHECKING:
@@ -22,24 +23,10 @@ if TYPE_CHECKING:
     from windrow.blocks.selection import Selection
     from windrow.data.base import ColumnInfo
 
-__all__ = ["collection", "field_name", "length_columns"]
-
 
 def field_name(column: str, prefix: str) -> str:
     """Return the field that ``column`` is in the collection ``prefix``: ``Muon_pt`` and ``Muon.pt`` are both ``pt``."""
     return column[len(prefix) + 1 :]
-
-
-def length_columns(members: tuple[str, ...], columns: Mapping[str, ColumnInfo]) -> tuple[str, ...]:
-    """Return the one column that tells how many objects each row has; none for flat collections."""
-    jagged = [columns[member] for member in members if columns[member].kind == "jagged"]
-    if not jagged:
-        return ()
-    counter = next((info.counter for info in jagged if info.counter in columns), None)
-    if counter is not None:
-        return (counter,)
-    # No counter in the file: the lengths come with a field, so take the one that is cheapest to read.
-    return (min(jagged, key=lambda info: info.stored_bytes).name,)
 
 
 def collection(
@@ -124,7 +111,9 @@ class _Field:
             for first, last in wanted:
                 start, stop = self._place(first), self._place(last)
                 content[start:stop] = self._part(((first, last),), start, stop)
-        return content if self.objects is None else content[self.objects]
+        content = content.view() if self.objects is None else content[self.objects]
+        content.flags.writeable = False  # every step that has these records reads the same numbers
+        return content
 
     def _part(self, ranges: Ranges, start: int, stop: int) -> Any:
         values = self.store.over(self.info.name, ranges)

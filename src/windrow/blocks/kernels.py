@@ -23,6 +23,7 @@ from windrow.blocks.scalars import (
     Unsigned,
     border_dtype,
     constant,
+    has_large,
     prepare,
     python_loop,
     wrong_result,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
     Column: TypeAlias = NDArray[Any] | Jagged | Constant
 
-__all__ = ["EachKernel", "Jagged"]
 
 #: Compiling changes the process's warning filters for a moment: one kernel at a time.
 _COMPILING = threading.Lock()
@@ -100,6 +100,9 @@ class EachKernel:
         if compiled is None:
             empty = np.dtype(np.bool_ if self.kind == "cut" else np.float64)
             return python_loop(self.name, self.function, self.parameters, columns, chosen, empty, rng)
+        if any(has_large(column, chosen) for column in (*columns, *map(Constant, self.parameters.values()))):
+            found = python_loop(self.name, self.function, self.parameters, columns, chosen, compiled.dtype, rng)
+            return _as_type(found, compiled.dtype)
         out = np.empty(len(chosen), compiled.dtype)
         values = [_compilable(value) for value in self.parameters.values()]
         drawing = [] if self.rng_place is None else self._drawing(rng, len(chosen))
@@ -179,6 +182,13 @@ class EachKernel:
         self._jitted.compile(signature)
         result = self._jitted.overloads[signature].signature.return_type
         return numba.types.unliteral(result)
+
+
+def _as_type(found: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Convert numbers to the type that other rows have, unless one of them would be another number then."""
+    exact = dtype.kind != "f" or found.dtype.kind not in "iu" or int(found.max()) <= 2**53
+    same = found.astype(dtype)
+    return same if exact and np.array_equal(same, found, equal_nan=True) else found
 
 
 def _rebuild(*facts: Any) -> EachKernel:

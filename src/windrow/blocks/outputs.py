@@ -1,21 +1,26 @@
-"""Outputs of one chunk: evaluated unit by unit on the rows of their region, once per variation of the weight."""
+"""Outputs of one chunk: evaluated unit by unit on the rows of their region, and the way two of them become one.
+
+An output is called once per variation of the weight. Values merge by the rules of coffea's accumulators, without mutating
+either: mappings key by key, sets unite, everything else adds. What would add up to something nobody means (text, tuples,
+None) is refused with a word on what to return instead.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, MutableMapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import numpy as np
 
-from windrow.blocks.accumulate import merge_values, try_merging
-from windrow.blocks.calls import locked
-from windrow.blocks.failures import named_error
-from windrow.blocks.meter import Meter
+from windrow.blocks.calls import Meter, sealed
+from windrow.blocks.cutflow_counts import merge_counts
+from windrow.blocks.failing import LeftOut, RowsFailed, error_text, is_about_rows, named_error, raise_from
+from windrow.blocks.probe import bounded
 from windrow.blocks.program import NOMINAL
-from windrow.blocks.sampling import bounded
-from windrow.blocks.skipping import LeftOut, RowsFailed, is_about_rows
 from windrow.errors import MergeError
 
 if TYPE_CHECKING:
@@ -23,20 +28,65 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from windrow.blocks.counts import Layout, LineCounts
-    from windrow.blocks.execute import ChunkRun
+    from windrow.blocks.chunk import ChunkRun
+    from windrow.blocks.cutflow_counts import Counts
     from windrow.blocks.program import BoundOutput
     from windrow.blocks.selection import Selection
     from windrow.core.records import Window
 
-__all__ = ["ALL_ROWS", "Leaf", "OutputKey", "evaluate_outputs", "merge_leaves"]
+
+def merge_values(left: Any, right: Any) -> Any:
+    """Add two outputs of the same step."""
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        merged = dict(left)
+        for key, value in right.items():
+            merged[key] = merge_values(merged[key], value) if key in merged else value
+        return _like(left, merged)
+    if isinstance(left, AbstractSet) and isinstance(right, AbstractSet):
+        return left | right
+    if left is None or isinstance(left, (str, bytes, tuple)):
+        raise MergeError(
+            f"values of type {type(left).__name__} do not add up; return a number, an array, a histogram, a list, a set "
+            "or a mapping of them, or say how with merge="
+        )
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray) and left.shape != right.shape:
+        raise MergeError(
+            f"arrays of shapes {left.shape} and {right.shape} do not add up; to collect values return a list, or say "
+            "merge=lambda a, b: np.concatenate([a, b])"
+        )
+    try:
+        return left + right
+    except MergeError:
+        raise
+    except Exception as error:
+        raise MergeError(
+            f"{type(left).__name__} and {type(right).__name__} do not add up ({type(error).__name__}: {error}); "
+            "say how with merge="
+        ) from error
+
+
+def try_merging(value: Any) -> None:
+    """Raise now if a value could not be merged with another of its kind, rather than at the end of a long run."""
+    if isinstance(value, np.ndarray) and value.ndim and value.dtype != object:
+        return  # whether shapes will agree is not known yet
+    merge_values(value, value)
+
+
+def _like(example: Mapping[Any, Any], merged: dict[Any, Any]) -> Mapping[Any, Any]:
+    # defaultdict, Counter and coffea's own mappings keep their type where they can be copied and changed.
+    if type(example) is dict or not isinstance(example, MutableMapping):
+        return merged
+    try:
+        result = copy.copy(example)
+    except TypeError:
+        return merged
+    for key, value in merged.items():
+        result[key] = value  # not update(), which adds once more in a Counter
+    return result
+
 
 #: (output, region or None, variation)
 OutputKey = tuple[str, str | None, str]
-
-
-#: What all rows are called among the ends of lanes; no region is.
-ALL_ROWS = "\x1fall"
 
 #: Kinds of which Python may give the same object for equal values.
 _CONSTANTS = (int, float, complex, frozenset, np.generic)
@@ -69,13 +119,9 @@ class Leaf:
     """The outputs and cutflow lines of one unit, or of several that were merged."""
 
     outputs: dict[OutputKey, Value]
-    tables: dict[Layout, LineCounts]  #: by the order that ran
+    counts: Counts
     given_up: dict[str, str] = field(default_factory=dict)  #: optional lane -> why it has no count
-    #: lane -> rows in the end, their weights and squared weights; where somebody asks for it
-    ends: dict[str, tuple[float, ...]] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()  #: what all cuts say of some of the rows
-    #: region -> sums of weights and squared weights, of the initial line and of the end, whatever order ran
-    finals: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def merge_leaves(left: Leaf, right: Leaf) -> Leaf:
@@ -87,22 +133,8 @@ def merge_leaves(left: Leaf, right: Leaf) -> Leaf:
     for key, value in left.outputs.items():
         if key not in right.outputs and (nominal := _nominal(right, key)) is not None:
             outputs[key] = value.plus(nominal, key)
-    tables = dict(left.tables)
-    for where, lines in right.tables.items():
-        tables[where] = tables[where] + lines if where in tables else lines
-    ends, finals = _sum(left.ends, right.ends), _sum(left.finals, right.finals)
-    given_up = {**right.given_up, **left.given_up}
     windows = bounded((*left.windows, *right.windows))
-    return Leaf(outputs, tables, given_up, ends, windows, finals)
-
-
-def _sum(left: dict[str, tuple[float, ...]], right: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
-    found = dict(left)
-    for region, numbers in right.items():
-        if region in found:
-            numbers = tuple(a + b for a, b in zip(found[region], numbers, strict=True))
-        found[region] = numbers
-    return found
+    return Leaf(outputs, merge_counts(left.counts, right.counts), {**right.given_up, **left.given_up}, windows)
 
 
 def _nominal(leaf: Leaf, key: OutputKey) -> Value | None:
@@ -124,9 +156,17 @@ def evaluate_outputs(run: ChunkRun) -> list[dict[OutputKey, Value]]:
         if not selection.count and not run.forced:
             continue
         arguments = [argument for output in outputs for argument in output.arguments]
-        run.caller.prepare(f"outputs of lane {lane}", arguments, selection)
-        for output in outputs:
-            _evaluate(run, output, selection, results)
+        together = Meter()
+        with together.reading(run.store):
+            run.caller.prepare(f"outputs of lane {lane}", arguments, selection)
+        size, count = together.bytes_read, len(outputs)
+        for number, output in enumerate(outputs):
+            meter = run.meters.setdefault(output.name, Meter())
+            # What was read for all of them is charged in equal parts, which add up to it.
+            meter.bytes_read += size * (number + 1) // count - size * number // count
+            meter.read_s += together.read_s / count
+            with meter.reading(run.store):
+                _evaluate(run, output, selection, results, meter)
     return results
 
 
@@ -137,9 +177,10 @@ def _by_lane(run: ChunkRun) -> Iterator[tuple[int, list[BoundOutput]]]:
             yield lane, outputs
 
 
-def _evaluate(run: ChunkRun, output: BoundOutput, selection: Selection, results: list[dict[OutputKey, Value]]) -> None:
-    meter = run.meters.setdefault(output.name, Meter())
-    before = run.store.reader.bytes_read
+def _evaluate(
+    run: ChunkRun, output: BoundOutput, selection: Selection, results: list[dict[OutputKey, Value]], meter: Meter
+) -> None:
+    meter.rows_out += selection.count
     region = run.program.lanes[output.lane].region
     ends = selection.cut_at(run.borders)
     failed: dict[int, tuple[LeftOut, ...]] = {}  #: unit -> rows to do without
@@ -150,7 +191,7 @@ def _evaluate(run: ChunkRun, output: BoundOutput, selection: Selection, results:
         for variation, weight in _variations(run, output, selection):
             filled = list(arguments)
             for place in places:
-                filled.insert(place, locked(weight))
+                filled.insert(place, sealed(weight))
             call = _Call(run, output, filled, selection, _extra(output, region, variation))
             for unit in range(len(results)):
                 start, stop = int(ends[unit]), int(ends[unit + 1])
@@ -166,14 +207,11 @@ def _evaluate(run: ChunkRun, output: BoundOutput, selection: Selection, results:
                     continue
                 _check(run, output, region, value)
                 results[unit][output.name, region, variation] = Value(value, output.merge)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it is raised again, named
         if run.forced:
-            run.notes.append(f"output {output.name!r} fails on zero rows ({error})")
+            run.failed_empty[output.name] = f"output {output.name!r} fails on zero rows ({error_text(error)})"
             return
-        raise named_error(run, output, selection, error) from error
-    finally:
-        meter.rows_out += selection.count
-        meter.bytes_read += run.store.reader.bytes_read - before
+        raise_from(named_error(run, output, selection, error), error)
     if failed:
         raise RowsFailed(tuple(row for rows in failed.values() for row in rows))
 
@@ -201,6 +239,7 @@ class _Call:
         positions = self.selection.positions()
 
         def ask(index: NDArray[np.int64]) -> Exception | None:
+            run.stop_if_asked()
             try:
                 self(positions.searchsorted(index))
             except Exception as raised:
@@ -209,8 +248,7 @@ class _Call:
                 return raised
             return None
 
-        unit = positions[start:stop]
-        return run.search.of(run, self.output, (self.output.lane,), unit, ask, error) or ()
+        return run.search.find(run, self.output, positions[start:stop], ask, error)
 
 
 def _variations(

@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from windrow.blocks.waves import AccessLog
+from windrow.blocks.fetch_ahead import AccessLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from windrow.blocks.kernels import EachKernel
     from windrow.data.base import ColumnInfo
 
-__all__ = ["NOMINAL", "Argument", "BoundOutput", "BoundSave", "BoundStep", "Lane", "Program"]
 
 #: The name of the variation in which no weight is shifted.
 NOMINAL = "nominal"
@@ -94,6 +93,18 @@ class Lane:
     optional: bool = False  #: given up where a step fails on rows that no other lane has
 
 
+def length_columns(members: tuple[str, ...], columns: Mapping[str, ColumnInfo]) -> tuple[str, ...]:
+    """Return the one column that tells how many objects each row has; none for flat collections."""
+    jagged = [columns[member] for member in members if columns[member].kind == "jagged"]
+    if not jagged:
+        return ()
+    counter = next((info.counter for info in jagged if info.counter in columns), None)
+    if counter is not None:
+        return (counter,)
+    # No counter in the file: the lengths come with a field, so take the one that is cheapest to read.
+    return (min(jagged, key=lambda info: info.stored_bytes).name,)
+
+
 @dataclass(slots=True)
 class Program:
     """Everything needed to run chunks of one kind of file, but the rows."""
@@ -125,3 +136,17 @@ class Program:
     def needed(self, order: tuple[str, ...]) -> tuple[str, ...]:
         """Restrict an order of all steps of a pipeline to those that exist and are needed here."""
         return tuple(name for name in order if name in self.steps)
+
+    def file_columns(self, name: str, arguments: Iterable[Argument]) -> list[str]:
+        """Return the file columns that a function is known to need."""
+        columns: list[str] = []
+        for argument in arguments:
+            if argument.kind == "file":
+                columns.append(argument.source)
+            elif argument.kind == "glob":
+                columns.extend(argument.members)
+            elif argument.kind == "collection":
+                columns.extend(length_columns(argument.members, self.columns))
+        touched = self.touched.get(name, frozenset())
+        columns.extend(sorted(touched & self.columns.keys()))
+        return columns

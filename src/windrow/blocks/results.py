@@ -1,4 +1,4 @@
-"""What came back from a user's function: checked, and turned into plain arrays.
+"""What came back from a user's function: checked, turned into plain arrays, joined from blocks, taken for fewer rows.
 
 Each check knows what was expected for so many rows and says what came instead. None means neither pass nor fail.
 """
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import awkward as ak
 import numpy as np
 
+from windrow.blocks.columns import concatenate, take
 from windrow.errors import StepResultError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["UpDown", "Verdict", "check_column", "check_cut", "check_weight", "updown"]
+    from windrow.blocks.program import BoundStep
+    from windrow.blocks.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +199,43 @@ def _describe(value: Any) -> str:
         return "None (is a return missing?)"
     text = repr(value)
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+
+
+def checked(step: BoundStep, value: Any, rows: int) -> Any:
+    """Check what a step returned for so many rows."""
+    if step.kind == "cut":
+        return check_cut(step.name, value, rows)
+    if step.kind == "weight":
+        return check_weight(step.name, value, rows)
+    return check_column(step.name, value, rows)
+
+
+def joined(parts: list[Any]) -> Any:
+    """Join the checked answers of several blocks."""
+    if isinstance(parts[0], Verdict):
+        missing = None
+        if any(part.undefined is not None for part in parts):
+            missing = np.concatenate(
+                [np.zeros(len(p.passed), bool) if p.undefined is None else p.undefined for p in parts]
+            )
+        return Verdict(np.concatenate([part.passed for part in parts]), missing)
+    if any(isinstance(part, UpDown) for part in parts):
+        # A block without variations has the nominal for all three.
+        whole = [part if isinstance(part, UpDown) else UpDown(part, part, part) for part in parts]
+        return UpDown(*(np.concatenate(side) for side in zip(*(p.parts for p in whole), strict=True)))
+    return concatenate(parts)
+
+
+def fewer_rows(value: Any, home: Selection, rows: Selection) -> Any:
+    """Take an answer that was given for the rows of ``home`` for those of ``rows``, a subset."""
+    where = rows.within(home)
+    if where is None:
+        return value
+    if isinstance(value, Verdict):
+        undefined = None if value.undefined is None else value.undefined[where]
+        # Where no row is left without an answer, that is said as if nobody had ever been.
+        some = undefined is not None and undefined.any()
+        return Verdict(value.passed[where], undefined if some else None)
+    if isinstance(value, UpDown):
+        return UpDown(*(take(part, where) for part in value.parts))
+    return take(value, where)

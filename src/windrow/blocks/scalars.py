@@ -4,7 +4,8 @@ Numbers cross it as float64, int64, uint64 or bool, whatever their column is sto
 compiled function and a plain one see the same values. The plain loop is here too: it is what runs
 where Numba cannot compile a function. Nothing here may import Numba.
 
-Where the two can still differ: Python's integers do not wrap around at 64 bits (a result that does
+Compiled code mixes signed and unsigned numbers as signed ones, so rows with unsigned numbers beyond those take the
+plain loop. Where the two can still differ: Python's integers do not wrap around at 64 bits (a result that does
 not fit is an error), Python's ``math`` raises where Numba gives NaN or infinity (``math.log(-1)``),
 NumPy reductions may add in another order, and the type of the result is that of the values which
 came, not of those which might have come.
@@ -29,17 +30,9 @@ if TYPE_CHECKING:
 
     Column: TypeAlias = "NDArray[Any] | Jagged | Constant"
 
-__all__ = [
-    "Constant",
-    "Jagged",
-    "Slice",
-    "Unsigned",
-    "border_dtype",
-    "constant",
-    "prepare",
-    "python_loop",
-    "wrong_result",
-]
+
+#: Beyond it an unsigned number is no signed one of 64 bits.
+LARGEST_SIGNED = 2**63 - 1
 
 
 class Jagged(NamedTuple):
@@ -167,6 +160,17 @@ def _slices(column: Jagged, rows: NDArray[np.int64]) -> Iterator[Slice]:
         yield column.content[start:stop].astype(dtype).view(Slice)
 
 
+def has_large(column: Column, rows: NDArray[np.int64]) -> bool:
+    """Say whether rows have unsigned numbers that are no signed ones: compiled code would wrap them around."""
+    if isinstance(column, Constant):
+        return isinstance(column.value, int) and column.value > LARGEST_SIGNED
+    content = column.content if isinstance(column, Jagged) else column
+    if content.dtype != np.uint64:
+        return False
+    numbers = content if isinstance(column, Jagged) else content[rows]
+    return bool(len(numbers)) and int(numbers.max()) > LARGEST_SIGNED
+
+
 def python_loop(
     step: str,
     function: Callable[..., Any],
@@ -193,9 +197,11 @@ def python_loop(
         if dtype is None:
             row = next(i for i, value in enumerate(values) if type(value) is kind)
             raise wrong_result(step, kind.__name__, int(rows[row]))
-    dtypes = {dtype for dtype in kinds.values() if dtype is not None}
+    dtype = _common({dtype for dtype in kinds.values() if dtype is not None})
     try:
-        return np.array(values, _common(dtypes))
+        if dtype == np.int64 and max(values) > LARGEST_SIGNED:
+            dtype = np.dtype(np.uint64)
+        return np.array(values, dtype)
     except OverflowError as error:
         raise StepResultError(
             f"step {step!r} with each=True returned an integer that does not fit 64 bits: {error}", step=step

@@ -6,6 +6,7 @@ object means the same rows, which is what lets gathered columns be shared betwee
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-__all__ = ["Selection", "everything", "keep", "union"]
 
 
 class Selection:
@@ -46,6 +45,13 @@ class Selection:
         mine = np.zeros(self.length, dtype=bool)
         mine[self.positions()] = True
         return np.flatnonzero(mine[outer.index])
+
+    def has(self, row: int) -> bool:
+        """Say whether a row of the chunk is selected."""
+        if self.index is None:
+            return True
+        place = self.index.searchsorted(row)
+        return bool(place < len(self.index) and self.index[place] == row)
 
     def cut_at(self, borders: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each border, how many selected rows lie before it."""
@@ -83,3 +89,30 @@ def keep(selection: Selection, passed: NDArray[np.bool_], on: Selection) -> Sele
     if selection.index is None:
         return Selection(selection.length, np.flatnonzero(mine))
     return Selection(selection.length, selection.index[mine])
+
+
+@dataclass(frozen=True, slots=True)
+class RowSet:
+    """Some rows of a chunk."""
+
+    start: int  #: of the chunk, in rows of the file
+    length: int
+    bits: bool  #: whether ``data`` has a bit for every row, or the positions
+    data: NDArray[np.uint8] | NDArray[np.uint32]
+
+    def rows(self) -> NDArray[np.int64]:
+        """Return the row numbers in the file."""
+        if self.bits:
+            where = np.flatnonzero(np.unpackbits(self.data.view(np.uint8), count=self.length))
+        else:
+            where = self.data.astype(np.int64)
+        return where + self.start
+
+
+def row_set(selection: Selection, start: int) -> RowSet:
+    """Keep a selection of a chunk that begins at row ``start``."""
+    if 32 * selection.count <= selection.length:
+        return RowSet(start, selection.length, False, selection.positions().astype(np.uint32))
+    mask = np.zeros(selection.length, dtype=bool)
+    mask[slice(None) if selection.index is None else selection.index] = True
+    return RowSet(start, selection.length, True, np.packbits(mask))

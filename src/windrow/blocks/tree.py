@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["Nodes", "collapse", "grow", "join"]
 
 T = TypeVar("T")
 

@@ -229,7 +229,7 @@ def demo(rows: int, keep: Path | None, workers: int | None, debug: bool) -> int:
 
 def _pipeline_options(given: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
     """Turn what the command line says into the arguments of ``Pipeline.run``."""
-    from windrow.pipeline.policies import POLICIES
+    from windrow.pipeline.ordering.policies import POLICIES
 
     options = dict(given)
     order = options["order"]

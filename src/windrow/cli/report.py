@@ -28,12 +28,12 @@ def command(rundir: Path, out: Path | None, trace: Path | None, debug: bool) -> 
     """Write one HTML page about the run in RUNDIR, and a trace of its tasks.
 
     The page needs no network and can be passed on: it has no paths. A run that was killed has a
-    page too, from what its log says.
+    page too, from what its log says. The exit code is 0 if the run is complete, and 2 if it is not.
     """
     from windrow.cli.failures import describe
 
     try:
-        page, traced, words = _written(rundir, out, trace)
+        page, traced, complete, words = _written(rundir, out, trace)
     except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
         click.echo(describe(error, debug=debug), err=True)
         raise SystemExit(1) from None
@@ -41,10 +41,10 @@ def command(rundir: Path, out: Path | None, trace: Path | None, debug: bool) -> 
     click.echo(f"report: {page}")
     if traced is not None:
         click.echo(f"trace:  {traced} (opens in ui.perfetto.dev)")
-    return 0
+    return 0 if complete else 2
 
 
-def _written(rundir: Path, out: Path | None, trace: Path | None) -> tuple[Path, Path | None, str]:
+def _written(rundir: Path, out: Path | None, trace: Path | None) -> tuple[Path, Path | None, bool, str]:
     """Write the report of a pipeline's run, or of a session of tasks."""
     from windrow.store.rundir import RunDirectory, is_run_directory
 

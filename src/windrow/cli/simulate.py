@@ -10,8 +10,8 @@ import click
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
-    from windrow.engines.simulated import Kind
-    from windrow.engines.simulated_devices import Device
+    from windrow.engines.simulated.devices import Device
+    from windrow.engines.simulated.engine import Kind
     from windrow.run.recorded import Recorded
     from windrow.run.simulate import Forecast
 
@@ -52,13 +52,18 @@ def command(
     """Say what the run in RUNDIR would take with other workers.
 
     Nothing is run: the real scheduler is driven in virtual time, by what the log of the run says
-    about every task.
+    about every task. The tasks of a session are put onto workers one after the other.
     """
     from windrow.cli.failures import describe
 
     try:
         from windrow.run.reading_record import read_record
+        from windrow.run.session_forecast import is_session
 
+        if is_session(rundir):
+            given = {"--memory": memory, "--engine": engine, "--device": device}
+            click.echo(_about_session(rundir, workers, given, as_json=as_json))
+            return 0
         recorded = read_record(rundir)
         kind = engine or recorded.kind
         fit = _fitting(recorded, memory, kind, workers)
@@ -72,8 +77,36 @@ def command(
     return 0
 
 
+def _about_session(rundir: Path, workers: int, given: dict[str, str | None], *, as_json: bool) -> str:
+    """Foretell a session of tasks."""
+    import json
+    from dataclasses import asdict
+
+    from windrow.run.session_forecast import forecast_session, read_session
+    from windrow.store.rundir import RunDirectory
+    from windrow.units import format_seconds
+
+    useless = [name for name, value in given.items() if value is not None]
+    if useless:
+        raise UsageError(f"{' and '.join(useless)} cannot be simulated for a session of tasks: only --workers can")
+    recorded = read_session(RunDirectory.open(rundir))
+    found = [forecast_session(recorded, number) for number in _numbers(workers)]
+    run = recorded.run
+    if as_json:
+        about = {"workers": run.workers, "engine": run.engine, "seconds": recorded.seconds, "tasks": len(run.tasks)}
+        return json.dumps({"recorded": about, "forecasts": [asdict(one) for one in found]}, indent=2)
+    head = ("workers", "time", "speed-up", "busy")
+    cells: list[tuple[str, ...]] = [
+        (str(one.workers), format_seconds(one.seconds), f"{one.speedup:.2f}", f"{one.busy:.0%}") for one in found
+    ]
+    many = "worker" if run.workers == 1 else "workers"
+    took = f"{format_seconds(recorded.seconds)}, {len(run.tasks):,} tasks"
+    first = f"recorded: {run.workers} {many} ({run.engine}), {took}"
+    return "\n".join([first, "", *_aligned(head, cells), "", f"limited by {found[-1].limit}"])
+
+
 def _device(name: str | None) -> tuple[str, Device] | None:
-    from windrow.engines.simulated_files import load_devices
+    from windrow.engines.simulated.model_files import load_devices
     from windrow.errors import UnknownNameError, nearest
 
     if name is None:
@@ -109,13 +142,16 @@ def _forecasts(
     """Foretell 1, 2, 4, ... workers and, as the last one, the number asked for."""
     from windrow.run.simulate import forecast
 
-    numbers = [2**power for power in range(workers.bit_length()) if 2**power < workers]
     found = []
-    for number in (*numbers, workers):
+    for number in _numbers(workers):
         count = SEEDS if number == workers else SEEDS_OF_A_LINE
         seeds = range(seed, seed + count)
         found.append(forecast(recorded, number, kind=kind, seeds=seeds, device=device))
     return found
+
+
+def _numbers(workers: int) -> list[int]:
+    return [*(2**power for power in range(workers.bit_length()) if 2**power < workers), workers]
 
 
 def _text(
@@ -160,7 +196,7 @@ def _table(found: list[Forecast]) -> list[str]:
     from windrow.units import format_seconds
 
     head = ("workers", "time", "speed-up", "efficiency", "computing", "driver", "tasks")
-    cells = [
+    cells: list[tuple[str, ...]] = [
         (
             str(one.workers),
             format_seconds(one.seconds),
@@ -172,6 +208,10 @@ def _table(found: list[Forecast]) -> list[str]:
         )
         for one in found
     ]
+    return _aligned(head, cells)
+
+
+def _aligned(head: tuple[str, ...], cells: list[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in (head, *cells)]
 

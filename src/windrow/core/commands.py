@@ -1,65 +1,43 @@
 """Commands: orders that the scheduler gives to engines (the first group) and to the loop.
 
-Engines never retry and never decide. More kinds may be added; these do not change.
+Engines never retry and never decide.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from windrow.core.records import Needs
+from windrow.core.records import DRIVER, NO_LIMITS
 
 if TYPE_CHECKING:
-    from windrow.core.records import Failure, Handle, Plan, PlanJob, Task
+    from windrow.core.records import Failure, Grant, Handle, Holder, Life, Made, Needs, Plan, PlanJob, Task
 
-__all__ = [
-    "Cancel",
-    "Command",
-    "Discard",
-    "EngineCommand",
-    "Fetch",
-    "Inspect",
-    "Launch",
-    "Merge",
-    "OutputFailed",
-    "Recall",
-    "Replan",
-    "Resolve",
-    "Shrink",
-    "StartWorker",
-    "Status",
-    "StopWorker",
-    "Take",
-    "TaskEnd",
-    "TaskEnded",
-    "WakeAt",
-]
-
-
-NO_LIMITS = Needs()
-
-#: complete: every row done; incomplete: some rows failed and were skipped;
-#: cancelled: ended on request; failed: stopped by a failure
+#: complete: every row and task done; incomplete: some failed and the run went on; cancelled: ended on request;
+#: failed: stopped by a failure
 Status = Literal["complete", "incomplete", "cancelled", "failed"]
-
 
 #: done: every output was made; failed: given up; cancelled: on request, or because of one that was
 TaskEnd = Literal["done", "failed", "cancelled"]
 
+# -- to the engine ---------------------------------------------------------------------------------------------
+
 
 class Launch(NamedTuple):
-    """Run a task under a plan; answered by Started and then Finished, Failed or Cancelled.
+    """Run a task under a plan; answered by Started and then Finished, Failed, Exhausted or Cancelled.
 
     A queued one that is over before anybody looks need not be Started.
     """
 
     task: Task
     attempt: int
-    worker: int
-    incarnation: int
+    life: Life
     plan: Plan
     limits: Needs = NO_LIMITS  #: "memory" in bytes and "seconds": more than that ends the attempt
     inputs: tuple[Handle, ...] = ()  #: what the task reads, in the order of ``task.reads``
+    bring: tuple[
+        int, ...
+    ] = ()  #: inputs, by position, that the worker lacks: the driver sends a copy, which stays there
+    grant: Grant = ()  #: what was given to it; a queued launch runs on what the one before it had
     #: It runs when what was launched at this worker before it has ended, and holds nothing of its own until then.
     queued: bool = False
     #: What it reads is being made by others in that queue; Cancelled if one of them came to nothing.
@@ -67,99 +45,77 @@ class Launch(NamedTuple):
     mine: tuple[int, ...] = ()  #: inputs, by position, that nobody else can ask for any more
 
 
-class Shrink(NamedTuple):
-    """Do rows only up to ``stop`` if that is still possible; answered by Shrunk, or not at all."""
-
-    attempt: int
-    worker: int
-    incarnation: int
-    stop: int
-
-
 class Cancel(NamedTuple):
     """Stop an attempt if that is possible; it is answered like the launch it belongs to."""
 
     attempt: int
-    worker: int
-    incarnation: int
+    life: Life
 
 
 class Recall(NamedTuple):
-    """Give back a queued attempt that has not begun; answered by Cancelled, or not at all.
-
-    It goes to a worker that has nothing to do: what is before it in its queue may take long, or wait for it.
-    """
+    """Give back a queued attempt that has not begun; answered by Cancelled, or not at all."""
 
     attempt: int
-    worker: int
-    incarnation: int
-
-
-class Inspect(NamedTuple):
-    """Open an input; answered by Discovered or InspectFailed."""
-
-    input: int
-    worker: int
-    incarnation: int
-
-
-class Merge(NamedTuple):
-    """Make one partial of several that this worker keeps; answered by Merged or MergeFailed."""
-
-    handles: tuple[Handle, ...]
-    into: Handle
-    worker: int
-    incarnation: int
-
-
-class Discard(NamedTuple):
-    """Forget a partial, wherever it is by now; no answer.
-
-    A handle without rows and output stands for everything that its attempt made.
-    """
-
-    handle: Handle
+    life: Life
 
 
 class Fetch(NamedTuple):
-    """Bring a partial from its worker; answered by Fetched.
-
-    An output of a graph is copied: tasks may still read it where it was made, until its Discard.
-    """
+    """Copy an output from a worker that holds it; answered by Held or FetchFailed."""
 
     handle: Handle
+    source: Life
+    to: Holder = DRIVER
+    open: bool = False  #: it is for the program itself: FetchFailed if it cannot be opened where it arrives
+
+
+class Discard(NamedTuple):
+    """Forget an output at these holders; no answer. Copies that are on their way are forgotten when they arrive."""
+
+    handle: Handle
+    holders: tuple[Holder, ...]
 
 
 class StartWorker(NamedTuple):
     """Begin this life of a worker; answered by WorkerJoined, or WorkerLost if it cannot."""
 
-    worker: int
-    incarnation: int
+    life: Life
+    io: bool = False
 
 
 class StopWorker(NamedTuple):
     """End a worker when it has done what it was told; answered by WorkerLost."""
 
-    worker: int
-    incarnation: int
+    life: Life
+
+
+# -- to the loop and the front door ----------------------------------------------------------------------------
 
 
 class Take(NamedTuple):
-    """The fetched partial counts: take it from the engine into the result.
-
-    An output of a graph is the answer to Wanted; the engine keeps it until its Discard.
-    """
+    """An output is with the driver, and somebody waits for it: take it from the engine."""
 
     handle: Handle
+    about: Any = None  #: of a feeder's output: what it is about, such as the rows of a partial
+    mine: bool = False  #: nobody else will ask: the driver's side of the engine forgets it, without a Discard
+
+
+class OutputMade(NamedTuple):
+    """An output exists although its task has not ended, and will not be taken back."""
+
+    task: int
+    handle: Handle
+    made: Made
 
 
 class TaskEnded(NamedTuple):
-    """A task of a graph has ended; told once, and again only if one that was done fails later."""
+    """A task has ended; told once, and again only if one that was done fails later."""
 
     task: int
     state: TaskEnd
     failure: Failure | None = None
-    handle: Handle | None = None  #: of one that is done: stands for all that it had not reported before
+    attempt: int = 0  #: the one that counted, if it is done
+    made: tuple[Made, ...] = ()  #: by that attempt, and not told of before
+    spent: tuple[tuple[str, float], ...] = ()  #: seconds by what it waited for or did, from submission to end
 
 
 class OutputFailed(NamedTuple):
@@ -189,7 +145,5 @@ class Resolve(NamedTuple):
     reason: str
 
 
-EngineCommand: TypeAlias = (
-    Launch | Shrink | Cancel | Recall | Inspect | Merge | Discard | Fetch | StartWorker | StopWorker
-)
-Command: TypeAlias = EngineCommand | Take | TaskEnded | OutputFailed | Replan | WakeAt | Resolve
+EngineCommand: TypeAlias = Launch | Cancel | Recall | Fetch | Discard | StartWorker | StopWorker
+Command: TypeAlias = EngineCommand | Take | OutputMade | TaskEnded | OutputFailed | Replan | WakeAt | Resolve

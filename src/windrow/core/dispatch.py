@@ -1,200 +1,318 @@
-"""Where and when the tasks of a graph run: one pass over the kinds of needs that wait.
+"""Where and when ready tasks run: the most urgent first, each where most of what it reads is.
 
-A task goes to the worker that keeps most of what it reads, if that has room, else to any that has.
-What is missing there is fetched first; meanwhile the worker is free for others. A task that others
-overtook too often gets its resources reserved as they become free.
+Tasks that need the same are one class, with a queue of its own; a pass looks at the first of each class, the most
+urgent first, and at a bounded number of those that do not fit. What is missing at the chosen worker is fetched first;
+meanwhile the worker is free for others. A task that others overtook too often, or that waits too long, has its sites
+reserved.
 """
 
 from __future__ import annotations
 
-from heapq import heappop, heapreplace
+from collections import deque
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from windrow.core.commands import NO_LIMITS
-from windrow.core.ready import Kind, Ready
+from windrow.core.records import DRIVER, Life, Needs
+from windrow.core.resources import NeedsClass
 from windrow.core.transitions import TaskState
+from windrow.core.workers import MAX_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windrow.core.chains import Chains
-    from windrow.core.nodes import Node, Output
-    from windrow.core.packing import Packing
-    from windrow.core.records import Needs
-
-__all__ = ["Dispatch"]
+    from windrow.core.graph import Node
+    from windrow.core.outputs import Batch, Outputs
+    from windrow.core.policies import LaunchPolicy
+    from windrow.core.queues import Queues
+    from windrow.core.records import Plan
+    from windrow.core.resources import Resources
+    from windrow.core.workers import Workers, WorkerState
 
 #: Others may begin so often, or for so long, while a task waits for more than is free.
 MOST_OVERTAKES = 100
 LONGEST_WAIT_S = 60.0
 
-#: Tasks per worker whose inputs may be on their way at a time: the next ones are prepared while
-#: these run, and what was fetched does not pile up.
+#: Tasks per worker whose inputs may be on their way at a time: the next ones are prepared while these run, and what
+#: was fetched does not pile up.
 FETCH_AHEAD = 2
+
+#: Classes that do not fit at which a pass looks at most, so that many kinds of needs cost no more than a few.
+MOST_LOOKS = 64
+#: Classes that are never worth forgetting.
+FEW_CLASSES = 32
 
 
 class Overtaken(NamedTuple):
-    """The first task that waits for more than is free."""
+    """The most urgent task that waits for more than is free."""
 
-    key: int
-    reservations: int  #: made before it was found to wait
+    node: Node
+    grants: int  #: made before it was found to wait
     since: float
 
 
 class Dispatch:
-    """The ready tasks of a run."""
+    """The tasks of a run that wait for a worker."""
 
     def __init__(
         self,
-        packing: Packing,
-        launch: Callable[[Node, int, bool], None],
-        fetch: Callable[[Output], None],
-        chains: Chains,
+        batch: Batch,
+        resources: Resources,
+        workers: Workers,
+        outputs: Outputs,
+        queues: Queues,
+        policy: LaunchPolicy,
     ) -> None:
-        self.ready = Ready(packing.kinds.values())
+        self.ready: dict[int, Node] = {}  #: tasks that could run anywhere
         self.fetching: dict[int, Node] = {}  #: tasks whose inputs are on their way
-        self.crowded = False  #: a task waits that should come before rows
-        self._packing = packing
-        self._launch = launch
-        self._fetch = fetch
-        self._chains = chains
-        self._nodes: dict[int, Node] = {}
-        self._latest: tuple[Needs, Kind] = (NO_LIMITS, packing.kind(NO_LIMITS))  #: looked up
-        #: kinds that are through for this pass -> the first task that waits for more than is free
-        self._blocked: dict[Kind, int | None] = {}
+        self.pinned: dict[Life, deque[Node]] = {}  #: tasks that run at one worker and nowhere else
+        self.fresh: dict[int, Node] = {}  #: tasks that need a worker which has run nothing
+        self.launch: Callable[[Node, WorkerState], None]  #: the scheduler's
+        self.plan_of: Callable[[Node], Plan]  #: the scheduler's
+        self._classes: dict[Needs, NeedsClass] = {}
+        self._io_classes: dict[Needs, NeedsClass] = {}  #: those of them for input and output
+        self._latest: NeedsClass | None = None
+        self._unchecked: list[NeedsClass] = []  #: classes of which it is not known whether they are possible
+        self._version = -1  #: of the offers for which that is known of all others
+        self._heads: list[tuple[int, int, int, NeedsClass]] = []  #: heap: the first task of each class
+        self._number = count().__next__
+        self._sweep_at = FEW_CLASSES
         self._overtaken: Overtaken | None = None
+        self._batch = batch
+        self._resources = resources
+        self._workers = workers
+        self._outputs = outputs
+        self._queues = queues
+        self._policy = policy
+
+    # -- what waits
+
+    def classify(self, node: Node) -> NeedsClass:
+        """Give the class of a task, of what the launch policy says that it needs now."""
+        if node.limits is None:
+            needs, node.limits = self._policy.grant(node.task, self.plan_of(node), node.tries)
+            latest = self._latest
+            if latest is not None and latest.needs == needs:  # most have the needs of the one before
+                node.cls = latest
+            else:
+                node.cls = self._latest = self._class(needs)
+        assert node.cls is not None
+        return node.cls
+
+    def _class(self, needs: Needs) -> NeedsClass:
+        cls = self._classes.get(needs)
+        if cls is None:
+            if len(self._classes) >= self._sweep_at:
+                self._classes = {one: cls for one, cls in self._classes.items() if cls.waiting}
+                self._sweep_at = max(FEW_CLASSES, 2 * len(self._classes))
+                self._latest = None
+            cls = self._classes[needs] = NeedsClass(needs)
+            self._unchecked.append(cls)
+            if cls.io:
+                self._io_classes[needs] = cls
+        return cls
+
+    @property
+    def waiting_io(self) -> int:
+        """How many tasks wait for a worker for input and output."""
+        return sum(cls.waiting for cls in self._io_classes.values())
+
+    def is_possible(self, needs: Needs) -> bool:
+        """Say whether any worker could ever run a task with such needs."""
+        return self._resources.possible(self._class(needs))
 
     def add(self, node: Node) -> None:
         """A task can run."""
-        if self.fetching:
-            self.fetching.pop(node.id, None)
-        self._nodes[node.id] = node
-        self.ready.push(self.kind(node), node.id, node.task.priority, node.number)
-
-    def kind(self, node: Node) -> Kind:
-        """Give the kind of a task; looking it up by its needs takes a while."""
-        kind = node.kind
-        if kind is None or kind.gone:
-            # Most have the needs of the one before.
-            if node.needs is not self._latest[0] or self._latest[1].gone:
-                self._latest = node.needs, self._packing.kind(node.needs)
-            kind = node.kind = self._latest[1]
-        return kind
+        self.fetching.pop(node.id, None)
+        cls = self.classify(node)
+        if node.fresh:
+            self.fresh[node.id] = node
+        elif node.task.pin is not None:
+            self.pinned.setdefault(node.task.pin, deque()).append(node)
+        else:
+            self.ready[node.id] = node
+            if node.reads and len(self._workers.alive) > 1:
+                self._outputs.seek(node)
+            cls.waiting += 1
+            node.entry = self._number()
+            # What reads comes before what does not, the newest first: it frees what it reads, so that less waits in memory.
+            order = -node.number if node.reads else node.number
+            entry = (-node.task.priority, order, node.entry, node)
+            heappush(cls.queue, entry)
+            if cls.listed < 0 or cls.queue[0] is entry:
+                cls.listed = cls.queue[0][2]
+                heappush(self._heads, (*cls.queue[0][:3], cls))
 
     def remove(self, node: Node) -> None:
-        """A task cannot run, or does."""
+        """A task cannot run, or does; its entry is passed over when it comes up."""
         number = node.id
-        self.ready.remove(number)
-        self._nodes.pop(number, None)
-        if self.fetching:
-            self.fetching.pop(number, None)
-        hold = self._packing.holding
-        if hold is not None and hold.key == node.id:
-            self._packing.unhold()
+        if self.ready.pop(number, None) is not None:
+            assert node.cls is not None
+            node.cls.waiting -= 1
+            node.entry = -1
+        elif node.fresh and number in self.fresh:
+            del self.fresh[number]
+        elif node.task.pin is not None and node in (waiting := self.pinned.get(node.task.pin, ())):
+            assert isinstance(waiting, deque)
+            waiting.remove(node)
+            if not waiting:
+                del self.pinned[node.task.pin]
+        self.fetching.pop(number, None)
 
-    def place_before_rows(self) -> None:
-        """Place tasks of priority 0 and higher; rows come next, then ``place_rest``."""
-        self._blocked.clear()
-        self._place(0)
-        self.crowded = self._first_waiting() is not None
+    def _head(self, cls: NeedsClass) -> Node | None:
+        queue = cls.queue
+        while queue and queue[0][3].entry != queue[0][2]:  # type: ignore[attr-defined]
+            heappop(queue)
+        return queue[0][3] if queue else None  # type: ignore[return-value]
 
-    def place_rest(self, now: float) -> None:
-        """Place the others, and see to it that none waits for ever."""
-        self._place(None)
-        waits = self._first_waiting()
-        if waits is None:
+    # -- one pass
+
+    def place(self) -> None:
+        """Give ready tasks to workers that have room."""
+        if self.fresh:
+            self._place_fresh()
+        if self.pinned:
+            self._place_pinned()
+        if not self.ready:
             self._overtaken = None
+            self._resources.reserved.clear()
             return
-        kind, key = waits
-        packing, known = self._packing, self._overtaken
-        if known is None or known.key != key:
-            self._overtaken = Overtaken(key, packing.reservations, now)
-        elif packing.reservations - known.reservations >= MOST_OVERTAKES or now - known.since >= LONGEST_WAIT_S:
-            packing.hold(key, kind)
+        self._place_ready()
 
-    def _first_waiting(self) -> tuple[Kind, int] | None:
-        for kind, key in self._blocked.items():
-            if key is not None and self._packing.possible(kind):
-                return kind, key
-        return None
+    def _place_fresh(self) -> None:
+        for node in list(self.fresh.values()):
+            for site in self._resources.open:
+                worker = next((one for one in site.idle.values() if not one.launches), None)
+                if worker is not None and self._resources.fits(self.classify(node), site):
+                    self.launch(node, worker)
+                    break
+
+    def _place_pinned(self) -> None:
+        for life, nodes in list(self.pinned.items()):
+            worker = self._workers.find(life)
+            while worker is not None and nodes:
+                cls = self.classify(nodes[0])
+                if worker.chain is None:
+                    room = self._resources.fits(cls, worker.site)
+                else:
+                    room = worker.chain.cls is cls and worker.queue < MAX_QUEUE
+                if not room:
+                    break
+                self.launch(nodes[0], worker)
+
+    def _place_ready(self) -> None:
+        heads, resources = self._heads, self._resources
+        if self._overtaken is not None and self._overtaken.node.id not in self.ready:
+            self._look_at_waiting(None)
+        aside: list[tuple[int, int, int, NeedsClass]] = []
+        waits: Node | None = None
+        while heads and len(aside) < MOST_LOOKS:
+            *_, entry, cls = heads[0]
+            node = self._head(cls)
+            if entry != cls.listed or node is None or node.entry != entry:
+                self._advance(cls, entry)
+                continue
+            worker = resources.find(cls, self._keepers(node) if node.reads else []) if resources.open else None
+            if worker is not None:
+                if self._send(node, worker):
+                    self._advance(cls, entry)
+                    continue
+            elif resources.possible(cls):
+                waits = waits or node
+                alone = len(self.ready) == cls.waiting and not resources.reserved
+                if alone and self._fill(cls):
+                    self._advance(cls, entry)
+                    continue
+                if not resources.open:
+                    break
+            aside.append(heappop(heads))
+        for one in aside:
+            heappush(heads, one)
+        self._look_at_waiting(waits)
+
+    def _advance(self, cls: NeedsClass, entry: int) -> None:
+        """The first of the heads is out of date: the next task of its class takes its place, if it stood for that."""
+        node = self._head(cls)
+        if entry != cls.listed or node is None:
+            heappop(self._heads)
+            cls.listed = cls.listed if node is not None else -1
+        else:
+            cls.listed = node.entry
+            heapreplace(self._heads, (*cls.queue[0][:3], cls))
+
+    def _fill(self, cls: NeedsClass) -> bool:
+        """Put tasks into the queues of workers that are at others of their class; True if the head has changed."""
+        head = self._head(cls)
+        if head is None or self._queues.most(head) < 2:
+            return False  # it may be long, and is alone then
+        queues = self._queues.joinable(cls)
+        heapify(queues)
+        placed = False
+        while queues and (node := self._head(cls)) is not None:
+            length, number = queues[0]
+            if length >= self._queues.most(node):
+                break
+            if not self._send(node, self._workers.alive[number]):
+                break
+            placed = True
+            if node.state is TaskState.RUNNING:
+                heapreplace(queues, (length + 1, number))
+        return placed
+
+    def _send(self, node: Node, worker: WorkerState) -> bool:
+        """Let a worker run a task, or have brought what it lacks for that; False if too much is on its way."""
+        if node.reads:
+            missing = [
+                one for one in node.reads.values() if DRIVER not in one.holders and worker.life not in one.holders
+            ]
+            if missing:
+                if len(self.fetching) >= FETCH_AHEAD * len(self._workers.alive):
+                    return False
+                self.remove(node)
+                node.move(TaskState.FETCHING, self._batch.now)
+                self.fetching[node.id] = node
+                node.pending = {output.name: output for output in missing}
+                for output in missing:
+                    self._outputs.fetch(output)
+                return True
+        self.launch(node, worker)
+        return True
+
+    def _keepers(self, node: Node) -> list[WorkerState]:
+        """List the workers that hold something a task reads, the one with most of it first."""
+        weights: dict[int, int] = {}
+        for output in node.reads.values():
+            for holder, size in output.holders.items():
+                if isinstance(holder, Life):
+                    weights[holder.worker] = weights.get(holder.worker, 0) + max(size, 1)
+        alive = self._workers.alive
+        return [alive[one] for one in sorted(weights, key=lambda one: -weights[one]) if one in alive]
+
+    # -- tasks that wait too long
+
+    def _look_at_waiting(self, node: Node | None) -> None:
+        """See to it that no task waits for ever: what it needs is kept as it becomes free."""
+        resources, known = self._resources, self._overtaken
+        if node is None or node.cls is None:
+            self._overtaken = None
+            resources.reserved.clear()
+        elif known is None or known.node is not node:
+            resources.reserved.clear()
+            self._overtaken = Overtaken(node, resources.grants, self._batch.now)
+        elif (
+            resources.grants - known.grants >= MOST_OVERTAKES or self._batch.now - known.since >= LONGEST_WAIT_S
+        ) and not resources.reserved:
+            cls = node.cls
+            able = [site for site in resources.sites.values() if site.workers and resources.could(cls, site)]
+            resources.reserved = dict.fromkeys(able, cls)
 
     def impossible(self) -> list[Node]:
-        """List the tasks that no worker could run with everything idle."""
-        kinds = [kind for kind in self._packing.kinds.values() if not self._packing.possible(kind)]
-        return [self._nodes[key] for kind in kinds for key in self.ready.waiting(kind)]
-
-    def _place(self, floor: int | None) -> None:
-        packing, ready, blocked = self._packing, self.ready, self._blocked
-        heads = ready.heads(blocked)
-        while heads:
-            (urgency, _, key, _), kind = heads[0]
-            if floor is not None and -urgency < floor:
-                return
-            node = self._nodes[key]
-            worker = packing.find(kind, _keepers(node) if node.reads else (), key)
-            if worker is not None:
-                self._send(node, kind, worker, queued=False)
-            elif packing.holding is None and len(heads) == 1 and not blocked:  # no others wait
-                self._fill(kind, floor)
-            else:
-                blocked[kind] = key
-            head = None if kind in blocked else ready.head(kind)
-            if head is None:
-                heappop(heads)
-            else:
-                heapreplace(heads, (head, kind))
-
-    def _fill(self, kind: Kind, floor: int | None) -> None:
-        """Put tasks into the queues of workers that are at others of their kind, as nobody has room."""
-        queues = self._chains.queues(kind)
-        while (head := self.ready.head(kind)) is not None:
-            if floor is not None and -head[0] < floor:
-                return
-            node = self._nodes[head[2]]
-            length, order, worker = queues[0] if queues else (0, 0, -1)
-            if not queues or length >= self._chains.most(node.task.category):
-                self._blocked[kind] = node.id
-                return
-            if not self._send(node, kind, worker, queued=True):
-                return
-            if node.state is TaskState.RUNNING:
-                heapreplace(queues, (length + 1, order, worker))
-
-    def _send(self, node: Node, kind: Kind, worker: int, *, queued: bool) -> bool:
-        """Let a worker run a task, or have brought what it lacks for that; False if too much is on its way."""
-        if node.reads and not self._bring(node, worker):
-            self._blocked[kind] = None
-            return False
-        if node.state is TaskState.READY:
-            self._launch(node, worker, queued)
-        return True
-
-    def _bring(self, node: Node, worker: int) -> bool:
-        """Have fetched what a task would miss at a worker; False if too much is on its way."""
-        missing = [
-            output
-            for output in node.reads.values()
-            if not output.here and (output.handle is None or not output.kept or output.handle.worker != worker)
-        ]
-        if not missing:
-            return True
-        if len(self.fetching) >= FETCH_AHEAD * len(self._packing.benches):
-            return False
-        self.remove(node)
-        node.move(TaskState.FETCHING)
-        self.fetching[node.id] = node
-        node.pending = {}
-        for output in missing:
-            node.pending[output.name] = output
-            self._fetch(output)
-        return True
-
-
-def _keepers(node: Node) -> list[int]:
-    """List the workers that keep something a task reads, the one with most of it first."""
-    weights: dict[int, int] = {}
-    for output in node.reads.values():
-        if output.kept and output.handle is not None:
-            worker = output.handle.worker
-            weights[worker] = weights.get(worker, 0) + max(output.handle.bytes, 1)
-    return sorted(weights, key=lambda worker: -weights[worker])
+        """List the tasks that no worker could run with everything idle; of needs that are new, or where offers are."""
+        if self._version != self._resources.version:
+            self._version = self._resources.version
+            self._unchecked = list(self._classes.values())
+        classes = {id(cls): cls for cls in self._unchecked if cls.waiting and not self._resources.possible(cls)}
+        self._unchecked = []
+        if not classes:
+            return []
+        return [node for node in self.ready.values() if id(node.cls) in classes]

@@ -1,51 +1,35 @@
-"""Events: facts about the past, reported by engines and the loop, the only input of the scheduler.
+"""Events: facts about the past, reported by engines, front doors and the loop; the only input of the scheduler.
 
-Every event of a task, inspection or merge names the worker's incarnation, so that late reports of a
-worker's former life are recognised. More kinds may be added; these do not change.
+Every event of an attempt names the life of the worker it runs in, so that late reports of a former life are
+recognised.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from windrow.core.records import DRIVER
 
 if TYPE_CHECKING:
-    from windrow.core.records import Evidence, Failure, Handle, InputSpec, Measurement, Needs, Plan, Rows, Task, Worker
+    from windrow.core.records import (
+        Failure,
+        Handle,
+        Holder,
+        InputSpec,
+        Life,
+        Made,
+        Measurement,
+        Needs,
+        Plan,
+        Task,
+        Worker,
+    )
 
-__all__ = [
-    "AttemptEvent",
-    "CancelRequested",
-    "Cancelled",
-    "Closed",
-    "Discovered",
-    "DrainRequested",
-    "Event",
-    "Exhausted",
-    "Failed",
-    "FetchFailed",
-    "Fetched",
-    "Finished",
-    "InspectFailed",
-    "MergeFailed",
-    "Merged",
-    "OffersChanged",
-    "OutputLost",
-    "OutputReady",
-    "Planned",
-    "PoolChanged",
-    "Progress",
-    "Released",
-    "Shrunk",
-    "Started",
-    "Submitted",
-    "Tick",
-    "Wanted",
-    "WorkerJoined",
-    "WorkerLost",
-]
+# -- the front door --------------------------------------------------------------------------------------------
 
 
 class Submitted(NamedTuple):
-    """More inputs, or tasks of a graph, belong to the run."""
+    """More inputs, which the feeder cuts tasks from, or more tasks belong to the run."""
 
     inputs: tuple[InputSpec, ...]
     tasks: tuple[Task, ...] = ()
@@ -56,7 +40,7 @@ class Closed(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The user asks for an output of a graph; answered by Take once it exists and is here."""
+    """The user asks for an output; answered by Take once it exists and is with the driver."""
 
     output: str
 
@@ -67,23 +51,15 @@ class Released(NamedTuple):
     output: str
 
 
-class Discovered(NamedTuple):
-    """An input was opened: its rows and unit borders are known."""
+class CancelRequested(NamedTuple):
+    """The user wishes the whole run (Ctrl-C), some groups of tasks, or one task, to end."""
 
-    input: int
-    rows: int
-    borders: tuple[int, ...]
-    worker: int
-    incarnation: int
+    reason: str
+    groups: frozenset[int] | None = None
+    task: int | None = None
 
 
-class InspectFailed(NamedTuple):
-    """An input could not be opened."""
-
-    input: int
-    worker: int
-    incarnation: int
-    failure: Failure
+# -- workers and pools -----------------------------------------------------------------------------------------
 
 
 class WorkerJoined(NamedTuple):
@@ -93,162 +69,102 @@ class WorkerJoined(NamedTuple):
 
 
 class WorkerLost(NamedTuple):
-    """A worker is gone, with all it kept."""
+    """A life of a worker is over, with all it kept; None: it was told to end."""
 
-    worker: int
-    incarnation: int
+    life: Life
     failure: Failure | None = None  #: how it ended; held against the attempt that ran, if CRASHED
 
 
 class DrainRequested(NamedTuple):
     """A worker is to get no more work, hand over what it keeps, and end."""
 
-    worker: int
-    incarnation: int
+    life: Life
     reason: str
     replace: bool = False  #: start a new life of it afterwards
 
 
 class PoolChanged(NamedTuple):
-    """A shared offerer (a machine, a device) has this to offer from now on."""
+    """A pool (a node, a device, a licence server) offers this from now on."""
 
     pool: str
     offers: Needs
+    devices: tuple[str, ...] = ()  #: resources that are numbered units, so that a grant says which
 
 
-class OffersChanged(NamedTuple):
-    """A worker has more or less to offer than before."""
-
-    worker: int
-    incarnation: int
-    offers: Needs
+# -- attempts --------------------------------------------------------------------------------------------------
 
 
 class Started(NamedTuple):
     """An attempt left the worker's queue and runs."""
 
     attempt: int
-    worker: int
-    incarnation: int
+    life: Life
 
 
-class Progress(NamedTuple):
-    """An attempt has done so many of its rows."""
+class OutputReady(NamedTuple):
+    """An output of a task exists although the task still runs."""
 
     attempt: int
-    worker: int
-    incarnation: int
-    rows: int
+    life: Life
+    made: Made
 
 
 class Finished(NamedTuple):
-    """An attempt is done; its worker keeps the partial under the handle.
-
-    The handle of a task of a graph has no rows and no output: it stands for all outputs of the
-    attempt that were not reported by OutputReady. If there is just one it may be the handle of that.
-    """
+    """An attempt is done."""
 
     attempt: int
-    worker: int
-    incarnation: int
-    handle: Handle
+    life: Life
+    made: tuple[Made, ...]  #: all outputs that no OutputReady told of
     measurement: Measurement
-    evidence: Evidence | None = None
-    skipped: tuple[tuple[Rows, Failure], ...] = ()  #: rows of the task the handle does not cover
+    report: Any = None  #: a small value for whoever made the task: ``Opened``, ``RowsReport``
 
 
 class Failed(NamedTuple):
     """An attempt ended with an exception."""
 
     attempt: int
-    worker: int
-    incarnation: int
+    life: Life
     failure: Failure
 
 
 class Exhausted(NamedTuple):
-    """An attempt was ended because it used more of a resource than it was allowed."""
+    """An attempt was ended because it used more of a resource than its launch allowed."""
 
     attempt: int
-    worker: int
-    incarnation: int
+    life: Life
     resource: str  #: "memory" or "seconds"
     limit: float
     used: float  #: at least
 
 
-class Shrunk(NamedTuple):
-    """An attempt will do its rows only up to ``stop``; the others are no longer its own."""
-
-    attempt: int
-    worker: int
-    incarnation: int
-    stop: int
-
-
-class OutputReady(NamedTuple):
-    """An output of a task is there although the task still runs; its worker keeps it."""
-
-    attempt: int
-    worker: int
-    incarnation: int
-    handle: Handle
-
-
 class Cancelled(NamedTuple):
-    """An attempt was stopped before it was done; it left nothing."""
+    """An attempt was stopped, or given back, before it was done; it left nothing."""
 
     attempt: int
-    worker: int
-    incarnation: int
+    life: Life
 
 
-class Merged(NamedTuple):
-    """The partials of ``inputs`` are now one partial, ``handle``."""
-
-    handle: Handle
-    inputs: tuple[int, ...]  #: handle ids
-    worker: int
-    incarnation: int
+# -- outputs ---------------------------------------------------------------------------------------------------
 
 
-class MergeFailed(NamedTuple):
-    """A merge raised: its inputs are lost, as it may have been done in place."""
+class Held(NamedTuple):
+    """The answer to Fetch: a copy of an output is where it was wanted."""
 
     handle: Handle
-    inputs: tuple[int, ...]
-    worker: int
-    incarnation: int
-    failure: Failure
-
-
-class Fetched(NamedTuple):
-    """The partial has left the worker; the engine holds it until it is taken or discarded."""
-
-    handle: Handle
-    seconds: float = 0.0  #: what packing and sending took
+    holder: Holder = DRIVER
     bytes: int = 0
+    seconds: float = 0.0  #: what packing and sending took
 
 
 class FetchFailed(NamedTuple):
-    """A partial cannot leave its worker (it cannot be pickled); it is lost."""
+    """An output cannot leave its worker (it cannot be pickled), or cannot be opened here."""
 
     handle: Handle
+    source: Life
     failure: Failure
 
 
-class OutputLost(NamedTuple):
-    """A kept partial is gone although its worker lives."""
-
-    handle: Handle
-
-
-class CancelRequested(NamedTuple):
-    """Somebody wishes the whole run (Ctrl-C), some groups of tasks, or one task, to end."""
-
-    reason: str
-    groups: frozenset[int] | None = None
-    task: int | None = None
+# -- the loop --------------------------------------------------------------------------------------------------
 
 
 class Planned(NamedTuple):
@@ -262,34 +178,7 @@ class Tick(NamedTuple):
 
 
 #: What is told of an attempt; all of them name it and the life of the worker it runs in.
-AttemptEvent: TypeAlias = Started | Progress | OutputReady | Finished | Failed | Exhausted | Shrunk | Cancelled
-
-Event: TypeAlias = (
-    Submitted
-    | Closed
-    | Wanted
-    | Released
-    | Discovered
-    | InspectFailed
-    | WorkerJoined
-    | WorkerLost
-    | DrainRequested
-    | OffersChanged
-    | PoolChanged
-    | Started
-    | Progress
-    | OutputReady
-    | Finished
-    | Failed
-    | Exhausted
-    | Shrunk
-    | Cancelled
-    | Merged
-    | MergeFailed
-    | Fetched
-    | FetchFailed
-    | OutputLost
-    | CancelRequested
-    | Planned
-    | Tick
-)
+AttemptEvent: TypeAlias = Started | OutputReady | Finished | Failed | Exhausted | Cancelled
+#: What engines report.
+EngineEvent: TypeAlias = AttemptEvent | WorkerJoined | WorkerLost | DrainRequested | PoolChanged | Held | FetchFailed
+Event: TypeAlias = EngineEvent | Submitted | Closed | Wanted | Released | CancelRequested | Planned | Tick

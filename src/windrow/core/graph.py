@@ -1,196 +1,343 @@
 """Tasks that read each other's outputs: who waits for what, and what must be made again.
 
-Dependencies are per output: a task is ready when every output it reads exists, and every task it
-must come ``after`` (which may overwrite what that one reads) has ended once. An output lives as
-long as a task that has not ended reads it, or the user may ask for it; when it is lost before, the
-task that made it runs again, and so do the makers of what that one reads, as far as those are gone.
-The graph decides this and nothing else; what follows for workers is done by its hands.
+Dependencies are per output: a task is ready when every output it reads exists, and every task it must come ``after``
+has ended once. An output lives as long as a task that has not ended reads it, or the user or a feeder may ask for it;
+when it is lost before, the task that made it runs again, and so do the makers of what that one reads, as far as those
+are gone. Outputs of a task that cannot be restarted are given out when it has ended and they are with the driver, so
+that nothing is ever taken back.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from windrow.core.nodes import ENDS, Node, Output
-from windrow.core.records import Failure, FailureKind, named
-from windrow.core.transitions import TaskState
-from windrow.errors import InternalError
+from windrow.core.commands import Discard, OutputFailed, OutputMade, TaskEnd, TaskEnded
+from windrow.core.outputs import Output
+from windrow.core.policies import NO_TRIES, Tries
+from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Made
+from windrow.core.transitions import ENDS, TASK_MOVES, TaskState, move
+from windrow.errors import InternalError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Sequence
 
-    from windrow.core.records import Handle, Task
+    from windrow.core.dispatch import Dispatch
+    from windrow.core.outputs import Batch, Outputs
+    from windrow.core.queues import Attempt, Queues
+    from windrow.core.records import Grant, Holder, Needs, Task
+    from windrow.core.resources import NeedsClass
 
-__all__ = ["Graph", "Hands"]
+_ENDS: dict[TaskState, TaskEnd] = {TaskState.DONE: "done", TaskState.FAILED: "failed", TaskState.CANCELLED: "cancelled"}
+_WAITS = {
+    TaskState.WAITING: "inputs",
+    TaskState.FETCHING: "values",
+    TaskState.DELAYED: "pause",
+    TaskState.HOMING: "values",
+}
 
 
-class Hands(Protocol):
-    """What the graph has done for it."""
+class _Nothing(dict[Any, Any]):
+    """The empty dictionary of all tasks that have nothing to put into one: there are many, and few ever have."""
 
-    def ready(self, node: Node) -> None:
-        """A task can run."""
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise InternalError(f"{key!r} was put where all share that they have nothing")
 
-    def unready(self, node: Node) -> None:
-        """A task that was ready, or waited for copies, cannot run, or need not."""
 
-    def call_off(self, node: Node) -> None:
-        """The attempt of a task is not wanted any more."""
+NOTHING = _Nothing()
 
-    def made(self, output: Output) -> None:
-        """An output exists, with its handle."""
 
-    def drop(self, output: Output) -> None:
-        """Nobody needs the output's handle any more."""
+class Node:
+    """One task of the run."""
 
-    def ended(self, node: Node) -> bool:
-        """A task has ended; True if it may yet be done again, so that nothing may follow it."""
+    __slots__ = (
+        "ahead", "attempts", "begun", "cls", "doubt", "entry", "failure", "fed", "followers", "fresh", "homing", "id", "kept",
+        "limits", "missing", "needs", "number", "outputs", "pending", "reads", "root", "since", "spent", "state", "task",
+        "told", "tries", "unended", "void",
+    )  # fmt: skip
 
-    def failed_output(self, output: Output, failure: Failure) -> None:
-        """Nobody will make an output that its task had not announced."""
+    def __init__(self, task: Task, number: int, now: float, *, fed: bool) -> None:
+        self.id = task.id
+        self.number = number  #: the order of submission
+        self.task = task
+        self.fed = fed  #: it came from a feeder
+        self.state = TaskState.WAITING
+        self.since = now  #: when it came to this state
+        self.begun: float | None = None  #: when its attempt began
+        self.spent: dict[str, float] = {}  #: seconds by what it waited for or did
+        self.needs: Needs = task.needs  #: of its next attempt
+        self.limits: Needs | None = None  #: of its next attempt; None: not asked for yet
+        self.cls: NeedsClass | None = None  #: of these needs, once it was looked up
+        self.entry = 0  #: the entry in the queue of its class that counts
+        self.fresh = False  #: its next attempt needs a worker that has run nothing
+        self.attempts: dict[int, Attempt] = {}  #: that count and have not ended
+        self.void = 0  #: attempts that do not count and have not ended
+        self.ahead = False  #: its attempt was launched before all that it reads was there
+        self.reads: dict[str, Output] = NOTHING
+        self.outputs: dict[str, Output] = {}
+        self.unended: dict[int, Node] = NOTHING  #: tasks it comes after that have not ended
+        self.followers: list[Node] | None = None  #: tasks that come after its first end
+        self.missing = 0  #: outputs it reads that do not exist, and tasks it comes after
+        self.pending: dict[str, Output] = NOTHING  #: outputs that are on their way while it is FETCHING
+        self.homing: dict[str, Output] = NOTHING  #: outputs that are on their way while it is HOMING
+        self.kept: Grant = ()  #: resources that stay taken until its outputs are gone
+        self.tries = NO_TRIES  #: bad ends since it was last done
+        self.doubt: Failure | None = None  #: how one of two attempts ended, while the other goes on
+        self.told = False  #: the user knows that it is done
+        self.failure: Failure | None = None
+        self.root: Node | None = None  #: the task that failed first, if that was not this one
+
+    def move(self, state: TaskState, now: float) -> None:
+        """Go to another state, if that is legal; the time since the last move is added to what it was spent on."""
+        old = self.state
+        if state not in TASK_MOVES[old]:
+            move(TASK_MOVES, old, state, "task", self.id)  # tells the story
+        if now > self.since:
+            if old is TaskState.RUNNING:
+                begun = self.begun if self.begun is not None else now if state is not TaskState.DONE else self.since
+                self._spend("queue", begun - self.since)
+                self._spend("run", now - begun)
+            elif old is TaskState.READY:
+                self._spend("worker" if self.cls is None else self.cls.blocked_on, now - self.since)
+            elif old is not TaskState.DONE:
+                self._spend(_WAITS[old], now - self.since)
+            self.since = now
+        self.begun = None
+        self.state = state
+
+    def _spend(self, what: str, seconds: float) -> None:
+        if seconds > 0:
+            self.spent[what] = self.spent.get(what, 0.0) + seconds
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything that it makes would be made again if it were lost."""
+        return any(output.needed for output in self.outputs.values())
 
 
 class Graph:
     """All tasks and outputs of a run."""
 
-    def __init__(self, hands: Hands) -> None:
+    def __init__(self, batch: Batch, outputs: Outputs, queues: Queues, dispatch: Dispatch) -> None:
         self.nodes: dict[int, Node] = {}
         self.outputs: dict[str, Output] = {}
         self.open: dict[int, Node] = {}  #: tasks that have not ended
-        self.submitted = 0  #: so far; those that nobody can need any more are not in ``nodes``
-        self.largest = 0  #: number of a task
+        self.submitted = 0  #: by the user, so far; those that nobody can need any more are not in ``nodes``
+        self.failed = self.cancelled = 0  #: of these
+        self.waiting = 0  #: of these, that have not ended
         self.frozen = False  #: the run ends: nothing is made again
-        self.held: Container[int] = ()  #: tasks that are done, and may be done again
+        self.fatal: Failure | None = None  #: of the first task that failed by itself
         #: by name: outputs of streams that an attempt made once, and the one that counts did not
         self.lacking: dict[str, Failure] = {}
-        self._hands = hands
+        self.on_lost: Callable[[str], None] | None = None  #: the feeder's, for outputs of its own
+        self._number = 0
+        self._largest = 0  #: id of a task
+        self._ended: list[Node] = []  #: tasks that nobody may need any more
         self._agenda: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._batch = batch
+        self._outputs = outputs
+        self._queues = queues
+        self._dispatch = dispatch
 
     # -- submission
 
-    def add(self, tasks: Sequence[Task]) -> None:
-        """Take tasks in that were checked (``checking``)."""
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Raise UsageError for tasks that cannot belong to a graph; nothing has changed then."""
+        makers: dict[str, int] = {}
+        ids: set[int] = set()
+        for task in tasks:
+            number = task.id
+            if number in self.nodes or number in ids:
+                raise UsageError(f"task {number} was submitted twice; each needs an id of its own")
+            for one in task.after:
+                # One that is not known any more has ended, and nobody can need it.
+                if one not in self.nodes and one not in ids and one > self._largest:
+                    raise UsageError(f"task {number} comes after task {one}, which was not submitted before it")
+            for name in task.reads:
+                if name not in self.outputs and name not in makers:
+                    raise UsageError(
+                        f"task {number} reads {name!r}, which no task makes"
+                        f"{nearest(name, [*self.outputs, *makers])}; submit the task that makes it first, or correct the name"
+                    )
+            ids.add(number)
+            for name in task.makes:
+                maker = makers.get(name) or (self.outputs[name].maker.id if name in self.outputs else 0)
+                if not name or maker:
+                    other = f"task {maker} makes that too" if maker else "it needs a name"
+                    raise UsageError(f"task {number} makes output {name!r}, but {other}")
+                makers[name] = number
+
+    def add(self, tasks: Sequence[Task], *, fed: bool = False) -> list[Node]:
+        """Take in tasks that were checked."""
         nodes = []
         for task in tasks:
-            node = self.nodes[task.id] = Node(task, self.submitted)
-            self.submitted += 1
-            for name in task.outputs:
-                output = self.outputs.get(name)
-                if output is None:
-                    output = self.outputs[name] = Output(name)
-                node.outputs[name] = output
-                output.maker = node
-            nodes.append(node)
-        for node in nodes:
-            task = node.task
-            if node.id > self.largest:
-                self.largest = node.id
-            if not (task.reads or task.after):  # by far the most
-                self.open[node.id] = node
-                self._ready(node)
-                continue
+            self._number += 1
+            node = self.nodes[task.id] = Node(task, self._number, self._batch.now, fed=fed)
+            self._largest = max(self._largest, node.id)
+            self.open[node.id] = node
+            for name in task.makes:
+                node.outputs[name] = self.outputs[name] = Output(name, node)
             if task.reads:
-                node.reads = {}
-            for name in task.reads:
-                node.reads[name] = output = self.output(name)
-                if not output.consumers:
-                    output.consumers = {}
-                output.consumers[node.id] = node
-                maker = output.maker
-                # Of one that comes later it is not known yet what it reads.
-                known = maker is not None and maker.number < node.number
-                if not known or maker.fragile or not maker.task.restartable:  # type: ignore[union-attr]
-                    node.fragile = True
+                node.reads = {name: self.outputs[name] for name in task.reads}
+                for output in node.reads.values():
+                    output.consumers += 1
             for number in task.after:
                 former = self.open.get(number)
-                if former is None and number in self.held:
-                    former = self.nodes[number]
                 if former is not None:
-                    if not node.unended:
-                        node.unended = {}
+                    node.unended = node.unended or {}
                     node.unended[number] = former
                     former.followers = former.followers or []
                     former.followers.append(node)
-            self._enter(node)
-        self._work_off()
+            nodes.append(node)
+        if not fed:
+            self.submitted += len(nodes)
+            self.waiting += len(nodes)
+        for node in nodes:
+            if node.id in self.open:
+                self._enter(node)
+        self._drain_agenda()
+        return nodes
 
-    def output(self, name: str) -> Output:
-        """Find an output, or make a place for one that will be made."""
-        output = self.outputs.get(name)
-        if output is None:
-            output = self.outputs[name] = Output(name)
-        return output
+    def add_fed(self, task: Task) -> Node:
+        """Take in a task of a feeder that reads nothing, for a worker that has room: it is ready, and in no queue."""
+        self._number += 1
+        node = self.nodes[task.id] = self.open[task.id] = Node(task, self._number, self._batch.now, fed=True)
+        self._largest = max(self._largest, node.id)
+        for name in task.makes:
+            node.outputs[name] = self.outputs[name] = Output(name, node)
+        node.move(TaskState.READY, self._batch.now)
+        return node
 
     def adopt(self, node: Node, name: str) -> Output:
         """A task has made something that it had not announced, as streams do."""
-        output = self.output(name)
-        if output.maker is not None:
-            raise InternalError(f"task {node.id} made {name!r}, which task {output.maker.id} makes")
-        output.maker = node
-        node.outputs[name] = output
+        known = self.outputs.get(name)
+        if known is not None and known.maker is not node:
+            raise InternalError(f"task {node.id} made {name!r}, which task {known.maker.id} makes")
+        output = self.outputs[name] = node.outputs[name] = Output(name, node)
         return output
 
     # -- what becomes of tasks
 
-    def finish(self, node: Node, handle: Handle, reported: Container[str]) -> None:
-        """An attempt is done: its handle covers every output that it did not report before."""
-        node.move(TaskState.DONE)
-        node.errors = node.io_errors = node.crashes = node.losses = 0
-        self._leave(node)
-        announced = node.task.outputs
+    def released(self, attempt: Attempt, made: Made) -> None:
+        """A running task has made an output; one that cannot be restarted keeps it until its end."""
+        node = attempt.node
+        if made.output in attempt.reported:
+            self._outputs.discard(attempt.id, attempt.life, (made,), shares=attempt.worker.shares)
+            return
+        attempt.reported = attempt.reported or {}
+        attempt.reported[made.output] = made
+        if node.task.restartable:
+            self._make(node, attempt, made, eager=True)
+            self._drain_agenda()
+
+    def finish(self, attempt: Attempt, made: Sequence[Made]) -> None:
+        """An attempt is done and counts."""
+        node = attempt.node
+        if not node.task.restartable:
+            self._bring_home(attempt, (*attempt.reported.values(), *made))
+            self._drain_agenda()
+            return
+        self._done(node, attempt.id, tuple(made))
+        for one in made:
+            self._make(node, attempt, one)
+        if len(made) + len(attempt.reported) != len(node.outputs) or self.lacking or attempt.reported:
+            self._look_for_lacking(attempt, made)
+        self._drain_agenda()
+
+    def _look_for_lacking(self, attempt: Attempt, made: Sequence[Made]) -> None:
+        """Outputs that were lost or dropped since they were reported are made again; some are not made any more."""
+        node = attempt.node
+        names = {one.output for one in made}
         for name, output in node.outputs.items():
-            if name not in reported:
-                if output.handle is None:
-                    if name in announced:
-                        self.make(output, named(handle, name))
-                    elif output.needed:
-                        self._lack(node, output)
-            elif output.handle is None and output.needed:
-                self._ask(output)  # it was lost or dropped since
-        self._work_off()
+            if output.made or not output.needed or name in names:
+                continue
+            if name in attempt.reported:
+                self._ask(output)
+            elif not node.fed:
+                message = f"task {node.id} was done again and did not make {name!r}, as it had the first time"
+                if name in node.task.makes:
+                    message = f"task {node.id} ended and did not make {name!r}, which it announced"
+                self.lacking[name] = Failure(FailureKind.USER, "TaskError", message)
+                self._agenda.append((self._fail_readers, output))
+
+    def _done(self, node: Node, attempt: int, made: tuple[Made, ...]) -> None:
+        node.move(TaskState.DONE, self._batch.now)
+        node.tries, node.doubt = NO_TRIES, None
+        self._leave(node)
+        self._tell(node, attempt, made)
+
+    def _bring_home(self, attempt: Attempt, made: Sequence[Made]) -> None:
+        """What a task that cannot be restarted has made goes to the driver before anybody reads it."""
+        node = attempt.node
+        node.move(TaskState.HOMING, self._batch.now)
+        node.homing = {}
+        for one in made:
+            output = node.outputs.get(one.output) or self.adopt(node, one.output)
+            self._outputs.keep(output, attempt.id, one, attempt.worker)
+            if DRIVER not in output.holders and output.needed:
+                node.homing[output.name] = output
+                self._outputs.fetch(output)
+        if not node.homing:
+            self._come_home(node)
+
+    def _come_home(self, node: Node) -> None:
+        outputs = [one for one in node.outputs.values() if one.holders]
+        attempt = outputs[0].attempt if outputs else 0
+        announced = node.task.makes
+        made = tuple(Made(one.name, one.bytes, DRIVER in one.holders) for one in outputs)
+        for one in made:
+            if one.output not in announced:
+                self._batch.out.append(OutputMade(node.id, Handle(one.output, attempt), one))
+        self._done(node, attempt, tuple(one for one in made if one.output in announced))
+        for output in outputs:
+            self._show(output)
 
     def back(self, node: Node, *, delayed: bool = False) -> None:
         """An attempt came to nothing: the task runs again, at once or when it is ``due``."""
-        node.move(TaskState.DELAYED if delayed else TaskState.WAITING)
-        self._begin_anew(node, force=False)
+        if node.state is TaskState.HOMING or not node.task.restartable:
+            node.homing = NOTHING
+            for output in node.outputs.values():
+                self._outputs.drop(output)
+        node.move(TaskState.DELAYED if delayed else TaskState.WAITING, self._batch.now)
         if not delayed:
             self._await(node)
-        self._work_off()
+        self._drain_agenda()
 
     def due(self, node: Node) -> None:
         """A delayed task need not wait any longer."""
-        node.move(TaskState.WAITING)
+        node.move(TaskState.WAITING, self._batch.now)
         self._await(node)
-        self._work_off()
-
-    def later(self, step: Callable[[Any], None], what: object) -> None:
-        """Do something when all that follows from what is being done is done."""
-        self._agenda.append((step, what))
+        self._drain_agenda()
 
     def end(self, node: Node, state: TaskState, failure: Failure) -> None:
         """Give a task up, and all that cannot be without it."""
         self._give_up(node, state, failure)
-        self._work_off()
+        self._drain_agenda()
 
     def _give_up(self, node: Node, state: TaskState, failure: Failure) -> None:
         if node.state is TaskState.RUNNING:
-            self._hands.call_off(node)
+            self._queues.call_off(node)
         elif node.state in (TaskState.READY, TaskState.FETCHING):
-            self._hands.unready(node)
-        node.move(state)
-        node.failure = failure
-        node.pending.clear()
-        self._leave(node)
+            self._dispatch.remove(node)
         for output in node.outputs.values():
-            if not node.task.restartable:
-                self._withdraw(output)
-            if output.handle is None:
-                self._agenda.append((self._bereave, output))
+            if not node.task.restartable and output.holders:
+                self._outputs.drop(output)
+        node.homing = NOTHING
+        node.move(state, self._batch.now)
+        node.failure = failure
+        self._leave(node)
+        if not node.fed:
+            self.failed += state is TaskState.FAILED
+            self.cancelled += state is TaskState.CANCELLED
+            if state is TaskState.FAILED and node.root is None and self.fatal is None:
+                self.fatal = failure
+        self._tell(node)
+        self._agenda.extend((self._fail_readers, one) for one in node.outputs.values() if not one.made)
 
-    def _bereave(self, output: Output) -> None:
+    def _fail_readers(self, output: Output) -> None:
         """Nobody will make an output: its readers end too; one that runs may have it, unless it was launched ahead."""
         maker = output.maker
-        if output.handle is not None or maker is None:
+        if output.made:
             return
         if maker.failure is None:
             if output.name in self.lacking:
@@ -199,37 +346,57 @@ class Graph:
         root = maker.root or maker
         why = maker.failure if maker.root is None else root.failure or maker.failure
         verb = "failed" if maker.state is TaskState.FAILED else "was cancelled"
-        if output.name not in maker.task.outputs:
-            self._hands.failed_output(output, why)
+        if output.name not in maker.task.makes:
+            self._fail_output(output, why)
         for reader in list(output.readers.values()):
             if reader.id in self.open and (reader.state is not TaskState.RUNNING or reader.ahead):
                 reader.root = root
                 message = f"task {reader.id} did not run because task {root.id} {verb}: {why.message}"
-                failure = Failure(FailureKind.USER, why.type, message, why.place, why.exception, since=maker.id)  # fmt: skip
+                failure = Failure(
+                    FailureKind.USER, why.type, message, why.place, why.exception, since=maker.id
+                )  # fmt: skip
                 self._give_up(reader, maker.state, failure)
 
-    def _lack(self, node: Node, output: Output) -> None:
-        """A stream was made again, and has fewer outputs than somebody knows of."""
-        message = f"task {node.id} was done again and did not make {output.name!r}, as it had the first time"
-        self.lacking[output.name] = Failure(FailureKind.USER, "TaskError", message)
-        self._agenda.append((self._bereave, output))
-
     def _end_without(self, output: Output, failure: Failure) -> None:
-        self._hands.failed_output(output, failure)
+        self._fail_output(output, failure)
         for reader in list(output.readers.values()):
             if reader.id in self.open and reader.state is not TaskState.RUNNING:
                 self._give_up(reader, TaskState.FAILED, failure)
 
+    def _fail_output(self, output: Output, failure: Failure) -> None:
+        """Tell the user of an output of a stream that it will not come; of others the end of their task tells."""
+        if output.asked and not output.fed:
+            output.asked = False
+            self._batch.out.append(OutputFailed(output.name, failure))
+
+    def _tell(self, node: Node, attempt: int = 0, made: tuple[Made, ...] = ()) -> None:
+        """Tell the end of a task; that it was made again is nobody's business."""
+        if node.state is not TaskState.DONE or not node.told:
+            state = _ENDS[node.state]
+            spent = tuple(node.spent.items())
+            self._batch.out.append(TaskEnded(node.id, state, node.failure, attempt, made, spent))
+        node.told = True
+        self._ended.append(node)
+
     # -- what becomes of outputs
 
-    def make(self, output: Output, handle: Handle) -> bool:
-        """An output exists; False if it did already: what was released first is final."""
-        if output.handle is not None:
-            return False
-        output.handle, output.kept, output.made = handle, True, True
+    def _make(self, node: Node, attempt: Attempt, made: Made, *, eager: bool = False) -> None:
+        """An output exists; one that did already is final, and this one is discarded."""
+        output = node.outputs.get(made.output) or self.adopt(node, made.output)
+        if output.holders:
+            if output.attempt != attempt.id:
+                self._outputs.discard(attempt.id, attempt.life, (made,), shares=attempt.worker.shares)
+            return
+        self._outputs.keep(output, attempt.id, made, attempt.worker)
+        if eager:
+            self._batch.out.append(OutputMade(node.id, output.handle, made))
+        self._show(output)
+
+    def _show(self, output: Output) -> None:
+        """Tasks may read an output."""
+        output.made = True
         if self.lacking:
             self.lacking.pop(output.name, None)
-        self._hands.made(output)
         if output.readers:
             for reader in output.readers.values():
                 reader.missing -= 1
@@ -237,63 +404,112 @@ class Graph:
                     reader.ahead = False
                     if reader.state is TaskState.WAITING:
                         self._ready(reader)
+        if output.asked:
+            self._outputs.deliver(output)
         elif not output.claimed:
             self.tidy(output)
-        return True
 
     def lose(self, output: Output) -> None:
-        """No copy of an output is left: make it again if somebody needs it."""
+        """No holder of an output is left: make it again if somebody needs it."""
+        maker = output.maker
+        if output.fed:
+            self._outputs.forget(output)
+            output.claimed = output.asked = False
+            self._ended.append(maker)
+            assert self.on_lost is not None
+            self.on_lost(output.name)
+            return
+        if maker.state is TaskState.HOMING:
+            self._outputs.forget(output)
+            self.back(maker)
+            return
         self._unmake(output)
         if output.needed:
             self._ask(output)
-        self._work_off()
+        self._drain_agenda()
 
     def want(self, output: Output) -> None:
-        """The user waits for an output: it is made again if it was dropped."""
+        """The user or a feeder waits for an output: it is made again if it was dropped."""
         output.asked = output.claimed = True
-        if output.handle is None:
+        if output.made:
+            self._outputs.deliver(output)
+        else:
             self._ask(output)
-        self._work_off()
+        self._drain_agenda()
+
+    def release(self, output: Output) -> None:
+        """Nobody will ask for an output any more."""
+        output.asked = output.claimed = False
+        self.tidy(output)
+        self._ended.append(output.maker)
 
     def tidy(self, output: Output) -> None:
         """Drop an output that nobody needs."""
-        if output.handle is not None and not (output.claimed or output.readers):
-            self._hands.drop(output)
-            self._unmake(output)
+        if output.holders and not output.needed and output.maker.state is not TaskState.HOMING:
+            self._outputs.drop(output)
 
-    def fetched(self, output: Output) -> None:
-        """A copy is here: tasks that waited for it can run anywhere."""
-        output.here, output.fetching = True, False
+    def consume(self, node: Node, holder: Holder) -> None:
+        """A task that works in place was launched at a holder of what it reads, which is gone; so are all copies."""
+        for output in node.reads.values():
+            copies = tuple(one for one in output.holders if one != holder)
+            if copies:
+                self._batch.out.append(Discard(output.handle, copies))
+            output.readers.pop(node.id, None)
+            output.consumers -= 1
+            output.claimed = False
+            self._outputs.forget(output)
+            self._ended.append(output.maker)
+        node.reads = NOTHING
+
+    def arrived(self, output: Output, size: int, seconds: float) -> None:
+        """A copy is with the driver: tasks that waited for it can run anywhere."""
+        self._outputs.arrived(output, size, seconds)
+        maker = output.maker
+        if maker.state is TaskState.HOMING:
+            if maker.homing.pop(output.name, None) is not None and not maker.homing:
+                self._come_home(maker)
+                self._drain_agenda()
+            return
         for reader in list(output.readers.values()):
             if reader.pending.pop(output.name, None) is not None and not reader.pending:
                 self._ready(reader)
+        self._outputs.deliver(output)
 
     def fail_fetch(self, output: Output, failure: Failure) -> None:
         """An output is of no use but where it was made: its maker has failed."""
-        node = output.maker
+        maker = output.maker
         self._unmake(output)
-        if node is not None:
-            if node.state in (TaskState.FAILED, TaskState.CANCELLED):
-                self._agenda.append((self._bereave, output))
-            else:
-                self._give_up(node, TaskState.FAILED, failure)
-        self._work_off()
+        if maker.state in (TaskState.FAILED, TaskState.CANCELLED):
+            self._agenda.append((self._fail_readers, output))
+        else:
+            self._give_up(maker, TaskState.FAILED, failure)
+        self._drain_agenda()
+
+    def _unmake(self, output: Output) -> None:
+        was_made = output.made
+        self._outputs.forget(output)
+        if not was_made:
+            return
+        for reader in output.readers.values():
+            reader.missing += 1
+            if reader.state in (TaskState.READY, TaskState.FETCHING):
+                self._dispatch.remove(reader)
+                reader.pending = NOTHING
+                reader.move(TaskState.WAITING, self._batch.now)
 
     # -- the steps of all this
 
     def _ready(self, node: Node) -> None:
-        node.move(TaskState.READY)
-        self._hands.ready(node)
+        node.move(TaskState.READY, self._batch.now)
+        self._dispatch.add(node)
 
     def _enter(self, node: Node) -> None:
         """A task begins to wait for what it reads."""
         self.open[node.id] = node
         missing = len(node.unended)
         for output in node.reads.values():
-            if not output.readers:
-                output.readers = {}
             output.readers[node.id] = node
-            missing += output.handle is None
+            missing += not output.made
         node.missing = missing
         self._await(node)
 
@@ -303,82 +519,30 @@ class Graph:
             self._ready(node)
             return
         for output in node.reads.values():
-            if output.handle is None:
+            if not output.made:
                 self._ask(output)
 
     def _ask(self, output: Output) -> None:
         maker = output.maker
-        if maker is None:
-            return
         if maker.state is TaskState.DONE and output.name not in self.lacking:
             if not self.frozen:
                 self._agenda.append((self._again, maker))
         elif maker.state in ENDS:
-            self._agenda.append((self._bereave, output))
+            self._agenda.append((self._fail_readers, output))
 
     def _again(self, node: Node) -> None:
         """A task that was done runs once more."""
         if node.state is TaskState.DONE:
-            node.move(TaskState.WAITING)
-            self._begin_anew(node, force=False)
+            node.move(TaskState.WAITING, self._batch.now)
+            self.waiting += not node.fed
             self._enter(node)
-
-    def _redo(self, node: Node) -> None:
-        """A task has read, now or when it ran before, what does not count any more."""
-        if node.state in (TaskState.FAILED, TaskState.CANCELLED):
-            self._begin_anew(node, force=True)  # nobody will: what it had released goes too
-            self._agenda.extend((self._bereave, output) for output in node.outputs.values())
-            return
-        if node.state is TaskState.DONE and node.told and not node.needed:
-            self._begin_anew(node, force=True)  # nobody can tell the difference any more
-            return
-        began = node.state in (TaskState.RUNNING, TaskState.DOUBTED, TaskState.DONE)
-        if node.state is TaskState.RUNNING:
-            self._hands.call_off(node)
-        if began:
-            node.move(TaskState.WAITING)
-            node.errors = node.io_errors = node.crashes = node.losses = 0
-        self._begin_anew(node, force=True)
-        if began:
-            self._enter(node)
-
-    def _begin_anew(self, node: Node, *, force: bool) -> None:
-        """Take back what a task made, unless its next attempt will make the same."""
-        if force or not node.task.restartable:
-            for output in node.outputs.values():
-                self._withdraw(output)
-
-    def _withdraw(self, output: Output) -> None:
-        """An output does not count any more, and neither does what was made from it."""
-        if not output.made:
-            return
-        output.made = False
-        began = list(output.consumers.values())
-        if output.handle is not None:
-            self._hands.drop(output)
-            self._unmake(output)
-        self._agenda.extend((self._redo, one) for one in began)
-
-    def _unmake(self, output: Output) -> None:
-        output.handle = None
-        output.kept = output.here = output.fetching = False
-        for reader in output.readers.values():
-            reader.missing += 1
-            if reader.state in (TaskState.READY, TaskState.FETCHING):
-                self._hands.unready(reader)
-                reader.pending.clear()
-                reader.move(TaskState.WAITING)
 
     def _leave(self, node: Node) -> None:
-        """A task has ended: what it read may go, unless it may yet be done again."""
-        self.open.pop(node.id, None)
-        if not self._hands.ended(node):
-            self.let_follow(node)
-        if node.unended:
-            node.unended.clear()
-
-    def let_follow(self, node: Node) -> None:
-        """A task will not be done again: what it read may go, and what comes after it need not wait any more."""
+        """A task has ended: what it read may go, and what comes after it need not wait any more."""
+        if self.open.pop(node.id, None) is not None:
+            self.waiting -= not node.fed
+        node.unended = NOTHING
+        node.pending = NOTHING
         for output in node.reads.values():
             output.readers.pop(node.id, None)
             if not output.claimed:
@@ -390,8 +554,54 @@ class Graph:
                 if not one.missing and one.state is TaskState.WAITING:
                     self._ready(one)
 
-    def _work_off(self) -> None:
+    def _drain_agenda(self) -> None:
         """Do what follows from what was done: a list, as chains may be longer than the stack."""
         while self._agenda:
             step, what = self._agenda.popleft()
             step(what)
+
+    # -- letting go
+
+    def attempt_over(self, node: Node) -> None:
+        """An attempt that did not count has ended: its task may be forgotten now."""
+        self._ended.append(node)
+
+    def collect_garbage(self, free: Callable[[Grant], None]) -> None:
+        """Forget tasks that nobody can need any more, so that a run does not grow with all it ever did.
+
+        A task is needed while it has not ended or an attempt of it runs, while somebody may ask for one of its
+        outputs, and while one that reads from it is here, as that may have to be done again.
+        """
+        candidates = self._ended
+        while candidates:
+            node = candidates.pop()
+            if node.state not in ENDS:
+                continue
+            if node.kept and not any(output.holders for output in node.outputs.values()):
+                free(node.kept)
+                node.kept = ()
+            if node.attempts or node.void or self.nodes.get(node.id) is not node:
+                continue
+            if any(output.claimed or output.consumers for output in node.outputs.values()):
+                continue
+            del self.nodes[node.id]
+            for name in node.outputs:
+                del self.outputs[name]
+            for output in node.reads.values():
+                output.consumers -= 1
+                if not output.consumers:
+                    self.tidy(output)
+                    candidates.append(output.maker)
+
+
+def count_try(tries: Tries, kind: FailureKind) -> Tries:
+    """Count one more bad end."""
+    if kind is FailureKind.TRANSIENT_IO:
+        return tries._replace(reads=tries.reads + 1)
+    if kind is FailureKind.CRASHED:
+        return tries._replace(crashes=tries.crashes + 1)
+    if kind is FailureKind.LOST:
+        return tries._replace(losses=tries.losses + 1)
+    if kind is FailureKind.EXHAUSTED:
+        return tries._replace(exhaustions=tries.exhaustions + 1)
+    return tries._replace(errors=tries.errors + 1)

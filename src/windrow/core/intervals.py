@@ -14,8 +14,6 @@ from windrow.errors import InternalError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Intervals"]
-
 
 class Intervals:
     """Half-open ranges of rows; refuses to hold a row twice."""

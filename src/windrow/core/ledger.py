@@ -1,8 +1,8 @@
 """The ledger: what became of every row, exactly once.
 
-A row of an input is missing, held (its worker keeps a partial of it), done (the partial was
-fetched) or failed. A handle is accepted all or nothing. Only the methods here move rows between
-these states, and none of them can make two handles own a row.
+A row of an input is missing, held (a partial of it is somewhere), done (the partial is in the driver's hands) or
+failed. A partial is accepted all or nothing. Only the methods here move rows between these states, and none of them
+can make two partials own a row.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from windrow.core.intervals import Intervals
-from windrow.core.records import Failure, Handle, Rows
+from windrow.core.records import Failure, Rows
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-__all__ = ["Book", "Entry", "FailedRows", "Ledger", "RowState", "covers"]
 
 RowState = Literal["done", "failed", "held", "missing"]
 
@@ -37,42 +35,52 @@ class Entry(NamedTuple):
     reason: str
 
 
-def covers(rows: Iterable[Rows], parts: Iterable[Rows]) -> bool:
-    """Say whether parts are just these rows, each once; none of them may be empty."""
-    parts = list(parts)
-    return all(part.start < part.stop for part in parts) and _joined(parts) == _joined(rows)
+def without(rows: Iterable[Rows], gone: Iterable[Rows]) -> tuple[Rows, ...]:
+    """Take ranges out of rows; InternalError if they are not all among them."""
+    left = {number: Intervals() for number, _, _ in rows}
+    for number, start, stop in rows:
+        left[number].add(start, stop)
+    for number, start, stop in gone:
+        if start >= stop or number not in left:
+            raise InternalError(f"rows {start} to {stop} of input {number} were left out, but were not asked for")
+        left[number].remove(start, stop)
+    return tuple(Rows(number, *part) for number, parts in left.items() for part in parts)
 
 
-def _joined(rows: Iterable[Rows]) -> list[Rows]:
-    """Sort rows and join neighbours; rows that are there twice stay apart."""
+def join_rows(rows: Iterable[Rows]) -> tuple[Rows, ...]:
+    """Sort rows and join neighbours."""
     joined: list[Rows] = []
     for part in sorted(rows):
         if joined and joined[-1].input == part.input and joined[-1].stop == part.start:
             joined[-1] = joined[-1]._replace(stop=part.stop)
         else:
             joined.append(part)
-    return joined
+    return tuple(joined)
 
 
 class Book:
-    """The rows of one input, for one output."""
+    """The rows of one input."""
 
     __slots__ = ("done", "everything", "failed", "taken")
 
-    def __init__(self) -> None:
-        self.everything = Intervals()  #: rows that the run is asked for
+    def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
+        self.everything = Intervals(ranges)  #: rows that the run is asked for
         self.taken = Intervals()  #: held, done or failed: nobody else may own them
         self.failed = Intervals()
         self.done = 0  #: how many; which ones are those taken and neither held nor failed
 
+    @property
+    def closed(self) -> bool:
+        """Whether every row is done or failed."""
+        return self.done + self.failed.total == self.everything.total
+
 
 class Ledger:
-    """Interval sets per (input, output), and who holds what."""
+    """Sets of rows per input, and which partial holds what."""
 
-    def __init__(self, outputs: tuple[str, ...] = ("",)) -> None:
-        self.outputs = outputs
-        self.books: dict[tuple[int, str], Book] = {}
-        self.held: dict[int, Handle] = {}  #: handle id -> handle; each row is in at most one
+    def __init__(self) -> None:
+        self.books: dict[int, Book] = {}
+        self.held: dict[str, tuple[Rows, ...]] = {}  #: by output: the rows of a partial; each row is in at most one
         self.failures: dict[int, list[FailedRows]] = {}  #: by input
         self.failed_inputs: dict[int, Failure] = {}  #: never opened, so their rows are not known
         self.unopened: dict[int, None] = {}  #: inputs whose rows are not known yet
@@ -82,77 +90,66 @@ class Ledger:
     def expect(self, input_id: int, ranges: Iterable[tuple[int, int]]) -> None:
         """Say which rows of an input belong to the run."""
         self.unopened.pop(input_id, None)
-        ranges = list(ranges)
-        for output in self.outputs:
-            book = self.books[input_id, output] = Book()
-            book.everything = Intervals(ranges)
-            self.known_rows += book.everything.total
-            self.closed_inputs += not book.everything.total
+        book = self.books[input_id] = Book(ranges)
+        self.known_rows += book.everything.total
+        self.closed_inputs += book.closed
 
-    def accept(self, handle: Handle, skipped: tuple[tuple[Rows, Failure], ...] = ()) -> bool:
-        """Let a handle hold its rows, and give up ``skipped`` ones; False if one has an owner."""
-        rows = handle.rows
-        taken = self._book(handle).taken
-        if skipped and not all(taken.free(part.start, part.stop) for part, _ in skipped):
+    def accept(self, output: str, rows: tuple[Rows, ...], skipped: Iterable[tuple[Rows, Failure]] = ()) -> bool:
+        """Let a partial hold its rows, and give up ``skipped`` ones; False, and no change, if one has an owner."""
+        parts = [*rows, *[part for part, _ in skipped]]
+        if len(parts) > 1 and not all(self.books[one.input].taken.free(one.start, one.stop) for one in parts):
             return False
-        if len(rows) > 1 and not all(taken.free(part.start, part.stop) for part in rows):
-            return False
-        for _, start, stop in rows:
-            if not taken.add(start, stop):
-                if len(rows) == 1:  # adding one range is all or nothing by itself
+        for number, start, stop in rows:
+            if not self.books[number].taken.add(start, stop):
+                if len(parts) == 1:  # adding one range is all or nothing by itself
                     return False
-                raise InternalError(f"{handle} names a row twice")
+                raise InternalError(f"{output!r} names a row twice: {rows}")
             self.held_rows += stop - start
-        self.held[handle.id] = handle
+        if rows:
+            self.held[output] = rows
         for part, failure in skipped:
             self.fail(part, failure)
         return True
-
-    def _book(self, handle: Handle) -> Book:
-        return self.books[handle.rows[0].input, handle.output]  # a handle covers one input only
 
     def unowned(self, rows: Iterable[Rows]) -> list[Rows]:
         """List the parts of rows that nobody owns."""
         return [
             Rows(part.input, start, stop)
             for part in rows
-            for start, stop in self.books[part.input, self.outputs[0]].taken.gaps(*part[1:])
+            for start, stop in self.books[part.input].taken.gaps(part.start, part.stop)
         ]
 
-    def replace(self, inputs: Iterable[int], into: Handle) -> None:
-        """Let a merged handle, whose rows are those of its inputs, own what they owned."""
-        for handle_id in inputs:
-            del self.held[handle_id]
-        self.held[into.id] = into
+    def replace(self, outputs: Iterable[str], into: str) -> None:
+        """Let a merged partial own what those it was made of owned."""
+        self.held[into] = join_rows([part for output in outputs for part in self.held.pop(output)])
 
-    def settle(self, handle_id: int) -> None:
-        """The handle's partial is safe: its rows are done."""
-        handle = self.held.pop(handle_id)
-        book = self._book(handle)
-        rows = sum([stop - start for _, start, stop in handle.rows])
-        book.done += rows
-        self.held_rows -= rows
-        self.done_rows += rows
-        self._count_closed(book)
-
-    def release(self, handle_id: int) -> tuple[Rows, ...]:
-        """The handle is gone: its rows have no owner any more."""
-        handle = self.held.pop(handle_id)
-        taken = self._book(handle).taken
-        for _, start, stop in handle.rows:
-            taken.remove(start, stop)
+    def settle(self, output: str) -> tuple[Rows, ...]:
+        """A partial is in the driver's hands: its rows are done."""
+        rows = self.held.pop(output)
+        for number, start, stop in rows:
+            book = self.books[number]
+            book.done += stop - start
             self.held_rows -= stop - start
-        return handle.rows
+            self.done_rows += stop - start
+            self.closed_inputs += book.closed
+        return rows
+
+    def release(self, output: str) -> tuple[Rows, ...]:
+        """A partial is gone: its rows have no owner any more; none if it held none."""
+        rows = self.held.pop(output, ())
+        for number, start, stop in rows:
+            self.books[number].taken.remove(start, stop)
+            self.held_rows -= stop - start
+        return rows
 
     def fail(self, rows: Rows, failure: Failure) -> None:
-        """Give rows up for all outputs."""
-        for output in self.outputs:
-            book = self.books[rows.input, output]
-            if not book.taken.add(rows.start, rows.stop):
-                raise InternalError(f"{rows} cannot be given up: some of them have an owner")
-            book.failed.add(rows.start, rows.stop)
-            self.failed_rows += rows.stop - rows.start
-            self._count_closed(book)
+        """Give rows up."""
+        book = self.books[rows.input]
+        if not book.taken.add(rows.start, rows.stop):
+            raise InternalError(f"{rows} cannot be given up: some of them have an owner")
+        book.failed.add(rows.start, rows.stop)
+        self.failed_rows += rows.stop - rows.start
+        self.closed_inputs += book.closed
         self.failures.setdefault(rows.input, []).append(FailedRows(rows, failure))
 
     def fail_input(self, input_id: int, failure: Failure) -> None:
@@ -160,9 +157,16 @@ class Ledger:
         self.unopened.pop(input_id, None)
         self.failed_inputs[input_id] = failure
 
-    def _count_closed(self, book: Book) -> None:
-        if book.done + book.failed.total == book.everything.total:
-            self.closed_inputs += 1
+    def forget(self, input_id: int) -> bool:
+        """Drop the book of an input whose rows are all done; False if one is not, or has failed."""
+        book = self.books.get(input_id)
+        if book is None or book.done != book.everything.total:
+            return False
+        del self.books[input_id]
+        self.known_rows -= book.done
+        self.done_rows -= book.done
+        self.closed_inputs -= 1
+        return True
 
     @property
     def complete(self) -> bool:
@@ -178,19 +182,19 @@ class Ledger:
         """List the known rows that are neither done nor failed, by input and range."""
         return tuple(
             Rows(input_id, entry.start, entry.stop)
-            for input_id in sorted({input_id for input_id, _ in self.books})
+            for input_id in sorted(self.books)
             for entry in self.account(input_id)
             if entry.stop is not None and entry.state in ("held", "missing")
         )
 
-    def last_row(self, input_id: int, output: str = "") -> int:
+    def last_row(self, input_id: int) -> int:
         """Give the end of the last row that the run is asked for; 0 if there is none."""
-        book = self.books.get((input_id, output))
+        book = self.books.get(input_id)
         return 0 if book is None else max((stop for _, stop in book.everything), default=0)
 
-    def account(self, input_id: int, output: str = "") -> list[Entry]:
+    def account(self, input_id: int) -> list[Entry]:
         """List what became of the rows of an input, in order; one open entry if it has no book."""
-        book = self.books.get((input_id, output))
+        book = self.books.get(input_id)
         if book is None:
             failure = self.failed_inputs.get(input_id)
             if failure is None:
@@ -199,9 +203,8 @@ class Ledger:
         found = [
             Entry(rows.start, rows.stop, "failed", failure.message) for rows, failure in self.failures.get(input_id, ())
         ]
-        for handle in self.held.values():
-            if handle.output == output:
-                found += (Entry(rows.start, rows.stop, "held", "") for rows in handle.rows if rows.input == input_id)
+        for held in self.held.values():
+            found += (Entry(rows.start, rows.stop, "held", "") for rows in held if rows.input == input_id)
         for begin, end in book.everything:
             found += (Entry(*gap, "missing", "") for gap in book.taken.gaps(begin, end))
         # What is left is done.

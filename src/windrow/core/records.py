@@ -1,16 +1,15 @@
-"""What the heart talks about: rows, tasks, workers, handles, measurements, plans, failures.
+"""Facts the scheduler works with: tasks, workers, outputs, grants, rows, measurements, plans, failures.
 
-Facts only, all immutable; no behaviour beyond adding things up. Records made for every task are
-named tuples: a third of the cost of a frozen dataclass (0.34 against 1.02 us for six fields).
-Tuples of different kinds with equal fields are equal: compare the types too where kinds can mix.
-Everything else is a frozen, slotted dataclass.
+All immutable; no behaviour beyond adding things up. Records made for every task are named tuples: a third of the
+cost of a frozen dataclass (0.34 against 1.02 us for six fields). Tuples of different kinds with equal fields are
+equal: compare the types too where kinds can mix. Everything else is a frozen, slotted dataclass.
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,49 +17,109 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "ONE_CORE",
-    "Evidence",
-    "Failure",
-    "FailureKind",
-    "Handle",
-    "InputSpec",
-    "Measurement",
-    "Needs",
-    "Plan",
-    "PlanJob",
-    "Rows",
-    "StepCost",
-    "StepFacts",
-    "Task",
-    "Terrain",
-    "Window",
-    "Worker",
-    "WorkerId",
-    "named",
-]
-
-WorkerId = int
+# -- resources ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Amounts per named resource: what a task asks for or a worker offers."""
+    """Amounts per named resource: what a task asks for, or a pool offers."""
 
     amounts: tuple[tuple[str, float], ...] = ()  #: sorted by name, no zeros, so that equal needs are equal
+    #: Of these resources what is granted stays taken until the outputs of the task are gone (storage capacity).
+    lasting: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, amounts: Mapping[str, float]) -> Needs:
+    def of(cls, amounts: Mapping[str, float], lasting: tuple[str, ...] = ()) -> Needs:
         """Make needs from a mapping such as ``{"cores": 1}``."""
-        return cls(tuple(sorted((name, amount) for name, amount in amounts.items() if amount)))
-
-    def covers(self, other: Needs) -> bool:
-        """Say whether these amounts, taken as an offer, are enough for ``other``."""
-        mine = dict(self.amounts)
-        return all(mine.get(name, 0) >= amount for name, amount in other.amounts)
+        return cls(tuple(sorted((name, amount) for name, amount in amounts.items() if amount)), lasting)
 
 
-ONE_CORE = Needs((("cores", 1),))
+NO_NEEDS: Final = Needs()
+NO_LIMITS: Final = Needs()
+ONE_CORE: Final = Needs((("cores", 1),))
+#: The resource that input/output tasks need: the place of a worker made for them, which has no core.
+IO: Final = "io"
+ONE_IO: Final = Needs(((IO, 1),))
+
+
+class Granted(NamedTuple):
+    """One resource that a launch was given."""
+
+    pool: str  #: who gave it
+    name: str
+    amount: float
+    units: tuple[int, ...] = ()  #: which devices, where the pool numbers them
+    lasting: bool = False  #: taken until the outputs of the task are gone, not until the attempt has ended
+
+
+Grant: TypeAlias = tuple[Granted, ...]
+
+
+# -- workers -----------------------------------------------------------------------------------------------
+
+
+class Life(NamedTuple):
+    """One life of a worker; a worker that was lost and started again has the next incarnation."""
+
+    worker: int
+    incarnation: int
+
+
+class Worker(NamedTuple):
+    """A place where one task runs at a time: a thread, a process."""
+
+    life: Life
+    offers: Needs = ONE_CORE  #: what it has by itself; a pool of its own
+    pools: tuple[str, ...] = ()  #: pools its tasks draw from as well: its node, the devices of that
+    io: bool = False  #: its place is for tasks that need ``io``, and for no others
+    shares: bool = False  #: it sees the driver's memory: what it makes is with the driver at once
+
+
+#: Stands for the driver's side of the engine among the holders of an output.
+DRIVER: Final = "driver"
+Holder: TypeAlias = "Life | str"
+
+
+# -- tasks and what they make ------------------------------------------------------------------------------
+
+
+class Task(NamedTuple):
+    """Work that is scheduled, retried and accounted as a whole; the scheduler never looks into the payload."""
+
+    id: int
+    category: str  #: tasks that are alike: plans, costs and limits are kept per category
+    size: int = 1  #: rows, or 1
+    payload: Any = None  #: a call, an input to open, rows, a merge
+    reads: tuple[str, ...] = ()  #: outputs of other tasks that it needs; each must be made by a task known before
+    after: tuple[int, ...] = ()  #: tasks that must have ended before, well or badly
+    makes: tuple[str, ...] = ()  #: names of its outputs
+    consumes: bool = False  #: it works in place: what it reads is gone once it starts
+    needs: Needs = ONE_CORE
+    priority: int = 0
+    group: int = 0
+    deadline: float | None = None
+    retries: int = 0  #: times that its own error is forgiven
+    restartable: bool = True  #: a second attempt makes the same; else outputs are given out when it has ended
+    twin: bool = False  #: a straggler may be run a second time: it has no effects but its outputs
+    pin: Life | None = None  #: it runs there and nowhere else
+
+
+class Handle(NamedTuple):
+    """An output as one attempt made it."""
+
+    output: str
+    attempt: int
+
+
+class Made(NamedTuple):
+    """An attempt has made an output."""
+
+    output: str
+    bytes: int = 0  #: estimate; 0 where it is small or unknown
+    here: bool = False  #: the driver's side of the engine has it too
+
+
+# -- rows --------------------------------------------------------------------------------------------------
 
 
 class Rows(NamedTuple):
@@ -78,62 +137,48 @@ class InputSpec:
     id: int
     category: str  #: the dataset; statistics, plans and row limits are kept per category
     label: str = ""
-    rows: int | None = None  #: with ``borders``: known already, never inspected
+    rows: int | None = None  #: with ``borders``: known already, never opened for that
     borders: tuple[int, ...] | None = None  #: unit borders, 0 and rows included; (0,) for no rows
     ranges: tuple[tuple[int, int], ...] | None = None  #: only these rows are wanted
+    identity: str = ""  #: what tells the input from another of its name, where that is known already
     limited: bool = True  #: counts for the row limit of its category, and is bounded by it
 
 
-class Task(NamedTuple):
-    """Work that is scheduled, retried and accounted as a whole."""
+class OpenInput(NamedTuple):
+    """Payload: open an input; the report is ``Opened``, and there is no output."""
 
-    id: int
-    category: str
-    inputs: tuple[Rows, ...]
-    size: int  #: rows
-    needs: Needs = ONE_CORE
-    outputs: tuple[str, ...] = ("",)  #: fingerprints of what it makes; "" is all that a pipeline makes
-    priority: int = 0
-    group: int = 0
-    deadline: float | None = None
-    budget: int = 0  #: retries left when it was cut
-    restartable: bool = True
-    reads: tuple[str, ...] = ()  #: outputs of other tasks that it needs
-    after: tuple[int, ...] = ()  #: tasks that must have ended before, well or badly
+    input: int
 
 
-class Worker(NamedTuple):
-    """A place where one task runs at a time; each life of it has its own incarnation."""
+class RunRows(NamedTuple):
+    """Payload: run rows under the launch's plan; the report is ``RowsReport``, the output a partial."""
 
-    id: WorkerId
-    incarnation: int
-    offers: Needs = ONE_CORE
-    pools: tuple[str, ...] = ()  #: shared offerers (a machine, a device) its tasks also draw from
-
-
-class Handle(NamedTuple):
-    """A partial result that its worker keeps; it covers rows of one input only.
-
-    An output of a task of a graph has no rows and is known by ``id`` (the attempt) and ``output``
-    together; without an output's name it stands for all that the attempt has not reported yet.
-    """
-
-    id: int  #: the attempt's id, or a number from the same count for a merged handle
-    attempt: int
-    worker: WorkerId
-    incarnation: int
     rows: tuple[Rows, ...]
-    bytes: int = 0  #: estimate, 0 where unknown
-    output: str = ""
-    here: bool = False  #: an output of which the engine has a copy that no worker can take along
+    identity: str = ""  #: of the input as it was discovered: what is read must be that
 
 
-def named(handle: Handle, output: str) -> Handle:
-    """Give the handle of one output of an attempt; ``_replace`` takes three times as long."""
-    number, attempt, worker, incarnation, rows, size, name, here = handle
-    if name == output:
-        return handle
-    return Handle(number, attempt, worker, incarnation, rows, size, output, here)
+class MergePartials(NamedTuple):
+    """Payload: make one partial of those that the task reads, in row order, perhaps in place."""
+
+    input: int
+
+
+class Opened(NamedTuple):
+    """Report of an input that was opened: its rows and unit borders."""
+
+    rows: int
+    borders: tuple[int, ...]
+    identity: str = ""  #: what tells the input from another of its name
+
+
+class RowsReport(NamedTuple):
+    """Report of rows that were run."""
+
+    evidence: Evidence | None = None
+    skipped: tuple[tuple[Rows, Failure], ...] = ()  #: rows that the partial leaves out, and why
+
+
+# -- measurements and plans --------------------------------------------------------------------------------
 
 
 class Measurement(NamedTuple):
@@ -247,8 +292,6 @@ class Evidence:
     terrain: Terrain | None = None  #: goes along with windows
     #: what steps cost where rows were shown to all of them; not in ``steps``, which are the run's own
     probed: tuple[tuple[str, StepCost], ...] = ()
-    #: (step, floating-point warnings it gave where it ran earlier than written)
-    warned: tuple[tuple[str, int], ...] = ()
     #: of many attempts: windows, their rows and seconds, also of those that are no longer kept
     looked: tuple[int, int, float] = (0, 0, 0.0)
 

@@ -1,381 +1,630 @@
 """The scheduler: a batch of events in, a list of commands out; all state changes happen in ``on``.
 
-It knows no clock, thread or file. A batch costs what its events cost plus one placement pass over
-the workers that have room. The same events at the same times give the same commands.
+It knows no clock, thread or file. A batch costs what its events cost plus one placement pass over the workers that
+have room. The same events at the same times give the same commands. There is one kind of task: calls are submitted,
+and a feeder makes tasks of rows when a worker has room.
 """
 
 from __future__ import annotations
 
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.core import events as happened
 from windrow.core.commands import Command, Discard, Resolve, Status, WakeAt
-from windrow.core.crew import Crew
-from windrow.core.delays import Delays, Restart
-from windrow.core.endgame import Endgame
-from windrow.core.intake import Intake
-from windrow.core.ledger import Ledger
-from windrow.core.merger import Merger
-from windrow.core.options import Options
-from windrow.core.placement import Placement
-from windrow.core.policies import AtTheEnd
-from windrow.core.records import FailureKind, Plan
-from windrow.core.reports import Reports
-from windrow.core.routes import graph_handlers
-from windrow.core.safekeeping import Safekeeping
-from windrow.core.settling import UNSEEN, Settling
-from windrow.core.staff import Staff
-from windrow.core.standing import Standing, standing
-from windrow.core.state import Account, Attempt, Feed, WorkerState
-from windrow.core.tasks import Tasks
-from windrow.core.transitions import AttemptState
-from windrow.core.validate import validate
+from windrow.core.dispatch import Dispatch
+from windrow.core.graph import Graph, Node
+from windrow.core.invariants import validate
+from windrow.core.launching import DeclaredLaunches
+from windrow.core.options import Options, Spent
+from windrow.core.outputs import Batch, Outputs
+from windrow.core.policies import Wait
+from windrow.core.queues import Queues
+from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Plan, Task
+from windrow.core.recovery import Recovery
+from windrow.core.resources import Resources
+from windrow.core.retry import MOST_LOSSES, OUT_OF_TIME, UNSEEN, exhaustion, too_large, too_late, too_much
+from windrow.core.transitions import AttemptState, TaskState
+from windrow.core.workers import Workers, WorkerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from windrow.core.policies import Policies
-    from windrow.core.records import Failure, InputSpec
-    from windrow.core.state import Spent
+    from windrow.core.policies import Feeder, LaunchPolicy
+    from windrow.core.queues import Attempt
 
-__all__ = ["Options", "Scheduler", "Standing"]
+#: Feeders' tasks that a worker may have at a time at most, however short they are. The driver answers several reports
+#: at once for little more than one: its code has left the caches by the time it is woken. Queues of sixteen tasks of
+#: 5 ms cost it a quarter of what single ones do (benchmarks/overhead.py); beyond that little is gained.
+MAX_WINDOW = 16
+
+
+class TaskCounts(NamedTuple):
+    """How far submitted tasks are."""
+
+    submitted: int
+    done: int
+    failed: int  #: those that could not run because of others included
+    running: int
 
 
 class Scheduler:
     """The state of one run."""
 
     def __init__(
-        self,
-        inputs: Sequence[InputSpec],
-        policies: Policies,
-        options: Options | None = None,
-        plans: Mapping[str, Plan] | None = None,
+        self, feeder: Feeder | None = None, policy: LaunchPolicy | None = None, options: Options | None = None
     ) -> None:
-        self.policies = policies
         self.options = options or Options()
+        self.feeder = feeder
+        self.policy = policy or DeclaredLaunches()
         self.status: Status | None = None  #: None until the run is resolved
         self.failure: Failure | None = None  #: that stopped the run
         self.stopping = False
-        self.ledger = Ledger()
-        self.accounts: dict[str, Account] = {}
-        next_id = count(1).__next__  # of attempts and merged handles alike
-        options = self.options
-        self.intake = Intake(self.ledger, options.row_limit, options.row_limits)
-        self.crew = Crew(options.needs, next_id)
-        early = not isinstance(policies.safety, AtTheEnd)
-        self._safe = Safekeeping(policies.safety) if early else None
-        self.merger = Merger(self.ledger, next_id, self._safe)
-        self.delays = Delays()
-        self.placement = Placement(self.intake, self.crew, self.merger, self.accounts, policies.shape, options)
-        ready = self.placement.ready
-        self.settling = Settling(self.ledger, self.intake, self.crew, self.merger, self.delays, ready, options)
-        spent = self.settling.spent
-        self.staff = Staff(self.crew, self.merger, self.delays, spent, options, self._safe)
-        self.endgame = Endgame(self.crew, self.intake, self.placement, self.accounts, options, spent)
-        self.reports = Reports(
-            self.ledger, self.intake, self.crew, self.merger, self.staff, self.accounts, policies.order
-        )
-        self.tasks = Tasks(options, self.crew, next_id)
-        self._plans = dict(plans or {})
+        self.spent = Spent()
+        batch = self._batch = Batch()
+        self.resources = Resources()
+        self.workers = Workers(self.resources, self.options, self.spent)
+        self.outputs = Outputs(batch, feeder, self.options.crashes, MOST_LOSSES)
+        self.queues = Queues(
+            batch, self.resources, self.workers, self.outputs, self.policy, self.options, self.spent
+        )  # fmt: skip
+        self.dispatch = Dispatch(batch, self.resources, self.workers, self.outputs, self.queues, self.policy)
+        self.dispatch.launch, self.dispatch.plan_of = self._launch, self._plan_of
+        self.graph = Graph(batch, self.outputs, self.queues, self.dispatch)
+        self.recovery = Recovery(self)
+        self.closed = not self.options.open
+        self._cut_off = False  #: tasks did not run because the run was stopped
         self._reason = ""  #: of the stop
-        self._out: list[Command] = []
-        self._now = 0.0
-        self._handlers = self._make_handlers()
-        self._submitted(happened.Submitted(tuple(inputs)))
+        self._plans: dict[str, Plan] = {}
+        self.times: list[tuple[float, int, bool]] = []  #: heap: when, task, whether a deadline
+        self._woken: float | None = None  #: the wake-up that was asked for
+        self._feeder_until: float | None = None
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            happened.Submitted: self._submitted,
+            happened.Closed: self._closed,
+            happened.Wanted: self._wanted,
+            happened.Released: self._released,
+            happened.CancelRequested: self._cancel_requested,
+            happened.WorkerJoined: self._worker_joined,
+            happened.WorkerLost: self._worker_lost,
+            happened.DrainRequested: self._drain_requested,
+            happened.PoolChanged: self._pool_changed,
+            happened.Started: self._started,
+            happened.OutputReady: self._output_ready,
+            happened.Finished: self._finished,
+            happened.Failed: self._failed,
+            happened.Exhausted: self._exhausted,
+            happened.Cancelled: self._cancelled,
+            happened.Held: self._held,
+            happened.FetchFailed: self._fetch_failed,
+            happened.Planned: self._planned,
+            happened.Tick: self._tick,
+        }
+        if feeder is not None:
+            self.graph.on_lost = feeder.lost
+            feeder.begin(self)
 
     def on(self, events: Iterable[happened.Event], now: float) -> list[Command]:
         """Take a batch of events and give the commands that follow."""
-        out = self._out = []
-        self._now = now
-        self.tasks.begin(out, now)
-        if self._safe is not None:
-            self._safe.now = now
+        batch = self._batch
+        out = batch.out = []
+        batch.now = now
         handlers = self._handlers
         for event in events:
             handlers[type(event)](event)
         if self.status is None:
+            self.graph.collect_garbage(self.resources.free)
             if not self.stopping:
-                self._hand_out(out, now)
-            if self.tasks.fatal is not None:
-                self._fail_run(self.tasks.fatal)
-            if self.staff.draining:
-                self.staff.release(out)
+                self._hand_out()
+            else:
+                self.dispatch.place()  # merges of what is done
+            self._release_drained()
+            self.graph.collect_garbage(self.resources.free)
             self._end_if_done()
-            if not self.crew.workers and self.status is None:
-                self._fail_if_deserted()
+            if not self.finished and not self.workers.alive:
+                self._fail_without_workers()
         return out
-
-    def _hand_out(self, out: list[Command], now: float) -> None:
-        """Give work to workers that have room, and say when to look again."""
-        delays = self.delays
-        if delays.heap or delays.pauses:
-            self.placement.resume(delays.due(now))
-            self.staff.resume(now, out)
-        tasks = self.tasks
-        if not tasks.before_rows(self.staff.draining.values()):
-            return
-        self.placement.place(out, now, shallow=tasks.dispatch.crowded)
-        tasks.after_rows(idle=not (self._rows_under_way or delays.heap))
-        self.endgame.look(out, now)
-        times = [time for time in (self.endgame.wake, tasks.wake) if time is not None]
-        if delays.heap or delays.pauses or times:
-            wake = delays.wake_at(min(times, default=None))
-            if wake is not None:
-                out.append(WakeAt(wake))
 
     @property
     def finished(self) -> bool:
         """Whether the run is resolved."""
-        return self.status is not None
+        return bool(self.status)
 
     @property
     def notes(self) -> list[str]:
-        """What the user should know about how the work was cut."""
-        return [*self.placement.notes, *self.staff.notes]
+        """What the user should know about workers."""
+        return self.workers.notes
 
-    @property
-    def bytes_read(self) -> int:
-        """Bytes that accepted attempts read."""
-        return self.reports.bytes_read
+    def has_output(self, name: str) -> bool:
+        """Say whether an output exists now, wherever it is."""
+        output = self.graph.outputs.get(name)
+        return output is not None and output.made
 
-    @property
-    def spent(self) -> Spent:
-        """What was spent so far on things that went wrong."""
-        return self.settling.spent
-
-    def standing(self) -> Standing:
-        """Say how far the run is."""
-        return standing(self)
+    def counts(self) -> TaskCounts:
+        """Say how far submitted tasks are."""
+        graph = self.graph
+        ended = graph.failed + graph.cancelled
+        running = sum(not one.node.fed for one in self.queues.attempts.values())
+        return TaskCounts(graph.submitted, graph.submitted - graph.waiting - ended, graph.failed, running)
 
     def validate(self) -> None:
         """Check every invariant; raises InternalError with the story."""
         validate(self)
 
-    def _make_handlers(self) -> dict[type, Callable[[Any], None]]:
-        return {
-            happened.Submitted: self._submitted,
-            happened.Discovered: self._discovered,
-            happened.InspectFailed: self._inspect_failed,
-            happened.WorkerJoined: self._worker_joined,
-            happened.WorkerLost: self._worker_lost,
-            happened.DrainRequested: self._drain_requested,
-            happened.OffersChanged: self._offers_changed,
-            happened.Started: self._started,
-            happened.Progress: self._progress,
-            happened.Finished: self._finished,
-            happened.Failed: self._failed,
-            happened.Exhausted: self._exhausted,
-            happened.Shrunk: self._shrunk,
-            happened.Cancelled: self._cancelled,
-            happened.Merged: self._merged,
-            happened.MergeFailed: self._merge_failed,
-            happened.Fetched: self._fetched,
-            happened.FetchFailed: self._fetch_failed,
-            happened.OutputLost: self._output_lost,
-            happened.CancelRequested: self._cancel_requested,
-            **graph_handlers(self.tasks, self.crew),
-            happened.Planned: lambda event: self.reports.planned(event.plan, self._out),
-            happened.Tick: lambda _: None,  # time alone is the news: what is due is found later
-        }
+    # -- the desk of the feeder
 
-    # -- inputs
+    @property
+    def out(self) -> list[Command]:
+        """The commands that follow from the batch."""
+        return self._batch.out
+
+    @property
+    def now(self) -> float:
+        """The time of the batch."""
+        return self._batch.now
+
+    def command(self, command: Command) -> None:
+        """Give a command."""
+        self._batch.out.append(command)
+
+    def submit(self, task: Task) -> None:
+        """Take in a task of the feeder that waits for its worker, such as a merge."""
+        self.graph.add((task,), fed=True)
+
+    def want(self, output: str) -> None:
+        """Bring an output of the feeder to the driver and hand it over."""
+        self.graph.want(self.graph.outputs[output])
+
+    def release(self, output: str) -> None:
+        """The feeder needs an output no more."""
+        known = self.graph.outputs.get(output)
+        if known is not None:
+            self.graph.release(known)
+
+    def lives(self) -> int:
+        """Count the workers."""
+        return len(self.workers.alive)
+
+    def is_alive(self, life: Life) -> bool:
+        """Whether a worker is there and not about to be given up as lost."""
+        worker = self.workers.find(life)
+        return worker is not None and not worker.gone
+
+    def launches(self) -> int:
+        """Count the attempts that have not ended."""
+        return len(self.queues.attempts)
+
+    def rows_ahead(self, row_s: float | None) -> int:
+        """Estimate the rows that workers still have before them."""
+        return self.queues.rows_ahead(row_s)
+
+    def rows_running(self, category: str) -> int:
+        """Count the rows of a category that workers have before them."""
+        return self.queues.fed_sizes.get(category, 0)
+
+    def mean_life_s(self) -> float | None:
+        """Say how long a worker lives on average; None if none was lost."""
+        return self.workers.mean_life_s(self._batch.now)
+
+    # -- handing out
+
+    def _hand_out(self) -> None:
+        """Give work to workers that have room, and say when to look again."""
+        now = self._batch.now
+        self.workers.resume(now, self._batch.out)
+        self._pass_time()
+        if self.graph.fatal is not None and self.options.on_error == "stop":
+            self.fail_run(self.graph.fatal)
+            return
+        dispatch, queues = self.dispatch, self.queues
+        dispatch.place()
+        if self.options.ahead:
+            for node, worker in queues.followers(dispatch.classify):
+                self._launch(node, worker)
+        self._feeder_until = None
+        if self.feeder is not None and not self.stopping:
+            self._feed(self.feeder)
+        if self.stopping:
+            return
+        self._order_workers()
+        for node in dispatch.impossible() if self._nobody_comes else ():
+            if node.id in self.graph.open:  # it may have ended with another
+                self.recovery.give_up(node, too_large(node, self.resources))
+        queues.wake = None
+        idle = sum(len(site.idle) for site in self.resources.open if not site.io)
+        if idle and queues.attempts and not dispatch.ready:
+            self._help_idle(idle)
+        self._set_wake()
+
+    @property
+    def _nobody_comes(self) -> bool:
+        """Whether the workers that are there are all that there will be for now."""
+        return bool(self.workers.alive) and not (self.workers.starting or self.workers.draining)
+
+    def _feed(self, feeder: Feeder) -> None:
+        """Ask the feeder for tasks as long as a worker has room: idle ones first, then those with short queues."""
+        resources, by_queue = self.resources, self.workers.by_queue
+        if any(node.fed for node in self.dispatch.ready.values()):
+            return  # one that it gave does not fit yet
+        for site in list(resources.open):
+            while site.idle and not site.io and site not in resources.reserved:
+                if not self._feed_one(feeder, next(iter(site.idle.values()))):
+                    return
+        window = min(feeder.window(), MAX_WINDOW)
+        for length in range(1, window):
+            for worker in list(by_queue[length].values()):
+                if worker.io or worker.site in resources.reserved:
+                    continue
+                if length >= min(feeder.window(), MAX_WINDOW) or not self._feed_one(feeder, worker):
+                    return
+
+    def _feed_one(self, feeder: Feeder, worker: WorkerState) -> bool:
+        """Give a worker a task of the feeder; False if there is none, or none that fits."""
+        task = feeder.next(worker.life, self._batch.now)
+        if task is None:
+            return False
+        if isinstance(task, Wait):
+            self._feeder_until = task.until
+            return False
+        node = self.graph.add_fed(task)
+        cls = self.dispatch.classify(node)
+        fits = self.resources.fits(cls, worker.site) if worker.chain is None else worker.chain.cls is cls
+        if fits:
+            self._launch(node, worker)
+        else:
+            self.dispatch.add(node)
+        return fits
+
+    def _launch(self, node: Node, worker: WorkerState) -> None:
+        """Let a worker run a task."""
+        self.dispatch.remove(node)
+        self.dispatch.classify(node)
+        if worker.life in self.outputs.sought and not self.queues.is_short(node):
+            self._bring_ahead(worker.life, node)
+        self.queues.launch(node, worker, self._plan_of(node))
+        node.fresh = False
+        if node.task.consumes:
+            self.graph.consume(node, DRIVER if worker.shares else worker.life)
+
+    def _bring_ahead(self, life: Life, node: Node) -> None:
+        """A worker begins what may take long, and cannot be asked meanwhile: bring what tasks that could run now read."""
+        for output in self.outputs.sought.pop(life).values():
+            others = [one for one in output.readers.values() if one is not node]
+            if any(one.state is TaskState.READY for one in others) and output.name not in node.reads:
+                self.outputs.fetch(output)
+
+    def _plan_of(self, node: Node) -> Plan:
+        if node.fed and self.feeder is not None:
+            return self.feeder.plan(node.task.category)
+        category = node.task.category
+        plan = self._plans.get(category)
+        if plan is None:
+            plan = self._plans[category] = Plan(id=0, category=category)
+        return plan
+
+    def _order_workers(self) -> None:
+        """Order workers for input and output, and new lives of workers for tasks that need a fresh one."""
+        if self.options.io_workers and not self.workers.starting:
+            for _ in range(min(self.dispatch.waiting_io, self.options.io_workers)):
+                self.workers.start_io(self._batch.out)
+        if self.dispatch.fresh and not self.workers.starting and not self.workers.draining:
+            used = [one for one in self.workers.alive.values() if one.launches and not one.io]
+            if not self.options.restart:
+                self._take_any_worker()
+            elif used and len(used) == len(self.workers.alive):
+                worker = min(used, key=lambda one: one.queue)
+                self._drain(worker, "a task that used too much is to be tried on a fresh worker", replace=True)
+
+    def _take_any_worker(self) -> None:
+        """No fresh worker will ever come: let tasks that wait for one run anywhere."""
+        for node in list(self.dispatch.fresh.values()):
+            self.dispatch.remove(node)
+            node.fresh = False
+            self.dispatch.add(node)
+
+    def _help_idle(self, idle: int) -> None:
+        """Near the end idle workers take over what others have."""
+        if not self.queues.rebalance(idle):
+            return
+        for attempt in self.queues.overdue():
+            cls = self.dispatch.classify(attempt.node)
+            worker = self.resources.find(cls, [])
+            if worker is None:
+                self.queues.wait_for_help()
+                break
+            self.queues.copied()
+            self._launch(attempt.node, worker)
+
+    def _pass_time(self) -> None:
+        """Let delayed tasks run whose time has come, and give up those that are too late."""
+        times, graph = self.times, self.graph
+        while times and times[0][0] <= self._batch.now:
+            _, number, late = heappop(times)
+            node = graph.nodes.get(number)
+            if node is None:
+                continue
+            if not late:
+                if node.state is TaskState.DELAYED:
+                    graph.due(node)
+            elif node.id in graph.open and not node.told:
+                graph.end(node, TaskState.FAILED, too_late(node))
+
+    def _set_wake(self) -> None:
+        times = (self.times[0][0] if self.times else None, self.workers.wake, self.queues.wake, self._feeder_until)
+        due = min((time for time in times if time is not None), default=None)
+        if due is not None and due != self._woken:
+            self._batch.out.append(WakeAt(due))
+        self._woken = due
+
+    # -- what the user says
 
     def _submitted(self, event: happened.Submitted) -> None:
-        for spec in event.inputs:
-            if spec.category not in self.accounts:
-                plan = self._plans.get(spec.category) or Plan(id=0, category=spec.category)
-                self.accounts[spec.category] = Account(plan)
-        self.intake.add(event.inputs)
+        if event.inputs:
+            assert self.feeder is not None
+            self.feeder.submitted(event.inputs)
         if event.tasks:
-            self.tasks.submit(event.tasks, self._handlers)
+            self.graph.check(event.tasks)
+            for task in event.tasks:
+                if task.deadline is not None:
+                    heappush(self.times, (task.deadline, task.id, True))
+            nodes = self.graph.add(event.tasks)
+            self.queues.may_follow(nodes)
+            if self.graph.frozen:
+                self._cancel(nodes, "the run is ending")
 
-    def _discovered(self, event: happened.Discovered) -> None:
-        feed = self._inspected(event.input, event.worker, event.incarnation)
-        if feed is not None:
-            self.intake.known(feed, event.rows, event.borders)
+    def _closed(self, _: happened.Closed) -> None:
+        self.closed = True
 
-    def _inspect_failed(self, event: happened.InspectFailed) -> None:
-        feed = self._inspected(event.input, event.worker, event.incarnation)
-        if feed is not None and self.settling.inspect_failed(feed, event.failure, self._now):
-            self._fail_run(event.failure)
+    def _wanted(self, event: happened.Wanted) -> None:
+        output = self.graph.outputs.get(event.output)  # else it was released
+        if output is not None:
+            self.graph.want(output)
 
-    def _inspected(self, input_id: int, worker_id: int, incarnation: int) -> Feed | None:
-        """Free the slot of an inspection; None if nobody waits for it."""
-        feed = self.intake.feeds[input_id]
-        worker = self.intake.inspected(feed, worker_id, incarnation)
-        if worker is None:
-            return None
-        self.crew.inspected(worker, feed)
-        return feed
+    def _released(self, event: happened.Released) -> None:
+        output = self.graph.outputs.get(event.output)
+        if output is not None:
+            self.graph.release(output)
+
+    def _cancel_requested(self, event: happened.CancelRequested) -> None:
+        """Launch no more; what runs may finish, and what is held is fetched. Or cancel some tasks."""
+        nodes = self.graph.open
+        if event.groups is not None:
+            self._cancel([one for one in nodes.values() if one.task.group in event.groups], event.reason)
+        elif event.task is not None:
+            self._cancel([nodes[event.task]] if event.task in nodes else [], event.reason)
+        elif not self.stopping:
+            self._stop(event.reason)
+
+    def _cancel(self, nodes: Iterable[Node], reason: str) -> None:
+        for node in nodes:
+            if node.id in self.graph.open:
+                message = f"task {node.id} was cancelled: {reason}"
+                self.graph.end(node, TaskState.CANCELLED, Failure(FailureKind.USER, "CancelledError", message))
 
     # -- workers
 
+    def _pool_changed(self, event: happened.PoolChanged) -> None:
+        self.resources.set_pool(event.pool, event.offers, event.devices)
+
     def _worker_joined(self, event: happened.WorkerJoined) -> None:
-        former = self.crew.workers.get(event.worker.id)
-        if former is not None and former.incarnation < event.worker.incarnation:
-            self._lose(former, UNSEEN, again=False)
-        self.staff.join(event.worker)
+        life = event.worker.life
+        former = self.workers.alive.get(life.worker)
+        if former is not None and former.life.incarnation < life.incarnation:
+            self.recovery.lose_worker(former, UNSEEN, again=False)
+        self.workers.join(event.worker, self._batch.now)
 
     def _worker_lost(self, event: happened.WorkerLost) -> None:
-        worker = self.crew.find(event.worker, event.incarnation)
+        worker = self.workers.find(event.life)
         failure = event.failure or UNSEEN
         if worker is not None:
-            self._lose(worker, failure, again=True)
+            self.recovery.lose_worker(worker, failure, again=True)
         else:
-            life = Restart(event.worker, event.incarnation)
-            self.staff.stillborn(life, failure, self._now, None if self.stopping else self._out)
-
-    def _lose(self, worker: WorkerState, failure: Failure, *, again: bool) -> None:
-        """Return everything that only this worker had."""
-        attempts = self.crew.leave(worker)
-        self.reports.lost(attempts, failure)
-        if self.settling.lost(worker, attempts, failure, self._now, self._out):
-            self._fail_run(failure)
-        wanted = again and not self.stopping
-        self.staff.left(worker, failure, self._now, self._out if wanted else None)
+            out = None if self.stopping else self._batch.out
+            self.workers.failed_to_start(event.life, failure, self._batch.now, out)
 
     def _drain_requested(self, event: happened.DrainRequested) -> None:
-        worker = self.crew.find(event.worker, event.incarnation)
+        worker = self.workers.find(event.life)
         if worker is not None:
-            self.staff.drain(worker, event.reason, event.replace, self._out)
+            self._drain(worker, event.reason, replace=event.replace)
 
-    def _offers_changed(self, event: happened.OffersChanged) -> None:
-        worker = self.crew.find(event.worker, event.incarnation)
-        if worker is not None:
-            self.crew.set_offers(worker, event.offers)
+    def _drain(self, worker: WorkerState, reason: str, *, replace: bool) -> None:
+        if self.workers.drain(worker, reason, replace) and self.feeder is not None:
+            self.feeder.draining(worker.life)
+
+    def _release_drained(self) -> None:
+        """Bring what drained workers alone hold, and tell those to end that keep nothing any more."""
+        for worker in self.workers.draining.values():
+            alone = self.outputs.only_here(worker.life)
+            for output in alone:
+                if not output.fed:
+                    self.outputs.fetch(output)
+            if not (alone or worker.chain or worker.life in self.dispatch.pinned):
+                self.workers.tell_to_end(worker, self._batch.out)
 
     # -- attempts
 
-    def _started(self, event: happened.Started) -> None:
-        attempt = self.crew.live(event)
-        if attempt is not None:
-            self.crew.started(attempt, self._now)
+    def _live(self, event: happened.AttemptEvent) -> Attempt | None:
+        """Find the attempt of an event, unless it has ended or ran in another life of a worker."""
+        attempt = self.queues.attempts.get(event.attempt)
+        return attempt if attempt is not None and attempt.life == event.life else None
 
-    def _progress(self, event: happened.Progress) -> None:
-        attempt = self.crew.live(event)
+    def _started(self, event: happened.Started) -> None:
+        attempt = self._live(event)
         if attempt is not None:
-            attempt.rows_done, attempt.told = event.rows, self._now
+            self.queues.started(attempt)
+
+    def _output_ready(self, event: happened.OutputReady) -> None:
+        attempt = self._live(event)
+        if attempt is None or attempt.void:
+            self.discard(event.attempt, event.life, (event.made,))
+        else:
+            self.graph.released(attempt, event.made)
+
+    def discard(self, number: int, life: Life, made: Sequence[Any]) -> None:
+        """Answer a report that does not count; a second report of what exists is no such."""
+        outputs = self.graph.outputs
+        stale = [one for one in made if one.output not in outputs or outputs[one.output].attempt != number]
+        if stale:  # a merge that waits for its turn has them still
+            merging = {handle for one in self.queues.running_at(life) for handle in one.taken_in}
+            stale = [one for one in stale if Handle(one.output, number) not in merging]
+        worker = self.workers.alive.get(life.worker)
+        self.outputs.discard(number, life, stale, shares=worker is not None and worker.shares)
 
     def _finished(self, event: happened.Finished) -> None:
-        attempt = self.crew.live(event)
+        attempt = self._live(event)
         if attempt is None:
-            self.reports.discard(event.handle, self._out)
-        else:
-            attempt.worker.heard = self._now
-            self.reports.finished(attempt, event, self._out)
+            self.discard(event.attempt, event.life, event.made)
+            return
+        node = attempt.node
+        counts = not attempt.void
+        if counts and node.fed:
+            assert self.feeder is not None
+            counts = self.feeder.ended(node.task, event)
+            if not counts:
+                self.queues.end(attempt, AttemptState.DISCARDED)
+                self._discard_fed(attempt, event)
+                return
+        self.queues.end(attempt, AttemptState.ACCEPTED)
+        if not counts:
+            self.discard(attempt.id, attempt.life, (*attempt.reported.values(), *event.made))
+            self.graph.attempt_over(node)
+            return
+        self.queues.call_off(node)  # a twin of it
+        self.policy.seen(node.task, attempt.plan, event.measurement)
+        self.graph.finish(attempt, event.made)
+        if event.measurement.baseline and attempt.worker.drain is None:
+            story = self.workers.leaks(attempt.worker, event.measurement)
+            if story:
+                self._drain(attempt.worker, story, replace=True)
+
+    def _discard_fed(self, attempt: Attempt, event: happened.Finished) -> None:
+        """The feeder does not want what its task made; another attempt, if there is one, goes on."""
+        self.discard(attempt.id, attempt.life, event.made)
+        if not attempt.node.attempts:
+            self.recovery.forget_fed(attempt.node)
 
     def _failed(self, event: happened.Failed) -> None:
-        attempt = self.crew.live(event)
+        attempt = self._live(event)
         if attempt is not None:
-            self._ended_badly(attempt, event.failure)
+            self.recovery.end_badly(attempt, event.failure, AttemptState.FAILED)
 
     def _exhausted(self, event: happened.Exhausted) -> None:
-        attempt = self.crew.live(event)
-        if attempt is not None:
-            self._ended_badly(attempt, self.settling.exhausted(attempt, event))
-
-    def _ended_badly(self, attempt: Attempt, failure: Failure) -> None:
-        attempt.worker.heard = self._now
-        self.crew.end(attempt, AttemptState.FAILED)
-        if failure.kind is FailureKind.EXHAUSTED and self.reports.blame_order((attempt,)):
-            self.settling.again(attempt)  # the order comes first, then the shape
-        elif self.settling.failed(attempt, failure, self._now, self._out):
-            self._fail_run(failure)
-        self.merger.review(attempt.bundle, self._out)
-
-    def _shrunk(self, event: happened.Shrunk) -> None:
-        attempt = self.crew.live(event)
-        if attempt is not None:
-            self.reports.shrunk(attempt, event, self._out)
+        attempt = self._live(event)
+        if attempt is None:
+            return
+        self.spent.exhaustions += 1
+        if attempt.node.fed:
+            kind = OUT_OF_TIME if event.resource == "seconds" else "Exhausted"
+            place = "" if self.feeder is None else self.feeder.describe(attempt.node.task)
+            failure = Failure(FailureKind.EXHAUSTED, kind, too_much(event), place)
+        else:
+            failure = exhaustion(attempt.node, event)
+        self.recovery.end_badly(attempt, failure, AttemptState.FAILED, event)
 
     def _cancelled(self, event: happened.Cancelled) -> None:
-        attempt = self.crew.live(event)
-        if attempt is not None:
-            attempt.worker.heard = self._now
-            self.crew.end(attempt, AttemptState.CANCELLED)
-            self.settling.again(attempt)
-            self.merger.review(attempt.bundle, self._out)
+        """An attempt was stopped or given back; if nobody asked for that, its task runs again."""
+        attempt = self._live(event)
+        if attempt is not None and self.recovery.end_attempt(attempt, AttemptState.CANCELLED):
+            self.recovery.give_back(attempt.node)
 
-    # -- partials
+    # -- outputs
 
-    def _merged(self, event: happened.Merged) -> None:
-        if not self.merger.merged(event.handle, self._out):
-            self.reports.discard(event.handle, self._out)
-
-    def _merge_failed(self, event: happened.MergeFailed) -> None:
-        if self.settling.merge_failed(event.handle, event.failure, self._out):
-            self._fail_run(event.failure)
-
-    def _fetched(self, event: happened.Fetched) -> None:
-        if not self.merger.fetched(event.handle, event.seconds, self._out):
-            self.reports.discard(event.handle, self._out)
+    def _held(self, event: happened.Held) -> None:
+        output = self.graph.outputs.get(event.handle.output)
+        if output is None or output.attempt != event.handle.attempt:
+            self._batch.out.append(Discard(event.handle, (event.holder,)))
+        elif output.fetching is not None:
+            self.graph.arrived(output, event.bytes, event.seconds)
 
     def _fetch_failed(self, event: happened.FetchFailed) -> None:
-        if self.settling.fetch_failed(event.handle, event.failure, self._out):
-            self._fail_run(event.failure)
+        """An output is of no use elsewhere: that is held against its maker, unless it was lost."""
+        output = self.graph.outputs.get(event.handle.output)
+        if output is None or output.attempt != event.handle.attempt or output.fetching is None:
+            return
+        if output.fed:
+            assert self.feeder is not None
+            self.outputs.drop(output)
+            if self.feeder.unreadable(output.name, event.failure):
+                self.fail_run(event.failure)
+        elif event.failure.kind is FailureKind.LOST:
+            self.outputs.drop(output)
+            self.graph.lose(output)
+        else:
+            self._batch.out.append(Discard(output.handle, tuple(output.holders)))
+            self.graph.fail_fetch(output, event.failure)
 
-    def _output_lost(self, event: happened.OutputLost) -> None:
-        worker = self.crew.find(event.handle.worker, event.handle.incarnation)
-        if worker is not None:
-            self.intake.give_back(self.merger.output_lost(event.handle, worker))
+    # -- plans and time
+
+    def _planned(self, event: happened.Planned) -> None:
+        assert self.feeder is not None
+        self.feeder.planned(event.plan)
+
+    def _tick(self, _: happened.Tick) -> None:
+        self._woken = None  # time alone is the news: what is due is found later
 
     # -- the end
 
-    def _cancel_requested(self, event: happened.CancelRequested) -> None:
-        """Launch no more; what runs may finish, and what is held is fetched."""
-        if event.groups is not None or event.task is not None:
-            self.tasks.cancel_group(event)
-        elif not self.stopping:
-            self._stop(event.reason)
-            self.merger.no_more = True
-            for worker in self.crew.workers.values():
-                self.merger.review_all(worker, self._out)
-
-    def _fail_run(self, failure: Failure) -> None:
+    def fail_run(self, failure: Failure) -> None:
         """Stop because of a failure: nothing that is held will be wanted."""
-        if self.stopping:
-            return
-        self.failure = failure
-        self.reports.wanted = False
-        self._stop(failure.message)
-        self._out += [Discard(handle) for handle in self.ledger.held.values()]
-        for worker in self.crew.workers.values():
-            for bundle in worker.bundles.values():
-                self.intake.give_back(self.merger.empty(bundle))
+        if not self.stopping:
+            self.failure = failure
+            self._stop(failure.message)
 
     def _stop(self, reason: str) -> None:
-        self.stopping = self.settling.stopping = True
+        """Launch no more; what the user waits for is still brought, unless all is forgotten."""
+        forget = self.failure is not None
+        self.stopping = True
         self._reason = reason
-        for attempt in self.crew.attempts.values():
-            self.crew.cancel(attempt, self._out)
-        self.tasks.stop(reason, forget=self.failure is not None)
+        graph = self.graph
+        graph.frozen = True
+        calls = [node for node in graph.open.values() if not node.fed]
+        self._cut_off = bool(calls)
+        self._cancel(calls, reason)
+        if self.feeder is not None:
+            self.feeder.stop(forget=forget)
+        for node in [one for one in graph.open.values() if one.fed]:
+            self._stop_fed(node, forget=forget)
+        for output in list(graph.outputs.values()):
+            if output.holders and not output.fed and (forget or not output.asked):
+                graph.release(output)
 
-    def _fail_if_deserted(self) -> None:
+    def _stop_fed(self, node: Node, *, forget: bool) -> None:
+        """A feeder's task that has not ended: what runs may finish, merges of what is done go on."""
+        if node.task.consumes and not forget:
+            return
+        if node.attempts:
+            for attempt in node.attempts.values():
+                self.queues.cancel(attempt)
+            return
+        assert self.feeder is not None
+        self.recovery.forget_fed(node)
+        self.feeder.returned(node.task)
+
+    def _fail_without_workers(self) -> None:
         """Nobody is left to do what remains, and nobody will come: say so instead of waiting."""
-        failure = self.staff.deserted()
+        failure = self.workers.no_workers_failure()
         if failure is not None:
-            self._fail_run(failure)
+            self.fail_run(failure)
+            self.graph.collect_garbage(self.resources.free)
             self._end_if_done()
 
-    @property
-    def _rows_under_way(self) -> bool:
-        attempts = len(self.crew.attempts) - self.crew.void
-        return bool(attempts or self.ledger.held or self.intake.inspecting)
-
     def _end_if_done(self) -> None:
-        intake = self.intake
-        if self._rows_under_way or self.tasks.outstanding:
+        graph, feeder = self.graph, self.feeder
+        waits = any(output.asked for output in self.outputs.fetching.values())
+        calls = any(not one.node.fed for one in self.queues.attempts.values()) or waits
+        rows = feeder is not None and (feeder.busy or self.queues.fed > self.queues.void)
+        if calls or rows:
             return
-        if not self.stopping and (intake.unopened or intake.uncut or self.placement.ready or self.delays.heap):
+        if not self.stopping and (not self.closed or graph.open or (feeder is not None and not feeder.exhausted)):
             return
+        complete = True if feeder is None else feeder.complete
         if self.failure is not None:
             self.status = "failed"
-        elif self.ledger.complete and not (self.tasks.failed or self.tasks.cut_off):
+        elif complete and not (graph.failed or self._cut_off):
             self.status = "complete"
-        elif self.ledger.accounted and not self.tasks.cut_off:
+        elif complete is not None and not self._cut_off:
             self.status = "incomplete"
         else:
             self.status = "cancelled"
-        self.tasks.graph.frozen = True
-        self._out.append(Resolve(self.status, self.failure, self._reason))
+        graph.frozen = True
+        self._batch.out.append(Resolve(self.status, self.failure, self._reason))

@@ -38,6 +38,7 @@ class Input:
     format: Literal["root", "parquet", "arrays"]
     rows: int | None = None  #: known without opening (arrays, preprocessed filesets)
     steps: tuple[tuple[int, int], ...] | None = None  #: row ranges to restrict to (coffea's "steps")
+    left_out: tuple[tuple[int, int], ...] = ()  #: row ranges that are passed over within their units
     uuid: str | None = None  #: what the file must identify itself as (preprocessed filesets)
 
 

@@ -1,58 +1,85 @@
-"""What an engine is, and what a workload gives it to do: engines obey, report and never decide."""
+"""The contract between engines, which run tasks, and workloads, which say what a task does.
+
+Engines obey, report and never decide.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from windrow.core.records import Measurement
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from types import ModuleType
 
     from windrow.core.commands import EngineCommand
     from windrow.core.events import Event
-    from windrow.core.records import Evidence, Failure, Handle, Measurement, Plan, Rows
+    from windrow.core.records import Failure, Handle, Plan, Task
 
-__all__ = ["Call", "Capabilities", "Engine", "Outcome", "WorkerSide", "Workload"]
+
+class Reading(NamedTuple):
+    """What the reading within one attempt took."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+
+NO_READING = Reading()
+
+
+class Prepared(Protocol):
+    """What ``WorkerSide.prepare`` gives to ``WorkerSide.run``."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it keeps."""
+        ...
 
 
 class Outcome(NamedTuple):
-    """What running a task gives; the engine fills the times into the measurement."""
+    """What running a task gives; the engine fills times and memory into the measurement."""
 
-    partial: Any
-    measurement: Measurement
-    evidence: Evidence | None = None
-    skipped: tuple[tuple[Rows, Failure], ...] = ()  #: rows that the partial leaves out, and why
+    outputs: Mapping[str, Any]  #: by name: those that were not released
+    report: Any = None  #: travels with Finished
+    measurement: Measurement = Measurement()
 
 
-class Call(NamedTuple):
-    """What a task of a graph has to do."""
+class Job(NamedTuple):
+    """One launch as a worker's side sees it."""
 
+    task: Task
+    plan: Plan
     content: Any  #: what ``Workload.content`` gave for it
     values: tuple[Any, ...]  #: what it reads, in the order of ``Task.reads``
     release: Callable[[str, Any], None]  #: an output is there although the task goes on
-    common: Callable[[int], Any] | None = None  #: what calls share, where that travels apart
     cancelled: Callable[[], bool] = bool  #: whether nobody wants what it makes any more
+    common: Callable[[int], Any] | None = None  #: what calls share, where that travels apart
     #: positions of values that nobody else has; None where all memory is shared with the program
     mine: tuple[int, ...] | None = None
+    #: What ``prepare`` made of the same launch, if it was asked to: a list, to be taken out of, or a traceback would keep it.
+    prepared: Any = ()
 
 
 class WorkerSide(Protocol):
-    """What one worker does, in its thread. It may have ``news()`` for ``Workload.hear``, and ``prepare`` for ``setup``.
+    """What one worker does, in its thread."""
 
-    A workload with tasks of a graph has ``content(task id)``, which is asked at home (None: it is not wanted any more), and
-    its workers' sides have ``call(task, call)``, which returns the outputs that were not released, by name.
-    """
+    #: What reading took in the last run; ``NO_READING`` where the side does not tell.
+    reading: Reading
+    #: CPU seconds and peak memory of programs that the last run waited for, until the engine has taken note.
+    used: tuple[float, int] | None
 
-    def inspect(self, input: int) -> tuple[int, tuple[int, ...]]:  # noqa: A002 - the word of the house
-        """Open an input: its rows and unit borders."""
+    def run(self, job: Job) -> Outcome:
+        """Run a task."""
         ...
 
-    def run(self, rows: tuple[Rows, ...], plan: Plan) -> Outcome:
-        """Process rows under a plan."""
+    def prepare(self, task: Task, plan: Plan) -> Prepared | None:
+        """Read ahead what a task will need first; None: there is nothing to read ahead."""
         ...
 
-    def merge(self, partials: Sequence[Any]) -> Any:
-        """Make one partial of several of one input, in row order; may reuse the first."""
+    def news(self) -> Any:
+        """Say what home should know, for ``Workload.hear``; None: nothing. Asked in other processes only."""
         ...
 
     def close(self) -> None:
@@ -67,25 +94,47 @@ class Workload(Protocol):
         """Make the worker's side, in the worker."""
         ...
 
+    def content(self, task: Task) -> Any:
+        """Give what a worker needs to run a task; None: it is not wanted any more. Asked at home.
+
+        Engines that share memory ask when the task begins, others when it is sent.
+        """
+        ...
+
     def classify(self, error: BaseException) -> Failure:
         """Say whose fault an exception of ``WorkerSide`` is."""
+        ...
+
+    def describe(self, task: Task) -> str:
+        """Name a task in messages, such as "rows 0-100 of input 3"."""
+        ...
+
+    def hear(self, news: Any) -> None:
+        """Take in what a worker in another process learned."""
+        ...
+
+    def is_own(self, module: ModuleType) -> bool:
+        """Whether a module is the user's own, so that it goes to other processes with its state."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What an engine really can do; limits are offered only where they are real."""
+    """What an engine really can do; decisions ask for these, never for the name of an engine."""
 
-    can_kill: bool = False
-    can_limit: bool = False
+    can_kill: bool = False  #: a cancelled attempt that runs is ended; so stragglers may be run twice
+    can_limit: bool = False  #: memory and time of an attempt
+    can_restart: bool = False  #: StartWorker begins a new life of a worker that was lost
     measures_memory: bool = False
-    isolates: bool = False
+    isolates: bool = False  #: workers share no memory with the driver: values are pickled
 
 
 class Engine(Protocol):
     """Workers and the way to them."""
 
-    capabilities: Capabilities
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
 
     @property
     def work_cpu_s(self) -> float:
@@ -107,8 +156,11 @@ class Engine(Protocol):
         """Make ``wait`` return; may be called from a signal handler."""
         ...
 
-    def take(self, handle: Handle) -> Any:
-        """Hand over a fetched partial."""
+    def take(self, handle: Handle, *, mine: bool = False) -> Any:
+        """Hand over an output that the driver's side has; ``mine``: nobody else will ask, so it is forgotten here.
+
+        Without ``mine`` the program gets a value of its own, of which it may do what it likes.
+        """
         ...
 
     def stop(self) -> None:

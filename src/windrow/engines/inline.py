@@ -1,4 +1,4 @@
-"""The serial engine: does one command at a time inside ``wait``, in the caller's thread.
+"""The serial engine: runs one launch at a time inside ``wait``, in the caller's thread.
 
 It is the reference for all others, and what tiny runs use. Several workers take turns.
 """
@@ -10,12 +10,12 @@ from collections import deque
 from time import thread_time
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, StopWorker
-from windrow.core.events import Cancelled, Event, Fetched, Started, WorkerJoined, WorkerLost
-from windrow.core.records import Failure, FailureKind, Handle, Worker
+from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
+from windrow.core.events import Cancelled, Event, Failed, Held, Started, WorkerJoined, WorkerLost
+from windrow.core.records import DRIVER, NO_NEEDS, ONE_CORE, Failure, FailureKind, Handle, Life, Worker
 from windrow.engines.base import Capabilities
-from windrow.engines.outputs import Outputs
-from windrow.engines.shelf import Shelf, at_least_one, failure_event, warn_unclosed
+from windrow.engines.job_runner import JobRunner, at_least_one, warn_unclosed
+from windrow.engines.shared_outputs import SharedOutputs
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import EngineCommand
     from windrow.engines.base import Workload
-
-__all__ = ["InlineEngine"]
 
 
 class InlineEngine:
@@ -35,12 +33,11 @@ class InlineEngine:
     def __init__(self, workers: int = 1) -> None:
         self.work_cpu_s = 0.0
         self._count = at_least_one(workers)
-        self._shelves: dict[int, Shelf] = {}
-        self._commands: deque[EngineCommand] = deque()
+        self._runners: dict[Life, JobRunner] = {}
+        self._queue: deque[Launch | StopWorker] = deque()
         self._events: list[Event] = []
         self._cancelled: set[int] = set()
-        self._fetched: dict[int, Any] = {}
-        self._outputs = Outputs()  #: of graphs
+        self._outputs = SharedOutputs()
         self._workload: Workload | None = None
         self._woken = threading.Event()
 
@@ -48,23 +45,33 @@ class InlineEngine:
         """Make the workers' sides."""
         self._workload = workload
         for worker in range(self._count):
-            self._shelves[worker] = Shelf(workload, worker, 0)
-            self._events.append(WorkerJoined(Worker(worker, 0)))
+            self._join(Life(worker, 0), io=False)
+
+    def _join(self, life: Life, *, io: bool) -> None:
+        assert self._workload is not None
+        self._runners[life] = JobRunner(self._workload, life)
+        self._events.append(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io, shares=True)))
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
-        """Queue commands; cancelling takes effect at once."""
+        """Queue launches; all else takes effect at once."""
         for command in commands:
-            if isinstance(command, Cancel):
+            if isinstance(command, (Launch, StopWorker)):
+                self._queue.append(command)
+            elif isinstance(command, (Cancel, Recall)):  # in one thread none of them has begun
                 self._cancelled.add(command.attempt)
-            else:
-                self._commands.append(command)
+            elif isinstance(command, Discard):
+                self._outputs.discard(command.handle)
+            elif isinstance(command, Fetch):
+                self._events.append(Held(command.handle, DRIVER))
+            elif isinstance(command, StartWorker):
+                self._join(command.life, io=command.io)
 
     def wait(self, timeout: float | None) -> list[Event]:
-        """Do commands until one of them has something to report."""
+        """Run launches until one of them has something to report."""
         before = thread_time()
         try:
-            while not self._events and self._commands:
-                self._do_one(self._commands.popleft())
+            while not self._events and self._queue:
+                self._do_one(self._queue.popleft())
         finally:
             self.work_cpu_s += thread_time() - before
         if not self._events:
@@ -78,61 +85,45 @@ class InlineEngine:
         events, self._events = self._events, []
         return events
 
-    def _do_one(self, command: EngineCommand) -> None:
-        events = self._events
-        if isinstance(command, Launch):
-            number, worker, incarnation = command.attempt, command.worker, command.incarnation
-            if number in self._cancelled:
-                self._cancelled.discard(number)
-                events.append(Cancelled(number, worker, incarnation))
-                return
-            events.append(Started(number, worker, incarnation))
-            self._do_job(command)
-            self._cancelled.discard(number)
-        elif isinstance(command, Inspect | Merge):
-            self._do_job(command)
-        elif isinstance(command, Fetch):
-            handle = command.handle
-            self._fetched[handle.id] = self._shelves[handle.worker].partials.pop(handle.id)
-            events.append(Fetched(handle))
-        elif isinstance(command, Discard) and not command.handle.rows:
-            self._outputs.discard(command.handle)
-        elif isinstance(command, Discard):
-            self._shelves[command.handle.worker].partials.pop(command.handle.id, None)
-            self._fetched.pop(command.handle.id, None)
-        elif isinstance(command, StopWorker):
-            warn_unclosed({command.worker: self._shelves.pop(command.worker).close()})
-            events.append(WorkerLost(command.worker, command.incarnation))
+    def _do_one(self, command: Launch | StopWorker) -> None:
+        events, life = self._events, command.life
+        if isinstance(command, StopWorker):
+            warn_unclosed({life.worker: self._runners.pop(life).close()})
+            events.append(WorkerLost(life))
+            return
+        number = command.attempt
+        if number in self._cancelled:
+            events.append(Cancelled(number, life))
+        else:
+            events.append(Started(number, life))
+            self._run(self._runners[life], command)
+        self._cancelled.discard(number)
 
-    def _do_job(self, command: Launch | Inspect | Merge) -> None:
-        shelf = self._shelves[command.worker]
+    def _run(self, runner: JobRunner, launch: Launch) -> None:
+        assert self._workload is not None
         try:
-            if isinstance(command, Launch) and not command.task.inputs:
-                assert self._workload is not None
-                tell = self._events.append
-                self._events.append(self._outputs.run(shelf, command, self._workload, tell))
-            else:
-                self._events.append(shelf.do(command))
+            self._events.append(self._outputs.run(runner, launch, self._workload, self._events.append))
         except KeyboardInterrupt as error:
             if threading.current_thread() is not threading.main_thread():
                 # No signal comes here: it was raised by the user's code.
-                self._events.append(failure_event(command, shelf.classify(error)))
+                self._events.append(runner.failed(launch, error))
                 return
             lost = Failure(FailureKind.LOST, "KeyboardInterrupt", "interrupted")
-            self._events.append(failure_event(command, lost))
+            self._events.append(Failed(launch.attempt, launch.life, lost))
             raise
 
     def wake(self) -> None:
         """Make ``wait`` return."""
         self._woken.set()
 
-    def take(self, handle: Handle) -> Any:
-        """Hand over a fetched partial."""
-        return self._fetched.pop(handle.id) if handle.rows else self._outputs.get(handle)
+    def take(self, handle: Handle, *, mine: bool = False) -> Any:
+        """Hand over an output."""
+        return self._outputs.get(handle, mine=mine)
 
     def stop(self) -> None:
         """Close the workers' sides."""
-        self._commands.clear()
-        errors = {worker: shelf.close() for worker, shelf in self._shelves.items()}
-        self._shelves.clear()
+        self._queue.clear()
+        errors = {life.worker: runner.close() for life, runner in self._runners.items()}
+        self._runners.clear()
+        self._outputs.clear()
         warn_unclosed(errors)

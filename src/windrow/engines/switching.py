@@ -1,27 +1,25 @@
-"""Two engines one after the other: threads first, processes from the moment somebody says so.
+"""Two engines one after the other: threads first, processes from the moment a reason is found.
 
-The workers of the second engine join under numbers of their own. Once one is there, those of the first are drained, so that
-what they have done is kept. While that goes on, both are listened to.
+The second engine starts in the background. Its workers join under numbers of their own; once one is there, those of the first are
+drained, so that what they have done is kept. While that goes on, both are listened to.
 """
 
 from __future__ import annotations
 
+import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Discard, Fetch
 from windrow.core.events import DrainRequested, Event, Finished, WorkerJoined, WorkerLost
-from windrow.engines.base import Capabilities
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from windrow.core.commands import EngineCommand
-    from windrow.core.records import Handle, Measurement
-    from windrow.engines.base import Engine, Workload
-
-__all__ = ["SwitchingEngine"]
+    from windrow.core.records import Handle, Life, Measurement
+    from windrow.engines.base import Capabilities, Engine, Workload
 
 #: Seconds that each of two engines is listened to in turn.
 TURN_S = 0.005
@@ -33,20 +31,24 @@ class SwitchingEngine:
     ``reason`` is shown what every finished attempt used. ``make_second`` is given the number of its first worker.
     """
 
-    capabilities = Capabilities()
-
     def __init__(
         self, first: Engine, make_second: Callable[[int], Engine], reason: Callable[[Measurement, float], str]
     ) -> None:
+        self.why = ""  #: why it changed over, or why it could not
+        self.switched = False
         self._first = first
         self._make_second = make_second
         self._reason = reason
+        self._starting: _Start | None = None
         self._second: Engine | None = None
         self._workload: Workload | None = None
-        self._lives: dict[int, int] = {}  #: workers of the first engine -> incarnation
+        self._lives: set[Life] = set()  #: of the first engine
         self._begin = 0  #: number of the second engine's first worker
-        self.why = ""  #: why it changed over, or why it could not
-        self.switched = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the engine that gets work can do."""
+        return self._second.capabilities if self.switched and self._second is not None else self._first.capabilities
 
     @property
     def work_cpu_s(self) -> float:
@@ -59,40 +61,68 @@ class SwitchingEngine:
         self._first.start(workload)
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
-        """Give each command to the engine that has the worker."""
+        """Give each command to the engine that has the worker, and to both what may be for both."""
         if self._second is None:
             self._first.do(commands)
             return
-        first = [command for command in commands if _worker(command) < self._begin]
-        second = [command for command in commands if _worker(command) >= self._begin]
-        if first:
-            self._first.do(first)
-        if second:
-            self._second.do(second)
+        first: list[EngineCommand] = []
+        second: list[EngineCommand] = []
+        for command in commands:
+            if isinstance(command, Discard):
+                first.append(command)
+                second.append(command)
+            else:
+                life = command.source if isinstance(command, Fetch) else command.life
+                (first if life.worker < self._begin else second).append(command)
+        self._first.do(first)
+        self._second.do(second)
 
     def wait(self, timeout: float | None) -> list[Event]:
         """Return what happened in either engine."""
-        if self._second is None:
-            return self._looked_at(self._first.wait(timeout))
-        if not self._lives:
+        if self._starting is None and self._second is None:
+            return self._look_for_reason(self._first.wait(timeout))
+        if self._second is not None and not self._lives:
             return self._second.wait(timeout)
         until = None if timeout is None else monotonic() + timeout
         while True:
-            events = self._from_second()
-            events += self._from_first(0.0 if events else TURN_S)
+            events = self._wait_for_second()
+            events += self._wait_for_first(0.0 if events else TURN_S)
             if events or (until is not None and monotonic() >= until):
                 return events
 
-    def _from_first(self, timeout: float) -> list[Event]:
+    def _look_for_reason(self, events: list[Event]) -> list[Event]:
+        """Look for a reason to change over in what happened."""
+        now = monotonic()
+        for event in events:
+            if isinstance(event, WorkerJoined):
+                self._lives.add(event.worker.life)
+                self._begin = max(self._begin, event.worker.life.worker + 1)
+            elif isinstance(event, Finished) and not self.why:
+                self.why = self._reason(event.measurement, now)
+                if self.why:
+                    assert self._workload is not None
+                    self._starting = _Start(self._make_second(self._begin), self._workload)
+                    self._starting.start()
+        return events
+
+    def _wait_for_first(self, timeout: float) -> list[Event]:
         events = self._first.wait(timeout)
         for event in events:
             if isinstance(event, WorkerLost):
-                self._lives.pop(event.worker, None)
+                self._lives.discard(event.life)
         return events
 
-    def _from_second(self) -> list[Event]:
+    def _wait_for_second(self) -> list[Event]:
         """Listen to the second engine; once one of its workers is there, the first engine's are drained."""
-        assert self._second is not None
+        starting = self._starting
+        if starting is not None and not starting.is_alive():
+            self._starting = None
+            if starting.error is None:
+                self._second = starting.engine
+            else:
+                self._give_up(starting.error)
+        if self._second is None:
+            return []
         try:
             events = self._second.wait(TURN_S)
         except EngineError as error:
@@ -102,34 +132,13 @@ class SwitchingEngine:
             return []
         if not self.switched and any(isinstance(event, WorkerJoined) for event in events):
             self.switched = True
-            events += [DrainRequested(n, life, self.why) for n, life in self._lives.items()]
+            events += [DrainRequested(life, self.why) for life in sorted(self._lives)]
         return events
 
-    def _looked_at(self, events: list[Event]) -> list[Event]:
-        """Look for a reason to change over in what happened."""
-        now = monotonic()
-        for event in events:
-            if isinstance(event, WorkerJoined):
-                self._lives[event.worker.id] = event.worker.incarnation
-                self._begin = max(self._begin, event.worker.id + 1)
-            elif isinstance(event, Finished) and not self.why:
-                self.why = self._reason(event.measurement, now)
-                if self.why:
-                    self._start_second()
-        return events
-
-    def _start_second(self) -> None:
-        assert self._workload is not None
-        second = self._make_second(self._begin)
-        try:
-            second.start(self._workload)
-        except EngineError as error:
-            self._give_up(error)
-        else:
-            self._second = second
-
-    def _give_up(self, error: EngineError) -> None:
+    def _give_up(self, error: BaseException) -> None:
         """Go on as before: the second engine cannot be used."""
+        if not isinstance(error, EngineError):
+            raise error
         self.why = f"{self.why}; yet they stay, as processes cannot be used: {error}"
         if self._second is not None:
             second, self._second = self._second, None
@@ -141,22 +150,39 @@ class SwitchingEngine:
         if self._second is not None:
             self._second.wake()
 
-    def take(self, handle: Handle) -> Any:
-        """Hand over a fetched partial."""
-        if self._second is not None and handle.worker >= self._begin:
-            return self._second.take(handle)
-        return self._first.take(handle)
+    def take(self, handle: Handle, *, mine: bool = False) -> Any:
+        """Hand over an output, which one of the engines has."""
+        if self._second is not None:
+            try:
+                return self._second.take(handle, mine=mine)
+            except KeyError:
+                pass
+        return self._first.take(handle, mine=mine)
 
     def stop(self) -> None:
         """End both engines."""
         try:
+            if self._starting is not None:
+                self._starting.join()
+                self._starting.engine.stop()
             if self._second is not None:
                 self._second.stop()
         finally:
             self._first.stop()
 
 
-def _worker(command: EngineCommand) -> int:
-    if isinstance(command, (Fetch, Discard)):
-        return command.handle.worker
-    return command.worker
+class _Start(threading.Thread):
+    """Starts an engine while another one goes on."""
+
+    def __init__(self, engine: Engine, workload: Workload) -> None:
+        super().__init__(name="windrow-start", daemon=True)
+        self.engine = engine
+        self.error: BaseException | None = None
+        self._workload = workload
+
+    def run(self) -> None:
+        """Start it; what goes wrong is looked at by the driver."""
+        try:
+            self.engine.start(self._workload)
+        except BaseException as error:  # noqa: BLE001 - raised again, or told, in the driver's thread
+            self.error = error

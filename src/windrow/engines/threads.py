@@ -1,12 +1,10 @@
-"""One thread per worker, each with its own inbox and shelf, and one outbox for all.
+"""One thread per worker, each with its own inbox, and one outbox and one store of outputs for all.
 
-Only the thread that owns a shelf touches it: fetching and discarding go through its inbox like any
-job, so there is no lock and no order to think about. A thread cannot be killed: a cancelled attempt
-that runs holds its worker until it returns.
+A thread cannot be killed: a cancelled attempt that runs holds its worker until it returns.
 
-Waking the driver is what costs: its code and data have left the caches by then. So a worker with
-more to do in its inbox leaves its report in the outbox and rings when it is about to run dry. Of tasks
-that are queued most have ended when the driver looks: it is told of the beginning of the others alone.
+Waking the driver is what costs: its code and data have left the caches by then. So a worker with more to do in its inbox leaves its
+report in the outbox and rings when it is about to run dry. Of tasks that are queued most have ended when the driver looks: it is told
+of the beginning of the others alone.
 """
 
 from __future__ import annotations
@@ -17,96 +15,95 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import (
-    Cancel,
-    Discard,
-    Fetch,
-    Inspect,
-    Launch,
-    Merge,
-    Recall,
-    Shrink,
-    StartWorker,
-    StopWorker,
-)
-from windrow.core.events import Cancelled, Event, Fetched, Started, WorkerJoined, WorkerLost
-from windrow.core.records import Handle, Worker
+from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
+from windrow.core.events import Cancelled, Event, Held, Started, WorkerJoined, WorkerLost
+from windrow.core.records import DRIVER, NO_NEEDS, ONE_CORE, Handle, Life, RunRows, Worker
 from windrow.engines.base import Capabilities
-from windrow.engines.outputs import Outputs
-from windrow.engines.shelf import Shelf, at_least_one, failure_event, warn_unclosed
+from windrow.engines.job_runner import JobRunner, at_least_one, warn_unclosed
+from windrow.engines.shared_outputs import SharedOutputs
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windrow.core.commands import EngineCommand
-    from windrow.engines.base import Workload
-    from windrow.engines.setup import SetupAhead
+    from windrow.engines.base import Prepared, Workload
+    from windrow.engines.read_ahead import ReadAhead
 
-__all__ = ["ThreadsEngine"]
-
-#: Commands left in a worker's inbox when it rings: one keeps it busy until the driver has answered.
+#: Launches left in a worker's inbox when it rings: one keeps it busy until the driver has answered.
 LOW_WATER = 1
-#: The same for tasks of graphs that are queued: busy ones of 1 ms took 1.13 times as long as in a ThreadPoolExecutor with
-#: one left, and 1.01 times with eight (two workers, one noisy machine).
-LOW_WATER_TASKS = 8
+#: The same for calls that are queued: busy ones of 1 ms took 1.13 times as long as in a ThreadPoolExecutor with one left, and 1.01
+#: times with eight (two workers, one noisy machine).
+LOW_WATER_QUEUED = 8
 
-#: Seconds waited at a time. A signal may be delivered to any thread, but Python hears it in the main one, which has to be
-#: awake for that.
+#: Seconds waited at a time. A signal may be delivered to any thread, but Python hears it in the main one, which has to be awake for
+#: that.
 LISTEN_S = 0.25
 
 
 class ThreadsEngine:
-    """Workers that share the interpreter; with ``setup``, others may read ahead of them."""
+    """Workers that share the interpreter; with ``read_ahead``, other threads may read ahead of them."""
 
     capabilities = Capabilities()
     work_cpu_s = 0.0
 
-    def __init__(self, workers: int, setup: SetupAhead | None = None) -> None:
+    def __init__(self, workers: int, read_ahead: ReadAhead | None = None) -> None:
         self.outbox: deque[Event] = deque()  #: appended to by all threads
         self.broken: BaseException | None = None  #: what went wrong in one of them
-        self.setup = setup
-        self.fetched: dict[int, Any] = {}  #: handle id -> partial; single atomic operations only
-        self.outputs = Outputs()  #: of graphs: every thread can read all of them
+        self.read_ahead = read_ahead
+        self.outputs = SharedOutputs()
+        self._count = at_least_one(workers)
         self._bell: SimpleQueue[None] = SimpleQueue()
-        self._threads = [_WorkerThread(self, number) for number in range(at_least_one(workers))]
+        self._threads: dict[Life, _WorkerThread] = {}
+        self._workload: Workload | None = None
+        self._unclosed: dict[int, BaseException | None] = {}
 
     def start(self, workload: Workload) -> None:
         """Start the threads."""
-        if self.setup is not None:
-            self.setup.start(workload)
-        for thread in self._threads:
-            self.outbox.append(WorkerJoined(Worker(thread.number, 0)))
-            thread.workload = workload
-            thread.start()
+        self._workload = workload
+        if self.read_ahead is not None:
+            self.read_ahead.start(workload)
+        for number in range(self._count):
+            self._start_worker(Life(number, 0), io=False)
+
+    def _start_worker(self, life: Life, *, io: bool) -> None:
+        assert self._workload is not None
+        thread = self._threads[life] = _WorkerThread(self, self._workload, life)
+        self.outbox.append(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io, shares=True)))
+        thread.start()
         self.wake()
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
         """Put commands into the workers' inboxes."""
-        threads, setup = self._threads, self.setup
+        threads, read_ahead = self._threads, self.read_ahead
         for command in commands:
             if isinstance(command, Launch):  # by far the most
-                if setup is not None:
-                    setup.queued(command)
-                thread = threads[command.worker]
+                if read_ahead is not None:
+                    read_ahead.queued(command)
+                thread = threads[command.life]
                 if command.queued:
                     thread.waiting[command.attempt] = command
                 thread.inbox.put(command)
-            elif isinstance(command, Discard) and not command.handle.rows:
+            elif isinstance(command, Discard):
                 self.outputs.discard(command.handle)
-            elif isinstance(command, (Fetch, Discard)):
-                threads[command.handle.worker].inbox.put(command)
             elif isinstance(command, Cancel):
-                threads[command.worker].cancelled.add(command.attempt)
+                threads[command.life].cancelled.add(command.attempt)
             elif isinstance(command, Recall):
-                self._recall(threads[command.worker], command.attempt)
-            else:
-                threads[command.worker].inbox.put(command)
+                self._recall(threads[command.life], command.attempt)
+            elif isinstance(command, Fetch):
+                self.outbox.append(Held(command.handle, DRIVER))
+                self.wake()
+            elif isinstance(command, StartWorker):
+                self._start_worker(command.life, io=command.io)
+            elif isinstance(command, StopWorker):
+                threads[command.life].inbox.put(None)
 
     def _recall(self, thread: _WorkerThread, attempt: int) -> None:
         """Take an attempt out of a queue, unless its thread was quicker: one of them can have it."""
         if thread.waiting.pop(attempt, None) is not None:
-            self.outbox.append(Cancelled(attempt, thread.number, 0))
+            if self.read_ahead is not None:
+                self.read_ahead.forget(attempt)
+            self.outbox.append(Cancelled(attempt, thread.life))
             self.wake()
 
     def wait(self, timeout: float | None) -> list[Event]:
@@ -126,48 +123,47 @@ class ThreadsEngine:
         if self.broken is not None:
             raise EngineError(f"a worker thread broke: {self.broken!r}") from self.broken
         events = [outbox.popleft() for _ in range(len(outbox))]
-        for thread in self._threads:
+        for thread in self._threads.values():
             number = thread.current  # after taking the reports: that of its end is not among them
             if number != thread.told and number:
                 thread.told = number
-                events.append(Started(number, thread.number, 0))
+                events.append(Started(number, thread.life))
         return events
 
     def wake(self) -> None:
         """Make ``wait`` return."""
         self._bell.put(None)  # reentrant, so allowed in a signal handler
 
-    def take(self, handle: Handle) -> Any:
-        """Hand over a fetched partial."""
-        return self.fetched.pop(handle.id) if handle.rows else self.outputs.get(handle)
+    def take(self, handle: Handle, *, mine: bool = False) -> Any:
+        """Hand over an output."""
+        return self.outputs.get(handle, mine=mine)
 
     def stop(self) -> None:
         """Tell all threads to end after the job they are at, and wait for them."""
-        for thread in self._threads:
+        for thread in self._threads.values():
             thread.ending = True
             thread.inbox.put(None)
-        if self.setup is not None:
-            self.setup.end()
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join()
-        errors = {thread.number: thread.unclosed for thread in self._threads}
-        if self.setup is not None:
-            errors |= self.setup.join()
+        if self.read_ahead is not None:
+            self.read_ahead.end()
+        errors: dict[int, BaseException | None] = {}
+        for life, thread in self._threads.items():
+            thread.join()
+            errors[life.worker] = thread.unclosed
+        if self.read_ahead is not None:
+            errors |= self.read_ahead.join()
         self._threads.clear()
+        self.outputs.clear()
         warn_unclosed(errors)
 
 
 class _WorkerThread(threading.Thread):
-    """Takes commands from its inbox until told to end."""
+    """Runs launches from its inbox until it takes a None."""
 
-    workload: Workload
-
-    def __init__(self, engine: ThreadsEngine, number: int) -> None:
+    def __init__(self, engine: ThreadsEngine, workload: Workload, life: Life) -> None:
         # Daemon: an interpreter that exits must never wait for a user's endless loop.
-        super().__init__(name=f"windrow-worker-{number}", daemon=True)
-        self.number = number
-        self.inbox: SimpleQueue[EngineCommand | None] = SimpleQueue()
+        super().__init__(name=f"windrow-worker-{life.worker}", daemon=True)
+        self.life = life
+        self.inbox: SimpleQueue[Launch | None] = SimpleQueue()
         self.cancelled: set[int] = set()  #: attempts; the driver adds, this thread removes
         self.waiting: dict[int, Launch] = {}  #: those that are queued; who pops one has it
         self.current = 0  #: the queued attempt that runs; its beginning is told if somebody looks
@@ -175,21 +171,23 @@ class _WorkerThread(threading.Thread):
         self.ending = False
         self.unclosed: BaseException | None = None  #: what closing the worker's side raised
         self._engine = engine
+        self._workload = workload
 
     def run(self) -> None:
         """Work; a failure of the machinery is reported, or the driver would wait for ever."""
         try:
-            shelf = Shelf(self.workload, self.number, 0)
+            runner = JobRunner(self._workload, self.life)
             try:
-                self._work(shelf)
+                self._work(runner)
             finally:
-                self.unclosed = shelf.close()
+                self.unclosed = runner.close()
                 self._leave()
+            self._engine.outbox.append(WorkerLost(self.life))
         except BaseException as error:  # noqa: BLE001 - raised again in the driver's thread
             self._engine.broken = error
-            self._engine.wake()
+        self._engine.wake()
 
-    def _work(self, shelf: Shelf) -> None:
+    def _work(self, runner: JobRunner) -> None:
         inbox, engine = self.inbox, self._engine
         unheard = False  # reports were left for which nobody rang
         low = LOW_WATER
@@ -197,21 +195,15 @@ class _WorkerThread(threading.Thread):
             if unheard and inbox.qsize() <= low:
                 unheard = False
                 engine.wake()
-            command = inbox.get()
-            if command is None:
+            launch = inbox.get()
+            if launch is None:
                 return
-            if type(command) is Launch:  # by far the most
-                event = self._launch(shelf, command)
-                low = LOW_WATER_TASKS if command.queued else LOW_WATER
-            else:
-                event = self._do(shelf, command)
-                low = LOW_WATER
+            event = self._launch(runner, launch)
+            rows = isinstance(launch.task.payload, RunRows)
+            low = LOW_WATER_QUEUED if launch.queued and not rows else LOW_WATER
             if event is not None:
                 engine.outbox.append(event)
                 unheard = True
-                if isinstance(event, WorkerLost):
-                    engine.wake()
-                    return
 
     def _tell(self, event: Event) -> None:
         """Report while a job goes on."""
@@ -219,70 +211,50 @@ class _WorkerThread(threading.Thread):
         self._engine.wake()
 
     def _leave(self) -> None:
-        """Nobody will do what is still in the inbox."""
-        setup = self._engine.setup
-        while setup is not None and not self.inbox.empty():
-            command = self.inbox.get()
-            if isinstance(command, Launch):
-                setup.forget(command.attempt)
+        """What is still in the inbox will not be run."""
+        read_ahead = self._engine.read_ahead
+        while read_ahead is not None and not self.inbox.empty():
+            launch = self.inbox.get()
+            if launch is not None:
+                read_ahead.forget(launch.attempt)
 
-    def _do(self, shelf: Shelf, command: EngineCommand) -> Event | None:
-        """Do a command; return what there is to report."""
-        if isinstance(command, Fetch):
-            handle = command.handle
-            self._engine.fetched[handle.id] = shelf.partials.pop(handle.id)
-            return Fetched(handle)
-        if isinstance(command, Discard):
-            shelf.partials.pop(command.handle.id, None)
-            self._engine.fetched.pop(command.handle.id, None)
-            return None
-        if isinstance(command, StopWorker):
-            return WorkerLost(self.number, 0)
-        if isinstance(command, (Cancel, Recall, Shrink, StartWorker)):
-            return None  # a cancel overtakes what waits here; threads cannot do the others
-        return self._job(shelf, command)
-
-    def _launch(self, shelf: Shelf, command: Launch) -> Event | None:
-        number, setup = command.attempt, self._engine.setup
-        if command.queued and self.waiting.pop(number, None) is None:
-            self.cancelled.discard(number)
-            return None  # it was given back
-        if number in self.cancelled:
-            self.cancelled.discard(number)
-            if setup is not None:
-                setup.forget(number)
-            return Cancelled(number, self.number, 0)
-        if setup is None:
-            if command.queued:
-                self.current = number
-            else:
-                self._engine.outbox.append(Started(number, self.number, 0))
-            try:
-                return self._job(shelf, command)
-            finally:
-                self.current = 0
-                if self.cancelled:
-                    self.cancelled.discard(number)
-        shelf.prepared = setup.begin(number)
+    def _launch(self, runner: JobRunner, launch: Launch) -> Event | None:
+        """Run a launch; return what there is to report."""
+        number = launch.attempt
+        read_ahead = self._engine.read_ahead if isinstance(launch.task.payload, RunRows) else None
         event: Event | None = None
-        try:
-            # It may have waited for its turn until the end, or until nobody wanted it any more.
-            if number in self.cancelled:
-                self.cancelled.discard(number)
-                event = Cancelled(number, self.number, 0)
-            elif not self.ending:
-                self._engine.outbox.append(Started(number, self.number, 0))
-                event = self._job(shelf, command)
-        finally:
-            shelf.prepared = None
-            setup.done(command.task.size, event, shelf.reading)
+        if launch.queued and self.waiting.pop(number, None) is None:
+            pass  # it was given back
+        elif number in self.cancelled:
+            event = Cancelled(number, self.life)
+            if read_ahead is not None:
+                read_ahead.forget(number)
+        elif read_ahead is None:
+            event = self._run(runner, launch)
+        else:
+            prepared = read_ahead.begin(number)
+            try:
+                # It may have waited for its turn until the end, or until nobody wanted it any more.
+                if number in self.cancelled:
+                    event = Cancelled(number, self.life)
+                elif not self.ending:
+                    event = self._run(runner, launch, prepared)
+            finally:
+                read_ahead.done(launch, event, runner.reading)
+        if self.cancelled:
+            self.cancelled.discard(number)
         return event
 
-    def _job(self, shelf: Shelf, command: Launch | Inspect | Merge) -> Event:
+    def _run(self, runner: JobRunner, launch: Launch, prepared: Sequence[Prepared] = ()) -> Event:
+        if launch.queued:
+            self.current = launch.attempt
+        else:
+            self._engine.outbox.append(Started(launch.attempt, self.life))
+        outputs = self._engine.outputs
         try:
-            if isinstance(command, Launch) and not command.task.inputs:
-                return self._engine.outputs.run(shelf, command, self.workload, self._tell, self.cancelled)
-            return shelf.do(command)
+            return outputs.run(runner, launch, self._workload, self._tell, self.cancelled, prepared)
         except KeyboardInterrupt as error:
             # A signal only ever reaches the main thread: this one was raised by the user's code.
-            return failure_event(command, shelf.classify(error))
+            return runner.failed(launch, error)
+        finally:
+            self.current = 0

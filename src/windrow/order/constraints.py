@@ -14,7 +14,13 @@ from windrow.errors import InternalError, UnknownNameError, UsageError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["complete", "guards_against", "repair"]
+
+def all_needs(written: Sequence[str], needs: Mapping[str, tuple[str, ...]]) -> dict[str, frozenset[str]]:
+    """Give all that every step needs, however far above it."""
+    found: dict[str, frozenset[str]] = {}
+    for name in written:  # what a step needs is written above it
+        found[name] = frozenset(needs[name]).union(*(found[need] for need in needs[name]))
+    return found
 
 
 def complete(wanted: Sequence[str], written: Sequence[str], needs: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
@@ -47,7 +53,7 @@ def complete(wanted: Sequence[str], written: Sequence[str], needs: Mapping[str, 
 
 
 def repair(
-    order: Sequence[str], needs: Mapping[str, tuple[str, ...]], guards: Iterable[tuple[str, str]]
+    order: Sequence[str], needs: Mapping[str, tuple[str, ...]], guards: Iterable[tuple[str, str]] = ()
 ) -> tuple[str, ...]:
     """Change an order as little as needed for every guard to hold: steps wait, nothing is brought forward."""
     before: dict[str, set[str]] = {name: set(needs[name]) & set(order) for name in order}

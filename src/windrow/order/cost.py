@@ -1,33 +1,57 @@
-"""What an order costs: expected seconds per chunk, counted directly on the sampled rows.
+"""Expected seconds per chunk of an order, counted on the sampled rows.
 
-A step costs ``fixed_s`` per call and ``row_s`` per row alive in any of its lanes. It is called at
-all only in chunks with such a row, and once per block of rows. A column of the file is charged
-where it is first read: for the units with any row alive, all their rows. If it is read again for
-other lanes, the units alive in those alone are added; a unit that was read for a lane and has died
-there since is then charged twice, which is never too little. With one lane nothing is added.
+A step costs ``fixed_s`` per call and ``row_s`` per row alive in any of its lanes. It is called only in chunks with such a
+row, once per block of rows. A column of the file is a step of its own, ``("read", column)``, for all lanes that read it:
+it runs just before its first reader and costs ``unit_s`` per row of the units with any row alive.
+
+A row is alive in a lane while none of the lane's cuts that have run rejects it. How many are alive is counted on the
+distinct patterns of verdicts. They are taken as scattered evenly: of units of n rows, ``1 - exp(-p * n)`` have one. Half
+a row is added to those that were seen, since no row among some hundred is no certainty.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from windrow.order.survival import sample_of
+from windrow.core.records import FAILED, PASSED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from windrow.order.model import Situation
-    from windrow.order.survival import Bools, Floats, Sample
+    from windrow.order.model import Lane, Situation
 
-__all__ = ["Expected", "StepExpected", "expected_cost", "jackknifed_costs"]
+    Bools: TypeAlias = NDArray[np.bool_]
+    Floats: TypeAlias = NDArray[np.float64]
 
+#: A step by its name, or the reading of a column of the file.
+StepId: TypeAlias = "str | tuple[str, str]"
+
+#: A cut that does not exist for a window's rows: it rejects nothing, inverted or not.
+ABSENT = 2
 #: Windows are left out in at most this many groups when an error is estimated.
 MOST_GROUPS = 32
+
+
+class Price(NamedTuple):
+    """What a step costs, and the lanes whose rows it is paid for."""
+
+    lanes: tuple[int, ...]
+    fixed_s: float = 0.0  #: per call
+    row_s: float = 0.0  #: per row alive
+    block: int = 0  #: rows per call at most; 0: all of a chunk
+    unit_s: float = 0.0  #: per row of the units with any row alive
+    unit_bytes: float = 0.0
+
+    def plus(self, other: Price) -> Price:
+        """Add the price of a step for the same lanes and blocks."""
+        return self._replace(
+            fixed_s=self.fixed_s + other.fixed_s, row_s=self.row_s + other.row_s, unit_s=self.unit_s + other.unit_s
+        )
 
 
 class StepExpected(NamedTuple):
@@ -53,125 +77,162 @@ class Expected(NamedTuple):
         return sum(step.column_bytes for step in self.steps)
 
 
-def expected_cost(situation: Situation, order: Sequence[str], sample: Sample | None = None) -> Expected:
-    """Say what a legal order of all steps costs; ``sample`` saves laying out the windows again."""
-    trace = _Trace.of(situation, order, sample or sample_of(situation))
-    everything = np.ones((1, len(trace.sample.sizes)))
-    share, seconds, units = (values[0] for values in trace.evaluate(everything))
-    reading = units * trace.sample.chunk_rows
-    column_s = np.bincount(trace.reader, reading * trace.column_s, len(order))
-    column_bytes = np.bincount(trace.reader, reading * trace.column_bytes, len(order))
-    before, after = share[trace.before], share[trace.after]
-    passes = np.divide(after, before, out=np.ones(len(order)), where=before > 0)
-    steps = zip(order, before, passes, seconds, column_s, column_bytes, strict=True)
-    return Expected(
-        float(seconds.sum() + column_s.sum()), tuple(StepExpected(name, *map(float, values)) for name, *values in steps)
+@dataclass(frozen=True, slots=True, eq=False)
+class SampledRows:
+    """The rows in the windows of a situation, by distinct pattern of verdicts."""
+
+    counts: Floats  #: (groups of windows, patterns): rows
+    keeps: Mapping[str, Bools]  #: cut -> (lanes, patterns): whether the cut leaves the pattern in the lane
+    lanes: int
+    chunk_rows: float
+    unit_rows: float
+
+    def everything(self) -> Bools:
+        """Give what is alive before any cut: (lanes, patterns), all."""
+        return np.ones((self.lanes, self.counts.shape[1]), np.bool_)
+
+    def seconds(self, price: Price, rows: Floats, total: Floats | float) -> Floats:
+        """Say what a step costs in a chunk where ``rows`` of ``total`` sampled ones are alive."""
+        alive = rows * (self.chunk_rows / total)
+        calls = self._any(rows, total, self.chunk_rows)
+        if price.block:
+            calls = calls * np.maximum(1.0, alive / price.block)
+        seconds: Floats = price.fixed_s * calls + price.row_s * alive
+        return seconds + price.unit_s * self.rows_read(rows, total) if price.unit_s else seconds
+
+    def rows_read(self, rows: Floats, total: Floats | float) -> Floats:
+        """Count the rows of the units of a chunk with any row alive."""
+        return self.chunk_rows * self._any(rows, total, self.unit_rows)
+
+    def _any(self, rows: Floats, total: Floats | float, among: float) -> Floats:
+        """Give the share of parts of ``among`` rows with any row alive."""
+        share: Floats = -np.expm1(-among * np.minimum((rows + 0.5) / total, 1.0))
+        return share
+
+
+def sampled_rows(situation: Situation) -> SampledRows:
+    """Collect the patterns; without any window, one row that every cut keeps stands for all."""
+    windows = [window for window in situation.windows if window.rows.any()]
+    cuts = situation.cuts
+    verdicts, counts = np.full((1, len(cuts)), ABSENT, np.int8), np.ones((1, 1))
+    if windows:
+        cells = np.concatenate([_verdicts(window.verdicts, window.cuts, cuts) for window in windows])
+        rows = np.concatenate([window.rows for window in windows])
+        groups = np.arange(len(windows)) % MOST_GROUPS
+        group = np.repeat(groups, [len(window.rows) for window in windows])
+        verdicts, pattern = np.unique(cells, axis=0, return_inverse=True)
+        counts = np.zeros((groups.max() + 1, len(verdicts)))
+        np.add.at(counts, (group, pattern.ravel()), rows)
+    return SampledRows(
+        counts=counts,
+        keeps={cut: _keeps(cut, verdicts[:, number], situation.lanes) for number, cut in enumerate(cuts)},
+        lanes=len(situation.lanes),
+        chunk_rows=situation.chunk_rows,
+        unit_rows=situation.unit_rows or situation.chunk_rows,
     )
 
 
-def jackknifed_costs(situation: Situation, order: Sequence[str], sample: Sample) -> Floats:
+def _verdicts(verdicts: NDArray[np.int8], found: Sequence[str], cuts: Sequence[str]) -> NDArray[np.int8]:
+    """Give the verdicts of a window with a column for every cut."""
+    result = np.full((len(verdicts), len(cuts)), ABSENT, np.int8)
+    for number, cut in enumerate(cuts):
+        if cut in found:
+            result[:, number] = verdicts[:, found.index(cut)]
+    return result
+
+
+def _keeps(cut: str, verdicts: NDArray[np.int8], lanes: Sequence[Lane]) -> Bools:
+    kept = np.ones((len(lanes), len(verdicts)), np.bool_)
+    for mine, lane in zip(kept, lanes, strict=True):
+        for name, inverted in lane.cuts:
+            if name == cut:
+                mine &= (verdicts == (FAILED if inverted else PASSED)) | (verdicts == ABSENT)
+    return kept
+
+
+def prices_of(situation: Situation) -> dict[StepId, Price]:
+    """Price every step, and every column of the file that steps read."""
+    prices: dict[StepId, Price] = {}
+    readers: dict[str, set[int]] = {}
+    for name in situation.written:
+        step = situation.steps[name]
+        lanes = widest_lanes(situation, step.lanes)
+        prices[name] = Price(lanes, step.fixed_s, step.row_s, step.block) if lanes else Price(())
+        for column in step.columns:
+            if column in situation.columns:
+                readers.setdefault(column, set()).update(step.lanes)
+    for column, lanes_reading in readers.items():
+        lanes = widest_lanes(situation, lanes_reading)
+        _, row_s, size = situation.columns[column]
+        prices["read", column] = Price(lanes, unit_s=row_s, unit_bytes=size) if lanes else Price(())
+    return prices
+
+
+def widest_lanes(situation: Situation, lanes: Sequence[int] | set[int]) -> tuple[int, ...]:
+    """Leave out lanes that add no row to the others: those with all the cuts of another, and equals of it."""
+    cuts = {lane: set(situation.lanes[lane].cuts) for lane in lanes}
+    return tuple(
+        lane
+        for lane in sorted(cuts)
+        if not any(cuts[other] < cuts[lane] or (cuts[other] == cuts[lane] and other < lane) for other in cuts)
+    )
+
+
+def expected_cost(situation: Situation, order: Sequence[str], sampled: SampledRows | None = None) -> Expected:
+    """Say what a legal order of all steps costs; ``sampled`` saves collecting the rows again."""
+    sampled = sampled or sampled_rows(situation)
+    counts = sampled.counts.sum(axis=0, keepdims=True)
+    steps = []
+    for name, *values in _follow(situation, order, sampled, counts):
+        before, after, seconds, column_s, column_bytes = (float(value[0]) for value in values)
+        passes = after / before if before else 1.0
+        steps.append(StepExpected(name, before, passes, seconds, column_s, column_bytes))
+    return Expected(sum(step.seconds + step.column_s for step in steps), tuple(steps))
+
+
+def jackknifed_costs(situation: Situation, order: Sequence[str], sampled: SampledRows) -> Floats:
     """Say what an order would seem to cost with one group of windows after the other left out.
 
     Costs of two orders may be subtracted: the same groups are left out.
     """
-    windows = len(sample.sizes)
-    groups = min(windows, MOST_GROUPS)
-    keep = np.arange(windows) % groups != np.arange(groups)[:, None]
-    trace = _Trace.of(situation, order, sample)
-    _, seconds, units = trace.evaluate(keep.astype(np.float64))
-    costs: Floats = seconds.sum(axis=1) + units @ trace.column_s * sample.chunk_rows
+    counts = sampled.counts.sum(axis=0) - sampled.counts
+    costs = np.zeros(len(counts))
+    for _, _, _, seconds, column_s, _ in _follow(situation, order, sampled, counts):
+        costs += seconds + column_s
     return costs
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Trace:
-    """An order followed through the sample: which rows are alive where, before anything is priced."""
+def _follow(
+    situation: Situation, order: Sequence[str], sampled: SampledRows, counts: Floats
+) -> Iterator[tuple[str, Floats, Floats, Floats, Floats, Floats]]:
+    """Follow rows through an order, for each way to count the patterns.
 
-    sample: Sample
-    counts: Floats  #: (sets of rows, windows): how many of a window's rows are in a set; the last is empty
-    before: NDArray[np.intp]  #: by step: the set that it sees
-    after: NDArray[np.intp]  #: by step: the set that its lanes want afterwards
-    prices: Floats  #: (fixed_s, row_s, block) by step
-    reader: NDArray[np.intp]  #: by column reading: the step
-    gained: NDArray[np.intp]  #: by column reading: a set of which every unit has been read afterwards
-    owned: NDArray[np.intp]  #: by column reading: a set of which every unit had been read before
-    column_s: Floats
-    column_bytes: Floats
+    By step: share of rows before and after it, its seconds, seconds and bytes of the columns that are read for it.
+    """
+    prices = prices_of(situation)
+    total = counts.sum(axis=1)
+    alive = sampled.everything()
+    known: dict[tuple[int, ...], Floats] = {}
+    read: set[StepId] = set()
 
-    @classmethod
-    def of(cls, situation: Situation, order: Sequence[str], sample: Sample) -> _Trace:
-        alive = _Alive(sample)
-        before, after, prices = [], [], []
-        readings: list[tuple[int, int, int, float, float]] = []
-        covered: dict[str, frozenset[int]] = {}
-        for number, name in enumerate(order):
-            step = situation.steps[name]
-            lanes = frozenset(step.lanes)
-            before.append(alive.number(lanes))
-            prices.append((step.fixed_s, step.row_s, float(step.block)))
-            for column in dict.fromkeys(step.columns):
-                owned = covered.get(column, frozenset())
-                if not lanes <= owned and column in situation.columns:
-                    _, row_s, size = situation.columns[column]
-                    sets = alive.number(owned | lanes), alive.number(owned)
-                    readings.append((number, *sets, row_s, size))
-                    covered[column] = owned | lanes
-            if step.kind == "cut":
-                alive.run(name)
-            after.append(alive.number(lanes))
-        counts = np.array([*alive.counts, np.zeros(len(sample.sizes))])
-        reader, gained, owned_sets, column_s, column_bytes = np.array(readings).reshape(-1, 5).T
-        return cls(
-            sample, counts, np.array(before, np.intp), np.array(after, np.intp),
-            np.array(prices).reshape(-1, 3).T, reader.astype(np.intp), gained.astype(np.intp),
-            owned_sets.astype(np.intp), column_s, column_bytes,
-        )  # fmt: skip
+    def rows(lanes: tuple[int, ...]) -> Floats:
+        if lanes not in known:
+            known[lanes] = counts @ alive[list(lanes)].any(axis=0)
+        return known[lanes]
 
-    def evaluate(self, keep: Floats) -> tuple[Floats, Floats, Floats]:
-        """Give, for each row of ``keep``: the share of rows by set, seconds by step, units by reading.
-
-        ``keep`` says how often each window counts.
-        """
-        sample = self.sample
-        total = keep @ sample.sizes[:, None]
-        alive = keep @ self.counts.T
-        none = (self.counts == 0).T
-        bare = [(keep[:, kind.members] * sample.sizes[kind.members]) @ none[kind.members] for kind in sample.kinds]
-        units = sample.unit_share(alive, bare, total)
-        units[:, -1] = 0.0  # a step that nobody needs
-        share = alive / total
-        fixed_s, row_s, block = self.prices
-        rows = share[:, self.before] * sample.chunk_rows
-        blocks = np.divide(rows, block, out=np.ones_like(rows), where=block > 0)
-        calls = sample.chunk_share(units)[:, self.before] * np.maximum(1.0, blocks)
-        return (share, fixed_s * calls + row_s * rows, units[:, self.gained] - units[:, self.owned])
-
-
-class _Alive:
-    """The rows alive in every lane, and the sets of them that were asked for."""
-
-    def __init__(self, sample: Sample) -> None:
-        self.sample = sample
-        self.lanes = sample.everything()
-        self.counts: list[Floats] = []
-        self.known: dict[frozenset[int], int] = {}
-
-    def run(self, cut: str) -> None:
-        """Let a cut reject rows."""
-        for lane in range(len(self.lanes)):
-            kept = self.sample.lanes[lane].get(cut)
-            if kept is not None:
-                self.lanes[lane] = self.lanes[lane] & kept
-                self.known = {lanes: n for lanes, n in self.known.items() if lane not in lanes}
-
-    def number(self, lanes: frozenset[int]) -> int:
-        """Count the rows that are alive in any of the lanes now, and give the set's number."""
-        if not lanes:
-            return -1
-        if lanes not in self.known:
-            union: Bools = np.logical_or.reduce([self.lanes[lane] for lane in sorted(lanes)])
-            rows = self.sample.rows * union
-            counts = np.bincount(self.sample.window, rows, len(self.sample.sizes))
-            self.known[lanes] = len(self.counts)
-            self.counts.append(counts.astype(np.float64))
-        return self.known[lanes]
+    for name in order:
+        lanes = prices[name].lanes
+        before = rows(lanes)
+        seconds = sampled.seconds(prices[name], before, total)
+        column_s, column_bytes = np.zeros(len(counts)), np.zeros(len(counts))
+        for column in situation.steps[name].columns:
+            reading = ("read", column)
+            if reading in prices and reading not in read:
+                read.add(reading)
+                here = sampled.rows_read(rows(prices[reading].lanes), total)
+                column_s += prices[reading].unit_s * here
+                column_bytes += prices[reading].unit_bytes * here
+        if situation.steps[name].kind == "cut":
+            alive &= sampled.keeps[name]
+            known.clear()
+        yield name, before / total, rows(lanes) / total, seconds, column_s, column_bytes

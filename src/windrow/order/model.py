@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from windrow.core.records import Window
 
-__all__ = ["Column", "Lane", "OrderPolicy", "Situation", "Step"]
-
 
 class Step(NamedTuple):
     """A step and what it costs."""
@@ -63,6 +61,19 @@ class Situation:
     def cuts(self) -> tuple[str, ...]:
         """The cuts, in written order."""
         return tuple(name for name in self.written if self.steps[name].kind == "cut")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """An order, what it is expected to cost, and why it was chosen."""
+
+    order: tuple[str, ...]
+    why: str
+    cost: float  #: seconds per chunk
+    current_cost: float  #: of the order in force
+    written_cost: float  #: of the order in the user's file
+    exact: bool = False  #: no order is cheaper, as far as the model knows; else a good one was searched for
+    steps: tuple[str, ...] = ()  #: why each step stands where it does, in the order; nothing where a rule chose it
 
 
 OrderPolicy: TypeAlias = "Callable[[Situation], tuple[str, ...]]"

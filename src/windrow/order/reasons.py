@@ -4,30 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from windrow.order.constraints import all_needs
+
 if TYPE_CHECKING:
     from windrow.order.cost import Expected, StepExpected
-    from windrow.order.layout import Layout
     from windrow.order.model import Situation
-
-__all__ = ["duration", "percent", "reasons"]
 
 #: A cut that drops less than this is said to drop little.
 LITTLE = 0.1
 
 
-def reasons(situation: Situation, expected: Expected, layout: Layout) -> tuple[str, ...]:
+def reasons(situation: Situation, expected: Expected) -> tuple[str, ...]:
     """Give a sentence for each step of an order."""
-    cuts = [step for step in expected.steps if step.name in layout.cuts]
+    needs = all_needs(situation.written, situation.needs)
+    cuts = [step for step in expected.steps if situation.steps[step.name].kind == "cut"]
     dearest = max((_per_row(situation, step) for step in cuts), default=0.0)
     said = []
     for step in expected.steps:
-        if step.name not in layout.cuts:
-            said.append(_of_other(step, cuts, layout))
+        if step not in cuts:
+            readers = [cut.name for cut in cuts if step.name in needs[cut.name]]
+            if readers:
+                said.append(f"just before {readers[0]!r}, the first cut that needs it")
+            else:
+                said.append(f"at the end, for {percent(step.alive)} of the rows: no cut needs it")
             continue
         number = cuts.index(step) + 1
         words = _of_cut(situation, step, number, len(cuts), dearest)
         before = cuts[number - 2].name if number > 1 else ""
-        if before and layout.before[layout.cuts.index(step.name)] >> layout.cuts.index(before) & 1:
+        if before in needs[step.name]:
             words += f"; after {before!r}, which it needs"
         said.append(words)
     return tuple(said)
@@ -45,13 +49,6 @@ def _of_cut(situation: Situation, step: StepExpected, number: int, cuts: int, de
     if step.column_s > step.seconds:
         words += ", most of it for columns that nobody read before"
     return words
-
-
-def _of_other(step: StepExpected, cuts: list[StepExpected], layout: Layout) -> str:
-    readers = [cut.name for cut in cuts if step.name in layout.along[layout.cuts.index(cut.name)]]
-    if readers:
-        return f"just before {readers[0]!r}, the first cut that needs it"
-    return f"at the end, for {percent(step.alive)} of the rows: no cut needs it"
 
 
 def _per_row(situation: Situation, step: StepExpected) -> float:

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from windrow.blocks.execute import Chunk, ChunkRun
-from windrow.blocks.outputs import ALL_ROWS, Leaf, merge_leaves
+from windrow.blocks.chunk import Chunk, ChunkRun
+from windrow.blocks.cutflow_counts import ALL_ROWS, ANY_ORDER, all_weights
+from windrow.blocks.outputs import Leaf, merge_leaves
 from windrow.blocks.tree import Nodes, collapse
 from windrow.errors import WindrowError
 from windrow.pipeline.collecting import unite
-from windrow.pipeline.completing import Unfinished
-from windrow.pipeline.cutflow import Cutflow, Table
+from windrow.pipeline.cutflow.complete import Completion, units_done
+from windrow.pipeline.cutflow.nminus1 import Count, NMinusOne, NMinusOneTables
+from windrow.pipeline.cutflow.table import Cutflow, Table
+from windrow.pipeline.cutflow.written import Member
 from windrow.pipeline.fingerprints import fingerprint, parameters_said
 from windrow.pipeline.kept import KeptFile, KeptRows
-from windrow.pipeline.lanes import without_region
 from windrow.pipeline.ledger import Entry, Ledger, left_out_notes
-from windrow.pipeline.nminus1 import Count, NMinusOne, NMinusOneTables
 from windrow.pipeline.products import classes, products_of
 from windrow.pipeline.projecting import project
 from windrow.pipeline.result import Result, StepSummary
-from windrow.pipeline.written_order import Member
 from windrow.shape.costs import fit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from windrow.blocks.execute import Partial
-    from windrow.blocks.kept import RowSet
+    from windrow.blocks.chunk import Partial
+    from windrow.blocks.selection import RowSet
     from windrow.core.ledger import Entry as CoreEntry
-    from windrow.core.scheduler import Scheduler
+    from windrow.core.rows import RowFeeder
     from windrow.data.base import Source
     from windrow.pipeline.bind import Definition
+    from windrow.pipeline.options import Options
     from windrow.pipeline.products import Product
     from windrow.pipeline.resuming import Beginning
     from windrow.pipeline.workload import PipelineWorkload
@@ -45,7 +47,7 @@ def assemble(
     definition: Definition,
     source: Source,
     workload: PipelineWorkload,
-    scheduler: Scheduler,
+    rows: RowFeeder,
     outcome: RunOutcome,
     beginning: Beginning,
     decisions: Sequence[str],
@@ -54,9 +56,10 @@ def assemble(
     engine: str,
     workers: int,
     seconds: float,
+    options: Options,
 ) -> Result:
     """Make the result of a run that ended."""
-    book = scheduler.ledger
+    book = rows.ledger
     united = {
         item.index: _united(beginning.partials(item.index, outcome.partials, definition), definition)
         for item in source.inputs
@@ -67,21 +70,19 @@ def assemble(
     for dataset in source.datasets:
         leaves[dataset] = leaf = _dataset_leaf(dataset, source, workload, last_rows, united)
         _fill_empty_lanes(dataset, leaf, definition, source, workload, absent)
-    planned = {dataset: order for dataset, order, _ in issued}
     accounts = {item.index: beginning.account(item.index, book) for item in source.inputs}
-    tables = _tables(definition, source, leaves, planned)
-    way = _unfinished(definition, source, workload, united, accounts, last_rows, tables)
+    tables = _tables(definition, source, leaves, {dataset: order for dataset, order, _ in issued})
     kept, notes = _kept(definition, source, workload, united, beginning)
     left_out = left_out_notes(book)
-    notes = [*scheduler.notes, *left_out, *_default_notes(source, workload, accounts), *notes]
+    notes = [*outcome.notes, *left_out, *_default_notes(source, workload, accounts), *notes]
     return Result(
         **_asked_for(definition, source),
         outputs={
             dataset: {key: value.value for key, value in leaf.outputs.items()} for dataset, leaf in leaves.items()
         },
-        cutflow=Cutflow(tables, way),
+        cutflow=Cutflow(tables, _completion(definition, source, workload, options, accounts, last_rows, tables)),
         nminus1=_nminus1(definition, leaves),
-        ledger=_ledger(source, accounts, workload),
+        ledger=_ledger(source, accounts),
         steps=_steps(definition, outcome, workload),
         order=tuple(issued),
         decisions=tuple(decisions),
@@ -95,7 +96,11 @@ def assemble(
         interrupted=outcome.cancelled,
         reasons_absent=absent,
         kept=kept,
-        initial={name: _end(leaf, ALL_ROWS) for name, leaf in leaves.items() if leaf.ends},
+        initial={
+            name: Count.at_end(leaf.counts)
+            for name, leaf in leaves.items()
+            if (ANY_ORDER, all_weights(ALL_ROWS)) in leaf.counts
+        },
     )
 
 
@@ -165,10 +170,8 @@ def _side_by_side(leaves: Sequence[Leaf]) -> Leaf:
     all_of = Leaf({}, {})
     for leaf in leaves:
         all_of.outputs.update(leaf.outputs)
-        all_of.tables.update(leaf.tables)
+        all_of.counts.update(leaf.counts)
         all_of.given_up.update(leaf.given_up)
-        all_of.ends.update(leaf.ends)
-        all_of.finals.update(leaf.finals)
     seen = {(w.input, w.start, w.stop, w.cuts): w for leaf in leaves for w in leaf.windows}
     all_of.windows = tuple(seen.values())
     return all_of
@@ -178,15 +181,7 @@ def _fill_empty_lanes(
     dataset: str, leaf: Leaf, definition: Definition, source: Source, workload: PipelineWorkload, absent: dict[str, str]
 ) -> None:
     """Evaluate outputs of lanes that no row reached once, on typed arrays of no length, so that every key exists."""
-    regions = [*definition.regions, None]
-    present = {key[:2] for key in leaf.outputs}
-    missing = any(
-        (name, region) not in present
-        for name, step in definition.steps.items()
-        if step.kind == "output"
-        for region in regions
-        if (region is None) == (step.regions is None)
-    )
+    missing = _missing_outputs(dataset, leaf, definition, source)
     if not missing:
         return
     inputs = [item for item in source.inputs if item.dataset == dataset]
@@ -195,9 +190,7 @@ def _fill_empty_lanes(
     try:
         reader = source.open(item.index)
     except (WindrowError, OSError) as error:
-        for name, step in definition.steps.items():
-            if step.kind == "output":
-                absent[name] = f"{item.label} could not be opened again ({error})"
+        absent.update(dict.fromkeys(missing, f"{item.label} could not be opened again ({error})"))
         return
     try:
         program = workload.program(item, reader.info)
@@ -209,9 +202,40 @@ def _fill_empty_lanes(
     for values in partial.nodes.values.values():
         for key, value in values.outputs.items():
             leaf.outputs.setdefault(key, value)
-    for note in run.notes:
-        for name in [n for n, s in definition.steps.items() if s.kind == "output"]:
-            absent.setdefault(name, f"no row of dataset {dataset!r} reached it, and {note}")
+    for name in _missing_outputs(dataset, leaf, definition, source):
+        # What an output reads may be missing because an earlier step failed: that is the reason then.
+        steps = [step for step in (*definition.written, name) if step in run.failed_empty]
+        why = next((run.failed_empty[step] for step in steps if step in _needed_by(definition, name)), None)
+        if why is not None:
+            absent.setdefault(name, f"no row of dataset {dataset!r} reached it, and {why}")
+
+
+def _missing_outputs(dataset: str, leaf: Leaf, definition: Definition, source: Source) -> list[str]:
+    """List the outputs without a value in a region of theirs, of those that exist for a dataset."""
+    present = {key[:2] for key in leaf.outputs}
+    metadata = source.datasets[dataset]
+    missing = []
+    for product in products_of(definition):
+        if product.kind == "output" and (product.name, product.region) not in present:
+            when = definition.steps[product.name].when
+            if when is None or when.holds(metadata, dataset):
+                missing.append(product.name)
+    return list(dict.fromkeys(missing))
+
+
+def _needed_by(definition: Definition, output: str) -> set[str]:
+    """Return an output and the steps that make what it is given."""
+    steps = definition.steps
+    needed: set[str] = set()
+    todo = [output]
+    if steps[output].takes_weight:
+        todo += [name for name, step in steps.items() if step.kind == "weight"]
+    while todo:
+        name = todo.pop()
+        if name not in needed:
+            needed.add(name)
+            todo += [read.column for read in steps[name].reads if read.column in steps]
+    return needed
 
 
 def _tables(
@@ -227,77 +251,64 @@ def _tables(
                 for name, step in definition.steps.items()
                 if step.when is not None and not step.when.holds(metadata, dataset)
             )
-            # What was taken over from an earlier run may have been made for other regions.
-            parts = {p: n for p, n in leaves[dataset].tables.items() if region in p.regions}
-            member = Member(dataset, parts, absent, leaves[dataset].windows)
+            leaf = leaves[dataset]
+            counts = {order: lines for (order, lane), lines in leaf.counts.items() if lane == region}
             tables[region, dataset] = Table(
-                region, dataset, cuts, definition.written, weights, parts,
-                absent & frozenset(cuts), planned[dataset], used, members=(member,),
-                finals=leaves[dataset].finals.get(region, ()),
+                region, dataset, cuts, definition.written, weights,
+                (Member(dataset, counts, absent, leaf.windows),), planned[dataset], used,
             )  # fmt: skip
     return tables
 
 
-def _unfinished(
+def _completion(
     definition: Definition,
     source: Source,
     workload: PipelineWorkload,
-    united: Mapping[int, Sequence[Partial]],
+    options: Options,
     accounts: Mapping[int, Sequence[CoreEntry]],
     last_rows: Mapping[int, int],
     tables: Mapping[tuple[str, str], Table],
-) -> Unfinished | None:
+) -> Completion | None:
     """Gather what it takes to complete cutflows that are not exact."""
     if not any(table.moved for table in tables.values()):
         return None
-    opened = [item.index for item in source.inputs if item.index in workload.borders]
-    return Unfinished(
-        tables,
-        source,
-        definition.seed,
-        {name: fingerprint(step) for name, step in definition.steps.items()},
-        {
-            index: tuple((start, stop) for start, stop, state, _ in accounts[index]
-                         if state == "done" and stop is not None)
-            for index in opened
-        },
-        {index: workload.borders[index] for index in opened},
-        {index: bisect_left(workload.borders[index], last_rows[index]) for index in opened},
-        {index: workload.identities[index] for index in opened if index in workload.identities},
-        {index: tuple(a for part in united[index] for a in part.asked) for index in opened},
-        definition,
+    inputs = {}
+    for item in source.inputs:
+        rows = [(start, stop) for start, stop, state, _ in accounts[item.index] if state == "done" and stop is not None]
+        if rows and item.index in workload.borders:
+            inputs[item.index] = units_done(item, workload.borders[item.index], tuple(rows), last_rows[item.index])
+    shown = options.progress if isinstance(options.progress, bool) else None  # a callable may not be picklable
+    return Completion(
+        tables=tables,
+        source=source,
+        options=replace(
+            options, order="written", cutflow={"*": "exact"}, nminus1=False, max_rows=None, on_error="stop",
+            rundir=None, resume=False, save=False, progress=shown,
+        ),
+        fingerprints={name: fingerprint(step) for name, step in definition.steps.items()},
+        inputs=inputs,
+        identities=dict(workload.identities),
+        definition=definition,
     )  # fmt: skip
 
 
 def _nminus1(definition: Definition, leaves: dict[str, Leaf]) -> NMinusOneTables:
-    """Gather what the hidden lanes of all cuts but one counted."""
-    tables = {}
-    for region in definition.nminus1:
-        for dataset, leaf in leaves.items():
-            names = {cut: without_region(region, cut) for cut in definition.regions[region]}
-            tables[region, dataset] = NMinusOne(
-                region,
-                dataset,
-                _end(leaf, ALL_ROWS),
-                {cut: _end(leaf, name) for cut, name in names.items()},
-                _end(leaf, region),
-                {c: leaf.given_up[name] for c, name in names.items() if name in leaf.given_up},
-            )
-    return NMinusOneTables(tables)
+    return NMinusOneTables(
+        {
+            (region, dataset): NMinusOne.of(region, dataset, definition.regions[region], leaf.counts, leaf.given_up)
+            for region in definition.nminus1
+            for dataset, leaf in leaves.items()
+        }
+    )
 
 
-def _end(leaf: Leaf, region: str) -> Count:
-    rows, sumw, sumw2 = leaf.ends.get(region, (0, 0.0, 0.0))
-    return Count(int(rows), sumw, sumw2)
-
-
-def _ledger(source: Source, accounts: Mapping[int, Sequence[CoreEntry]], workload: PipelineWorkload) -> Ledger:
+def _ledger(source: Source, accounts: Mapping[int, Sequence[CoreEntry]]) -> Ledger:
     """Say of every row what became of it; rows still held when a run ended are missing from the result."""
     return Ledger(
         tuple(
             Entry(
                 item.label, item.dataset, start, stop,
-                "missing" if state == "held" else state, workload.named(reason),
+                "missing" if state == "held" else state, reason,
             )
             for item in source.inputs
             for start, stop, state, reason in accounts[item.index]
@@ -333,8 +344,7 @@ def _kept(
     if not definition.keep_rows:
         return None, []
     if not workload.keeping:
-        said = "which rows each region has was not kept: there are too many"
-        return None, [f"{said}; cutflow.complete() would run the written order on all of them"]
+        return None, ["which rows each region has was not kept: there are too many"]
     parts: dict[tuple[str, int], list[RowSet]] = {}
     files: list[KeptFile] = []
     for item in source.inputs:

@@ -10,9 +10,9 @@ from fnmatch import filter as matching
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from windrow.blocks.fetch_ahead import AccessLog
 from windrow.blocks.kernels import EachKernel
 from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
-from windrow.blocks.waves import AccessLog
 from windrow.errors import DefinitionError, MissingColumnError, nearest
 from windrow.pipeline.frozen import frozen_names
 from windrow.pipeline.graph import before_first_cut, dependencies, factors, matching_regions

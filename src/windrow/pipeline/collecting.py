@@ -10,7 +10,7 @@ import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from windrow.blocks.execute import Partial
+from windrow.blocks.chunk import Partial
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.tree import Nodes, join
 from windrow.core.intervals import Intervals
@@ -19,7 +19,7 @@ from windrow.pipeline.projecting import project
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from windrow.core.records import Handle
+    from windrow.core.records import Handle, Rows
     from windrow.pipeline.products import Product
     from windrow.pipeline.steps import StepDefinition
 
@@ -34,8 +34,7 @@ def unite(partials: Sequence[Partial]) -> Partial:
     nodes = join([partial.nodes for partial in partials], merge_leaves)
     fragments = tuple(part for partial in partials for part in partial.fragments)
     kept = tuple(rows for partial in partials for rows in partial.kept)
-    asked = tuple(chunk for partial in partials for chunk in partial.asked)
-    return Partial(partials[0].input, nodes, fragments, kept, asked)
+    return Partial(partials[0].input, nodes, fragments, kept)
 
 
 class Heap:
@@ -47,9 +46,9 @@ class Heap:
         self.rows = Intervals()
         self._waiting: list[Partial] = []
 
-    def add(self, handle: Handle, partial: Partial) -> None:
+    def add(self, rows: tuple[Rows, ...], partial: Partial) -> None:
         """Put a partial to the others."""
-        for _, start, stop in handle.rows:
+        for _, start, stop in rows:
             self.rows.add(start, stop)
         self._waiting.append(partial)
         if len(self._waiting) >= WAITING:
@@ -70,10 +69,10 @@ class Heaps:
     def __init__(self) -> None:
         self._named: dict[str, Heap] = {}
 
-    def add(self, name: str, handle: Handle, partial: Partial) -> Heap:
+    def add(self, name: str, rows: tuple[Rows, ...], partial: Partial) -> Heap:
         """Put a partial on one of the heaps, and return that."""
         heap = self._named.setdefault(name, Heap())
-        heap.add(handle, partial)
+        heap.add(rows, partial)
         return heap
 
     def all(self) -> list[Partial]:
@@ -84,17 +83,17 @@ class Heaps:
 class Collecting:
     """The collector of a pipeline's run; ``put`` chooses a heap for a partial and adds it there, else all go on one."""
 
-    def __init__(self, put: Callable[[Handle, Partial, Heaps], None] | None = None) -> None:
+    def __init__(self, put: Callable[[tuple[Rows, ...], Partial, Heaps], None] | None = None) -> None:
         self._heaps: dict[int, Heaps] = {}
         self._put = put
 
-    def add(self, handle: Handle, partial: Any) -> None:
-        """Take a partial over."""
-        heaps = self._heaps.setdefault(handle.rows[0].input, Heaps())
+    def add(self, handle: Handle, partial: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
+        """Take a partial over; it is about rows."""
+        heaps = self._heaps.setdefault(about[0].input, Heaps())
         if self._put is None:
-            heaps.add("", handle, partial)
+            heaps.add("", about, partial)
         else:
-            self._put(handle, partial, heaps)
+            self._put(about, partial, heaps)
 
     def partials(self) -> dict[int, list[Any]]:
         """Give what there is of each input of the scheduler."""
@@ -110,7 +109,7 @@ def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryv
         outputs = {key: Value(value.value, None) for key, value in leaf.outputs.items()}
         plain[node] = replace(leaf, outputs=outputs)
     buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps((plain, mine.kept, mine.asked), protocol=5, buffer_callback=buffers.append)
+    head = pickle.dumps((plain, mine.kept), protocol=5, buffer_callback=buffers.append)
     raw = [buffer.raw() for buffer in buffers]
     sizes = pickle.dumps((len(head), [len(part) for part in raw]))
     return [len(sizes).to_bytes(8, "little"), sizes, head, *raw]
@@ -125,10 +124,10 @@ def unpack(content: bytes, input: int, steps: Mapping[str, StepDefinition]) -> P
     for size in sizes:
         buffers.append(view[place : place + size])
         place += size
-    plain, kept, asked = pickle.loads(view[begin : begin + head], buffers=buffers)  # noqa: S301 - ours alone
+    plain, kept = pickle.loads(view[begin : begin + head], buffers=buffers)  # noqa: S301 - ours alone
     nodes: Nodes[Leaf] = Nodes()
     for node, leaf in plain.items():
         for key, value in leaf.outputs.items():
             value.merge = steps[key[0]].merge if key[0] in steps else None
         nodes.values[node] = leaf
-    return Partial(input, nodes, (), kept, asked)
+    return Partial(input, nodes, (), kept)

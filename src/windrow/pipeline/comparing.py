@@ -14,7 +14,7 @@ from windrow.pipeline.result import Result
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from windrow.pipeline.cutflow import Line, Table
+    from windrow.pipeline.cutflow.table import Line, Table
 
 __all__ = ["Comparison", "LineDifference", "compare"]
 

@@ -16,7 +16,7 @@ from windrow.random.rows import RowRng
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windrow.blocks.execute import ChunkRun
+    from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import BoundStep
     from windrow.errors import StepError
 

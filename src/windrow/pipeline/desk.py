@@ -13,9 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windrow.blocks.execute import Chunk, ChunkRun
-from windrow.blocks.meter import Meter
-from windrow.blocks.results import check_column, check_cut, check_weight
+from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.pipeline.steps import Read, define
 
@@ -151,13 +149,4 @@ def makers(program: Program, steps: Iterable[BoundStep]) -> set[str]:
 
 def attempt(run: ChunkRun, step: BoundStep, rows: Selection, lanes: tuple[int, ...]) -> Any:
     """Call a step on some rows and check its answer; what it raises comes out as it is."""
-    run.caller.prepare(step.name, step.arguments, rows)
-    if step.kernel is not None:
-        value = run.caller.each(step, rows, Meter())
-    else:
-        value = run.caller.call(step, run.caller.gather(step.arguments, rows, lanes), rows)
-    if step.kind == "cut":
-        return check_cut(step.name, value, rows.count)
-    if step.kind == "weight":
-        return check_weight(step.name, value, rows.count)
-    return check_column(step.name, value, rows.count)
+    return run.caller.answer(step, rows, lanes=lanes)

@@ -1,36 +1,41 @@
 """``analysis.graph()``: a pipeline as a drawing, columns on the left, outputs on the right, as one SVG text.
 
-Colours are chosen to be seen on white and on black. There are no style rules and no ids in it, because a notebook
-puts many drawings into one page.
+First what is drawn - boxes for columns, steps, regions and outputs, and the lines between them - and then how. File columns
+that the same steps read share a box, so that long lists stay short. No file is opened: what no step makes comes from a file.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
-from windrow.pipeline.drawing_boxes import LINE_LETTERS, Card, picture
-from windrow.pipeline.drawing_layout import Box, Edge, Layout, Rectangle, place
+from windrow.pipeline.desk import STAND_IN, definition_at_desk
+from windrow.pipeline.graph import factors, matching_regions
+from windrow.pipeline.saves import regions_named
+from windrow.watch import svg
+from windrow.watch.layered_layout import Box, Edge, place_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from windrow.pipeline.bind import Definition
     from windrow.pipeline.pipeline import Pipeline
+    from windrow.pipeline.steps import Read, StepDefinition
+    from windrow.watch.layered_layout import Layout, Rectangle
 
-__all__ = ["Graph", "draw"]
+#: Lines of a list in a box; the rest is counted, and named where the pointer rests on the box.
+LIST_LINES = 9
+#: Lines from file columns that several steps read; where there are more, every step has a box of its own for them,
+#: because nobody can follow so many.
+SHARED_LINES = 30
 
-FONT = "ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace"
-#: Sizes of names and of the lines below them; letters of these fonts are 0.6 as wide as they are high.
-NAME_SIZE, LINE_SIZE = 12.0, 10.5
-LETTER = 0.602
-LINE_HEIGHT = 14.0
-MARGIN = 16.0
-INK, PALE_INK = "#1c2733", "#51606e"
-LINE = "#8b97a3"
+#: From left to right, whatever the lines say.
+STEPS, REGIONS, JOINTS, OUTPUTS = range(4)
+
 
 #: fill and border of each kind of box
 COLOURS = {
@@ -57,8 +62,7 @@ class Graph:
         return self.svg
 
     def _repr_html_(self) -> str:
-        # In its own size, so that the smallest text stays legible; large ones are scrolled.
-        return f'<div style="overflow:auto;max-height:90vh">{self.svg}</div>'
+        return svg.scrolled(self.svg)
 
     def save(self, path: Any) -> Path:
         """Write the drawing to an .svg file."""
@@ -77,68 +81,249 @@ class Graph:
 def draw(pipeline: Pipeline) -> Graph:
     """Draw the steps of a pipeline, what they read and make, its regions and outputs."""
     drawn = picture(pipeline)
-    boxes = [_box(card) for card in drawn.cards]
-    layout = place(boxes, drawn.edges)
+    boxes = [Box(card.key, *svg.box_size(card.name, card.lines), card.stage) for card in drawn.cards]
+    layout = place_boxes(boxes, drawn.edges)
     regions = {card.key: card.region for card in drawn.cards if card.region is not None}
     parts = [*_lines(drawn.edges, layout, regions)]
     parts += [_drawn(card, layout.boxes[card.key]) for card in drawn.cards]
     legend, legend_width = _legend({edge.manner for edge in drawn.edges}, layout.height + 22)
-    width = max(layout.width, legend_width) + 2 * MARGIN
-    height = layout.height + 2 * MARGIN + (30 if legend else 0)
-    title = escape(f"pipeline {pipeline.name}")
-    return Graph(
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="{-MARGIN:.0f} {-MARGIN:.0f} {width:.0f} {height:.0f}" font-family="{FONT}" role="img">'
-        f"<title>{title}</title>{''.join(parts)}{''.join(legend)}</svg>"
+    width, height = max(layout.width, legend_width), layout.height + (30 if legend else 0)
+    return Graph(svg.document(f"pipeline {pipeline.name}", "".join([*parts, *legend]), width, height))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One box: what it is called, what is written in it, and what is told where the pointer rests on it."""
+
+    key: str
+    kind: str  #: file, cut, column, weight, region, joint, output, save
+    name: str
+    lines: tuple[str, ...] = ()
+    about: str = ""
+    stage: int = STEPS
+    region: int | None = None  #: number of the region, which has a colour
+
+
+@dataclass(slots=True)
+class Picture:
+    """All boxes and lines."""
+
+    cards: list[Card] = field(default_factory=list)
+    #: manners: reads, passes, fails (an inverted cut), after, learned, gives
+    edges: list[Edge] = field(default_factory=list)
+
+    def join(self, sources: Sequence[str], target: str, manner: str) -> None:
+        """Draw lines from several boxes to one."""
+        self.edges += [Edge(source, target, manner) for source in dict.fromkeys(sources)]
+
+
+def picture(pipeline: Pipeline) -> Picture:
+    """Collect what is to be drawn."""
+    definition = definition_at_desk(pipeline)
+    drawn = Picture()
+    steps = {name: step for name, step in definition.steps.items() if name != STAND_IN}
+    _files(drawn, steps)
+    for step in steps.values():
+        if step.kind != "output":
+            drawn.cards.append(_step_card(step, STEPS, []))
+        _made_columns(drawn, step, steps)
+        drawn.join([_key(cut) for cut in step.after], _key(step.name), "after")
+    for name, cut in sorted(pipeline.guards):
+        if name in steps and cut in steps and cut not in steps[name].after:
+            drawn.edges.append(Edge(_key(cut), _key(name), "learned"))
+    _regions(drawn, definition)
+    _outputs(drawn, definition, steps)
+    _saves(drawn, pipeline, definition)
+    return drawn
+
+
+def _key(step: str) -> str:
+    return f"step {step}"
+
+
+def _region_key(region: str) -> str:
+    return f"region {region}"
+
+
+# -- columns and steps -----------------------------------------------------------------------------
+
+
+def _files(drawn: Picture, steps: dict[str, StepDefinition]) -> None:
+    """Make a box for each group of file columns that the same steps read."""
+    readers: dict[str, list[str]] = {}
+    reads: dict[str, Read] = {}
+    for step in steps.values():
+        for read in step.reads:
+            weight = step.takes_weight and read.column == "weight"
+            if read.column not in steps and not weight:
+                readers.setdefault(read.column, []).append(step.name)
+                reads[read.column] = read
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for column, names in readers.items():
+        groups.setdefault(tuple(dict.fromkeys(names)), []).append(column)
+    if sum(len(names) for names in groups if len(names) > 1) > SHARED_LINES:
+        groups = {}
+        for column, names in readers.items():
+            for name in dict.fromkeys(names):
+                groups.setdefault((name,), []).append(column)
+    for number, (together, columns) in enumerate(groups.items()):
+        key = f"file {number}"
+        texts = [_column_text(reads[column]) for column in columns]
+        drawn.cards.append(
+            Card(
+                key=key, kind="file", name="", lines=_listed(texts), about=f"columns of the file: {', '.join(columns)}"
+            )
+        )
+        drawn.edges += [Edge(key, _key(name), "reads") for name in together]
+
+
+def _column_text(read: Read) -> str:
+    return f"{read.column} = {read.default!r}" if read.optional else read.column
+
+
+def _made_columns(drawn: Picture, step: StepDefinition, steps: dict[str, StepDefinition]) -> None:
+    made = [read.column for read in step.reads if read.column in steps]
+    drawn.join([_key(column) for column in made], _key(step.name), "reads")
+
+
+def _step_card(step: StepDefinition, stage: int, more: list[str]) -> Card:
+    lines = [step.kind + (", each row" if step.each else "")]
+    if step.when is not None:
+        lines.append(f"when {step.when.text}")
+    about = [f"{step.kind} {step.name}"]
+    if step.reads:
+        about.append("reads " + ", ".join(_column_text(read) for read in step.reads))
+    about += [f"{name} = {value!r}" for name, value in step.parameters.items()]
+    if step.when is not None:
+        about.append(f"when {step.when.text}")
+    if step.after:
+        about.append(f"after {', '.join(step.after)}")
+    words = (getattr(step.function, "__doc__", None) or "").strip()
+    if words:
+        about.append(words.splitlines()[0])
+    return Card(
+        key=_key(step.name), kind=step.kind, name=step.name, lines=(*lines, *more), about="\n".join(about), stage=stage
     )
 
 
-# -- boxes -----------------------------------------------------------------------------------------
+# -- regions and outputs ---------------------------------------------------------------------------
 
 
-def _box(card: Card) -> Box:
-    """Return how large a box must be for its text."""
-    widths = [len(_fitting(line)) * LINE_SIZE * LETTER for line in card.lines]
-    if card.name:
-        widths.append(len(_fitting(card.name)) * NAME_SIZE * 1.04 * LETTER)
-    rows = len(card.lines) + bool(card.name)
-    return Box(card.key, max(widths) + 24, rows * LINE_HEIGHT + 12, card.stage)
+def _regions(drawn: Picture, definition: Definition) -> None:
+    order = {name: number for number, name in enumerate(definition.written)}
+    for number, (region, cuts) in enumerate(definition.regions.items()):
+        written = sorted(cuts, key=order.__getitem__)
+        texts = [f"not {cut}" if cuts[cut] else cut for cut in written]
+        drawn.cards.append(
+            Card(
+                key=_region_key(region),
+                kind="region",
+                name=region,
+                lines=("region", *_listed(texts or ["all rows"])),
+                about=f"region {region}: {' and '.join(texts) or 'all rows'}",
+                stage=REGIONS,
+                region=number,
+            )
+        )
+        for cut in written:
+            manner = "fails" if cuts[cut] else "passes"
+            drawn.edges.append(Edge(_key(cut), _region_key(region), manner))
 
 
-def _fitting(text: str) -> str:
-    """Leave out the middle of what is too long: names differ at their ends."""
-    text = " ".join(text.split())
-    if len(text) <= LINE_LETTERS:
-        return text
-    half = (LINE_LETTERS - 1) // 2
-    return f"{text[:half]}…{text[-half:]}"
+def _outputs(drawn: Picture, definition: Definition, steps: dict[str, StepDefinition]) -> None:
+    outputs = [step for step in steps.values() if step.kind == "output"]
+    everywhere = tuple(definition.regions)
+    wanted = {out.name: matching_regions(out, everywhere) for out in outputs}
+    full = [name for name, regions in wanted.items() if regions == everywhere]
+    # Every region joined with every output is a thicket: one box stands for all regions.
+    joint = len(everywhere) > 2 and len(full) > 1
+    if joint:
+        drawn.cards.append(Card(key="joint regions", kind="joint", name="all regions", stage=JOINTS))
+        drawn.join([_region_key(name) for name in everywhere], "joint regions", "gives")
+    products: dict[tuple[str, ...], str] = {}
+    weights = [name for name, step in steps.items() if step.kind == "weight"]
+    for output in outputs:
+        more = ["all rows, before any cut"] if output.regions is None else []
+        region = None if output.regions is None else ""
+        product = factors(steps, output.name, region, weights)
+        if output.takes_weight and not product:
+            more.append("unweighted")
+        drawn.cards.append(_step_card(output, OUTPUTS, more))
+        if joint and output.name in full:
+            drawn.join(["joint regions"], _key(output.name), "gives")
+        else:
+            regions = [_region_key(name) for name in wanted[output.name]]
+            drawn.join(regions, _key(output.name), "gives")
+        _weighted(drawn, output, product, products)
+
+
+def _weighted(
+    drawn: Picture, output: StepDefinition, weights: tuple[str, ...], products: dict[tuple[str, ...], str]
+) -> None:
+    if len(weights) < 2:
+        drawn.join([_key(name) for name in weights], _key(output.name), "reads")
+        return
+    if weights not in products:
+        key = products[weights] = f"joint weight {len(products)}"
+        drawn.cards.append(
+            Card(
+                key=key,
+                kind="joint",
+                name="weight",
+                lines=("product",),
+                about="weight = " + " * ".join(weights),
+                stage=JOINTS,
+            )
+        )
+        drawn.join([_key(name) for name in weights], key, "reads")
+    drawn.join([products[weights]], _key(output.name), "reads")
+
+
+def _saves(drawn: Picture, pipeline: Pipeline, definition: Definition) -> None:
+    for number, save in enumerate(pipeline.saves):
+        key = f"save {number}"
+        made = [name for name in save.columns if name in definition.steps]
+        regions = regions_named(save, definition.regions)
+        more = () if regions else ("all rows, before any cut",)
+        drawn.cards.append(
+            Card(
+                key=key,
+                kind="save",
+                name=save.path,
+                lines=("saved", *_listed(save.columns), *more),
+                about=f"saved to {save.path}: {', '.join(save.columns)}",
+                stage=OUTPUTS,
+            )
+        )
+        drawn.join([_key(name) for name in made], key, "reads")
+        drawn.join([_region_key(name) for name in regions], key, "gives")
+
+
+def _listed(texts: Sequence[str]) -> tuple[str, ...]:
+    """Shorten a list to what a box has room for."""
+    if len(texts) <= LIST_LINES:
+        return tuple(texts)
+    return (*texts[: LIST_LINES - 1], f"… {len(texts) - LIST_LINES + 1} more")
+
+
+# -- the drawing -----------------------------------------------------------------------------------
 
 
 def _drawn(card: Card, box: Rectangle) -> str:
-    parts = [
-        f'<g class="{card.kind}" data-name="{escape(card.name)}" data-key="{escape(card.key)}">',
-        f"<title>{escape(card.about or card.name)}</title>",
-        _outline(card, box),
-    ]
-    y = box.y + LINE_HEIGHT + 3
-    if card.name:
-        parts.append(_text(box.x + 12, y, card.name, NAME_SIZE, INK, bold=True))
-        y += LINE_HEIGHT
-    for line in card.lines:
-        parts.append(_text(box.x + 12, y, line, LINE_SIZE, INK if card.kind == "file" else PALE_INK))
-        y += LINE_HEIGHT
-    return "".join([*parts, "</g>"])
+    return (
+        f'<g class="{card.kind}" data-name="{escape(card.name)}" data-key="{escape(card.key)}">'
+        f"<title>{escape(card.about or card.name)}</title>{_outline(card, box)}"
+        f"{svg.box_text(box.x, box.y, card.name, card.lines, svg.INK if card.kind == 'file' else svg.PALE_INK)}</g>"
+    )
 
 
 def _outline(card: Card, box: Rectangle) -> str:
-    x, y, w, h = box.x, box.y, box.width, box.height
+    x, y, w, h = box
     if card.region is not None:
         colour = REGION_COLOURS[card.region % len(REGION_COLOURS)]
-        return (
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="3" fill="#ffffff" '
-            f'stroke="{colour}" stroke-width="2"/>'
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="6" height="{h:.1f}" fill="{colour}"/>'
-        )
+        look = f'rx="3" fill="#ffffff" stroke="{colour}" stroke-width="2"'
+        stripe = f'fill="{colour}"'
+        return svg.rectangle(x, y, w, h, look) + svg.rectangle(x, y, 6, h, stripe)
     fill, border = COLOURS[card.kind]
     style = f'fill="{fill}" stroke="{border}" stroke-width="1.2"'
     if card.kind == "cut":  # a gate: something comes out narrower than it went in
@@ -148,15 +333,7 @@ def _outline(card: Card, box: Rectangle) -> str:
         ]  # fmt: skip
         return f'<polygon points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in points)}" {style}/>'
     radius = {"column": 5, "weight": 14, "joint": 14}.get(card.kind, 0)
-    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{radius}" {style}/>'
-
-
-def _text(x: float, y: float, text: str, size: float, colour: str, *, bold: bool = False) -> str:
-    weight = ' font-weight="600"' if bold else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}"{weight}>{escape(_fitting(text))}</text>'
-
-
-# -- lines -----------------------------------------------------------------------------------------
+    return svg.rectangle(x, y, w, h, f'rx="{radius}" {style}')
 
 
 def _lines(edges: Sequence[Edge], layout: Layout, regions: dict[str, int]) -> list[str]:
@@ -166,18 +343,17 @@ def _lines(edges: Sequence[Edge], layout: Layout, regions: dict[str, int]) -> li
     for edge, route in zip(edges, layout.routes, strict=True):
         colour = _colour(edge, regions)
         dash = DASHES.get(edge.manner, "")
-        width = 1.2 if colour == LINE else 1.6
+        width = 1.2 if colour == svg.LINE else 1.6
         last = len(route) - 2
         for number, (start, end) in enumerate(pairwise(route)):
             # A trunk is shared with lines to other regions, so only its last stretch has a colour.
             shared = number < last and edge.manner in ("passes", "fails")
-            look = (LINE if shared else colour, dash, 1.2 if shared else width)
-            stretches.setdefault(look, {})[_stretch(start, end)] = None
+            look = (svg.LINE if shared else colour, dash, 1.2 if shared else width)
+            stretches.setdefault(look, {})[svg.stretch(start, end)] = None
         tips.append(_tip(route[-1], colour, edge.manner))
     drawn = []
-    for (colour, dash, width), paths in sorted(stretches.items(), key=lambda item: item[0][0] != LINE):
-        dashed = f' stroke-dasharray="{dash}"' if dash else ""
-        drawn.append(f'<path d="{"".join(paths)}" fill="none" stroke="{colour}" stroke-width="{width}"{dashed}/>')
+    for (colour, dash, width), paths in sorted(stretches.items(), key=lambda item: item[0][0] != svg.LINE):
+        drawn.append(svg.path("".join(paths), colour, width, dash))
     return drawn + tips
 
 
@@ -185,22 +361,14 @@ def _colour(edge: Edge, regions: dict[str, int]) -> str:
     for key in (edge.target, edge.source):
         if key in regions and edge.manner in ("passes", "fails", "gives"):
             return REGION_COLOURS[regions[key] % len(REGION_COLOURS)]
-    return COLOURS["cut"][1] if edge.manner in ("after", "learned") else LINE
-
-
-def _stretch(start: tuple[float, float], end: tuple[float, float]) -> str:
-    (x, y), (right, below) = start, end
-    if abs(below - y) < 0.5:
-        return f"M{x:.1f} {y:.1f}H{right:.1f}"
-    middle = (x + right) / 2
-    return f"M{x:.1f} {y:.1f}C{middle:.1f} {y:.1f} {middle:.1f} {below:.1f} {right:.1f} {below:.1f}"
+    return COLOURS["cut"][1] if edge.manner in ("after", "learned") else svg.LINE
 
 
 def _tip(end: tuple[float, float], colour: str, manner: str) -> str:
     x, y = end
     if manner == "fails":  # the sign of an inverter
         return f'<circle cx="{x - 4:.1f}" cy="{y:.1f}" r="3.6" fill="#ffffff" stroke="{colour}" stroke-width="1.6"/>'
-    return f'<path d="M{x:.1f} {y:.1f}l-6 -3v6z" fill="{colour}"/>'
+    return svg.arrow_tip(end, colour)
 
 
 def _legend(manners: set[str], y: float) -> tuple[list[str], float]:
@@ -215,11 +383,8 @@ def _legend(manners: set[str], y: float) -> tuple[list[str], float]:
     for manner, text in words.items():
         if manner not in manners:
             continue
-        colour = LINE if manner == "fails" else COLOURS["cut"][1]
-        parts.append(
-            f'<path d="M{x:.1f} {y:.1f}h34" fill="none" stroke="{colour}" stroke-width="1.6" '
-            f'stroke-dasharray="{DASHES[manner]}"/>{_tip((x + 40, y), colour, manner)}'
-        )
-        parts.append(_text(x + 48, y + 3.5, text, LINE_SIZE, LINE))
-        x += 64 + len(text) * LINE_SIZE * LETTER
+        colour = svg.LINE if manner == "fails" else COLOURS["cut"][1]
+        parts.append(svg.path(f"M{x:.1f} {y:.1f}h34", colour, 1.6, DASHES[manner]) + _tip((x + 40, y), colour, manner))
+        parts.append(svg.text(x + 48, y + 3.5, text, svg.LINE_SIZE, svg.LINE))
+        x += 64 + svg.text_width(text)
     return parts, x

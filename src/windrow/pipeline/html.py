@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.blocks.program import NOMINAL
-from windrow.pipeline.cutflow_formats import remarks, said
+from windrow.pipeline.cutflow.formats import remarks, said
 from windrow.pipeline.histograms import histograms_in, is_histogram
-from windrow.pipeline.order_words import order_line
+from windrow.pipeline.ordering.text import order_line
 from windrow.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from windrow.pipeline.comparing import Comparison
-    from windrow.pipeline.cutflow import Line
+    from windrow.pipeline.cutflow.nminus1 import NMinusOne
+    from windrow.pipeline.cutflow.table import Line
     from windrow.pipeline.ledger import Ledger
-    from windrow.pipeline.nminus1 import NMinusOne
     from windrow.pipeline.result import Result
 
 __all__ = ["comparison_html", "cutflow_html", "ledger_html", "nminus1_html", "result_html", "sparkline", "table_html"]

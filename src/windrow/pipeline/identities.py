@@ -35,7 +35,7 @@ __all__ = ["Identity", "identities", "step_fingerprints"]
 _FOUNDATIONS = ("numpy", "awkward", "uproot", "pyarrow", "numba")
 
 #: Raised when what is kept of a run means something else than before.
-MEANING = 2
+MEANING = 3
 
 
 @dataclass(frozen=True, slots=True)

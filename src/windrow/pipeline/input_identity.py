@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from windrow.data.paths import is_remote
 from windrow.errors import WindrowError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Input, Source
 
-__all__ = ["InputIdentities", "own_identity"]
+__all__ = ["FileStamp", "InputIdentities", "file_stamp", "own_identity"]
 
 #: Between the parts of an identity: the file's own, what else counts, and when the file's status last changed.
 _NEXT = "\x1f"
@@ -128,6 +128,21 @@ def _keys(source: Source) -> list[str]:
         seen[name] = seen.get(name, 0) + 1
         keys.append(name if seen[name] == 1 else f"{name}{_NEXT}{seen[name]}")
     return keys
+
+
+#: Device, inode, size and time of the last change of a local file: another one means another content.
+FileStamp: TypeAlias = tuple[int, int, int, int]
+
+
+def file_stamp(item: Input) -> FileStamp | None:
+    """Say what a local file is by; None for what is no local file, or is gone."""
+    if item.format == "arrays" or is_remote(str(item.location)):
+        return None
+    try:
+        found = Path(item.location).stat()
+    except (OSError, TypeError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _stat(item: Input) -> tuple[int, int, int] | None:

@@ -6,9 +6,10 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windrow.core.commands import Resolve
-from windrow.core.events import Discovered
+from windrow.core.commands import Launch, Resolve
+from windrow.core.events import Finished
 from windrow.core.intervals import Intervals
+from windrow.core.records import Opened, OpenInput
 from windrow.errors import JournalError
 from windrow.pipeline.collecting import pack
 from windrow.pipeline.input_identity import InputIdentities
@@ -18,10 +19,10 @@ from windrow.store.keeper import Keeper
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from windrow.blocks.execute import Partial
+    from windrow.blocks.chunk import Partial
     from windrow.core.commands import Command
     from windrow.core.events import Event
-    from windrow.core.records import Handle
+    from windrow.core.records import Rows
     from windrow.data.base import Source
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.collecting import Heap, Heaps
@@ -66,6 +67,7 @@ class Journaling:
         #: Of no use unless the same rows are asked for again: written at the end, when it is cheap.
         self._torn = Keeper(journal, _packed, time.monotonic)
         self._entries: dict[int, _Entry | None] = {}  #: by input of the scheduler; None: not kept
+        self._opening: dict[int, int] = {}  #: attempts to open an input -> the input of the scheduler
         self._complete = False
         self._broken: str = ""
 
@@ -75,20 +77,20 @@ class Journaling:
         found = (*self._keeper.notes, *self._torn.notes, *([self._broken] if self._broken else []))
         return tuple(dict.fromkeys(found))
 
-    def changed(self, handle: Handle, partial: Partial, heaps: Heaps) -> None:
+    def changed(self, rows: tuple[Rows, ...], partial: Partial, heaps: Heaps) -> None:
         """There is more of an input of the scheduler: put it where it belongs, and keep that."""
-        number = handle.rows[0].input
+        number = rows[0].input
         if number not in self._entries:
             self._entries[number] = None if self._broken else self._entry(number)
         entry = self._entries[number]
         if entry is None:
-            heaps.add("", handle, partial)
-        elif any(not entry.spared.free(start, stop) for _, start, stop in handle.rows):
-            heaps.add("spared", handle, partial)
+            heaps.add("", rows, partial)
+        elif any(not entry.spared.free(start, stop) for _, start, stop in rows):
+            heaps.add("spared", rows, partial)
         else:
             borders = self._borders[self._workload.feed(number).input]
-            whole = all(start in borders and stop in borders for _, start, stop in handle.rows)
-            heap = heaps.add("" if whole else "torn", handle, partial)
+            whole = all(start in borders and stop in borders for _, start, stop in rows)
+            heap = heaps.add("" if whole else "torn", rows, partial)
             keeper = self._keeper if whole else self._torn
             what = (heap, entry.products)
             keeper.changed(entry.key, tuple(heap.rows), what, entry.superseded)
@@ -122,21 +124,28 @@ class Journaling:
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:  # noqa: ARG002 - an observer's
         """Write down inputs that were opened, and partials if it is time."""
         self._complete |= any(isinstance(c, Resolve) and c.status == "complete" for c in commands)
-        opened = [event for event in events if isinstance(event, Discovered)]
+        for command in commands:
+            if isinstance(command, Launch) and isinstance(command.task.payload, OpenInput):
+                self._opening[command.attempt] = command.task.payload.input
+        opened = [
+            (self._opening[event.attempt], event.report)
+            for event in events
+            if isinstance(event, Finished) and isinstance(event.report, Opened)
+        ]
         if opened and not self._broken:
             self._know(opened)
         if not self._broken:
             self._keeper.maybe_write(time.monotonic())
 
-    def _know(self, opened: Sequence[Discovered]) -> None:
+    def _know(self, opened: Sequence[tuple[int, Opened]]) -> None:
         entries = []
-        for event in opened:
-            feed = self._workload.feed(event.input)
-            self._borders.setdefault(feed.input, frozenset(event.borders))
+        for number, found in opened:
+            feed = self._workload.feed(number)
+            self._borders.setdefault(feed.input, frozenset(found.borders))
             item = self._source.inputs[feed.input]
             identity = self._workload.identities.get(feed.input)
             if identity is not None and feed.input not in self._beginning.known:
-                entries.append(self._identities.known(item, identity, event.rows, event.borders))
+                entries.append(self._identities.known(item, identity, found.rows, found.borders))
         try:
             if entries:
                 self._journal.know(entries)

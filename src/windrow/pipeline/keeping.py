@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ArraysNotKept", "keep", "load", "merge"]
 
+#: Raised when results of earlier versions can no longer be read: 2 has one record of cutflow counts.
+FORMAT = 2
 #: Fields that say where a result is, not what it is.
 _PLACE = ("log", "rundir")
 #: Fields whose entries are kept one by one.
@@ -45,7 +47,7 @@ def keep(result: Result, rundir: str | os.PathLike[str] | RunDirectory) -> tuple
 
 def _keep(result: Result, directory: RunDirectory) -> tuple[str, ...]:
     state, notes = _pack(result)
-    content = pickle.dumps({**state, "notes kept": notes}, protocol=5)
+    content = pickle.dumps({**state, "notes kept": notes, "format": FORMAT}, protocol=5)
     directory.write_result(content)
     directory.write_summary(replace(result, notes=(*result.notes, *notes)).to_json())
     if result.log and not directory.log.exists():
@@ -196,6 +198,8 @@ def _unpack(content: bytes, path: str, rundir: str | None) -> Result:
         outputs, merges, not_kept = state["outputs"], state["merges"], state["not kept"]
     except (pickle.UnpicklingError, KeyError, TypeError, EOFError) as error:
         raise CorruptFileError(f"{path} holds no result ({_said(error)})") from error
+    if state.get("format") != FORMAT:
+        raise DataError(f"{path} was made by an earlier version of Windrow, and cannot be read any more: run again")
     values: dict[str, Any] = {}
     for field in fields(Result):
         if field.name in packed:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from windrow.blocks.kept import RowSet
+    from windrow.blocks.selection import RowSet
 
 __all__ = ["KeptFile", "KeptRows"]
 

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from windrow.blocks.execute import Partial
+    from windrow.blocks.chunk import Partial
     from windrow.blocks.outputs import Leaf
+    from windrow.core.rows import RowFeeder
     from windrow.core.scheduler import Scheduler
     from windrow.pipeline.result import Result
-    from windrow.pipeline.streaming import Feeder
+    from windrow.pipeline.streaming import StreamPump
     from windrow.pipeline.workload import PipelineWorkload
     from windrow.run.loop import Collector
 
@@ -37,7 +38,7 @@ class Inbox:
     """What comes to a run from outside: rows of a stream, questions, and the wish to end."""
 
     def __init__(self) -> None:
-        self.feeder: Feeder | None = None
+        self.pump: StreamPump | None = None
         self.answer: Callable[[], Result] | None = None  #: makes a result of what is done
         self.rows: Callable[[], int] = _none
         self._lock = threading.Lock()
@@ -73,8 +74,8 @@ class Inbox:
         with self._lock:
             self._wake = wake
             self._told = False
-        if self.feeder is not None:
-            self.feeder.open(wake)
+        if self.pump is not None:
+            self.pump.open(wake)
 
     def events(self) -> list[Event]:
         """Answer questions, and give what is news for the scheduler."""
@@ -83,12 +84,12 @@ class Inbox:
             questions, self._questions = self._questions, []
             stop = self._stopped and not self._told
             self._told |= stop
-        if stop and self.feeder is not None:
-            self.feeder.stop()
+        if stop and self.pump is not None:
+            self.pump.stop()
         elif stop:
             events.append(CancelRequested("stopped"))
-        if self.feeder is not None:
-            events += self.feeder.events()
+        if self.pump is not None:
+            events += self.pump.events()
         for question in questions:
             self._answer(question)
         return events
@@ -102,8 +103,8 @@ class Inbox:
 
     def close(self) -> None:
         """The loop has ended: nothing more is taken; who waits for an answer waits for the result, or another loop."""
-        if self.feeder is not None:
-            self.feeder.close()
+        if self.pump is not None:
+            self.pump.close()
         with self._lock:
             self._wake = None
 
@@ -211,7 +212,7 @@ class Live:
 # -- a result while the run goes on ------------------------------------------------------------
 
 
-def outcome_so_far(scheduler: Scheduler, collector: Collector) -> RunOutcome:
+def outcome_so_far(scheduler: Scheduler, rows: RowFeeder, collector: Collector) -> RunOutcome:
     """Give what a run has made so far as if it had ended; to be called in the thread of its loop."""
     partials = collector.partials()
     return RunOutcome(
@@ -219,11 +220,9 @@ def outcome_so_far(scheduler: Scheduler, collector: Collector) -> RunOutcome:
         failure=None,
         reason="",
         partials={number: [_copied(one) for one in parts] for number, parts in partials.items()},
-        ledger=scheduler.ledger,
-        evidence={name: account.evidence for name, account in scheduler.accounts.items()},
+        rows=rows,
         plans=[],
         notes=list(scheduler.notes),
-        bytes_read=scheduler.bytes_read,
         wall_s=0.0,
         driver_cpu_s=0.0,
     )
@@ -247,7 +246,7 @@ class _Still:
     """A workload at one moment."""
 
     def __init__(self, workload: PipelineWorkload) -> None:
-        self.program, self.named = workload.program, workload.named
+        self.program = workload.program
         with workload._lock:
             self.borders = dict(workload.borders)
             self.reads = {key: list(ranges) for key, ranges in workload.reads.items()}

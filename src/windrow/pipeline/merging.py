@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.data.base import Input, Reader
-    from windrow.pipeline.nminus1 import Count
+    from windrow.pipeline.cutflow.nminus1 import Count
 
 __all__ = ["SeveralSources", "add_outputs", "merge"]
 

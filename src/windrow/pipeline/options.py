@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from windrow.engines.granted import granted_cores
+from windrow.engines.machine_limits import granted_cores
 from windrow.errors import NotYetError, UsageError, nearest
-from windrow.pipeline.policies import POLICIES
+from windrow.pipeline.ordering.policies import POLICIES
 from windrow.units import parse_bytes, parse_seconds
 
 __all__ = ["Options"]
@@ -46,7 +46,12 @@ class Options:
         _check_engine(self.engine, memory=self.memory, timeout=self.timeout)
         _one_of("on_error", self.on_error, ("stop", "skip"))
         self.order = _order(self.order)
-        self.chunk = None if self.chunk == "auto" else _count("chunk", self.chunk, '"auto" or ')
+        if self.on_error == "skip" and _is_own(self.order):
+            raise UsageError(
+                'on_error="skip" leaves out the rows on which a step raises in the written order, so it does not go together '
+                "with an order of your own: leave order= or on_error= out"
+            )
+        self.chunk = None if self.chunk in ("auto", None) else _count("chunk", self.chunk, '"auto" or ')
         self.workers = granted_cores(os.environ) if self.workers is None else _count("workers", self.workers)
         self.cutflow = _cutflow(self.cutflow)
         self.nminus1 = _nminus1(self.nminus1)
@@ -75,7 +80,7 @@ def _check_engine(engine: Any, **limits: Any) -> None:
 
 def _order(order: Any) -> Any:
     if isinstance(order, os.PathLike) or (isinstance(order, str) and order.endswith(".json")):
-        from windrow.pipeline.freezing import frozen_orders
+        from windrow.pipeline.ordering.order_file import frozen_orders
 
         return frozen_orders(order)
     if isinstance(order, str):
@@ -84,6 +89,11 @@ def _order(order: Any) -> Any:
     if isinstance(order, Mapping):
         return _by_dataset(order)
     return order if callable(order) else _names(order)
+
+
+def _is_own(order: Any) -> bool:
+    """Say whether an order of steps is given, rather than what decides about it."""
+    return any(map(_is_own, order.values())) if isinstance(order, Mapping) else isinstance(order, tuple)
 
 
 def _by_dataset(order: Mapping[Any, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow import data as windrow_data
-from windrow.blocks.failures import named_error
+from windrow.blocks.failing import named_error, raise_from
 from windrow.blocks.program import Argument
 from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.selection import Selection, everything, keep, union
@@ -39,7 +39,7 @@ from windrow.pipeline.peek_table import Peek
 if TYPE_CHECKING:
     from os import PathLike
 
-    from windrow.blocks.execute import ChunkRun
+    from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import BoundStep, Program
     from windrow.data.base import FileInfo, Input, Reader, Source
     from windrow.pipeline.bind import Definition
@@ -300,11 +300,11 @@ class _Look:
     def _value(self, run: ChunkRun, step: BoundStep, rows: Selection, lanes: tuple[int, ...]) -> Any:
         try:
             return attempt(run, step, rows, lanes)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is raised again, named
             failure = named_error(run, step, rows, error)
             if self.debug and isinstance(failure, StepError):
                 stop_where_it_raised(run, step, rows, lanes, failure)
-            raise failure from error
+            raise_from(failure, error)
 
     # -- what is shown -----------------------------------------------------------------------
 

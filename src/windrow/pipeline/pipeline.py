@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
-    from windrow.core.state import Account
+    from windrow.core.accounts import Account
     from windrow.pipeline.live import Live
     from windrow.pipeline.options import Options
     from windrow.pipeline.result import Result

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from windrow.core.policies import AtTheEnd
 from windrow.core.records import Needs
 from windrow.data.paths import is_remote
-from windrow.engines.granted import granted_memory
 from windrow.engines.inline import InlineEngine
-from windrow.engines.setup import SetupAhead
+from windrow.engines.machine_limits import granted_memory
+from windrow.engines.read_ahead import ReadAhead
 from windrow.engines.switching import SwitchingEngine
 from windrow.engines.threads import ThreadsEngine
-from windrow.place.balance import FixedSplit, MeasuredSplit
-from windrow.place.engines import LockWatch
+from windrow.place.lock_watch import LockWatch
+from windrow.place.read_ahead_split import FixedSplit, MeasuredSplit
 from windrow.shape.safety import Bounded
 from windrow.units import format_bytes, format_seconds
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from windrow.core.policies import SafetyPolicy, ShapePolicy, ShapeRequest
     from windrow.core.records import Measurement
-    from windrow.core.scheduler import Scheduler
+    from windrow.core.rows import RowFeeder
     from windrow.data.base import Source
     from windrow.engines.base import Engine
     from windrow.pipeline.options import Options
@@ -60,9 +60,9 @@ class Place:
     split: tuple[int, int] | None = None  #: threads that set up and that process, where fixed
     remote: bool = False  #: whether there are remote files
     _switching: SwitchingEngine | None = None
-    _setup: SetupAhead | None = None
+    _setup: ReadAhead | None = None
 
-    def engine(self, scheduler: Scheduler) -> Engine:
+    def engine(self, rows: RowFeeder) -> Engine:
         """Make the engine."""
         if self.kind == "inline":
             return InlineEngine(self.workers)
@@ -77,22 +77,22 @@ class Place:
 
         def reason(used: Measurement, now: float) -> str:
             watch.add(used, now)
-            return watch.change(now, lambda: _left_s(scheduler), lambda: _from_disk() - before > LITTLE)
+            return watch.change(now, lambda: _left_s(rows), lambda: _from_disk() - before > LITTLE)
 
         self._switching = SwitchingEngine(threads, self._processes, reason)
         return self._switching
 
-    def _ahead(self, before: int) -> SetupAhead | None:
+    def _ahead(self, before: int) -> ReadAhead | None:
         """Make what may read ahead of the workers; None: each reads for itself, as asked for."""
         memory = int(AHEAD_SHARE * granted_memory(os.environ)) or AHEAD_BYTES
         if self.split is None:
             split = MeasuredSplit(
                 self.workers, lambda: self.remote or _from_disk() - before > LITTLE, remote=self.remote
             )
-            return SetupAhead(split, self.workers, memory)
+            return ReadAhead(split, self.workers, memory)
         if not self.split[0]:
             return None
-        return SetupAhead(FixedSplit(*self.split), self.workers, memory)
+        return ReadAhead(FixedSplit(*self.split), self.workers, memory)
 
     def shape(self, shape: ShapePolicy) -> ShapePolicy:
         """Let workers have more to do at a time where something is to be read ahead of them."""
@@ -104,7 +104,7 @@ class Place:
         return 1 if self._setup is None or self.switched else self._setup.depth
 
     def _processes(self, number: int) -> Engine:
-        from windrow.engines.processes import ProcessesEngine
+        from windrow.engines.processes.engine import ProcessesEngine
 
         return ProcessesEngine(self.workers, number=number)
 
@@ -238,15 +238,15 @@ def _from_disk() -> int:
     return 0
 
 
-def _left_s(scheduler: Scheduler) -> float | None:
+def _left_s(rows: RowFeeder) -> float | None:
     """Estimate the seconds to go; None if nothing is known."""
-    costs = [account.costs() for account in scheduler.accounts.values()]
-    rows = sum(cost.rows_in for cost in costs)
-    if not rows:
+    costs = [account.costs() for account in rows.accounts.values()]
+    done = sum(cost.rows_in for cost in costs)
+    if not done:
         return None
-    now = scheduler.standing()
+    now = rows.standing()
     ahead = now.waiting + now.expected + now.running
-    return ahead * sum(cost.wall for cost in costs) / rows / max(now.workers, 1)
+    return ahead * sum(cost.wall for cost in costs) / done / max(now.workers, 1)
 
 
 def _is_tiny(source: Source) -> bool:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windrow.core.failures import lost_too_often
 from windrow.core.records import FailureKind
-from windrow.core.settling import OUT_OF_TIME
+from windrow.core.retry import OUT_OF_TIME, lost_too_often
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
     from windrow.core.records import Failure
     from windrow.pipeline.options import Options
-    from windrow.pipeline.workload import PipelineWorkload
 
 __all__ = ["raised"]
 
@@ -20,7 +18,7 @@ __all__ = ["raised"]
 EMPTY_WORKER = 150_000_000
 
 
-def raised(failure: Failure, workload: PipelineWorkload, options: Options) -> BaseException:
+def raised(failure: Failure, options: Options) -> BaseException:
     """What to raise for the failure that stopped a run; one without an exception ended its worker."""
     if failure.exception is not None:
         return failure.exception
@@ -40,4 +38,4 @@ def raised(failure: Failure, workload: PipelineWorkload, options: Options) -> Ba
         advice = '; look at these rows, or leave them out with on_error="skip"'
     else:
         advice = ""
-    return EngineError(f"{workload.named(where + failure.message)}{advice}")
+    return EngineError(f"{where}{failure.message}{advice}")

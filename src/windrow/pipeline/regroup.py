@@ -14,14 +14,13 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UnknownNameError, UsageError, nearest
-from windrow.pipeline.cutflow import Cutflow
+from windrow.pipeline.cutflow.nminus1 import NMinusOneTables
+from windrow.pipeline.cutflow.table import Cutflow
 from windrow.pipeline.histograms import has_variances, histograms_in, map_histograms, scaled
 from windrow.pipeline.mergeable import factors_of
 from windrow.pipeline.merging import add_outputs
-from windrow.pipeline.nminus1 import NMinusOneTables
 
 if TYPE_CHECKING:
-    from windrow.pipeline.cutflow import Table
     from windrow.pipeline.result import Result
 
 __all__ = ["MEMBERS", "group", "only", "scale"]
@@ -127,11 +126,7 @@ def _group_tables(
 
 
 def _group_cutflow(cutflow: Cutflow, members: Mapping[str, tuple[str, ...]]) -> Cutflow:
-    return Cutflow(_group_tables(_tables(cutflow), members))
-
-
-def _tables(cutflow: Cutflow) -> dict[tuple[str, str], Table]:
-    return {(r, d): cutflow[r, d] for r in cutflow.regions for d in cutflow.datasets}
+    return Cutflow(_group_tables(cutflow.tables, members))
 
 
 def _group_metadata(name: str, datasets: tuple[str, ...], metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -242,13 +237,13 @@ def _number(value: Any, dataset: str) -> float:
 
 
 def _scale_cutflow(cutflow: Cutflow, factors: Mapping[str, float]) -> Cutflow:
-    return Cutflow({key: table.scale(factors[key[1]]) for key, table in _tables(cutflow).items()})
+    return Cutflow({key: table.scale(factors[key[1]]) for key, table in cutflow.tables.items()})
 
 
 def only(result: Result, dataset: str) -> Result:
     """Return the part of a result that belongs to one dataset."""
     extra = {key: table for key, table in result.nminus1.tables.items() if key[1] == dataset}
-    tables = {key: table for key, table in _tables(result.cutflow).items() if key[1] == dataset}
+    tables = {key: table for key, table in result.cutflow.tables.items() if key[1] == dataset}
     return replace(
         result,
         outputs={dataset: result.outputs[dataset]},

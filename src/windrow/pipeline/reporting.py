@@ -6,23 +6,20 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow.errors import UsageError
-from windrow.pipeline.order_words import cost_share, how_decided, is_moved
+from windrow.pipeline.ordering.text import cost_share, how_decided, is_moved
 from windrow.store.rundir import EVENTS, MANIFEST, REPORT, RESULT, TRACE
 from windrow.watch.environment import environment
 from windrow.watch.files import write_whole
-from windrow.watch.report_outputs import drawn_histograms, is_data, said_values
-from windrow.watch.report_unfinished import file_lines, manifest_facts, unfinished_data
-from windrow.watch.report_words import file_name, pathless, strict, without_paths
+from windrow.watch.report.outputs import drawn_histograms, is_data, said_values
+from windrow.watch.report.plain_data import file_name, pathless, strict, without_paths
+from windrow.watch.report.unfinished import file_lines, manifest_facts, unfinished_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from windrow.pipeline.ledger import Entry
     from windrow.pipeline.result import Result
     from windrow.watch.readlog import Log
@@ -48,8 +45,10 @@ def write_report(result: Result, path: Any = None) -> Path:
     return _write(data, _log_of(rundir, result.log), page, trace)
 
 
-def report_rundir(rundir: Path, page: Path | None = None, trace: Path | None = None) -> tuple[Path, Path | None, str]:
-    """Write the report of a run directory; return page, trace (None without a log) and how it ended."""
+def report_rundir(
+    rundir: Path, page: Path | None = None, trace: Path | None = None
+) -> tuple[Path, Path | None, bool, str]:
+    """Write the report of a run directory; return page, trace (None without a log), whether it is complete, how it ended."""
     if not rundir.is_dir():
         raise UsageError(f"no run directory {rundir}")
     log = _log_of(rundir, None)
@@ -67,7 +66,8 @@ def report_rundir(rundir: Path, page: Path | None = None, trace: Path | None = N
     own_page, own_trace = _places(rundir, page)
     trace = trace or own_trace
     _write(data, log, own_page, trace)
-    return own_page, None if log is None else trace, f"{data['headline']} {data['verdict']}"
+    words = f"{data['headline']} {data['verdict']}"
+    return own_page, None if log is None else trace, data["state"] == "complete", words
 
 
 def report_data(result: Result) -> dict[str, Any]:
@@ -79,7 +79,6 @@ def report_data(result: Result) -> dict[str, Any]:
     absent = [f"output {name} has no value: {why}" for name, why in result.reasons_absent.items()]
     data = {
         "windrow": __version__,
-        "when": "",
         "name": result.name,
         **_verdict(result),
         "rows": {name: getattr(ledger, name) for name in ("total", "done", "failed", "missing")},
@@ -209,20 +208,11 @@ def _dated(data: dict[str, Any], rundir: Path) -> dict[str, Any]:
 
 
 def _write(data: dict[str, Any], log: Log | None, page: Path, trace: Path) -> Path:
-    from windrow.watch.report import build_page
+    from windrow.watch.report.run import run_page
     from windrow.watch.trace import trace_text
 
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    write_whole(page, build_page({**data, "when": now}, log))
+    write_whole(page, run_page(data, log))
     if log is not None:
-        write_whole(trace, trace_text(log, data["name"], _labels(data["inputs"])))
+        labels = {number: one["label"] for number, one in enumerate(data["inputs"])}
+        write_whole(trace, trace_text(log, data["name"], lambda number: labels.get(number, "")))
     return page
-
-
-def _labels(inputs: list[dict[str, str]]) -> Callable[[int], tuple[str, str]]:
-    def label(number: int) -> tuple[str, str]:
-        if number < len(inputs):
-            return inputs[number]["dataset"], inputs[number]["label"]
-        return f"input {number}", ""
-
-    return label

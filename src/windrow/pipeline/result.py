@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from windrow import __version__
 from windrow.blocks.program import NOMINAL
 from windrow.errors import IncompleteError, UnknownNameError, nearest
-from windrow.pipeline.nminus1 import Count, NMinusOneTables
-from windrow.pipeline.order_words import order_lines
+from windrow.pipeline.cutflow.nminus1 import Count, NMinusOneTables
+from windrow.pipeline.ordering.text import order_lines
 from windrow.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
-    from windrow.pipeline.cutflow import Cutflow
+    from windrow.pipeline.cutflow.table import Cutflow
     from windrow.pipeline.ledger import Ledger
 
 __all__ = ["Result", "StepSummary"]
@@ -231,7 +231,7 @@ class Result(Mapping[str, Any]):
 
     def freeze(self, path: Any) -> str:
         """Write down the order each dataset ended with; ``run(order=path)`` repeats it."""
-        from windrow.pipeline.freezing import freeze
+        from windrow.pipeline.ordering.order_file import freeze
 
         return freeze(self, path)
 

@@ -23,7 +23,7 @@ from windrow.reuse.coverage import Covered, divide, first_rows, is_torn
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from windrow.blocks.execute import Partial
+    from windrow.blocks.chunk import Partial
     from windrow.core.ledger import Ledger
     from windrow.core.records import Plan
     from windrow.data.base import Input, Source

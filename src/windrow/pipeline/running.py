@@ -10,29 +10,29 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from windrow import data as windrow_data
+from windrow.core.launching import DeclaredLaunches
+from windrow.core.options import Options as SchedulerOptions
 from windrow.core.policies import Policies
-from windrow.core.scheduler import Options as SchedulerOptions
+from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.data.paths import is_remote
-from windrow.engines.granted import granted_cores
+from windrow.engines.machine_limits import granted_cores
 from windrow.errors import EngineError
-from windrow.pipeline.adapting import FELL_BACK, Adapting
 from windrow.pipeline.assemble import assemble
 from windrow.pipeline.collecting import Collecting
-from windrow.pipeline.hastening import Hastened
 from windrow.pipeline.identities import step_fingerprints
 from windrow.pipeline.journaling import Journaling
 from windrow.pipeline.keeping import keep
 from windrow.pipeline.live import outcome_so_far, still
 from windrow.pipeline.options import Options
-from windrow.pipeline.order_story import order_story
-from windrow.pipeline.order_words import warned_note
-from windrow.pipeline.ordering import check_conditions, make_orders
+from windrow.pipeline.ordering.controller import FELL_BACK, OrderController
+from windrow.pipeline.ordering.initial_orders import check_conditions, make_orders
+from windrow.pipeline.ordering.order_file import KEY as ORDERS
+from windrow.pipeline.ordering.order_file import orders_to_keep, recall_orders
+from windrow.pipeline.ordering.summary import summarise_orders
 from windrow.pipeline.patience import Patience
 from windrow.pipeline.places import Place, choose_place, limits
 from windrow.pipeline.raising import raised
-from windrow.pipeline.remembering import KEY as LEARNED
-from windrow.pipeline.remembering import recall, told
 from windrow.pipeline.resuming import asked_orders, begin, begin_anew
 from windrow.pipeline.rundirs import running_in
 from windrow.pipeline.skims import publish, saving
@@ -40,6 +40,7 @@ from windrow.pipeline.streaming import streaming
 from windrow.pipeline.workload import PipelineWorkload
 from windrow.random import ahead
 from windrow.run.loop import run as run_loop
+from windrow.shape.capped import CappedUntilReordered
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
 from windrow.store.journal import Journal
@@ -52,9 +53,10 @@ if TYPE_CHECKING:
 
     from windrow.core.records import Failure, Plan
     from windrow.data.base import Source
+    from windrow.engines.base import Engine
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.live import Inbox
-    from windrow.pipeline.ordering import Orders
+    from windrow.pipeline.ordering.initial_orders import Orders
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.result import Result
     from windrow.pipeline.resuming import Beginning
@@ -75,7 +77,7 @@ def run_pipeline(
     stream = streaming(source, options)
     if stream is not None:
         definition, source, inbox = stream.definition(definition), stream.flow, stream.fed(inbox)
-    recall(pipeline, definition, options.rundir)
+    recall_orders(pipeline, definition, options.rundir)
     with (
         running_in(options, definition, source) as directory,
         saving(definition, source) as complete,
@@ -87,7 +89,7 @@ def run_pipeline(
             result.rundir = str(directory.path)
             result.environment = environment()
             result.notes = (*result.notes, *keep(result, directory))
-            directory.write_manifest({LEARNED: told(pipeline, definition)})
+            directory.write_manifest({ORDERS: orders_to_keep(pipeline, definition)})
         if failure is not None:
             raise failure
         return result
@@ -129,19 +131,21 @@ class _Run:
         place = self._place(beginning)
         workload = self._workload(beginning)
         order = self._order(orders, workload, place)
-        scheduler = self._scheduler(beginning, plans, order, place)
+        rows = self._rows(beginning, plans, order, place)
+        engine = place.engine(rows)
+        scheduler = self._scheduler(rows, engine)
         journaling = None
         if self.journal is not None:
             journaling = Journaling(self.journal, beginning, self.definition, self.source, workload)
         log = EventLog.remembered() if self.options.rundir is None else None
-        made = partial(self._made, scheduler, plans, beginning, order, place, began)
-        outcome = self._loop(scheduler, place, workload, journaling, log, made)
+        made = partial(self._made, rows, plans, beginning, order, place, began)
+        outcome = self._loop(scheduler, rows, engine, place, workload, journaling, log, made)
         decisions += [*place.said(), *_about_remote(self.source, workload)]
-        self._remember(order, scheduler, outcome, place)
+        self._remember(order, rows, outcome, place)
         if outcome.failure is not None:
             if place.switched and isinstance(outcome.failure.exception, EngineError):
                 return self._again(outcome.failure)
-            error = raised(outcome.failure, workload, self.options)
+            error = raised(outcome.failure, self.options)
             if self.stream is not None:
                 self.stream.tell(error, lambda: made(outcome, workload))
             raise error
@@ -151,41 +155,35 @@ class _Run:
         if self.stream is not None:
             failure = self.stream.failure(result)
         result.seconds = perf_counter() - began
-        warned = warned_note(outcome.evidence.values())
         kept = journaling.notes if journaling else ()
-        result.notes = (*self._limit(), *result.notes, *warned, *kept)
+        result.notes = (*self._limit(), *result.notes, *kept)
         result.log = None if log is None else log.text
         return result, failure
 
-    def _order(self, orders: Orders, workload: PipelineWorkload, place: Place) -> Adapting:
-        return Adapting(
-            self.definition,
-            orders.policy,
-            fixed=orders.fixed,
-            learned=self.pipeline.learned,
-            unit_rows=workload.unit_rows,
-            workers=place.workers,
+    def _order(self, orders: Orders, workload: PipelineWorkload, place: Place) -> OrderController:
+        return OrderController(
+            self.definition, orders.policy, fixed=orders.fixed, unit_rows=workload.unit_rows, workers=place.workers
         )
 
-    def _remember(self, order: Adapting, scheduler: Scheduler, outcome: RunOutcome, place: Place) -> None:
+    def _remember(self, order: OrderController, rows: RowFeeder, outcome: RunOutcome, place: Place) -> None:
         """Keep what the next run need not find out."""
         pipeline = self.pipeline
         pipeline.guards.update(order.guards)
-        pipeline.remember(scheduler.accounts)
-        plans = {name: account.plan for name, account in scheduler.accounts.items()}
-        for name, account in scheduler.accounts.items():
+        pipeline.remember(rows.accounts)
+        plans = {name: account.plan for name, account in rows.accounts.items()}
+        for name, account in rows.accounts.items():
             if account.blamed:
                 order.fixed[name] = FELL_BACK
                 pipeline.learned.pop(name, None)  # the next run must not begin with what failed
-        pipeline.learned.update(order.learned(outcome.evidence, plans))
+        pipeline.learned.update(order.found_orders(outcome.evidence, plans))
         pipeline.waited = place.waited
 
     def _made(
         self,
-        scheduler: Scheduler,
+        rows: RowFeeder,
         plans: dict[str, Plan],
         beginning: Beginning,
-        order: Adapting,
+        order: OrderController,
         place: Place,
         began: float,
         outcome: RunOutcome,
@@ -196,17 +194,18 @@ class _Run:
             definition=self.definition,
             source=self.source,
             workload=workload,
-            scheduler=scheduler,
+            rows=rows,
             outcome=outcome,
             beginning=beginning,
             decisions=self.decisions,
-            issued=_issued(plans, scheduler),
+            issued=_issued(plans, rows),
             guards=tuple(sorted(self.pipeline.guards)),
             engine=place.kind,
             workers=place.workers,
             seconds=perf_counter() - began,
+            options=self.options,
         )
-        result.ordering = order_story(order, outcome.evidence, result)
+        result.ordering = summarise_orders(order, outcome.evidence, result)
         return result
 
     def _place(self, beginning: Beginning) -> Place:
@@ -249,6 +248,8 @@ class _Run:
     def _loop(
         self,
         scheduler: Scheduler,
+        rows: RowFeeder,
+        engine: Engine,
         place: Place,
         workload: PipelineWorkload,
         journaling: Journaling | None,
@@ -257,13 +258,13 @@ class _Run:
     ) -> RunOutcome:
         name, rundir, progress = self.pipeline.name, self.options.rundir, self.options.progress
         collector: Any = Collecting(None if journaling is None else journaling.changed)
-        standings: Any = scheduler
+        standings: Any = rows
         if self.stream is not None:
-            self.stream.watch(scheduler, place.workers)
+            self.stream.watch(rows, place.workers)
             collector, standings = self.stream.gathered, self.stream
         if self.inbox is not None:
             self.inbox.rows = lambda: standings.standing().done
-            self.inbox.answer = lambda: made(outcome_so_far(scheduler, collector), still(workload))
+            self.inbox.answer = lambda: made(outcome_so_far(scheduler, rows, collector), still(workload))
         with watching(standings, progress=progress, name=name, rundir=rundir) as observers:
             patience = Patience(scheduler, workload)
             watchers: list[Observer] = [*observers, patience]
@@ -273,14 +274,7 @@ class _Run:
             elif place.kind == "threads":
                 ahead.grant(granted_cores(os.environ) - place.workers)
             try:
-                return run_loop(
-                    scheduler,
-                    place.engine(scheduler),
-                    workload,
-                    observers=watchers,
-                    collector=collector,
-                    inbox=self.inbox,
-                )
+                return run_loop(scheduler, engine, workload, observers=watchers, collector=collector, inbox=self.inbox)
             finally:
                 ahead.grant(0)
                 patience.end()
@@ -305,32 +299,36 @@ class _Run:
             workload.keeping = False
         return workload
 
-    def _scheduler(self, beginning: Beginning, plans: dict[str, Plan], order: Adapting, place: Place) -> Scheduler:
+    def _rows(self, beginning: Beginning, plans: dict[str, Plan], order: OrderController, place: Place) -> RowFeeder:
+        """Make the supply of rows, with the decisions that cut them."""
         options = self.options
         chunk = options.chunk
-        return Scheduler(
+        shape = CappedUntilReordered(Guided(self.pipeline.costs), order.most_s) if chunk is None else Fixed(chunk)
+        # What somebody asks for while the run goes on has to be here by then.
+        safety = place.safety(journaled=beginning.journal is not None or self.inbox is not None)
+        return RowFeeder(
             beginning.specs,
-            Policies(
-                shape=place.shape(
-                    Hastened(Guided(self.pipeline.costs), order.most_s) if chunk is None else Fixed(chunk)
-                ),
-                order=order,
-                safety=place.safety(
-                    # What somebody asks for while the run goes on has to be here by then.
-                    journaled=beginning.journal is not None or self.inbox is not None
-                ),
-            ),
-            SchedulerOptions(
+            Policies(shape=place.shape(shape), order=order, safety=safety),
+            RowOptions(
                 on_error="skip" if options.on_error == "skip" else "stop",
                 row_limit=None if self.stream else options.max_rows,
                 row_limits=beginning.limits,
-                open=self.stream is not None,
                 chunk=chunk,
-                limits=limits(options),
-                restart=place.kind == "processes" or place.may_switch,
-                speculate=place.kind == "processes",
             ),
             plans,
+        )
+
+    def _scheduler(self, rows: RowFeeder, engine: Engine) -> Scheduler:
+        options = self.options
+        return Scheduler(
+            rows,
+            DeclaredLaunches(limits(options)),
+            SchedulerOptions(
+                on_error="skip" if options.on_error == "skip" else "stop",
+                open=self.stream is not None,
+                restart=engine.capabilities.can_restart,
+                speculate=engine.capabilities.can_kill,
+            ),
         )
 
     def _limit(self) -> tuple[str, ...]:
@@ -340,9 +338,9 @@ class _Run:
         return (f"max_rows: only the first {rows} rows of each dataset were asked for",)
 
 
-def _issued(plans: Mapping[str, Plan], scheduler: Scheduler) -> list[tuple[str, tuple[str, ...], str]]:
+def _issued(plans: Mapping[str, Plan], rows: RowFeeder) -> list[tuple[str, tuple[str, ...], str]]:
     """List the orders that were in force and why; datasets of which nothing had to be run have the one planned."""
-    accounts = scheduler.accounts
+    accounts = rows.accounts
     return [
         (dataset, one.order, one.reason)
         for dataset, plan in plans.items()

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windrow.blocks.execute import Chunk, ChunkRun
-from windrow.blocks.saves import empty_columns
+from windrow.blocks.chunk import Chunk, ChunkRun
+from windrow.blocks.fragments import empty_columns
 from windrow.data import skim_record
 from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.paths import is_remote
 from windrow.errors import SaveError, UsageError
-from windrow.pipeline.nminus1 import Count
+from windrow.pipeline.cutflow.nminus1 import Count
 from windrow.pipeline.saves import known_after_cuts, regions_named
 from windrow.pipeline.sections import sections
 from windrow.pipeline.staging import staging

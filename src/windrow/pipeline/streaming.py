@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.events import CancelRequested, Closed, Event, Submitted
-from windrow.core.forgetting import forget
 from windrow.core.intervals import Intervals
 from windrow.core.ledger import Entry
 from windrow.core.records import InputSpec
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from windrow.blocks.program import Program
     from windrow.core.ledger import Ledger
     from windrow.core.records import Handle
-    from windrow.core.scheduler import Scheduler, Standing
+    from windrow.core.rows import RowFeeder, Standing
     from windrow.data.base import FileInfo, Input, Source
     from windrow.data.stream import Tap
     from windrow.data.stream_flow import Flow, Portion
@@ -76,12 +75,12 @@ class Streaming:
         self.flow = flow
         self.gathered = Gathered()
         self.beginning = StreamBeginning([], flow=flow, gathered=self.gathered)
-        self.feeder = Feeder(tap, flow)
+        self.pump = StreamPump(tap, flow)
 
     def fed(self, inbox: Inbox | None) -> Inbox:
         """Let rows come through the inbox of the run."""
         inbox = inbox or Inbox()
-        inbox.feeder = self.feeder
+        inbox.pump = self.pump
         return inbox
 
     def definition(self, definition: Definition) -> Definition:
@@ -111,21 +110,20 @@ class Streaming:
         skip = options.on_error == "skip"
         return StreamWorkload(definition, self.flow, options.block_rows, skip=skip)
 
-    def watch(self, scheduler: Scheduler, workers: int) -> None:
+    def watch(self, rows: RowFeeder, workers: int) -> None:
         """Know whom to feed."""
-        self.feeder.scheduler = scheduler
-        self.feeder.portions = PORTIONS * workers
+        self.pump.rows = rows
+        self.pump.portions = PORTIONS * workers
 
     def standing(self) -> Standing:
         """Say how far the run is, with what the scheduler has forgotten."""
-        scheduler = self.feeder.scheduler
-        assert scheduler is not None
-        now, before = scheduler.standing(), self.feeder.forgotten
+        assert self.pump.rows is not None
+        now, before = self.pump.rows.standing(), self.pump.forgotten
         return now._replace(known=now.known + before, done=now.done + before, inputs=1)
 
     def failure(self, result: Result) -> DataError | None:
         """What ended the stream before its time, with the result of what came until then."""
-        error = self.feeder.error
+        error = self.pump.error
         if error is not None:
             result.notes = (*result.notes, f"the stream broke off {error}")
             self.tell(error, lambda: result)
@@ -149,9 +147,9 @@ class Gathered:
         """The rows that are done."""
         return self._heap.rows
 
-    def add(self, handle: Handle, partial: Any) -> None:
-        """Take a partial over."""
-        self._heap.add(handle, partial)
+    def add(self, handle: Handle, partial: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
+        """Take a partial over; it is about rows."""
+        self._heap.add(about, partial)
 
     def partials(self) -> dict[int, list[Any]]:
         """Give what there is."""
@@ -220,12 +218,12 @@ class StreamWorkload(PipelineWorkload):
                 self.reads[source, column] = known  # type: ignore[assignment]  # it gives pairs as well
 
 
-class Feeder:
+class StreamPump:
     """Takes batches from the producer, in a thread of its own, and hands them to the scheduler."""
 
     def __init__(self, tap: Tap, flow: Flow) -> None:
         self.error: DataError | None = None  #: what the producer, or a batch of it, did wrong
-        self.scheduler: Scheduler | None = None
+        self.rows: RowFeeder | None = None
         self.portions = PORTIONS  #: that the scheduler may have at a time
         self.forgotten = 0  #: rows of which the scheduler knows nothing any more
         self._tap, self._flow = tap, flow
@@ -328,18 +326,18 @@ class Feeder:
 
     def _let_go(self) -> None:
         """Release the rows that are done or failed, and have the scheduler forget those that are done."""
-        scheduler = self.scheduler
-        assert scheduler is not None
+        rows = self.rows
+        assert rows is not None
         for number, portion in list(self._out.items()):
-            book = scheduler.ledger.books.get((number, ""))
+            book = rows.ledger.books.get(number)
             if book is not None and book.done + book.failed.total == book.everything.total:
                 self._flow.release(portion)
                 del self._out[number]
                 if not book.failed.total:
                     self._done[number] = book.done
-        for number, rows in list(self._done.items()):
-            if forget(scheduler, number):
-                self.forgotten += rows
+        for number, done in list(self._done.items()):
+            if rows.forget(number):
+                self.forgotten += done
                 del self._done[number]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow import data as windrow_data
-from windrow.blocks.failures import named_error
+from windrow.blocks.failing import named_error, raise_from
 from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.selection import everything
 from windrow.errors import MissingColumnError, StepError, UsageError, nearest
@@ -28,7 +28,7 @@ from windrow.pipeline.why_words import Line, Story, WeightLine, Why
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from windrow.blocks.execute import ChunkRun
+    from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import BoundStep, Lane, Program
     from windrow.data.base import Input, Reader, Source
     from windrow.pipeline.bind import Definition
@@ -183,10 +183,10 @@ def _ask(run: ChunkRun, step: BoundStep, answers: Mapping[str, _Answer]) -> _Ans
     try:
         value = attempt(run, step, rows, step.lanes)
         read = _read(run, step)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it is told, or raised again
         failure = named_error(run, step, rows, error)
         if not isinstance(failure, StepError):
-            raise failure from error
+            raise_from(failure, error)
         return _Answer(error=_reason(error), culprit=step.name)
     if step.kind == "column":
         run.store.put(step.name, rows, value)

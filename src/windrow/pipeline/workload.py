@@ -1,48 +1,38 @@
-"""What workers do for a pipeline: open files, bind steps to them, run chunks, merge partials.
+"""What a pipeline's run knows of its source, wherever rows run: programs, units, which file an input was.
 
-The workload is shared by all workers of a process; each worker has its own readers. What is tried before anybody hears
-that a chunk failed is told in ``attempts``.
+The workload is shared by all workers of a process; each worker has its own readers (``worker``). What a worker in another
+process learns comes home with its reports (``news``).
 """
 
 from __future__ import annotations
 
-import re
 import threading
-from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windrow.blocks.execute import Chunk, ChunkRun, Partial, Stopped
-from windrow.blocks.skipping import skipped
-from windrow.core.records import Failure, FailureKind, Measurement
-from windrow.engines.base import Outcome
-from windrow.engines.setup import Reading
+from windrow.blocks.chunk import Stopped
+from windrow.core.records import Failure, FailureKind, OpenInput, RunRows
 from windrow.errors import CorruptFileError, DataError, DefinitionError, RowPurityError, StepError, WindrowError
 from windrow.pipeline.ambient import ambient, check_arrived, is_own, restore, seal
-from windrow.pipeline.attempts import Attempts
 from windrow.pipeline.bind import bind
-from windrow.pipeline.collecting import unite
-from windrow.pipeline.news import News, Told, hear, news
-from windrow.pipeline.preparing import chunk_of, read_ahead
+from windrow.pipeline.input_identity import file_stamp
+from windrow.pipeline.news import hear
+from windrow.pipeline.worker import RowsSide
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from types import ModuleType
 
+    from windrow.blocks.chunk import Partial
     from windrow.blocks.program import Program
-    from windrow.core.records import Plan, Rows
-    from windrow.data.base import FileInfo, Input, Reader, Source
+    from windrow.core.records import Task
+    from windrow.data.base import FileInfo, Input, Source
     from windrow.pipeline.bind import Definition
-    from windrow.pipeline.preparing import PreparedColumns
+    from windrow.pipeline.input_identity import FileStamp
     from windrow.pipeline.products import Product
-
-__all__ = ["Feed", "PipelineWorkload"]
 
 #: Bytes that the rows of all regions may take, so that comparing two runs is possible; a bit for each row and region.
 KEPT_BYTES = 64_000_000
-
-#: Files a worker keeps open: the one being read, the next one inspected, and a little room for retries.
-OPEN_FILES = 4
 
 
 class Feed(NamedTuple):
@@ -82,7 +72,7 @@ class PipelineWorkload:
         self.identities: dict[int, str] = {}  #: of the inputs opened so far
         self.keeping = definition.keep_rows
         self._kept_bytes = 0
-        self._found: dict[int, Any] = {}
+        self._stamps: dict[int, FileStamp | None] = {}  #: of inputs when they were first opened in this process
         self._saved: dict[str, tuple[tuple[str, ...], str]] = {}  #: file -> columns, first input
         self.feeds = dict(feeds or {})
         self.twins: dict[str, str] = {}  #: steps that are computed with another one
@@ -94,7 +84,7 @@ class PipelineWorkload:
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what belongs to a process: locks, programs and compiled code are made anew."""
         state = dict(self.__dict__)
-        for name in ("stop", "_lock", "_programs", "_found"):
+        for name in ("stop", "_lock", "_programs", "_stamps"):
             del state[name]
         state["definition"] = replace(self.definition, kernels={})
         state["ambient"] = ambient()
@@ -108,36 +98,42 @@ class PipelineWorkload:
         self.stop = threading.Event()
         self._lock = threading.Lock()
         self._programs = {}
-        self._found = {}
+        self._stamps = {}
         # What was learned here so far is known at home; from now on only what is new is told.
         self.reads, self.requests = {}, 0
 
-    def hear(self, found: Any) -> None:
+    def hear(self, news: Any) -> None:
         """Take in what a worker in another process learned."""
-        hear(self, found)
+        hear(self, news)
 
     def feed(self, number: int) -> Feed:
         """Say what an input of the scheduler is."""
         return self.feeds.get(number) or Feed(number)
 
-    def open_worker(self, worker: int) -> _Worker:  # noqa: ARG002 - all workers are alike
+    def open_worker(self, worker: int) -> RowsSide:  # noqa: ARG002 - all workers are alike
         """Make the side of one worker."""
         if self.sealed is not None:
             check_arrived(self.definition, self.sealed)
             self.sealed = None
-        return _Worker(self)
+        return RowsSide(self)
+
+    def content(self, task: Task) -> Any:
+        """Give what a worker needs: all of it is in the payload."""
+        return task.payload
+
+    def describe(self, task: Task) -> str:
+        """Name a task in messages of the engine."""
+        if type(task.payload) is RunRows:
+            return ", ".join(f"rows {r.start}-{r.stop} of {self._label(r.input)}" for r in task.payload.rows)
+        what = "opening" if type(task.payload) is OpenInput else "adding up results of"
+        return f"{what} {self._label(task.payload.input)}"
+
+    def _label(self, number: int) -> str:
+        return self.source.inputs[self.feed(number).input].label
 
     def is_own(self, module: ModuleType) -> bool:
         """Say whether a module is the user's own, so that it goes to other processes with its state."""
         return is_own(module)
-
-    def named(self, text: str) -> str:
-        """Replace the numbers of inputs, which are all that an engine knows, by what people call them."""
-
-        def label(found: re.Match[str]) -> str:
-            return f"of {self.source.inputs[self.feed(int(found[1])).input].label}"
-
-        return re.sub(r"\bof input (\d+)\b", label, text)
 
     def classify(self, error: BaseException) -> Failure:
         """Say whose fault an exception is."""
@@ -216,27 +212,43 @@ class PipelineWorkload:
         more = borders[-1] - before[-1], len(borders) - len(before)
         self._units[dataset] = (rows + more[0], units + more[1])
 
-    def check_same(self, index: int, info: FileInfo) -> None:
-        """Refuse an input that is another file than when it was first opened in this run."""
-        found = (info.identity, info.rows, info.borders)
+    def check_same(self, index: int, info: FileInfo, before: str) -> str:
+        """Refuse an input that is another file than when it was first opened; say what tells it from another.
+
+        ``before`` is what another worker said of it when it opened it first; empty if none has.
+        """
+        item = self.source.inputs[index]
+        stamp = file_stamp(item)
+        now = repr((info.identity, info.rows, stamp))
         with self._lock:
-            known = self._found.setdefault(index, found)
+            first = self._stamps.setdefault(index, stamp)
             self.identities.setdefault(index, info.identity)
-            expected = self.expected.get(index, (info.identity, info.rows))
-        if known != found or expected != (info.identity, info.rows):
-            label = self.source.inputs[index].label
-            raise CorruptFileError(
-                f"{label} was replaced while it was being read: run again, on files that stay as they are", file=label
-            )
+            identity = self.identities[index]
+            expected = self.expected.get(index, (identity, info.rows))
+        if before not in ("", now) or first != stamp or expected != (info.identity, info.rows):
+            raise self.replaced(item)
+        return now
+
+    def check_unchanged(self, index: int) -> None:
+        """Refuse what was read of an input that was written to meanwhile."""
+        item = self.source.inputs[index]
+        if self._stamps[index] != file_stamp(item):
+            raise self.replaced(item)
+
+    def replaced(self, item: Input) -> CorruptFileError:
+        """Make the error of an input that is not the same any more."""
+        return CorruptFileError(
+            f"{item.label} was replaced while it was being read: run again, on files that stay as they are",
+            file=item.label,
+        )
 
     def note_kept(self, partial: Partial) -> None:
-        """Stop telling which rows the regions have, and what cuts said, where that becomes too much."""
+        """Stop telling which rows the regions have where that becomes too much."""
         if not self.keeping:
-            partial.kept, partial.asked = (), ()
+            partial.kept = ()
             return
         with self._lock:
             self._kept_bytes += sum(rows.data.nbytes for _, rows in partial.kept)
-            self._kept_bytes += sum(asked.nbytes for asked in partial.asked)
             if self._kept_bytes > KEPT_BYTES:
                 self.keeping = False
                 for program in self._programs.values():
@@ -251,110 +263,3 @@ class PipelineWorkload:
                     ranges[-1] = (ranges[-1][0], stop)
                 else:
                     ranges.append((start, stop))
-
-
-class _Worker:
-    """One worker's readers and its way of running chunks."""
-
-    def __init__(self, workload: PipelineWorkload) -> None:
-        self.workload = workload
-        self.reading = Reading()  #: what reading took in the last run
-        self._readers: OrderedDict[int, Reader] = OrderedDict()
-        self._told = Told(
-            opened=set(workload.borders),
-            defaults=set(workload.defaults),
-            unchecked=frozenset(workload.definition.unchecked),
-            touched=dict(workload.definition.touched),
-        )
-
-    def news(self) -> News | None:
-        """Say what is new since the last time; asked for only where home is another process."""
-        return news(self.workload, self._told)
-
-    def inspect(self, input: int) -> tuple[int, tuple[int, ...]]:  # noqa: A002 - the word of the house
-        """Open an input, bind the steps to it, and say how many rows and which units it has."""
-        feed = self.workload.feed(input)
-        reader = self._reader(feed.input)
-        source = self.workload.source.inputs[feed.input]
-        program = self.workload.program(source, reader.info, feed.products)
-        return reader.info.rows, self.workload.opened(source, reader.info, program)
-
-    def prepare(self, rows: tuple[Rows, ...], plan: Plan) -> PreparedColumns:
-        """Read what a chunk needs first, for another worker to run it with."""
-        _, reader, program, chunk = self._opened(rows)
-        return read_ahead(program, reader, chunk, plan.order, self.workload.stop.is_set)
-
-    def run(self, rows: tuple[Rows, ...], plan: Plan, prepared: PreparedColumns | None = None) -> Outcome:
-        """Run one chunk in the order of the plan, with what was prepared for it."""
-        (part,) = rows
-        source, reader, program, chunk = self._opened(rows)
-        before = reader.bytes_read
-        attempts = self._attempts(program, reader, chunk, plan)
-        if prepared is not None:
-            prepared.hand_over(attempts.run)
-            before -= prepared.bytes_read
-            self.workload.note_reads(source.index, prepared.reads)
-        try:
-            attempts.look(self.workload.borders[source.index])
-            partial = attempts.partial()
-        finally:
-            attempts.run.release()
-            store = attempts.run.store
-            self.reading = Reading(store.read_seconds, store.read_cpu_s)
-            self.workload.note_reads(source.index, reader.reads)
-            reader.reads.clear()
-        self.workload.note_kept(partial)
-        measurement = Measurement(bytes_read=reader.bytes_read - before)
-        evidence = attempts.evidence(in_memory=source.format == "arrays")
-        gone = skipped(attempts.left_out.values(), part.input, source.label)
-        return Outcome(partial, measurement, evidence, gone)
-
-    def merge(self, partials: Sequence[Any]) -> Any:
-        """Unite partials of one input."""
-        return unite(partials)
-
-    def close(self) -> None:
-        """Close every file."""
-        while self._readers:
-            self._close(self._readers.popitem()[1])
-
-    # -- inside ------------------------------------------------------------------------------
-
-    def _opened(self, rows: tuple[Rows, ...]) -> tuple[Input, Reader, Program, Chunk]:
-        """Open the file that rows are in; say what runs on them."""
-        (part,) = rows
-        feed = self.workload.feed(part.input)
-        reader = self._reader(feed.input)
-        source = self.workload.source.inputs[feed.input]
-        program = self.workload.program(source, reader.info, feed.products)
-        borders = self.workload.borders.get(feed.input)
-        if borders is None:
-            borders = self.workload.opened(source, reader.info, program)
-        return source, reader, program, chunk_of(source, part, borders, reader.info.clusters)
-
-    def _attempts(self, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
-        workload = self.workload
-        run = ChunkRun(
-            program, reader, chunk, plan.order, dict(plan.blocks), workload.block_rows, stopping=workload.stop.is_set
-        )
-        return Attempts(run, workload.definition, plan, skip=workload.skip)
-
-    def _reader(self, input: int) -> Reader:  # noqa: A002 - the word of the house
-        reader = self._readers.get(input)
-        if reader is None:
-            reader = self.workload.source.open(input)
-            try:
-                self.workload.check_same(input, reader.info)
-            except CorruptFileError:
-                reader.close()
-                raise
-            self._readers[input] = reader
-            while len(self._readers) > OPEN_FILES:
-                self._close(self._readers.popitem(last=False)[1])
-        self._readers.move_to_end(input)
-        return reader
-
-    def _close(self, reader: Reader) -> None:
-        with self.workload._lock:
-            self.workload.requests += getattr(reader, "requests", 0)
-        reader.close()

@@ -10,7 +10,7 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from windrow.blocks.waves import AccessLog
+from windrow.blocks.fetch_ahead import AccessLog
 from windrow.errors import DefinitionError, RedefinitionNote, UnknownNameError, nearest
 from windrow.pipeline.saves import EVERY_REGION, SaveDefinition, define_save
 from windrow.pipeline.steps import StepDefinition, define
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from windrow.blocks.kernels import EachKernel
     from windrow.core.records import StepCost
-    from windrow.pipeline.adapting import Learned
     from windrow.pipeline.steps import Kind
 
 __all__ = ["Writing", "is_checked"]
@@ -45,7 +44,7 @@ class Writing:
         self.waited = ""  #: why threads are of no use here, as an earlier run found out
         self.step_costs: dict[str, StepCost] = {}  #: what steps cost in the last run
         #: what the last run found out for its order, by dataset
-        self.learned: dict[str, Learned] = {}
+        self.learned: dict[str, tuple[str, ...]] = {}
         self._steps: dict[str, StepDefinition] = {}
         self._regions: dict[str, dict[str, bool]] = {}
         self._saves: dict[str, SaveDefinition] = {}

@@ -12,8 +12,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from windrow.core.commands import Discard, Launch, OutputFailed, Replan, Resolve, Take, TaskEnded, WakeAt
+from windrow.core.commands import Discard, Launch, OutputFailed, OutputMade, Replan, Resolve, Take, TaskEnded, WakeAt
 from windrow.core.events import CancelRequested, Event, Planned, Tick
+from windrow.core.rows import RowFeeder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,14 +37,14 @@ Observer: TypeAlias = "Callable[[Sequence[Event], Sequence[Command], float], Non
 
 
 class Collector(Protocol):
-    """Where partials go that are safe in the driver."""
+    """Where outputs go that are in the driver's hands: partials of rows, values that somebody waits for."""
 
-    def add(self, handle: Handle, partial: Any) -> None:
-        """Take a partial over; its rows are done."""
+    def add(self, handle: Handle, value: Any, about: Any) -> None:
+        """Take an output over; ``about`` is what the feeder says of it, such as the rows of a partial."""
         ...
 
     def partials(self) -> dict[int, list[Any]]:
-        """Give everything by input, in order of their first row."""
+        """Give all partials by input, in order of their first row."""
         ...
 
 
@@ -71,18 +72,18 @@ class Taken:
     """The collector that keeps partials as they come."""
 
     def __init__(self) -> None:
-        self._taken: list[tuple[Handle, Any]] = []
+        self._taken: list[tuple[Any, Any]] = []
 
-    def add(self, handle: Handle, partial: Any) -> None:
+    def add(self, handle: Handle, value: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
         """Keep a partial."""
-        self._taken.append((handle, partial))
+        self._taken.append((about, value))
 
     def partials(self) -> dict[int, list[Any]]:
         """Give everything by input, in order of their first row."""
         partials: dict[int, list[Any]] = {}
         # By rows alone: partials need not be comparable.
-        for handle, partial in sorted(self._taken, key=lambda pair: pair[0].rows):
-            partials.setdefault(handle.rows[0].input, []).append(partial)
+        for rows, partial in sorted(self._taken, key=lambda pair: pair[0]):
+            partials.setdefault(rows[0].input, []).append(partial)
         return partials
 
 
@@ -94,11 +95,9 @@ class RunOutcome:
     failure: Failure | None
     reason: str  #: why it was stopped, if it was
     partials: dict[int, list[Any]]  #: by input, in order of their first row
-    ledger: Ledger
-    evidence: dict[str, Evidence]  #: by category
+    rows: RowFeeder | None  #: where rows came from, if any were run
     plans: list[Plan]  #: issued during the run, in order; those that changed something
     notes: list[str]
-    bytes_read: int  #: by accepted attempts
     wall_s: float
     driver_cpu_s: float  #: of the loop itself, without work that the engine did inside ``wait``
 
@@ -106,6 +105,22 @@ class RunOutcome:
     def cancelled(self) -> bool:
         """Whether it ended on request."""
         return self.status == "cancelled"
+
+    @property
+    def ledger(self) -> Ledger:
+        """The account of rows."""
+        assert self.rows is not None
+        return self.rows.ledger
+
+    @property
+    def evidence(self) -> dict[str, Evidence]:
+        """What accepted attempts at rows learned, by category."""
+        return {} if self.rows is None else {name: one.evidence for name, one in self.rows.accounts.items()}
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes that accepted attempts at rows read."""
+        return 0 if self.rows is None else self.rows.bytes_read
 
 
 def run(
@@ -123,8 +138,10 @@ def run(
 
     With an inbox, SIGTERM is like Ctrl-C, and the first of them is a wish told to the inbox.
     """
-    planner = planner or scheduler.policies.order.replan
-    loop = _Loop(scheduler, engine, clock, observers, planner, collector or Taken(), inbox)
+    rows = scheduler.feeder if isinstance(scheduler.feeder, RowFeeder) else None
+    if planner is None and rows is not None:
+        planner = rows.policies.order.replan
+    loop = _Loop(scheduler, rows, engine, clock, observers, planner, collector or Taken(), inbox)
     begin, cpu = clock(), time.thread_time()
     try:
         with _Interrupts(engine, terminate=inbox is not None) as interrupts:
@@ -145,10 +162,11 @@ def run(
 @dataclass(slots=True)
 class _Loop:
     scheduler: Scheduler
+    rows: RowFeeder | None
     engine: Engine
     clock: Callable[[], float]
     observers: Sequence[Observer]
-    planner: Callable[[PlanJob], Plan]
+    planner: Callable[[PlanJob], Plan] | None
     collector: Collector
     inbox: Inbox | None = None
     end: Resolve | None = None
@@ -203,11 +221,13 @@ class _Loop:
             for command in commands:
                 if isinstance(command, (Launch, Discard)):  # by far the most
                     orders.append(command)
-                elif isinstance(command, (TaskEnded, OutputFailed)):
+                elif isinstance(command, (TaskEnded, OutputMade, OutputFailed)):
                     continue  # observers tell whoever waits for a task
                 elif isinstance(command, Take):
-                    self.collector.add(command.handle, self.engine.take(command.handle))
+                    value = self.engine.take(command.handle, mine=command.mine)
+                    self.collector.add(command.handle, value, command.about)
                 elif isinstance(command, Replan):
+                    assert self.planner is not None
                     plan = self.planner(command.job)
                     before = command.job.plan
                     if (plan.order, plan.guards) != (before.order, before.guards):
@@ -233,11 +253,9 @@ class _Loop:
             failure=self.end.failure,
             reason=self.end.reason,
             partials=self.collector.partials(),
-            ledger=scheduler.ledger,
-            evidence={name: account.evidence for name, account in scheduler.accounts.items()},
+            rows=self.rows,
             plans=self.plans,
             notes=list(scheduler.notes),
-            bytes_read=scheduler.bytes_read,
             wall_s=wall_s,
             driver_cpu_s=driver_cpu_s,
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.core.records import StepCost
-from windrow.engines.simulated_model import SimulatedInput
+from windrow.engines.simulated.model import SimulatedInput
 from windrow.errors import DataError, MissingFileError
 from windrow.run.recorded import CostsOfRows, Recorded, RecordedCosts, lock_share_of, scatter
 from windrow.shape.costs import fit
@@ -51,7 +51,7 @@ def read_record(path: str | os.PathLike[str]) -> Recorded:
             "tasks: run the analysis again with rundir=",
             file=str(directory.log),
         ) from error
-    if not np.count_nonzero(~log.tasks.discarded & (log.tasks.input >= 0)):
+    if not np.count_nonzero(log.attempts.done & (log.attempts.input >= 0)):
         raise DataError(f"{directory.log} tells of no task that ended, so there is nothing to foretell from")
     facts = _facts(directory, log)
     facts.held, facts.looks = aside.held, aside.looks
@@ -129,7 +129,7 @@ def _facts(directory: RunDirectory, log: Log) -> _Facts:
         summary = directory.read_summary()
     except DataError:
         notes.append("the run did not come to its end: only what its log tells is used")
-    tasks = log.tasks
+    tasks = log.attempts
     joined = log.counts.get("WorkerJoined", 0)
     workers = int(summary.get("workers") or 0) or len(set(tasks.worker.tolist())) or joined
     engine = str(summary.get("engine") or options.get("engine") or "threads")
@@ -183,8 +183,8 @@ def _category(facts: _Facts, number: int) -> str:
 
 
 def _table(log: Log, facts: _Facts) -> _Table:
-    tasks = log.tasks
-    keep = np.flatnonzero(~tasks.discarded & (tasks.input >= 0))
+    tasks = log.attempts
+    keep = np.flatnonzero(tasks.done & (tasks.input >= 0))
     category = np.array([_category(facts, int(number)) for number in tasks.input[keep]])
     cold = np.zeros(len(keep), dtype=np.bool_)
     seen: set[tuple[int, str]] = set()
@@ -350,13 +350,14 @@ def _fixed(table: _Table, warm: NDArray[np.bool_]) -> float:
 
 def _between(log: Log) -> tuple[float, float]:
     """Give what workers take between tasks (merging), and for opening an input."""
-    tasks = log.tasks
+    tasks = log.attempts
+    ran = tasks.ran
     gaps: list[float] = []
     openings: list[float] = []
     ready: dict[int, float] = {}
     happenings = [
         (float(begin), float(end), int(worker), False)
-        for begin, end, worker in zip(tasks.begin, tasks.end, tasks.worker, strict=True)
+        for begin, end, worker in zip(tasks.begin[ran], tasks.end[ran], tasks.worker[ran], strict=True)
     ]
     happenings += [
         (line["t"], line["t"], int(line["worker"]), True)
@@ -376,7 +377,7 @@ def _between(log: Log) -> tuple[float, float]:
 
 def _memory(log: Log, facts: _Facts) -> tuple[float | None, float | None]:
     """Say what is needed once and by every worker; from peaks of tasks, else from the process."""
-    peaks = log.tasks.peak
+    peaks = log.attempts.peak
     if peaks.size and peaks.max() > 0:
         return 0.0, float(peaks.max())
     if facts.engine == "processes" or not len(log.memory):

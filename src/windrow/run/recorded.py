@@ -14,14 +14,14 @@ from itertools import pairwise
 from math import exp, sqrt
 from typing import TYPE_CHECKING
 
-from windrow.engines.simulated_model import Demand, Model, SimulatedInput, drawn, normal
+from windrow.engines.simulated.model import Demand, Model, SimulatedInput, drawn, normal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from windrow.core.records import Rows
-    from windrow.engines.simulated import Kind
-    from windrow.engines.simulated_devices import Device
+    from windrow.engines.simulated.devices import Device
+    from windrow.engines.simulated.engine import Kind
 
 __all__ = ["CostsOfRows", "Recorded", "RecordedCosts", "lock_share_of", "lock_wait_of", "scatter"]
 
@@ -120,6 +120,10 @@ class RecordedCosts:
         locked = self.lock_share * compute
         blocked = 0.0 if self.device is not None else high[1] - low[1]
         return Demand(compute - locked, locked, blocked, high[2] - low[2], self.memory)
+
+    def releases(self, task: int) -> Sequence[tuple[float, str]]:  # noqa: ARG002 - a Protocol's
+        """Release nothing early."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

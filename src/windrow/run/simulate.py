@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from windrow.core.options import Options
 from windrow.core.policies import Policies
+from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
-from windrow.engines.simulated import SimulatedEngine
+from windrow.engines.simulated.engine import SimulatedEngine
 from windrow.errors import InternalError
 from windrow.run.loop import run
 from windrow.shape.fixed import Fixed
@@ -21,16 +22,15 @@ from windrow.units import format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
-    from windrow.core.records import Failure
-    from windrow.engines.simulated import Kind
-    from windrow.engines.simulated_devices import Device
-    from windrow.engines.simulated_jobs import Tally
-    from windrow.engines.simulated_model import Model
+    from windrow.core.records import Failure, Task
+    from windrow.engines.simulated.devices import Device
+    from windrow.engines.simulated.engine import Kind
+    from windrow.engines.simulated.jobs import Tally
+    from windrow.engines.simulated.model import Model
     from windrow.run.loop import Observer, RunOutcome
     from windrow.run.recorded import Recorded
-
-__all__ = ["Forecast", "Simulated", "forecast", "simulate"]
 
 #: Losses below this share of the workers' time are not worth a sentence.
 WORTH_SAYING = 0.05
@@ -42,8 +42,20 @@ class _Nothing:
     def open_worker(self, worker: int) -> NoReturn:
         raise InternalError(f"a simulated run opened worker {worker} for real")
 
+    def content(self, task: Task) -> Any:
+        return task.payload
+
     def classify(self, error: BaseException) -> Failure:
         raise InternalError(f"a simulated run failed for real: {error!r}")
+
+    def describe(self, task: Task) -> str:
+        return f"task {task.id}"
+
+    def hear(self, news: Any) -> None:
+        raise InternalError(f"a simulated worker learned something: {news!r}")
+
+    def is_own(self, module: ModuleType) -> bool:
+        raise InternalError(f"a simulated run looked at {module}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +86,17 @@ def simulate(
     kind: Kind = "processes",
     chunk: int | None = None,
     options: Options | None = None,
+    rows: RowOptions | None = None,
     policies: Policies | None = None,
     observers: Sequence[Observer] = (),
 ) -> Simulated:
     """Run a model in virtual time; by default with the policies of a pipeline."""
     engine = SimulatedEngine(model, workers, seed=seed, kind=kind)
     policies = policies or Policies(shape=Guided() if chunk is None else Fixed(chunk))
-    options = options or Options(chunk=chunk, restart=True, speculate=kind == "processes")
-    scheduler = Scheduler(model.specs(), policies, options)
+    feeder = RowFeeder(model.specs(), policies, rows or RowOptions(chunk=chunk))
+    can = engine.capabilities
+    options = options or Options(restart=True, speculate=can.can_kill)
+    scheduler = Scheduler(feeder, options=options)
     outcome = run(scheduler, engine, _Nothing(), clock=engine.clock, observers=observers)
     devices = {name: shared.busy_s for name, shared in engine.world.things.devices.items()}
     return Simulated(outcome=outcome, tally=engine.tally, workers=workers, device_busy_s=devices)

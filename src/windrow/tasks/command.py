@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 
 from windrow.errors import TaskFileError, UsageError
 from windrow.globs import matching
-from windrow.tasks.calling import Calling
+from windrow.tasks.call import Call
 from windrow.tasks.command_rest import places_of
 from windrow.tasks.command_template import argument_list, command_line
 from windrow.tasks.command_words import could_not_start, raise_failure, story
-from windrow.tasks.declare import Declared, Task, TaskOptions, _asked, task
+from windrow.tasks.declare import Declared, Task, TaskOptions, task
 from windrow.tasks.file_table import FileTable
-from windrow.tasks.going import Going
 from windrow.tasks.shell import Order, Ran, run
+from windrow.tasks.worker import RunningCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -55,7 +55,7 @@ class Command:
     memory: int | None = None  #: bytes
     gpus: int = 0
 
-    def in_session(self, calling: Calling) -> InSession:
+    def in_session(self, calling: Call) -> InSession:
         """Note what a call in a session adds."""
         deadline = calling.declared.deadline
         until = None if deadline is None else time.monotonic() + deadline
@@ -84,11 +84,11 @@ class CommandTask(Task):
         """Run it here and now; what it writes is in place when it is complete, as in a session."""
         declared, files = self.declared, FileTable()
         assert declared.command is not None
-        calling = Calling(_NoSession(files), 1, declared, arguments, keywords)  # type: ignore[arg-type]
+        calling = Call(_NoSession(files), 1, declared).begin(arguments, keywords)  # type: ignore[arg-type]
         try:
             if declared.files:
                 files.enter(calling)
-            going = Going(
+            going = RunningCall(
                 1, declared.name, declared.function, list(calling.arguments), calling.keywords, 1, None, bool
             )  # fmt: skip
             with ExitStack() as stack:
@@ -104,7 +104,7 @@ class CommandTask(Task):
         declared, how = self.declared, self.declared.command
         assert isinstance(declared.function, CommandBody)
         assert how is not None
-        asked = {**_asked(declared), "shell": how.shell, "env": dict(how.env), "log": how.log}
+        asked = {**declared.asked, "shell": how.shell, "env": dict(how.env), "log": how.log}
         for one in NOT_FOR_COMMANDS:
             asked.pop(one, None)
         return command(declared.function.function, **{**asked, **changes})
@@ -339,7 +339,7 @@ class InSession:
         return InSession, (self.directory, self.until, self.memory, self.scratch, bool)
 
     @contextmanager
-    def around(self, going: Going) -> Iterator[None]:
+    def around(self, going: RunningCall) -> Iterator[None]:
         """Let the body know; what is given now are the paths that the caller asked for, not private ones."""
         body: CommandBody = going.function  # type: ignore[assignment]
         went: list[tuple[Order, Ran]] = []

@@ -1,6 +1,6 @@
 """Who belongs to a command, and a guard that ends all of them when the program that started them is gone.
 
-In a worker's process the warden does that. Elsewhere (threads, or no session at all) the first command starts one small
+In a worker's process the supervisor does that. Elsewhere (threads, or no session at all) the first command starts one small
 process that sleeps until this one has ended, however that happened, and then kills what its commands left running. They
 are found by a mark in their environment, which all that they start inherits.
 """
@@ -19,13 +19,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windrow.engines.tree import children, descendants, end_all, look, marked
-from windrow.engines.warden import MARK
+from windrow.engines.supervisor.client import MARK
+from windrow.engines.supervisor.process_tree import children, descendants, end_all, look, marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from windrow.engines.tree import Process
+    from windrow.engines.supervisor.process_tree import Process
 
 __all__ = ["COMMAND", "end_members", "in_worker", "main", "members", "new_mark", "take_in"]
 
@@ -58,7 +58,7 @@ def _in_worker(_process: int) -> bool:
 
 
 def in_worker() -> bool:
-    """Whether this is a worker's process, whose tree the warden watches, limits and ends."""
+    """Whether this is a worker's process, whose tree the supervisor watches, limits and ends."""
     return _in_worker(os.getpid())
 
 

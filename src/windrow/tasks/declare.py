@@ -5,29 +5,35 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, overload
 
 from windrow.core.records import Needs
 from windrow.errors import UsageError, nearest
-from windrow.tasks.accepting import Accepts, check_call
 from windrow.tasks.body import STREAM, is_generator, run_body
-from windrow.tasks.current import current
 from windrow.tasks.file_kinds import FileKind, file_parameters
-from windrow.tasks.option_checks import check_numbers, check_on_failure, checked_needs
+from windrow.tasks.options import check_numbers, check_on_failure, checked_needs
 from windrow.tasks.resident import Resident, made_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from windrow.tasks.command import Command
+    from windrow.tasks.session import Session
 
-__all__ = ["Declared", "InOut", "Task", "task"]
+#: The innermost session that was opened in this context: calls of tasks go to it. Threads begin with none: a task that is called in
+#: the body of another one is its plain function.
+current: ContextVar[Session | None] = ContextVar("windrow_session", default=None)
 
 #: What becomes of the other tasks when one fails for good.
 OnFailure = Literal["stop", "ignore", "cancel_successors", "retry"]
 #: Whether identical calls are one task; "content": also those that are given arrays, by what is in them.
 Reuse = bool | Literal["content"]
+#: A number of arguments that no call has.
+_ENDLESS = 1 << 30
+_IN_ORDER = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 #: Times that a task is tried again with ``on_failure="retry"``.
 RETRIES = 2
 
@@ -56,6 +62,7 @@ class Declared:
     positions: Mapping[str, int] = field(default_factory=dict, repr=False)  #: of parameters, by name
     resident: tuple[str, ...] = ()  #: parameters that each worker makes once
     command: Command | None = None  #: a command line instead of Python
+    asked: Mapping[str, Any] = field(default_factory=dict, repr=False)  #: options as they were written
 
 
 class Task:
@@ -63,7 +70,7 @@ class Task:
 
     def __init__(self, declared: Declared) -> None:
         self.declared = declared
-        self._accepts = Accepts(declared.function)
+        self._accepts = AcceptedCalls(declared.function)
         functools.update_wrapper(self, declared.function)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -97,35 +104,13 @@ class Task:
 
     def options(self, **changes: Any) -> Task:
         """Give the same task with other options."""
-        return task(self.declared.function, **{**_asked(self.declared), **changes})
+        return task(self.declared.function, **{**self.declared.asked, **changes})
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     def __repr__(self) -> str:
         return f"<task {self.declared.name!r}>"
-
-
-def _asked(declared: Declared) -> dict[str, Any]:
-    amounts = dict(declared.needs.amounts)
-    amounts.pop("slot", None)
-    memory = amounts.pop("memory", None)
-    return {
-        "outputs": declared.outputs,
-        "cores": amounts.pop("cores", 0),
-        "memory": None if memory is None else f"{memory} B",
-        "gpus": amounts.pop("gpu", 0),
-        "resources": amounts,
-        "priority": declared.priority,
-        "deadline": declared.deadline,
-        "on_failure": declared.on_failure,
-        "retries": None if declared.on_failure is None else declared.retries,
-        "restartable": declared.restartable,
-        "reuse": declared.reuse,
-        "version": declared.version,
-        "inout": declared.inout,
-        "name": declared.name,
-    }
 
 
 class TaskOptions(TypedDict, total=False):
@@ -147,22 +132,7 @@ class TaskOptions(TypedDict, total=False):
     name: str | None
 
 
-_DEFAULTS: TaskOptions = {
-    "outputs": None,
-    "cores": 1,
-    "memory": None,
-    "gpus": 0,
-    "resources": None,
-    "priority": 0,
-    "deadline": None,
-    "on_failure": None,
-    "retries": None,
-    "restartable": True,
-    "reuse": None,
-    "version": "",
-    "inout": (),
-    "name": None,
-}
+_OPTIONS = tuple(TaskOptions.__annotations__)
 
 
 @overload
@@ -193,37 +163,37 @@ def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOp
         Parameters that the body changes, as an annotation with ``wr.InOut`` says too.
     """
     if function is None:
-        return lambda body: Task(_declared(body, {**options}))
-    return Task(_declared(function, {**options}))
+        return lambda body: Task(_declare(body, options))
+    return Task(_declare(function, options))
 
 
-def _declared(function: Callable[..., Any], asked: dict[str, Any]) -> Declared:
-    unknown = [one for one in asked if one not in _DEFAULTS]
-    if unknown:
-        raise UsageError(
-            f"wr.task has no option {unknown[0]!r}{nearest(unknown[0], list(_DEFAULTS))}; it has {', '.join(_DEFAULTS)}"
-        )
-    options: dict[str, Any] = {**_DEFAULTS, **asked}
-    name = options.pop("name") or getattr(function, "__qualname__", None) or repr(function)
-    _check(name, function, options["on_failure"], options["reuse"])
+def _declare(function: Callable[..., Any], asked: TaskOptions) -> Declared:
+    for one in asked:
+        if one not in _OPTIONS:
+            raise UsageError(
+                f"wr.task has no option {one!r}{nearest(one, list(_OPTIONS))}; it has {', '.join(_OPTIONS)}"
+            )
+    name = asked.get("name") or getattr(function, "__qualname__", None) or repr(function)
+    options: dict[str, Any] = {**asked}
+    _check(name, function, options.get("on_failure"), options.get("reuse"))
     check_numbers(name, options)
     parameters = _parameters(function)
-    needs = [options.pop(one) for one in ("cores", "memory", "gpus", "resources")]
-    outputs, inout = options.pop("outputs"), options.pop("inout")
-    if options["retries"] is None:
-        del options["retries"]
-    elif options["on_failure"] is None:
+    if options.get("retries") is None:
+        options.pop("retries", None)
+    elif options.get("on_failure") is None:
         options["on_failure"] = "retry"  # what else could be meant
+    as_written = ("priority", "deadline", "on_failure", "retries", "restartable", "reuse", "version")
     return Declared(
         name=name,
         function=function,
-        outputs=_outputs(name, function, outputs),
-        needs=Needs.of(checked_needs(name, *needs)),
-        inout=_changed(name, parameters, inout),
+        outputs=_outputs(name, function, options.get("outputs")),
+        needs=Needs.of(checked_needs(name, options)),
+        inout=_changed(name, parameters, options.get("inout", ())),
         files=file_parameters(function),
         positions=_positions(parameters),
         resident=tuple(n for n, one in parameters.items() if isinstance(one.default, Resident)),
-        **options,
+        asked={**asked, "name": name},
+        **{one: options[one] for one in as_written if one in options},
     )
 
 
@@ -280,3 +250,56 @@ def _is_inout(annotation: Any) -> bool:
     if isinstance(annotation, str):
         return re.search(r"\bInOut\b", annotation) is not None
     return annotation is InOut or any(_is_inout(one) for one in get_args(annotation))
+
+
+class AcceptedCalls:
+    """Calls that a function accepts: a wrong one fails where it is made, as that of a plain function does, not in a worker.
+
+    That a usual call is right is told in a fraction of a microsecond; whatever else there is, Python is asked about.
+    """
+
+    __slots__ = ("_by_name", "_needed", "least", "most")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.least, self.most = 0, _ENDLESS  #: arguments of a call that names none
+        self._by_name: dict[str, int] = {}  #: where in order a parameter is
+        self._needed: list[tuple[int, str]] = []
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except (ValueError, TypeError):  # some builtins do not tell
+            return
+        if not any(one.kind is one.VAR_POSITIONAL for one in parameters):
+            self.most = sum(one.kind in _IN_ORDER for one in parameters)
+        for number, one in enumerate(parameters):
+            place = number if one.kind in _IN_ORDER else _ENDLESS
+            if one.kind in _BY_NAME:
+                self._by_name[one.name] = place
+            if one.default is one.empty and one.kind in (*_IN_ORDER, one.KEYWORD_ONLY):
+                self._needed.append((place, one.name))
+                self.least = place + 1
+
+    def named(self, count: int, keywords: Mapping[str, Any]) -> bool:
+        """Whether a call with so many arguments in order, and others by name, is surely right."""
+        if count > self.most:
+            return False
+        for name in keywords:
+            if self._by_name.get(name, -1) < count:
+                return False
+        for place, name in self._needed:  # noqa: SIM110 - a generator takes twice as long, for every call
+            if place >= count and name not in keywords:
+                return False
+        return True
+
+
+def check_call(
+    name: str, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> None:
+    """Raise what Python raises for a call that a function does not accept."""
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return
+    try:
+        signature.bind(*arguments, **keywords)
+    except TypeError as error:
+        raise TypeError(f"{name}() {error}; it is called as {name}{signature}") from None

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from windrow.core.records import IO
 from windrow.errors import TaskError, UsageError
 from windrow.units import format_bytes
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from windrow.core.records import Needs
     from windrow.tasks.declare import Declared
-    from windrow.tasks.going import Going
+    from windrow.tasks.worker import RunningCall
 
 __all__ = ["GPU", "ClaimDevices", "Devices", "visible_devices"]
 
@@ -81,6 +82,8 @@ class Devices:
         """Refuse a task that could never run in the session; return how many devices it needs."""
         has = dict(offers.amounts)
         for name, amount in declared.needs.amounts:
+            if name == IO:
+                continue  # a place that the scheduler makes when it is needed
             if name == GPU and not has.get(GPU):
                 self.claim(declared.name, amount)  # knows what to do about that
             if amount > has.get(name, 0) * (1 + 1e-9):
@@ -147,7 +150,7 @@ class ClaimDevices(NamedTuple):
     names: tuple[str, ...]
 
     @contextmanager
-    def around(self, going: Going) -> Iterator[None]:  # noqa: ARG002
+    def around(self, going: RunningCall) -> Iterator[None]:  # noqa: ARG002
         """Hold devices, and name them in the environment."""
         with self._held() as numbers:
             visible = ",".join(self.names[number] for number in numbers)

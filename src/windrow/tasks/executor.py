@@ -18,11 +18,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.records import ONE_CORE
-from windrow.engines.granted import granted_cores
+from windrow.engines.machine_limits import granted_cores
 from windrow.errors import InitializerError, UsageError
 from windrow.tasks.declare import Declared
-from windrow.tasks.future import EagerFuture
-from windrow.tasks.record import BEGINNING
+from windrow.tasks.future import BEGINNING, EagerFuture
 from windrow.tasks.session import Session
 
 if TYPE_CHECKING:

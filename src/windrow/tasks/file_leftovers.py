@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windrow.store.results import Entry
+    from windrow.tasks.call import Call
     from windrow.tasks.file_claims import Claim
     from windrow.tasks.file_stamps import Stamp
-    from windrow.tasks.record import Record
     from windrow.tasks.session import Session
 
 __all__ = ["Leftovers"]
@@ -30,7 +30,7 @@ class Leftovers:
         self._known: dict[tuple[str, str], tuple[str, ...]] | None = None
         self._ended: set[str] = set()  #: keys of calls of this session that are known too
 
-    def among(self, session: Session, writers: Sequence[tuple[Claim, Record]], stamps: Sequence[Stamp]) -> set[Stamp]:
+    def among(self, session: Session, writers: Sequence[tuple[Claim, Call]], stamps: Sequence[Stamp]) -> set[Stamp]:
         """Find those of some files that earlier runs of tasks left where these write now, or that they have made meanwhile."""
         if not writers or not stamps:
             return set()
@@ -48,7 +48,7 @@ class Leftovers:
 
         return {one for one in stamps if any(is_one(one.path, task) for task in tasks)}
 
-    def _look(self, session: Session, records: set[Record]) -> dict[tuple[str, str], tuple[str, ...]]:  # fmt: skip
+    def _look(self, session: Session, records: set[Call]) -> dict[tuple[str, str], tuple[str, ...]]:  # fmt: skip
         if self._known is None:
             self._known = {}
             self._look_through(session)

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from windrow.tasks.body import releasing_through
-from windrow.tasks.calls import looked_into
+from windrow.tasks.call import map_nested
 from windrow.tasks.file_moves import final_name
 from windrow.tasks.file_paths import as_given
 from windrow.tasks.file_stamps import OURS
@@ -14,7 +14,7 @@ from windrow.tasks.file_stamps import OURS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from windrow.tasks.going import Going
+    from windrow.tasks.worker import RunningCall
 
 __all__ = ["FinalNames"]
 
@@ -22,7 +22,7 @@ __all__ = ["FinalNames"]
 class FinalNames:
     """The final names of private directories and files, for one attempt of a call."""
 
-    def __init__(self, names: Mapping[str, str], going: Going) -> None:
+    def __init__(self, names: Mapping[str, str], going: RunningCall) -> None:
         self.names = names
         self._going = going
         self._held: list[tuple[Callable[[int, Any], None], int, Any]] = []
@@ -51,7 +51,7 @@ class FinalNames:
             release(number, value)
 
     def _told(self, value: Any) -> Any:
-        return looked_into(value, self._final)
+        return map_nested(value, self._final)
 
     def _final(self, thing: Any) -> Any:
         """Bodies like to return the paths they were given, or found, or a text that has them."""

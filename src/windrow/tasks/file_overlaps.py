@@ -11,7 +11,7 @@ from windrow.tasks.file_claims import Claim, meet
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from windrow.tasks.calling import Calling
+    from windrow.tasks.call import Call
     from windrow.tasks.file_reading import Read
     from windrow.tasks.file_work import Write
 
@@ -32,7 +32,7 @@ def keeping(writes: list[Write], reads: list[Read]) -> Iterator[Write]:
         yield write._replace(keeping=again)
 
 
-def check_apart(calling: Calling, writes: list[Write]) -> None:
+def check_apart(calling: Call, writes: list[Write]) -> None:
     """Refuse a call that writes something twice; in the order of paths only neighbours can be that."""
     last: Write | None = None
     tree: Write | None = None

@@ -19,7 +19,7 @@ from windrow.tasks.future import Future
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from windrow.tasks.calling import Calling
+    from windrow.tasks.call import Call
     from windrow.tasks.file_kinds import FileKind
 
 __all__ = [
@@ -47,7 +47,7 @@ class GivenPath(NamedTuple):
     path: Any  #: absolute; or a future
 
 
-def given_paths(calling: Calling) -> list[GivenPath]:
+def given_paths(calling: Call) -> list[GivenPath]:
     """Find the paths of a call, also those that are defaults; makes relative ones absolute among the arguments."""
     found: list[GivenPath] = []
     signature = _signature(calling.declared.function)
@@ -75,7 +75,7 @@ def _signature(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
         return {}
 
 
-def places_of(calling: Calling, parameter: str) -> list[int | str]:
+def places_of(calling: Call, parameter: str) -> list[int | str]:
     """Say where the arguments of a parameter are: of ``*args`` and ``**keywords`` several; nowhere if its default is used."""
     place = calling.place(parameter)
     if place is not None:
@@ -89,7 +89,7 @@ def places_of(calling: Calling, parameter: str) -> list[int | str]:
     return []
 
 
-def _places(calling: Calling, parameter: str, known: inspect.Parameter | None) -> list[int | str]:
+def _places(calling: Call, parameter: str, known: inspect.Parameter | None) -> list[int | str]:
     """Say where the arguments of a parameter are; a default is put among them."""
     places = places_of(calling, parameter)
     if places or known is None or known.kind is inspect.Parameter.POSITIONAL_ONLY:
@@ -105,7 +105,7 @@ def _may_be_none(kind: FileKind, known: inspect.Parameter | None) -> bool:
     return kind.may_be_none or known is None or known.default is None
 
 
-def _absolute(calling: Calling, parameter: str, kind: FileKind, value: Any) -> Any:
+def _absolute(calling: Call, parameter: str, kind: FileKind, value: Any) -> Any:
     if isinstance(value, Future):
         return value
     if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
@@ -165,7 +165,7 @@ def like(value: Any, items: list[Any]) -> Any:
     return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
 
-def pattern_of(calling: Calling, given: GivenPath) -> tuple[str, bool]:
+def pattern_of(calling: Call, given: GivenPath) -> tuple[str, bool]:
     """Make the pattern of several files absolute; say whether the path is where the names begin, not a directory.
 
     Words in braces stand for arguments: "{ref}.*" are the files whose names begin with what ``ref`` was given.
@@ -182,7 +182,7 @@ def pattern_of(calling: Calling, given: GivenPath) -> tuple[str, bool]:
     return os.path.abspath(text), begins
 
 
-def _argument(calling: Calling, given: GivenPath, word: str) -> str:
+def _argument(calling: Call, given: GivenPath, word: str) -> str:
     place = calling.place(word)
     if place is None:
         signature = _signature(calling.declared.function)

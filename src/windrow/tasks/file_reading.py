@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from windrow.tasks.file_claims import Claim
     from windrow.tasks.file_kinds import FileKind
-    from windrow.tasks.going import Going
+    from windrow.tasks.worker import RunningCall
 
 __all__ = ["Maker", "Read", "Reading", "each_path", "given_path", "put_paths"]
 
@@ -68,7 +68,7 @@ class Where(Protocol):
     def path(self) -> str: ...
 
 
-def put_paths(going: Going, paths: Iterable[tuple[Where, str]]) -> None:
+def put_paths(going: RunningCall, paths: Iterable[tuple[Where, str]]) -> None:
     """Give the body its paths."""
     lists: dict[int | str, list[Any]] = {}
     for where, text in paths:
@@ -83,7 +83,7 @@ def put_paths(going: Going, paths: Iterable[tuple[Where, str]]) -> None:
         going.put(place, like(going.get(place), items))
 
 
-def given_path(going: Going, where: Where, base: str) -> str:
+def given_path(going: RunningCall, where: Where, base: str) -> str:
     """Say which path a call was given, as text; a future may have said it."""
     if where.path:
         return where.path
@@ -99,7 +99,7 @@ def given_path(going: Going, where: Where, base: str) -> str:
     return text if is_remote(text) else text_of(text, base)
 
 
-def each_path(going: Going, read: Read) -> list[Read]:
+def each_path(going: RunningCall, read: Read) -> list[Read]:
     """Take a list of paths apart that a future was of."""
     if read.path:
         return [read]
@@ -112,7 +112,7 @@ def each_path(going: Going, read: Read) -> list[Read]:
     return [read]
 
 
-def _meant_by_none(going: Going, read: Read) -> list[Read]:
+def _meant_by_none(going: RunningCall, read: Read) -> list[Read]:
     """Say what is read if the value of a future is None: the one file that its task writes.
 
     A task that failed, and may, gives none.
@@ -139,7 +139,7 @@ def _several(read: Read) -> bool:
 class Reading:
     """All that one attempt of a call reads."""
 
-    def __init__(self, going: Going, token: str, base: str) -> None:
+    def __init__(self, going: RunningCall, token: str, base: str) -> None:
         self._going = going
         self._token = token
         self._base = base  #: the working directory at the call

@@ -14,8 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from windrow.errors import MissingFileError, UsageError, nearest
-from windrow.tasks.calling import FileArgument
-from windrow.tasks.calls import Slot
+from windrow.tasks.call import FileArgument, Slot
 from windrow.tasks.file_claims import Claim, Claims
 from windrow.tasks.file_leftovers import Leftovers
 from windrow.tasks.file_overlaps import check_apart, keeping
@@ -27,10 +26,9 @@ from windrow.tasks.file_work import FileWork, Write, moved_by
 from windrow.tasks.future import Future
 
 if TYPE_CHECKING:
-    from windrow.tasks.calling import Calling
+    from windrow.tasks.call import Call
     from windrow.tasks.file_claims import Entry
     from windrow.tasks.file_paths import GivenPath
-    from windrow.tasks.record import Record
     from windrow.tasks.session import Session
 
 __all__ = ["FileTable"]
@@ -54,9 +52,9 @@ class FileTable:
         self._token = ""
         self._places: dict[str, str] = {}  #: directories that tasks write to, and our name in them
         #: By call: what it writes, to which its futures lead.
-        self._written: weakref.WeakKeyDictionary[Record, tuple[Write, ...]] = weakref.WeakKeyDictionary()
+        self._written: weakref.WeakKeyDictionary[Call, tuple[Write, ...]] = weakref.WeakKeyDictionary()
         #: Tasks that write where only a future knows: those that may not have ended, and all.
-        self._late: dict[int, weakref.ref[Record]] = {}
+        self._late: dict[int, weakref.ref[Call]] = {}
         self._all_late: set[int] = set()
         self._followers: dict[int, int] = {}  #: of such tasks: one that comes after it
         self._lock = threading.Lock()
@@ -67,7 +65,7 @@ class FileTable:
 
     # -- calls
 
-    def enter(self, calling: Calling) -> None:
+    def enter(self, calling: Call) -> None:
         """Look at the paths of a call: fill its files, what it comes after, what it makes, and what is done around it."""
         with self._lock:
             self._token = self._token or new_token()
@@ -82,39 +80,39 @@ class FileTable:
             check_apart(calling, writes)
             here = any(isinstance(one.path, Future) or one.kind.directory for one in given)
             work = FileWork(self._token, os.getcwd() if here else "", tuple(reads), tuple(keeping(writes, reads)))
-            calling.made += [one.output for one in writes]
+            calling.more += [one.output for one in writes]
             calling.around.append(work)
 
-    def submitted(self, calling: Calling, record: Record) -> None:
+    def submitted(self, calling: Call) -> None:
         """A call is about to be made: from now on what it writes is known as its work."""
         work = next((one for one in calling.around if isinstance(one, FileWork)), None)
         if work is None:
             return
-        self.note_written(calling, record)
+        self.note_written(calling)
         with self._lock:
             changed = [one.read for one in work.writes if one.read is not None]
             for read in (*work.reads, *changed):
                 for claim in read.claims:
-                    self._claims.read(claim, record.id, calling.session.open)
+                    self._claims.read(claim, calling.id, calling.session.open)
             for number, write in enumerate(work.writes):
-                future = calling.session.promise(record, f"f{number}")
+                future = calling.session.promise(calling, f"f{number}")
                 if write.claim is not None:
-                    self._claims.write(write.claim, record.id, future)
-                elif record.id not in self._late:
-                    self._late[record.id] = weakref.ref(record)
-                    self._all_late.add(record.id)
+                    self._claims.write(write.claim, calling.id, future)
+                elif calling.id not in self._late:
+                    self._late[calling.id] = weakref.ref(calling)
+                    self._all_late.add(calling.id)
 
-    def note_written(self, calling: Calling, record: Record) -> None:
+    def note_written(self, calling: Call) -> None:
         """Remember what a call writes, or has written in an earlier run: its futures may be given as paths."""
         work = next((one for one in calling.around if isinstance(one, FileWork)), None)
         if work is not None and work.writes:
-            self._written[record] = work.writes
+            self._written[calling] = work.writes
 
-    def are_known(self, calling: Calling) -> bool:
+    def are_known(self, calling: Call) -> bool:
         """Whether it was known, when the files of a call were looked at, where all tasks write that it comes after."""
         return self._all_late.isdisjoint(calling.after)
 
-    def _open_late(self, calling: Calling, given: list[GivenPath]) -> list[int]:
+    def _open_late(self, calling: Call, given: list[GivenPath]) -> list[int]:
         """List the tasks that may yet write any file: who reads or writes a path that is known comes after them.
 
         Those that write where only futures know are not kept apart from each other, but for those of long before: so a
@@ -135,10 +133,10 @@ class FileTable:
 
     # -- what is read
 
-    def _read(self, calling: Calling, given: GivenPath) -> Read:
+    def _read(self, calling: Call, given: GivenPath) -> Read:
         where = (given.parameter, given.kind, given.place, given.item)
         if isinstance(given.path, Future):
-            return self._read_of(calling, given, given.path.record)
+            return self._read_of(calling, given, given.path.call)
         path = os.fspath(given.path)
         if is_remote(path):
             return Read(*where, path)
@@ -169,7 +167,7 @@ class FileTable:
             slots = []  # nor is anything promised that may be overwritten before
         return Read(*where, path, tuple(claims), promised, tuple(slots))
 
-    def _read_of(self, calling: Calling, given: GivenPath, record: Record) -> Read:
+    def _read_of(self, calling: Call, given: GivenPath, record: Call) -> Read:
         """A future says which file is read: perhaps any of those that its task writes."""
         writes = self._written.get(record, ())
         claims = tuple(one.claim for one in writes if one.claim is not None)
@@ -188,7 +186,7 @@ class FileTable:
         maker = Maker(record.name, len(writes), only, record.rule == "ignore", slot)
         return Read(given.parameter, given.kind, given.place, given.item, "", claims, maker=maker)
 
-    def _claims_of(self, calling: Calling, given: GivenPath, path: str) -> list[Claim]:
+    def _claims_of(self, calling: Call, given: GivenPath, path: str) -> list[Claim]:
         if given.kind.pattern:
             pattern, begins = pattern_of(calling, given)
             return [Claim("glob", pattern), *([Claim("file", path)] if begins else [])]
@@ -203,19 +201,19 @@ class FileTable:
         trees = [one.claim for one in written if one.claim.shape == "tree"]
         # Which files match a pattern is known when their writer puts them into place.
         said: set[Stamp] = set()
-        writers: list[tuple[Claim, Record]] = []
+        writers: list[tuple[Claim, Call]] = []
         for claim, future in [(one.claim, one.future) for one in written]:
             if future is None:
                 continue
-            writers.append((claim, future.record))
+            writers.append((claim, future.call))
             if claim.shape != "glob":
                 continue
             if type(future._result) is tuple:
                 said.update(stamps_of(future._result))
                 continue
-            for write in self._written.get(future.record, ()):
+            for write in self._written.get(future.call, ()):
                 if write.claim == claim:
-                    files.update(moved_by(future.record.id, write, self._token))
+                    files.update(moved_by(future.call.id, write, self._token))
         own = [
             one
             for one in stamps
@@ -225,7 +223,7 @@ class FileTable:
         return tuple(one for one in own if one not in left)
 
     def _missing(
-        self, calling: Calling, given: GivenPath, path: str, claims: list[Claim]
+        self, calling: Call, given: GivenPath, path: str, claims: list[Claim]
     ) -> MissingFileError | UsageError:
         directory = given.kind.name == "InDir"
         if directory and os.path.exists(path):
@@ -248,7 +246,7 @@ class FileTable:
 
     # -- what is written
 
-    def _write(self, calling: Calling, given: GivenPath, number: int) -> Write:
+    def _write(self, calling: Call, given: GivenPath, number: int) -> Write:
         where = (given.parameter, given.kind, given.place, given.item)
         output = f"{calling.id}.f{number}"
         if isinstance(given.path, Future):
@@ -276,7 +274,7 @@ class FileTable:
         calling.files.append(FileArgument(given.parameter, given.kind, path))
         return Write(*where, path, output, claim, begins, keeping, read)
 
-    def _refuse_directory(self, calling: Calling, given: GivenPath, path: str) -> None:
+    def _refuse_directory(self, calling: Call, given: GivenPath, path: str) -> None:
         there = os.path.lexists(path) and not os.path.isfile(path)
         if given.kind.directory and os.path.isfile(path) and given.kind.name == "OutDir":
             raise UsageError(
@@ -340,7 +338,7 @@ class FileTable:
 _living: weakref.WeakSet[FileTable] = weakref.WeakSet()
 
 
-def _is_open(record: Record | None) -> bool:
+def _is_open(record: Call | None) -> bool:
     return record is not None and record.state in ("waiting", "running")
 
 

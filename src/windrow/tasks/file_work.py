@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from windrow.tasks.file_claims import Claim
-    from windrow.tasks.going import Going
+    from windrow.tasks.worker import RunningCall
 
 __all__ = ["FileWork", "Write", "moved_by"]
 
@@ -49,7 +49,7 @@ class FileWork:
     writes: tuple[Write, ...]
 
     @contextmanager
-    def around(self, going: Going) -> Iterator[None]:
+    def around(self, going: RunningCall) -> Iterator[None]:
         """Give the body its paths, and put what it made into place."""
         attempt = _Attempt(self, going)
         try:
@@ -63,7 +63,7 @@ class FileWork:
 class _Attempt:
     """One attempt of a call."""
 
-    def __init__(self, work: FileWork, going: Going) -> None:
+    def __init__(self, work: FileWork, going: RunningCall) -> None:
         self._work = work
         self._going = going
         self._reading = Reading(going, work.token, work.base)

@@ -13,16 +13,13 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from windrow.tasks.current import current
-from windrow.tasks.record import BEGINNING
+from windrow.tasks.declare import current
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from windrow.tasks.record import Record
+    from windrow.tasks.call import Call
     from windrow.tasks.session import Session
-
-__all__ = ["EagerFuture", "Future", "StreamFuture", "without_value"]
 
 
 class _Elsewhere:
@@ -30,6 +27,9 @@ class _Elsewhere:
 
 
 ELSEWHERE = _Elsewhere()
+
+#: Held while a task begins, or is cancelled before that: it is one of the two. Nothing is waited for under it.
+BEGINNING = threading.RLock()
 
 #: Held while a condition is put in its place, or found not to be there; nothing else is ever waited for under it.
 _PLACE = threading.RLock()
@@ -49,9 +49,9 @@ class Future(concurrent.futures.Future[Any]):
     _own_waiters: list[Any] | None = None
     _own_callbacks: list[Any] | None = None
 
-    def __init__(self, session: Session, record: Record, output: str) -> None:
+    def __init__(self, session: Session, call: Call, output: str) -> None:
         self._session = session
-        self.record = record  #: keeps what the task would need to be done again
+        self.call = call  #: keeps what the task would need to be done again
         self.output = output  #: by which the graph knows it
 
     @property
@@ -80,7 +80,7 @@ class Future(concurrent.futures.Future[Any]):
             return self._own_callbacks
 
     def __repr__(self) -> str:
-        return f"<future {self.output} of task {self.record.name!r}: {self._state.lower()}>"
+        return f"<future {self.output} of task {self.call.name!r}: {self._state.lower()}>"
 
     def __bool__(self) -> bool:
         raise TypeError(f"{self!r} is neither true nor false before its value is known: ask for that with result()")
@@ -122,25 +122,25 @@ class Future(concurrent.futures.Future[Any]):
 
     def _say_why_cancelled(self) -> None:
         """Raise with the reason, where it was not this very future that was cancelled."""
-        why = self.record.failure
+        why = self.call.failure
         if why is not None:
             raise concurrent.futures.CancelledError(
-                f"task {self.record.name!r} has no value: {why.message}"
+                f"task {self.call.name!r} has no value: {why.message}"
             ) from self._session._driver.stopped
 
     def cancel(self) -> bool:
         """Cancel the task unless it runs or has ended; its other outputs and all that needs it go with it."""
-        record = self.record
+        call = self.call
         with BEGINNING:
             if self.cancelled():
                 return True
-            if record.state not in ("waiting", "cancelled") or not self.waits:
+            if call.state not in ("waiting", "cancelled") or not self.waits:
                 return False
-            record.state = "cancelled"
-        self._session.cancel_task(record)
+            call.state = "cancelled"
+        self._session.cancel_task(call)
         # Callbacks of theirs may do anything, so nothing is held here any more.
         self.give_up()
-        for name in record.outputs:
+        for name in call.outputs:
             other = self._session.futures.get(name)
             if other is not None:
                 other.give_up()
@@ -148,7 +148,7 @@ class Future(concurrent.futures.Future[Any]):
 
     def running(self) -> bool:
         """Whether the task runs; threads know that before anybody is told."""
-        return super().running() or (self._state == "PENDING" and self.record.state == "running")
+        return super().running() or (self._state == "PENDING" and self.call.state == "running")
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Call a function with this future once it is done and its value is here; tasks that it calls just run."""
@@ -254,43 +254,39 @@ class EagerFuture(Future):
 
     def arrived(self, value: Any) -> None:
         """The value is here: let the arguments go if the task has ended, as it will never run again then."""
-        if self.record.state == "done":
-            self.record.content = None
+        if self.call.state == "done":
+            self.call.content = None
         super().arrived(value)
 
     def failed(self, error: BaseException) -> None:
         """There will be no value."""
-        self.record.content = None
+        self.call.content = None
         super().failed(error)
 
 
 class StreamFuture:
     """Outputs of a task whose number is not known: an iterator of futures that come as they are made."""
 
-    def __init__(self, session: Session, record: Record, end: Future) -> None:
+    def __init__(self, session: Session, call: Call, end: Future) -> None:
         self._session = session
-        self._record = record
+        self.call = call
         self._end = end  #: is there when no more will come
 
     def __iter__(self) -> Iterator[Future]:
         return self
 
     def __next__(self) -> Future:
-        future = self._session.next_of_stream(self._record, self._end)
+        future = self._session.next_of_stream(self.call, self._end)
         if future is None:
             self._end.result()  # raises what the task raised
             raise StopIteration
         return future
 
     def __repr__(self) -> str:
-        return f"<stream of task {self._record.name!r}>"
+        return f"<stream of task {self.call.name!r}>"
 
 
-def without_value(session: Session, record: Record, outputs: Mapping[str, Any]) -> list[Future]:
+def without_value(session: Session, call: Call, exists: Callable[[str], bool]) -> list[Future]:
     """List the futures of a task that has ended badly; what it had released before is final, and may yet be brought."""
-    found = []
-    for name in record.outputs:
-        future, output = session.futures.get(name), outputs.get(name)
-        if future is not None and (future.waits or output is None or output.handle is None):
-            found.append(future)
-    return found
+    found = (session.futures.get(name) for name in call.outputs)
+    return [future for future in found if future is not None and (future.waits or not exists(future.output))]

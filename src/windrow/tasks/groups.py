@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Self
 
-from windrow.tasks.option_checks import check_on_failure
+from windrow.tasks.options import check_on_failure
 
 if TYPE_CHECKING:
     from windrow.tasks.declare import OnFailure

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.errors import CorruptFileError
 from windrow.store.results import AGAIN, Results
 from windrow.store.results_budget import Room
-from windrow.tasks.calls import looked_into
+from windrow.tasks.call import map_nested
 from windrow.tasks.file_paths import is_remote
 from windrow.tasks.file_stamps import Stamp, content_digest, stamp, stamps_of
 from windrow.tasks.resident import made_of_others
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from windrow.store.results import Entry
-    from windrow.tasks.going import Going
     from windrow.tasks.lineage_code import Codes
+    from windrow.tasks.worker import RunningCall
 
 __all__ = [
     "FILES",
@@ -81,7 +81,7 @@ class Fetch:
     """Puts values where stand-ins are among the arguments, before the body runs."""
 
     @contextmanager
-    def around(self, going: Going) -> Iterator[None]:
+    def around(self, going: RunningCall) -> Iterator[None]:
         """Read them all, each once: as values of tasks that have run, they are one thing wherever they are given."""
         loaded: dict[KeptValue, Any] = {}
 
@@ -92,8 +92,8 @@ class Fetch:
                 loaded[thing] = thing.load()
             return loaded[thing]
 
-        going.arguments = looked_into(going.arguments, value)
-        going.keywords = looked_into(going.keywords, value)
+        going.arguments = map_nested(going.arguments, value)
+        going.keywords = map_nested(going.keywords, value)
         yield
 
 
@@ -109,7 +109,7 @@ class Keep(NamedTuple):
     budget: float = math.inf  #: of the store
 
     @contextmanager
-    def around(self, going: Going) -> Iterator[None]:
+    def around(self, going: RunningCall) -> Iterator[None]:
         """Let all be done, then keep what was made."""
         going.keeps = True
         going.released = _Released()
@@ -121,7 +121,7 @@ class Keep(NamedTuple):
         if not going.cancelled():
             self._keep(going, why_not)
 
-    def _why_not(self, going: Going) -> str:
+    def _why_not(self, going: RunningCall) -> str:
         """Say why what comes out will not be what the lineage says; nothing if it will.
 
         Since the call, globals may have changed; a process has imported modules by itself, and tasks there may have changed
@@ -137,7 +137,7 @@ class Keep(NamedTuple):
         other = made_of_others(going.function)
         return f"{other} means something else now than when this worker used it" if other else ""
 
-    def _keep(self, going: Going, why_not: str) -> None:
+    def _keep(self, going: RunningCall, why_not: str) -> None:
         results = Results(Path(self.directory))
         facts: dict[str, Any] = {"task": self.name}
         try:
@@ -219,7 +219,7 @@ class _Released(dict[str, Any]):
         super().__setitem__(name, packed)
 
 
-def _outputs(going: Going) -> Iterator[tuple[str, list[bytes | memoryview]]]:
+def _outputs(going: RunningCall) -> Iterator[tuple[str, list[bytes | memoryview]]]:
     """Give the outputs of the function as they are written, by their numbers."""
     for number in range(int(going.outputs)):
         name = f"{going.task}.{number}"
@@ -263,13 +263,13 @@ def _packed(value: Any) -> list[bytes | memoryview]:
     return [content, *buffers]
 
 
-def _written(going: Going) -> list[Stamp]:
+def _written(going: RunningCall) -> list[Stamp]:
     """List stamps of the files that were written, as those who wrote them say."""
     prefix = f"{going.task}.f"
     return [one for name, said in going.made.items() if name.startswith(prefix) for one in stamps_of(said)]
 
 
-def _seen(going: Going) -> list[Stamp]:
+def _seen(going: RunningCall) -> list[Stamp]:
     """List stamps of the files that were read and of which only futures knew the paths; _NotKept if they can have none."""
     for one in going.seen:
         if is_remote(one.path):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from windrow.tasks.future import Future
 
 if TYPE_CHECKING:
+    from windrow.tasks.call import Call
     from windrow.tasks.keeping import KeptValue
-    from windrow.tasks.record import Record
     from windrow.tasks.session import Session
 
 __all__ = ["KeptFuture"]
@@ -19,7 +19,7 @@ __all__ = ["KeptFuture"]
 class KeptFuture(Future):
     """The future of a result that an earlier run has kept: done, and its value read when somebody asks."""
 
-    def __init__(self, session: Session, record: Record, output: str, value: KeptValue, size: int) -> None:
+    def __init__(self, session: Session, record: Call, output: str, value: KeptValue, size: int) -> None:
         super().__init__(session, record, output)
         self.kept: KeptValue = value
         self._size = size

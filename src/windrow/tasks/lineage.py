@@ -25,7 +25,7 @@ from windrow.store.fingerprint_code import plain
 from windrow.store.fingerprint_values import static_attribute
 from windrow.store.fingerprints import fingerprint
 from windrow.tasks.body import STREAM
-from windrow.tasks.calls import looked_into
+from windrow.tasks.call import map_nested
 from windrow.tasks.future import Future, StreamFuture
 from windrow.tasks.groups import current_group
 from windrow.tasks.lineage_code import MOST, Codes, NotReusable, digest_of
@@ -33,7 +33,7 @@ from windrow.tasks.lineage_code import MOST, Codes, NotReusable, digest_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windrow.tasks.calling import Calling
+    from windrow.tasks.call import Call
     from windrow.tasks.declare import Declared
     from windrow.tasks.file_kinds import FileKind
     from windrow.tasks.lineage_code import Known
@@ -75,7 +75,7 @@ class Lineage:
         #: By the function's identity, which is thus kept: its parameters in order, and whether it takes any others by name.
         self._parameters: dict[int, tuple[Any, list[str], bool]] = {}
 
-    def key(self, calling: Calling, known: Known, files: list[bytes], *, content: bool = False) -> str:
+    def key(self, calling: Call, known: Known, files: list[bytes], *, content: bool = False) -> str:
         """Make the key of a call; NotReusable, with the reason, if it can have none.
 
         ``known`` is what its code does, ``files`` says what is in the files that it reads, ``content`` whether arrays are taken by their content.
@@ -95,7 +95,7 @@ class Lineage:
         digest.update(b"".join(out))
         return digest.hexdigest()
 
-    def _given(self, calling: Calling) -> list[tuple[str, Any]]:
+    def _given(self, calling: Call) -> list[tuple[str, Any]]:
         """List the arguments by name, in one order however they were given."""
         declared = calling.declared
         found = self._parameters.get(id(declared.function))
@@ -128,7 +128,7 @@ def _parameters(declared: Declared) -> tuple[Any, list[str], bool]:
     return declared.function, names, takes_others
 
 
-def _refuse_what_has_no_result(calling: Calling) -> None:
+def _refuse_what_has_no_result(calling: Call) -> None:
     """Refuse calls that do more than give values, or may give others."""
     declared, session = calling.declared, calling.session
     if declared.inout or any(one.reads and one.writes for one in declared.files.values()):
@@ -143,7 +143,7 @@ def _refuse_what_has_no_result(calling: Calling) -> None:
         raise NotReusable("with on_failure='ignore' what it gives may be None in place of a result")
 
 
-def _refuse_unknown_files(calling: Calling, parameter: str, kind: FileKind) -> None:
+def _refuse_unknown_files(calling: Call, parameter: str, kind: FileKind) -> None:
     """Refuse paths of which nothing is known at the call: those of futures, of large directories, and addresses.
 
     The value of a command is the path of what it writes, which its lineage covers. The value of a task that writes files
@@ -166,22 +166,22 @@ def _refuse_unknown_files(calling: Calling, parameter: str, kind: FileKind) -> N
 
 def writes_files(future: Future) -> bool:
     """Whether a future is of a task that writes files, so that it may stand for one."""
-    return any(one.writes for one in future.record.declared.files.values())
+    return any(one.writes for one in future.call.declared.files.values())
 
 
 def is_of_command(future: Future) -> bool:
     """Whether a future is of a command, whose value is the path of what it writes."""
-    return future.record.declared.command is not None
+    return future.call.declared.command is not None
 
 
-def makers_of_paths(calling: Calling) -> list[Future]:
+def makers_of_paths(calling: Call) -> list[Future]:
     """List the futures that a call is given as paths of what it reads, of tasks that write files."""
     reads = [parameter for parameter, kind in calling.declared.files.items() if kind.reads]
     given = [one for name in reads for one in _paths(calling, name)]
     return [one for one in given if isinstance(one, Future) and writes_files(one)]
 
 
-def _paths(calling: Calling, parameter: str) -> list[Any]:
+def _paths(calling: Call, parameter: str) -> list[Any]:
     """List what a parameter was given, of paths and futures of them."""
     place = calling.place(parameter)
     if place is not None:
@@ -289,7 +289,7 @@ def copied(thing: Any, latest: Callable[[Any], Any]) -> Any:
         return one
 
     try:
-        looked_into(thing, note)
+        map_nested(thing, note)
         return deepcopy(thing, stays)
     except Exception as error:
         raise NotReusable(
@@ -299,7 +299,7 @@ def copied(thing: Any, latest: Callable[[Any], Any]) -> Any:
 
 def lineage_of(future: Future) -> bytes:
     """Say what a future is: which output of which call."""
-    record = future.record
+    record = future.call
     if record.key is None:
         raise NotReusable(f"is made by task {record.name!r}, which is not reused itself; give that reuse=True too")
     return f"#output {record.key} {future.output.partition('.')[2]}".encode()

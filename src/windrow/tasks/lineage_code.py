@@ -15,8 +15,8 @@ from windrow.store.fingerprint_names import InLibrary, absolute, content_of, imp
 from windrow.store.fingerprint_unseen import CURRENT
 from windrow.store.fingerprint_values import static_attribute
 from windrow.store.fingerprints import fingerprint
+from windrow.tasks.captured import used_by
 from windrow.tasks.lineage_draws import draws_from
-from windrow.tasks.outside import used_by
 from windrow.units import format_bytes
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from windrow.store.fingerprint_code import plain, read_code
 from windrow.store.fingerprint_libraries import library_of_class, library_of_names, names_in
 from windrow.store.fingerprint_names import absolute, content_of
 from windrow.store.fingerprint_values import mro_of
+from windrow.tasks.captured import called_by, members_of, used_by
+from windrow.tasks.captured import names_in as names_in_code
 from windrow.tasks.lineage_sites import is_always_run, sites_of
-from windrow.tasks.outside import called_by, members_of, used_by
-from windrow.tasks.outside import names_in as names_in_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

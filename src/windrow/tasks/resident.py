@@ -17,7 +17,7 @@ from windrow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from windrow.tasks.going import Going
+    from windrow.tasks.worker import RunningCall
 
 __all__ = ["Resident", "Residents", "begin_worker", "end_worker", "made_here", "made_of_others", "resident"]
 
@@ -77,7 +77,7 @@ class Residents(NamedTuple):
     parameters: tuple[str, ...]
 
     @contextmanager
-    def around(self, going: Going) -> Iterator[None]:
+    def around(self, going: RunningCall) -> Iterator[None]:
         """Fill the parameters."""
         going.keywords.update(made_here(going.name, going.function, self.parameters))
         yield

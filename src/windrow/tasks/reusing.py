@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from windrow.errors import UsageError
-from windrow.tasks.calling import has_none
-from windrow.tasks.calls import looked_into
+from windrow.tasks.call import Call, has_no_futures, map_nested
 from windrow.tasks.future import Future
 from windrow.tasks.kept_future import KeptFuture
-from windrow.tasks.record import Record
 from windrow.tasks.reusing_files import NotedReads, ReusedFiles
 from windrow.tasks.reusing_reasons import Reasons
 from windrow.units import parse_bytes
@@ -27,7 +25,6 @@ from windrow.units import parse_bytes
 if TYPE_CHECKING:
     from windrow.store.results import Results
     from windrow.store.results_budget import Usage
-    from windrow.tasks.calling import Calling
     from windrow.tasks.lineage import Lineage
     from windrow.tasks.session import Session
 
@@ -90,7 +87,7 @@ class Reuse:
         self._lineage: Lineage | None = None
         self._results: Results | None = None  #: None until the store is used, or if it cannot be
         self._usage: Usage | None = None
-        self._known: WeakValueDictionary[str, Record] = WeakValueDictionary()
+        self._known: WeakValueDictionary[str, Call] = WeakValueDictionary()
         #: Of tasks that have not ended: the next identical call gets them.
         self._held: set[Future] = set()
         #: By key: tasks whose results may have been written meanwhile, and the numbers of the calls.
@@ -102,7 +99,7 @@ class Reuse:
 
     # -- what calls ask
 
-    def find(self, calling: Calling) -> Any:
+    def find(self, calling: Call) -> Any:
         """Give what an identical call gave its caller; None if there was none. Notes the lineage with the call."""
         asked: Any = calling.declared.reuse
         if asked is None:
@@ -139,7 +136,7 @@ class Reuse:
             self._miss(calling, key, "" if known.opaque else known.digest)
         return found
 
-    def _in_session(self, calling: Calling, key: str) -> Any:
+    def _in_session(self, calling: Call, key: str) -> Any:
         """Give the futures of an identical call, if they are still there and it has not failed."""
         record = self._known.get(key)
         if record is None or record.state in ("failed", "cancelled"):
@@ -154,7 +151,7 @@ class Reuse:
         self._counts["found_in_session"] += 1
         return _given(record, futures)
 
-    def _in_store(self, calling: Calling, key: str) -> Any:
+    def _in_store(self, calling: Call, key: str) -> Any:
         """Give futures of what an earlier run has kept."""
         results = self._opened(to_write=False)
         if self._is_given_remade(calling, key):
@@ -182,25 +179,25 @@ class Reuse:
         if not results.touch(key):
             return None
         self._counts["found_in_store"] += 1
+        self._session.files.note_written(calling)
         calling.reads.clear()  # nobody has to be waited for
-        record = Record(calling.id, calling.declared, (), calling.key)
-        record.state = "done"
-        record.outputs = tuple([f"{record.id}.{n}" for n in range(outputs)])
+        calling.made()
+        calling.state = "done"
+        calling.outputs = tuple([f"{calling.id}.{n}" for n in range(outputs)])
         futures: list[Future] = []
-        for n, name in enumerate(record.outputs):
+        for n, name in enumerate(calling.outputs):
             value = KeptValue(str(results.directory), key, f"{n}")
             size = sum(entry.outputs[f"{n}"].lengths)
-            futures.append(KeptFuture(self._session, record, name, value, size))
-        self._session.files.note_written(calling, record)
-        self._session.records[record.id] = record
-        self._session.futures.update(zip(record.outputs, futures, strict=True))
-        self._known[key] = record
-        return _given(record, futures)
+            futures.append(KeptFuture(self._session, calling, name, value, size))
+        self._session.calls[calling.id] = calling
+        self._session.futures.update(zip(calling.outputs, futures, strict=True))
+        self._known[key] = calling
+        return _given(calling, futures)
 
-    def _is_given_remade(self, calling: Calling, key: str) -> bool:
+    def _is_given_remade(self, calling: Call, key: str) -> bool:
         """Whether a call is given values that are made anew in this session, from other files than before perhaps."""
         given = (*calling.arguments, *calling.keywords.values())
-        if not self._remade or has_none(given):
+        if not self._remade or has_no_futures(given):
             return False
         from windrow.tasks.lineage import makers_of_paths
 
@@ -212,14 +209,14 @@ class Reuse:
         def look(thing: Any) -> Any:
             nonlocal newer
             found = latest(thing)
-            if isinstance(found, Future) and found.record.key and found.output not in read:
-                newer = newer or self._remade.get(found.record.key, 0) > own
+            if isinstance(found, Future) and found.call.key and found.output not in read:
+                newer = newer or self._remade.get(found.call.key, 0) > own
             return thing
 
-        looked_into(given, look)
+        map_nested(given, look)
         return newer
 
-    def _miss(self, calling: Calling, key: str, code: str) -> None:
+    def _miss(self, calling: Call, key: str, code: str) -> None:
         """Have the result kept, as it has to be made."""
         self._counts["missed"] += 1
         results = self._opened(to_write=True)
@@ -229,7 +226,7 @@ class Reuse:
         from windrow.tasks.lineage import makers_of_paths
 
         name = calling.declared.name
-        made_by = tuple(one.record.key or "" for one in makers_of_paths(calling))
+        made_by = tuple(one.call.key or "" for one in makers_of_paths(calling))
         keep = Keep(str(results.directory), key, name, code, made_by, self._by_content, self._budget)
         calling.around.insert(0, keep)
         noted = self._files.noted(calling)
@@ -240,7 +237,7 @@ class Reuse:
             self._look()
             self._look_at = 2 * len(self._missed) + _LOOK_AFTER
 
-    def submitting(self, record: Record, futures: list[Future]) -> None:
+    def submitting(self, record: Call, futures: list[Future]) -> None:
         """A call is being made: whoever makes the same one is given its futures."""
         assert record.key is not None
         self._known[record.key] = record
@@ -344,5 +341,5 @@ class Reuse:
         look_for_room_again()
 
 
-def _given(record: Record, futures: list[Any]) -> Any:
+def _given(record: Call, futures: list[Any]) -> Any:
     return futures[0] if record.declared.outputs == 1 else tuple(futures)

@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from windrow.store.results import Entry, Results
-    from windrow.tasks.calling import Calling, FileArgument
+    from windrow.tasks.call import Call, FileArgument
     from windrow.tasks.file_stamps import Stamp
-    from windrow.tasks.going import Going
-    from windrow.tasks.record import Record
     from windrow.tasks.session import Session
+    from windrow.tasks.worker import RunningCall
 
 __all__ = ["NotedReads", "ReusedFiles"]
 
@@ -34,7 +33,7 @@ class ReusedFiles:
         #: By path: a file that an earlier run wrote, what it is like, and the key of the call.
         self._known: dict[str, tuple[Stamp, str]] = {}
 
-    def stated(self, calling: Calling) -> list[bytes]:
+    def stated(self, calling: Call) -> list[bytes]:
         """Say what the files are that a call reads, in one order."""
         from windrow.tasks.file_stamps import content_digest
         from windrow.tasks.lineage import NotReusable, makers_of_paths
@@ -45,7 +44,7 @@ class ReusedFiles:
             )
         found: set[str] = set()
         for future in makers_of_paths(calling):
-            made = future.record
+            made = future.call
             if made.key and made.state == "done" and not self._is_as_it_was_made(made.key):
                 raise NotReusable(f"it reads what {made.name!r} wrote, which has been changed since, or was not kept")
             found.add("by future, as it was read")
@@ -56,7 +55,7 @@ class ReusedFiles:
             maker = self._maker(one)
             if maker is None:
                 assert one.maker is not None
-                name = one.maker.record.name
+                name = one.maker.call.name
                 raise NotReusable(f"it reads {one.path}, which task {name!r} writes, and that is not reused itself")
             if maker:
                 # Which of the maker's files it is, is said by the arguments; what it was like, by what was noted.
@@ -78,7 +77,7 @@ class ReusedFiles:
     def _maker(self, one: FileArgument) -> str | None:
         """Give the key of the call that writes a file, or has in an earlier run; None if it has no key, empty if there is none."""
         if one.maker is not None:
-            return one.maker.record.key
+            return one.maker.call.key
         known, key = self._known.get(one.path, (None, ""))
         return key if known == one.stamp else ""
 
@@ -89,23 +88,23 @@ class ReusedFiles:
         results = self._results()
         return results is not None and is_as_it_was_made(results, key)
 
-    def is_latest(self, calling: Calling, record: Record) -> bool:
+    def is_latest(self, calling: Call, record: Call) -> bool:
         """Whether no other task of the session writes what a call writes."""
         writers = [self._session.files.latest(one.path) for one in calling.files if one.kind.writes]
-        return all(one is None or one.record is record for one in writers)
+        return all(one is None or one.call is record for one in writers)
 
-    def makers(self, calling: Calling) -> list[Record]:
+    def makers(self, calling: Call) -> list[Call]:
         """List the calls of this session that make files which a call reads."""
         from windrow.tasks.lineage import makers_of_paths
 
         by_path = [one.maker for one in calling.files if one.maker is not None]
-        return [one.record for one in (*makers_of_paths(calling), *by_path)]
+        return [one.call for one in (*makers_of_paths(calling), *by_path)]
 
-    def are_being_made(self, calling: Calling) -> bool:
+    def are_being_made(self, calling: Call) -> bool:
         """Whether a task of the session is about to make a file that a call reads: nobody knows what that will be like."""
         return bool(calling.declared.files) and any(one.state != "done" for one in self.makers(calling))
 
-    def are_as_read(self, calling: Calling, entry: Entry) -> bool:
+    def are_as_read(self, calling: Call, entry: Entry) -> bool:
         """Whether files that tasks made, and a call read, are as they were then, and will be."""
         if not calling.declared.files:
             return True
@@ -114,7 +113,7 @@ class ReusedFiles:
         stamps = still_as_read(entry)
         return stamps is not None and not self._are_being_written(one.path for one in stamps)
 
-    def noted(self, calling: Calling) -> tuple[Stamp, ...]:
+    def noted(self, calling: Call) -> tuple[Stamp, ...]:
         """List the files that a call reads of which its lineage says no more than who made them in an earlier run."""
         return tuple(
             one.stamp for one in calling.files if one.kind.reads and one.stamp is not None and self._maker(one)
@@ -124,11 +123,11 @@ class ReusedFiles:
         """Whether a task of the session is about to write one of some files."""
         for path in dict.fromkeys(paths):
             writer = self._session.files.latest(path)
-            if writer is not None and writer.record.state in ("waiting", "running"):
+            if writer is not None and writer.call.state in ("waiting", "running"):
                 return True
         return False
 
-    def are_there(self, calling: Calling, entry: Entry, key: str) -> bool:
+    def are_there(self, calling: Call, entry: Entry, key: str) -> bool:
         """Whether all that a call writes is there as it left it, and nobody is about to write it."""
         from windrow.tasks.keeping import beside_in, still_there
 
@@ -156,7 +155,7 @@ class NotedReads(NamedTuple):
     stamps: tuple[Stamp, ...]
 
     @contextmanager
-    def around(self, going: Going) -> Iterator[None]:
+    def around(self, going: RunningCall) -> Iterator[None]:
         """Note it."""
         going.seen += self.stamps
         yield

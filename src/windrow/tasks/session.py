@@ -8,28 +8,24 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from windrow.core.events import CancelRequested, Closed, Released, Wanted
-from windrow.core.records import Needs, Task
-from windrow.tasks.blame import root_of
+from windrow.core.records import Task
 from windrow.tasks.body import STREAM
-from windrow.tasks.calling import Calling
-from windrow.tasks.current import current
+from windrow.tasks.call import MOST, Call, Content, DeclaredFunctions, TaskTraits, find_traits, has_no_futures
+from windrow.tasks.declare import current
 from windrow.tasks.devices import Devices
-from windrow.tasks.driving import Driver
+from windrow.tasks.driver import Driver
+from windrow.tasks.failures import root_of
 from windrow.tasks.file_paths import places_of
 from windrow.tasks.file_table import FileTable
 from windrow.tasks.future import Future, StreamFuture
-from windrow.tasks.gathering import brought, gathered, refuse_to_wait
 from windrow.tasks.groups import Group, current_group
-from windrow.tasks.option_checks import NamedOptions, check_on_failure, checked_session
-from windrow.tasks.parts import Parts
-from windrow.tasks.plain import Known, Plain, call_plainly, look_at, remember
-from windrow.tasks.record import Record
+from windrow.tasks.inout import Parts, Versions
+from windrow.tasks.options import NamedOptions, check_on_failure, checked_session
 from windrow.tasks.resident import Residents
 from windrow.tasks.reusing import BUDGET, Reuse
-from windrow.tasks.versions import Versions
+from windrow.tasks.waiting import bring, gather, refuse_to_wait
 from windrow.tasks.watched import Watchable, Watched
 from windrow.tasks.weak_table import WeakTable
-from windrow.tasks.workload import Content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -38,10 +34,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from windrow.tasks.declare import Declared, OnFailure
-    from windrow.tasks.progressing import TasksShot
     from windrow.tasks.reusing import ReuseStats
-
-__all__ = ["Session"]
+    from windrow.watch.progress import SessionSnapshot
 
 
 class Session(Watchable, NamedOptions):
@@ -90,7 +84,7 @@ class Session(Watchable, NamedOptions):
         files: str = "stamp",
         initializer: Callable[[], object] | None = None,
         rundir: str | PathLike[str] | None = None,
-        progress: bool | Callable[[TasksShot], Any] | None = None,
+        progress: bool | Callable[[SessionSnapshot], Any] | None = None,
         name: str = "session",
     ) -> None:
         check_on_failure("wr.Session", on_failure)
@@ -99,9 +93,9 @@ class Session(Watchable, NamedOptions):
         self.initializer = initializer
         self.on_failure = on_failure
         self.reuse = reuse
-        self.records: WeakTable[int, Record] = WeakTable()
+        self.calls: WeakTable[int, Call] = WeakTable()
         self.futures: WeakTable[str, Future] = WeakTable()
-        self.open: dict[int, Record] = {}  #: tasks that have not ended
+        self.open: dict[int, Call] = {}  #: tasks that have not ended
         self.awaited: set[Future] = set()  #: those that call somebody when they are done
         self.changed = threading.Condition()
         self.files = FileTable()
@@ -115,8 +109,8 @@ class Session(Watchable, NamedOptions):
         has = checked_session(workers, resources)
         self._devices = Devices(engine, workers, has)
         self._isolated = engine == "processes"  #: values may stay where they were made
-        self._known: dict[int, Known] = {}  #: by the identity of what was declared
-        self._plain = Plain()
+        self._traits: dict[int, TaskTraits] = {}  #: by the identity of what was declared
+        self._functions = DeclaredFunctions()
         self._driver = Driver(self, engine, workers, has)
         self._leave = self._driver.leave
 
@@ -174,130 +168,138 @@ class Session(Watchable, NamedOptions):
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
         """Call a plain function as a task, as executors do."""
-        return self.call(self._plain.declared(function), arguments, keywords)
+        return self.call(self._functions.declare(function), arguments, keywords)
 
     def call(
         self, declared: Declared, arguments: tuple[Any, ...], keywords: Mapping[str, Any], kind: type[Future] = Future
     ) -> Any:
         """Make a task of a call and give its futures."""
         self._driver.check()
-        number = next(self._numbers)
-        known = self._known.get(id(declared))
-        if known is not None and known.plain:
-            future = call_plainly(self, number, known, arguments, keywords, kind)
-            if future is not None:
-                return future
-        calling = Calling(self, number, declared, arguments, keywords)
+        call = Call(self, next(self._numbers), declared)
+        traits = self._traits.get(id(declared))
+        plain = traits is not None and traits.plain and not self.versions.any and has_no_futures(arguments)
+        if plain and (not keywords or has_no_futures(keywords.values())):
+            assert traits is not None
+            return self._call_plainly(call, arguments, keywords, kind)
+        call.begin(arguments, keywords)
         self.parts.refuse(f"task {declared.name!r}", (arguments, keywords))
         if declared.files:
-            self.files.enter(calling)
+            self.files.enter(call)
         if declared.reuse or (declared.reuse is None and (self.reuse or declared.files)):
-            found = self.reusing.find(calling)
+            found = self.reusing.find(call)
             if found is not None:
                 self.watched.watch.answered(declared.name)
                 return found
-        if known is None:
-            known = look_at(declared, self._devices, self._driver.offers, reuse=bool(self.reuse))
-            remember(self._known, known)
-        self._surround(calling, known.devices)
-        changed = self._places(calling) if declared.inout else ()
-        things = [calling.get(place) for place in changed]
-        calling.take_futures_out()
-        record = Record(calling.id, declared, calling.reads, calling.key)
-        futures, end = self._futures(record, calling.made, len(changed), kind)
-        group = current_group(self)
-        record.rule = declared.on_failure or (group and group.on_failure) or self.on_failure
-        record.group = group.number if group else 0
-        record.content = self._driver.packed(
-            record,
-            Content(
-                declared.name,
-                declared.function,
-                calling.arguments,
-                calling.keywords,
-                declared.outputs,
-                changed,
-                record.rule == "ignore",
-                tuple(calling.around),
-            ),
-        )
+        if traits is None:
+            traits = self._find_traits(declared)
+        self._surround(call, traits.devices)
+        changed = self._places(call) if declared.inout else ()
+        things = [call.get(place) for place in changed]
+        call.take_futures_out()
+        futures, end = self._futures(call, len(changed), kind)
+        self._pack(call, call.arguments, call.keywords, changed, tuple(call.around))
         if things:  # not before: what cannot be sent changes nothing
-            self._rename(things, record)
-        if calling.key is not None:
-            self.reusing.submitting(record, futures)
+            self._rename(things, call)
+        if call.key is not None:
+            self.reusing.submitting(call, futures)
         if declared.files:
-            self.files.submitted(calling, record)
-        self._driver.submit(record, self._task(record, known.needs, tuple(calling.after)))
-        given: Any = StreamFuture(self, record, end) if end is not None else tuple(futures)
-        if declared.outputs == 1:
-            given = futures[0]
-        return given
+            self.files.submitted(call)
+        after, read = tuple(call.after), call.reads
+        call.made()
+        self._submit(call, after)
+        del read  # not before: an output that is let go before the scheduler knows who reads it has to be made again
+        given: Any = StreamFuture(self, call, end) if end is not None else tuple(futures)
+        return futures[0] if declared.outputs == 1 else given
 
-    def _surround(self, calling: Calling, devices: float) -> None:
+    def _call_plainly(
+        self, call: Call, arguments: tuple[Any, ...], keywords: Mapping[str, Any], kind: type[Future]
+    ) -> Future:
+        """Make a task of a call of which nothing is special, as most are: all else takes longer than a short task."""
+        name = f"{call.id}.0"
+        future = self.futures[name] = kind(self, call, name)
+        call.outputs = (name,)
+        self._pack(call, arguments, keywords, (), ())
+        self._submit(call, ())
+        return future
+
+    def _pack(
+        self,
+        call: Call,
+        arguments: tuple[Any, ...],
+        keywords: Mapping[str, Any],
+        changed: tuple[int | str, ...],
+        around: tuple[Any, ...],
+    ) -> None:
+        """Say what becomes of others if a call fails, and make of it what travels to a worker."""
+        declared, group = call.declared, current_group(self)
+        if group is None:
+            call.rule = rule = declared.on_failure or self.on_failure
+        else:
+            call.rule = rule = declared.on_failure or group.on_failure or self.on_failure
+            call.group = group.number
+        call.content = self._driver.packed(
+            call,
+            Content(
+                declared.name, declared.function, arguments, keywords, declared.outputs, changed, rule == "ignore", around
+            ),
+        )  # fmt: skip
+
+    def _submit(self, call: Call, after: tuple[int, ...]) -> None:
+        declared = call.declared
+        self._driver.submit(
+            call,
+            Task(
+                call.id, declared.name, 1, None, call.slots, after, call.outputs, False, declared.needs,
+                declared.priority, call.group, None if declared.deadline is None else monotonic() + declared.deadline,
+                declared.retries if call.rule == "retry" else 0, declared.restartable,
+            ),
+        )  # fmt: skip
+
+    def _find_traits(self, declared: Declared) -> TaskTraits:
+        if len(self._traits) >= MOST:
+            self._traits.clear()
+        traits = find_traits(declared, self._devices, self._driver.offers, reuse=bool(self.reuse))
+        self._traits[id(declared)] = traits
+        return traits
+
+    def _surround(self, call: Call, devices: float) -> None:
         """Say what the worker has to do around the body."""
-        declared = calling.declared
+        declared = call.declared
         if devices:
-            calling.around.append(self._devices.claim(declared.name, devices))
+            call.around.append(self._devices.claim(declared.name, devices))
         if declared.resident:
-            missing = [one for one in declared.resident if calling.place(one) is None]
-            calling.around.append(Residents(tuple(missing)))
+            missing = [one for one in declared.resident if call.place(one) is None]
+            call.around.append(Residents(tuple(missing)))
         if declared.command is not None:
-            calling.around.insert(0, declared.command.in_session(calling))
+            call.around.insert(0, declared.command.in_session(call))
 
-    def _task(self, record: Record, needs: Needs, after: tuple[int, ...]) -> Task:
-        declared = record.declared
-        return Task(
-            record.id,
-            declared.name,
-            (),
-            1,
-            needs,
-            record.outputs,
-            declared.priority,
-            record.group,
-            None if declared.deadline is None else monotonic() + declared.deadline,
-            declared.retries if record.rule == "retry" else 0,
-            declared.restartable,
-            record.slots,
-            after,
-        )
-
-    def _futures(
-        self, record: Record, more: list[str], changed: int, kind: type[Future]
-    ) -> tuple[list[Future], Future | None]:
+    def _futures(self, call: Call, changed: int, kind: type[Future]) -> tuple[list[Future], Future | None]:
         """Make the futures of a call; of a stream only the one of its end."""
-        outputs, prefix = record.declared.outputs, f"{record.id}."
-        if outputs == 1 and not (changed or more):  # by far the most
-            only = kind(self, record, f"{prefix}0")
-            record.outputs = (only.output,)
-            self.futures[only.output] = only
-            return [only], None
+        outputs, prefix = call.declared.outputs, f"{call.id}."
         names = [f"{prefix}end"] if outputs == STREAM else [f"{prefix}{n}" for n in range(int(outputs))]
-        futures = [kind(self, record, name) for name in names]
-        names += [f"{prefix}v{number}" for number in range(changed)]
-        record.outputs = (*names, *more)
+        futures = [kind(self, call, name) for name in names]
+        call.outputs = (*names, *[f"{prefix}v{number}" for number in range(changed)], *call.more)
         for future in futures:
             self.futures[future.output] = future
         return futures, futures[0] if outputs == STREAM else None
 
     # -- what bodies change
 
-    def _places(self, calling: Calling) -> tuple[int | str, ...]:
+    def _places(self, call: Call) -> tuple[int | str, ...]:
         """Say where in the call the arguments are that the body changes."""
-        names = calling.declared.inout
-        places = tuple(place for name in names for place in places_of(calling, name))
-        self.parts.refuse_views(calling.declared.name, [calling.get(one) for one in places])
+        places = tuple(place for name in call.declared.inout for place in places_of(call, name))
+        self.parts.refuse_views(call.name, [call.get(one) for one in places])
         return places
 
-    def _rename(self, things: list[Any], record: Record) -> None:
+    def _rename(self, things: list[Any], call: Call) -> None:
         """From now on what was changed is known by its next version."""
         for number, thing in enumerate(things):
-            self.versions.follow(thing, self.promise(record, f"v{number}"))
-        self.parts.of(things, record.name)
+            self.versions.follow(thing, self.promise(call, f"v{number}"))
+        self.parts.of(things, call.name)
 
-    def promise(self, record: Record, name: str) -> Future:
+    def promise(self, call: Call, name: str) -> Future:
         """Make the future of an output of a task that its caller is not given."""
-        future = Future(self, record, f"{record.id}.{name}")
+        future = Future(self, call, f"{call.id}.{name}")
         self.futures[future.output] = future
         return future
 
@@ -312,7 +314,7 @@ class Session(Watchable, NamedOptions):
 
         Of what can be walked through only once, as a generator, it makes a list.
         """
-        return gathered(self, things)
+        return gather(self, things)
 
     def barrier(self, timeout: float | None = None) -> None:
         """Wait until every task that was called has ended, well or badly."""
@@ -348,13 +350,13 @@ class Session(Watchable, NamedOptions):
 
     def bring(self, future: Future, timeout: float | None) -> Any:
         """Wait for a value that exists elsewhere."""
-        return brought(self, future, timeout)
+        return bring(self, future, timeout)
 
     def seen(self, future: Future) -> None:
         """Somebody has looked at the end of a task, and so of all that led to it."""
         if future.done():
-            self._driver.unseen.seen(future.record)
-            self._driver.unseen.seen(root_of(future.record))
+            self._driver.unseen.seen(future.call)
+            self._driver.unseen.seen(root_of(future.call))
 
     def unwanted(self) -> bool:
         """Whether all tasks are cancelled."""
@@ -364,18 +366,18 @@ class Session(Watchable, NamedOptions):
         """Nobody will ask for an output any more."""
         self._leave(Released(output))
 
-    def cancel_task(self, record: Record) -> None:
+    def cancel_task(self, call: Call) -> None:
         """A task is not wanted any more."""
-        self._driver.tell(CancelRequested("cancel() was called", task=record.id))
+        self._driver.tell(CancelRequested("cancel() was called", task=call.id))
 
     def cancel_groups(self, numbers: Iterable[int]) -> None:
         """Groups of tasks are not wanted any more."""
         self._driver.tell(CancelRequested("its group was cancelled", frozenset(numbers)))
 
-    def next_of_stream(self, record: Record, end: Future) -> Future | None:
+    def next_of_stream(self, call: Call, end: Future) -> Future | None:
         """Wait for the next output of a stream that nobody has taken; None if there are no more."""
         with self.changed:
-            if not (record.streamed or end.done()):
-                self.refuse_to_wait(f"the next output of task {record.name!r}")
-            self.changed.wait_for(lambda: record.streamed or end.done() or self._driver.over)
-            return record.streamed.popleft() if record.streamed else None
+            if not (call.streamed or end.done()):
+                self.refuse_to_wait(f"the next output of task {call.name!r}")
+            self.changed.wait_for(lambda: call.streamed or end.done() or self._driver.over)
+            return call.streamed.popleft() if call.streamed else None

@@ -1,7 +1,7 @@
 """Running a command line: what it says, what it uses, and its end; nothing that it started is left running.
 
 One loop does it all: it reads what the programs say, looks at their memory and asks whether they are still wanted. In a
-worker's process the memory limit is the warden's business; elsewhere it is kept here.
+worker's process the memory limit is the supervisor's business; elsewhere it is kept here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from windrow.engines.tree import Tree, descendants, look
+from windrow.engines.supervisor.process_tree import ProcessTree, descendants, look
 from windrow.tasks.command_guard import COMMAND, end_members, in_worker, members, new_mark, take_in
 from windrow.tasks.command_rest import at_work, writers
 
@@ -33,7 +33,7 @@ __all__ = ["Order", "Ran", "run"]
 #: What is kept of the errors that programs print, in memory.
 TAIL_BYTES = 1 << 16
 READ_BYTES = 1 << 16
-#: Where there is a limit, memory is looked at as often as the warden does; else only to know it afterwards.
+#: Where there is a limit, memory is looked at as often as the supervisor does; else only to know it afterwards.
 LIMITED_S, MEASURED_S = 0.01, 0.1
 #: Longest time between two looks at all.
 LOOK_S = 0.05
@@ -134,7 +134,7 @@ class _Running:
         self._sinks: dict[int, Callable[[bytes], None]] = {}
         self._process = self._start()
         self._leader = look(self._process.pid) if LINUX else None
-        self._trees: dict[int, Tree] = {}  #: by the process at their root
+        self._trees: dict[int, ProcessTree] = {}  #: by the process at their root
         stack.callback(self._measure, ())
         self._measure([self._process.pid] if LINUX else [])
         self._rest: set[int] | None = None  #: those who are left when the shell has ended well
@@ -258,7 +258,7 @@ class _Running:
         for gone in self._trees.keys() & inside:
             self._trees.pop(gone).close()
         for new in wanted - inside - self._trees.keys():
-            self._trees[new] = Tree(new)
+            self._trees[new] = ProcessTree(new)
 
     def _reason_to_end(self) -> Literal["", "memory", "deadline", "unwanted"]:
         order = self._order

@@ -7,25 +7,23 @@ import gc
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from windrow.errors import UsageError
-from windrow.tasks.watching import Watch
+from windrow.tasks.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from windrow.run.loop import Observer
-    from windrow.tasks.explaining import Explanation
-    from windrow.tasks.progressing import Progress, TasksShot
-    from windrow.tasks.watching_rundir import SessionLog
-    from windrow.watch.graph_drawing import TaskGraph
-    from windrow.watch.graph_runs import GraphRun
-
-__all__ = ["Watchable", "Watched", "report_session_directory"]
-
+    from windrow.tasks.explain import Explanation
+    from windrow.tasks.session_log import SessionLog
+    from windrow.watch.graph_run import GraphRun
+    from windrow.watch.progress import SessionProgress, SessionSnapshot
+    from windrow.watch.task_graph import TaskGraph
 
 _open: WeakSet[Watched] = WeakSet()  #: of sessions that nobody has closed yet
 
@@ -58,27 +56,38 @@ class Watched:
     """What watches one session."""
 
     def __init__(
-        self, name: str, engine: str, rundir: Any = None, progress: bool | Callable[[TasksShot], Any] | None = None
+        self,
+        name: str,
+        engine: str,
+        rundir: Any = None,
+        progress: bool | Callable[[SessionSnapshot], Any] | None = None,
     ) -> None:
-        self.watch = Watch(name, engine)
+        self.watch = History(name, engine)
         self.rundir = None if rundir is None else Path(rundir)
         self.log: SessionLog | None = None
         self._progress = progress
-        self._shown: Progress | None = None
+        self._shown: SessionProgress | None = None
         self._over = False
 
     def open(self, workers: int) -> list[Observer]:
         """Begin; give the observers that the loop is to call."""
-        from windrow.tasks.progressing import progress_of
+        from windrow.watch.progress import SessionProgress, choose_display
 
-        self._shown = progress_of(self.watch, self._progress, workers)
+        watch, display = self.watch, choose_display(self._progress)
         if self.rundir is not None:
-            from windrow.tasks.watching_rundir import SessionLog
+            from windrow.tasks.session_log import SessionLog
 
             options = {"engine": self.watch.engine, "workers": workers}
             self.log = SessionLog(self.watch, self.rundir, options)
+        if display is not None:
+            self._shown = SessionProgress(
+                lambda finished: watch.snapshot(workers, finished=finished),
+                display,
+                may_draw=lambda: watch.within or watch.closed,
+                asked=bool(self._progress),
+            )
         _open.add(self)
-        return [one for one in (self.watch, self._shown) if one is not None]
+        return [watch]
 
     def close(self, error: BaseException | str | None) -> None:
         """The session has ended; told once."""
@@ -97,13 +106,15 @@ class Watched:
         """Say what ran so far; all of it where there is a run directory, else as far as it is remembered."""
         if self.log is None:
             return self.watch.run()
-        from windrow.watch.report_tasks_log import read_task_log
+        from windrow.watch.graph_run import graph_run
+        from windrow.watch.readlog import read_log
 
         # Before the log is brought up to date: what ends meanwhile is in it, and what is there counts.
-        unfinished = self.watch.open_tasks()
+        unfinished = self.watch.open_lines().splitlines()
         with self.log.lines().open(encoding="utf-8", errors="replace") as lines:
-            run = read_task_log(lines, self.log.manifest(), unfinished=unfinished, now=self.watch.now())
-        return replace(run, reused=dict(self.watch.reused))  # the log has that at the end only
+            log = read_log(chain(unfinished, lines), self.watch.now())
+        # The log has what was reused at the end only.
+        return graph_run(replace(log, reused=dict(self.watch.reused)), self.log.manifest())
 
     def report(self, path: Any) -> Path:
         """Write the page and, beside it, the trace; return where the page is."""
@@ -130,13 +141,13 @@ class Watchable:
 
     def graph(self, most: int = 200) -> TaskGraph:
         """Give the tasks called so far as a graph: data, drawing and text; alike ones joined if more than ``most``."""
-        from windrow.tasks.graphing import graph_of
+        from windrow.watch.task_graph import task_graph
 
-        return graph_of(self.watched.run(), most)
+        return task_graph(self.watched.run(), most)
 
     def explain(self, what: Any = None) -> Explanation:
         """Say why a task (a future of it, or its number) took as long as it did, or the whole session."""
-        from windrow.tasks.explaining import explain
+        from windrow.tasks.explain import explain
 
         session: Any = self
         return explain(session, what)
@@ -145,16 +156,17 @@ class Watchable:
 @_without_collecting()
 def report_session_directory(
     rundir: Path, page: Path | None = None, trace: Path | None = None
-) -> tuple[Path, Path, str]:
-    """Write the report of a session's run directory; return page, trace and how it ended."""
+) -> tuple[Path, Path, bool, str]:
+    """Write the report of a session's run directory; return page, trace, whether it is complete and how it ended."""
     from windrow.store.rundir import RunDirectory
-    from windrow.watch.report_tasks_log import read_task_log
+    from windrow.watch.graph_run import graph_run
+    from windrow.watch.readlog import read_log
 
     directory = RunDirectory.open(rundir)
     lines = directory.log.read_text(encoding="utf-8", errors="replace") if directory.log.exists() else ""  # fmt: skip
-    run = read_task_log(lines.splitlines(), directory.read_manifest())
+    run = graph_run(read_log(lines.splitlines(), now=0), directory.read_manifest())
     own_page, own_trace = _places(rundir, page)
-    return own_page, trace or own_trace, _write(run, own_page, trace or own_trace)
+    return own_page, trace or own_trace, *_write(run, own_page, trace or own_trace)
 
 
 def _places(rundir: Path | None, path: Any) -> tuple[Path, Path]:
@@ -172,11 +184,11 @@ def _places(rundir: Path | None, path: Any) -> tuple[Path, Path]:
 
 
 @_without_collecting()
-def _write(run: GraphRun, page: Path, trace: Path) -> str:
+def _write(run: GraphRun, page: Path, trace: Path) -> tuple[bool, str]:
     from windrow import __version__
     from windrow.watch.environment import environment
-    from windrow.watch.report_tasks import write_task_report
+    from windrow.watch.report.session import write_session_report
 
     kept = run.facts.get("environment")
     surroundings = kept if isinstance(kept, dict) else environment()
-    return write_task_report(run, page, trace, {"windrow": __version__, **surroundings})
+    return write_session_report(run, page, trace, {"windrow": __version__, **surroundings})

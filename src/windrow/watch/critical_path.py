@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from windrow.watch.graph_runs import Link
+    from windrow.watch.graph_run import Link
 
 __all__ = ["Path", "Span", "Stretch", "critical_path", "least_time", "way_back"]
 
@@ -81,9 +81,9 @@ def critical_path(spans: Mapping[int, Span], links: Iterable[Link]) -> Path:
     return Path(tuple(reversed(tasks)), tuple(reversed(parts)))
 
 
-def least_time(path: int, work: int, workers: int) -> float:
-    """Give the time that no order of the same tasks on as many workers could have beaten."""
-    return max(float(path), work / max(workers, 1))
+def least_time(path: int, work: float, cores: float) -> float:
+    """Give the time that no order of the same tasks on as many cores could have beaten."""
+    return max(float(path), work / max(cores, 1.0))
 
 
 def way_back(spans: Mapping[int, Span], links: Iterable[Link], beginning: int = 0) -> tuple[Stretch, ...]:

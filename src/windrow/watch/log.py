@@ -1,4 +1,10 @@
-"""The event log: one compact JSON line per task, and one per rare event. It only reads.
+"""The log of a run or a session: one JSON line per attempt, of chunks and calls alike, and one per rare event.
+
+The line of an attempt has ``t`` (when its end was heard of), ``task``, ``name``, ``attempt``, ``worker``, ``launched``, ``wall``
+and ``how`` it ended: done, discarded (somebody else had done it already), failed, lost (with its worker), cancelled, or running
+where a session is looked at. A chunk adds what it used and its rows. The last line of a call adds when it was ``called`` and
+``ended``, its ``state`` and what it needed; a call that never ran has only that, with the attempt -1. All times are whole
+microseconds, so that what they add up to is exact.
 
 A line costs the driver a few microseconds, so it is formatted by hand and written in large pieces.
 """
@@ -6,44 +12,37 @@ A line costs the driver a few microseconds, so it is formatted by hand and writt
 from __future__ import annotations
 
 import json
+import warnings
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from windrow.core.commands import Discard, Launch, Resolve
+from windrow.core.commands import Launch, Resolve, TaskEnded
 from windrow.core.events import (
     Cancelled,
     CancelRequested,
-    Discovered,
     Exhausted,
     Failed,
     Finished,
-    InspectFailed,
-    MergeFailed,
     Planned,
     WorkerJoined,
     WorkerLost,
 )
-from windrow.core.records import Rows
+from windrow.core.records import OpenInput, RunRows
 from windrow.watch.lockmeter import LockMeter
-from windrow.watch.orders import OrdersSeen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from windrow.core.commands import Command
     from windrow.core.events import Event
-    from windrow.core.records import Plan
-
-__all__ = ["EventLog", "own_memory"]
+    from windrow.core.records import Failure, Measurement, Plan, Rows, Task
 
 #: Characters collected before they are written: a write costs as much as ten lines.
 PIECE = 65536
 
 #: Seconds after which even a small piece is written, so that a person can follow the file.
 PAUSE_S = 1.0
-
-#: What a task that is about no rows is logged with.
-NO_ROWS = (Rows(-1, 0, 0),)
 
 #: Unit borders that are written with an input; of one with more there is just their number.
 MOST_BORDERS = 10_000
@@ -54,10 +53,131 @@ MEMORY_EVERY_S = 0.25
 #: Characters of a log that is kept in memory: about 100,000 tasks.
 REMEMBERED = 20_000_000
 
-_TASK = (
-    '{"t":%.6f,"event":"%s","task":%d,"attempt":%d,"worker":%d,"input":%d,"start":%d,"stop":%d,'
-    '"plan":%d,"launched":%.6f,"wall":%.6f,"cpu":%.6f,"lock":%.6f,"read":%d,"peak":%d}\n'
-)
+#: Letters of a message: its beginning, which says what failed, and its end, where programs say why.
+MESSAGE_BEGINNING, MESSAGE_END = 400, 1600
+
+_ATTEMPT = '{"t":%d,"event":"attempt","task":%d,"name":%s,"attempt":%d,"worker":%d,"launched":%d,"wall":%d,"how":"%s"'
+_CHUNK = ',"cpu":%d,"lock":%d,"read":%d,"peak":%d,"plan":%d,"input":%d,"start":%d,"stop":%d,"rows":%d}\n'
+_CALL = ',"called":%d,"ended":%d,"state":"%s"'
+_BETWEEN = '","'
+
+
+class Attempt(NamedTuple):
+    """One attempt, as far as its line is the same for chunks and calls; times in microseconds."""
+
+    heard: int  #: 0 if it goes on
+    task: int
+    name: str
+    attempt: int
+    worker: int
+    launched: int
+    wall: int  #: 0 where the engine cannot tell
+    how: str
+
+    @property
+    def text(self) -> str:
+        """The beginning of its line."""
+        return _ATTEMPT % (*self[:2], quoted(self.name), *self[3:])
+
+
+class Call(NamedTuple):
+    """A call, as the last line of it tells; times in microseconds."""
+
+    id: int
+    name: str
+    called: int
+    ended: int  #: 0 if it has not
+    state: str
+    reads: tuple[str, ...] = ()
+    after: tuple[int, ...] = ()
+    released: tuple[tuple[str, int], ...] = ()  #: outputs that were there before its end
+    needs: tuple[tuple[str, float], ...] = (("cores", 1),)
+    group: int = 0
+    why: str = ""
+    spent: tuple[tuple[str, int], ...] = ()  #: by what it waited for or did, where the scheduler counted that
+
+
+def chunk_line(one: Attempt, used: Measurement, plan: int, rows: Sequence[Rows], left_out: int) -> str:
+    """Write an attempt at rows; those that were left out of the result are not counted."""
+    first, last = (rows[0], rows[-1].stop) if rows else ((-1, 0, 0), 0)
+    count = sum(stop - start for _, start, stop in rows) - left_out
+    return one.text + _CHUNK % (
+        micros(used.cpu), micros(used.lock_wait), used.bytes_read, used.peak_memory, plan, first[0], first[1], last, count
+    )  # fmt: skip
+
+
+def attempt_line(one: Attempt, why: str = "", held: int = 0) -> str:
+    """Write an attempt that is not the last of its call, or came to nothing; ``held``: not tried again before."""
+    more = {name: value for name, value in (("why", why), ("held", held)) if value}
+    return f"{one.text}{_added(more)}}}\n"
+
+
+def call_line(one: Attempt | None, call: Call, why: str = "", held: int = 0) -> str:
+    """Write the attempt that a call ended with, None if there was none, and the call itself."""
+    if one is None:
+        one = Attempt(call.ended, call.id, call.name, -1, -1, 0, 0, "none")
+    line = one.text + _CALL % (call.called, call.ended, call.state)
+    if call.reads:
+        # Names of outputs are numbers, dots and letters.
+        line += f',"reads":["{_BETWEEN.join(call.reads)}"]'
+    if call[6:] == _NOTHING_ELSE and not why and not held:  # by far the most
+        return f"{line}}}\n"
+    more: dict[str, Any] = {"why": why, "held": held, "after": call.after, "group": call.group, "reason": call.why}
+    more |= {"released": call.released, "spent": call.spent}
+    if call.needs != (("cores", 1),):
+        more["needs"] = dict(call.needs)
+    return f"{line}{_added({name: value for name, value in more.items() if value})}}}\n"
+
+
+_NOTHING_ELSE = Call(0, "", 0, 0, "")[6:]
+
+
+def _added(more: Mapping[str, Any]) -> str:
+    return f",{json.dumps(more)[1:-1]}" if more else ""
+
+
+@lru_cache(maxsize=1024)
+def quoted(name: str) -> str:
+    """Write a name as JSON."""
+    return json.dumps(name)
+
+
+def micros(seconds: float) -> int:
+    """Give a time as logs have it."""
+    return int(seconds * 1e6)
+
+
+def failure_words(failure: Failure | None) -> str:
+    """Write a failure with the beginning and the end of its message; the whole is in the exception."""
+    if failure is None:
+        return ""
+    words = f"{failure.type}: {failure.message}"
+    if len(words) <= MESSAGE_BEGINNING + MESSAGE_END:
+        return words
+    return f"{words[:MESSAGE_BEGINNING]} ... {words[-MESSAGE_END:]}"
+
+
+class OrdersSeen:
+    """The order that each category was last known to have; plans are made at every checkpoint, and most change nothing."""
+
+    __slots__ = ("_orders",)
+
+    def __init__(self) -> None:
+        self._orders: dict[str, tuple[str, ...]] = {}
+
+    def launched(self, plan: Plan) -> None:
+        """See a plan in use; the first one of a category tells what it began with."""
+        if plan.category not in self._orders:
+            self._orders[plan.category] = plan.order
+
+    def changed(self, plan: Plan) -> bool:
+        """See a plan that was made; say whether its order is another one."""
+        before = self._orders.get(plan.category)
+        self._orders[plan.category] = plan.order
+        return plan.order != (plan.written if before is None else before)
+
+
+# -- the log of a run ------------------------------------------------------------------------------
 
 
 class Stream(Protocol):
@@ -81,6 +201,13 @@ class Stream(Protocol):
         ...
 
 
+class _Launched(NamedTuple):
+    task: Task
+    worker: int
+    plan: int
+    time: float
+
+
 class EventLog:
     """An observer of the loop that writes lines to a stream."""
 
@@ -92,8 +219,9 @@ class EventLog:
         self._lines: list[str] = []
         self._size = 0
         self._written: float | None = None  #: when
-        self._launched: dict[int, tuple[int, int, float]] = {}  #: attempt -> task, plan, time
+        self._launched: dict[int, _Launched] = {}  #: by attempt
         self._orders = OrdersSeen()
+        self._broken: OSError | None = None  #: nothing more can be written
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -119,107 +247,135 @@ class EventLog:
             if self._looked is None and self._lock is not None:
                 self._lock.start()
             self._looked = now
-            held = "" if self._lock is None or self._lock.share is None else self._held()
-            self._add(f'{{"t":{now:.6f},"event":"memory","rss":{self._memory()}{held}}}\n')
-        discarded: list[int] = []
+            self._add(f'{{"t":{micros(now)},"event":"memory","rss":{self._memory()}{self._held()}}}\n')
         for command in commands:
             if isinstance(command, Launch):
-                self._launched[command.attempt] = (command.task.id, command.plan.id, now)
+                self._launched[command.attempt] = _Launched(command.task, command.life.worker, command.plan.id, now)
                 self._orders.launched(command.plan)
-            elif isinstance(command, Discard):
-                discarded.append(command.handle.id)
             elif isinstance(command, Resolve):
                 self._rare(now, command)
+        counted = {command.attempt for command in commands if isinstance(command, TaskEnded)}
         for event in events:
-            if isinstance(event, Finished):
-                self._finished(event, now, discarded)
-            elif isinstance(event, Planned):
-                self._planned(event.plan, now)
-            elif type(event) in _RARE:
-                self._rare(now, event)
+            self._see(event, counted, now)
         if self._written is None:
             self._written = now
         if self._size >= PIECE or (self._size and now - self._written >= PAUSE_S):
             self.flush()
             self._written = now
 
+    def _see(self, event: Event, counted: Container[int], now: float) -> None:
+        if isinstance(event, Finished):
+            self._finished(event, counted, now)
+        elif isinstance(event, Planned):
+            self._planned(event.plan, now)
+        elif isinstance(event, Failed | Exhausted | Cancelled):
+            self._ended_badly(event, now)
+        elif isinstance(event, _RARE):
+            self._rare(now, event)
+
     def _held(self) -> str:
         """Say in what share of the looks so far somebody had the interpreter lock."""
-        assert self._lock is not None
-        return f',"held":{self._lock.share or 0.0:.4f},"looks":{self._lock.looks}'
+        if self._lock is None or self._lock.share is None:
+            return ""
+        return f',"held":{self._lock.share:.4f},"looks":{self._lock.looks}'
 
-    def _finished(self, event: Finished, now: float, discarded: list[int]) -> None:
-        task, plan, begun = self._launched.pop(event.attempt, (0, 0, now))
-        handle, used = event.handle, event.measurement
-        rows = handle.rows or NO_ROWS
-        line = _TASK % (
-            now,
-            "discarded" if handle.id in discarded else "finished",
-            task,
-            event.attempt,
-            event.worker,
-            rows[0].input,
-            rows[0].start,
-            rows[-1].stop,
-            plan,
-            begun,
-            used.wall,
-            used.cpu,
-            used.lock_wait,
-            used.bytes_read,
-            used.peak_memory,
-        )
-        self._add(line)
+    def _attempt(self, attempt: int, worker: int, now: float, wall: float, how: str) -> tuple[Attempt, int, Any]:
+        """Make an attempt of what was launched; with the number of its plan, and its task."""
+        task, _, plan, begun = self._launched.pop(attempt, (None, 0, 0, now))
+        number, name = (0, "") if task is None else (task.id, task.category)
+        return Attempt(micros(now), number, name, attempt, worker, micros(begun), micros(wall), how), plan, task
+
+    def _finished(self, event: Finished, counted: Container[int], now: float) -> None:
+        """Write the end of a chunk, or an input that was opened; merges are part of the chunks they are made of."""
+        used, worker = event.measurement, event.life.worker
+        how = "done" if event.attempt in counted else "discarded"
+        one, plan, task = self._attempt(event.attempt, worker, now, used.wall, how)
+        payload = None if task is None else task.payload
+        if isinstance(payload, RunRows):
+            left_out = (
+                sum(rows.stop - rows.start for rows, _ in event.report.skipped) if event.report is not None else 0
+            )
+            self._add(chunk_line(one, used, plan, payload.rows, left_out))
+        elif isinstance(payload, OpenInput):
+            rows, borders = event.report.rows, event.report.borders
+            fields: dict[str, Any] = {"input": payload.input, "rows": rows, "units": max(len(borders) - 1, 0)}
+            fields["worker"] = worker
+            if len(borders) <= MOST_BORDERS:
+                fields["borders"] = list(borders)
+            self._note(now, "Discovered", fields)
+
+    def _ended_badly(self, event: Failed | Exhausted | Cancelled, now: float) -> None:
+        how, why = "cancelled", ""
+        if isinstance(event, Failed):
+            how, why = "failed", failure_words(event.failure)
+        elif isinstance(event, Exhausted):
+            how, why = "failed", f"more {event.resource} than its limit"
+        one, _, _ = self._attempt(event.attempt, event.life.worker, now, 0.0, how)
+        self._add(attempt_line(one, why))
 
     def _planned(self, plan: Plan, now: float) -> None:
         """Write a plan: the order where it is another one, else only that it was thought about."""
         changed = self._orders.changed(plan)
         fields: dict[str, Any] = {
-            "t": round(now, 6),
-            "event": "Planned",
-            "plan": plan.id,
-            "category": plan.category,
-            "changed": changed,
-            "reason": plan.reason,
-            "sample": plan.sample,
-        }
+            "plan": plan.id, "category": plan.category, "changed": changed, "reason": plan.reason, "sample": plan.sample,
+        }  # fmt: skip
         if changed:
             fields["order"] = list(plan.order)
             fields["guards"] = [list(guard) for guard in plan.guards]
-        self._add(json.dumps(fields) + "\n")
+        self._note(now, "Planned", fields)
+
+    def _rare(self, now: float, record: Any) -> None:
+        """Write any other record field by field; there are few of them."""
+        kind = type(record).__name__
+        fields = {
+            name: value if isinstance(value, int | float | str | None) else str(value)
+            for name, value in zip(record._fields, record, strict=True)
+        }
+        if isinstance(record, WorkerJoined):
+            fields["worker"] = record.worker.life.worker
+        elif isinstance(record, WorkerLost):
+            worker, why = record.life.worker, failure_words(record.failure)
+            fields = {"worker": worker, "failure": why}
+            for attempt in [number for number, one in self._launched.items() if one.worker == worker]:
+                lost, _, _ = self._attempt(attempt, worker, now, 0.0, "lost")
+                self._add(attempt_line(lost, why))
+        self._note(now, kind, fields)
+
+    def _note(self, now: float, what: str, fields: Mapping[str, Any]) -> None:
+        self._add(json.dumps({"t": micros(now), "event": what, **fields}) + "\n")
 
     def _add(self, line: str) -> None:
         self._lines.append(line)
         self._size += len(line)
 
-    def _rare(self, now: float, record: Any) -> None:
-        """Write any other record field by field; there are few of them."""
-        fields: dict[str, Any] = {"t": round(now, 6), "event": type(record).__name__}
-        for name, value in zip(record._fields, record, strict=True):
-            if name == "borders":
-                fields["units"] = max(len(value) - 1, 0)
-                if len(value) <= MOST_BORDERS:
-                    fields[name] = list(value)
-            else:
-                fields[name] = value if isinstance(value, int | float | str | None) else str(value)
-        if type(record) in (Failed, Cancelled, Exhausted):
-            self._launched.pop(record.attempt, None)
-        self._add(json.dumps(fields) + "\n")
-
     def flush(self) -> None:
         """Write what was collected."""
-        self._stream.write("".join(self._lines))
-        self._stream.flush()
+        try:
+            if self._broken is None:
+                self._stream.write("".join(self._lines))
+                self._stream.flush()
+        except OSError as error:
+            # A full disk must not take hours of work with it.
+            self._broken = error
         self._lines.clear()
         self._size = 0
 
     def close(self) -> None:
-        """Write what was collected and close the stream."""
+        """Write what was collected and close the stream; warn if that could not be done."""
         if self._lock is not None:
             self._lock.stop()
         if not self._stream.closed:
             self.flush()
-            self._stream.close()
+            try:
+                self._stream.close()
+            except OSError as error:
+                self._broken = self._broken or error
+        if self._broken is not None:
+            name = getattr(self._stream, "name", "in memory")
+            warnings.warn(
+                f"the log {name} is not complete: {self._broken}; the result is not touched by that", stacklevel=2
+            )
+            self._broken = None
 
     def __enter__(self) -> Self:
         return self
@@ -265,6 +421,4 @@ def own_memory() -> Callable[[], int]:
     return lambda: int(process.memory_info().rss)
 
 
-_RARE = frozenset(
-    {CancelRequested, Cancelled, Discovered, Exhausted, Failed, InspectFailed, MergeFailed, WorkerJoined, WorkerLost}
-)
+_RARE = (CancelRequested, WorkerJoined, WorkerLost)

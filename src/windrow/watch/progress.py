@@ -1,25 +1,28 @@
-"""Progress of a run in rows: how many of how many, how fast, how long still.
+"""Progress of runs and sessions: how much of how much, how fast, how long still; on a terminal, in a notebook, as lines.
 
-It is shown every batch and returns at once unless it is time to draw; Rich is imported when the
-first line is drawn. Numbers become a record and the record becomes text in pure functions; it
-changes nothing in the run, and its output goes to stderr alone.
+A record says how far it is, and a display shows records. A run looks at every batch of its loop and returns at once unless it
+is time to draw; a session has a thread that looks now and then, as its loop may hear nothing for long. Both only read, and
+write to stderr alone; Rich is imported when the first line is drawn.
 """
 
 from __future__ import annotations
 
 import math
 import sys
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from html import escape
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
 
 from windrow.core.commands import Launch
 from windrow.core.events import Planned
 from windrow.errors import UsageError
 from windrow.units import format_count, format_seconds
-from windrow.watch.orders import OrdersSeen
+from windrow.watch.log import EventLog, OrdersSeen
 
 if TYPE_CHECKING:
     import os
@@ -27,30 +30,33 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import Command
     from windrow.core.events import Event
-    from windrow.core.scheduler import Standing
+    from windrow.core.rows import Standing
     from windrow.run.loop import Observer
-    from windrow.watch.log import EventLog
-
-__all__ = ["Rate", "Snapshot", "amount", "line", "snapshot", "speed", "watching"]
 
 #: A run that is over sooner shows no bar: importing Rich would take longer than reading the line.
 BAR_FIRST_S = 0.3
+#: A session that is over sooner shows nothing, nor does one that begins anew for a shorter time.
+SESSION_FIRST_S = 1.5
 #: People cannot read faster, and drawing costs about a millisecond.
 BAR_EVERY_S = 0.1
+#: Every drawing in a notebook is a message to the browser.
+CELL_EVERY_S = 0.25
 #: Plain lines end up in batch logs: enough to see that it lives, few enough to scroll through.
 LINE_EVERY_S = 5.0
+#: Looking at a session may take so much of the time; of very many tasks it takes long.
+LOOK_SHARE = 0.05
 #: Long enough that single chunks do not make the rate jump, short enough to follow a slow file.
 RATE_MEMORY_S = 10.0
 #: Long enough to be read.
 NEWS_S = 3.0
 
 
-class Standings(Protocol):
-    """Whoever can say how far the run is; the scheduler."""
+# -- records ---------------------------------------------------------------------------------------
 
-    def standing(self) -> Standing:
-        """Say how far the run is."""
-        ...
+
+def _forecast(seconds: float) -> str:
+    # Nobody believes tenths of a forecast.
+    return format_seconds(float(max(1, round(seconds))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +85,266 @@ class Snapshot:
     def estimated(self) -> bool:
         """Whether the total may still change."""
         return self.files_open < self.files_total
+
+    @property
+    def counts(self) -> tuple[int, int] | None:
+        """Rows that are over, of all rows; None where nobody knows how many there are."""
+        known = self.rows_expected or not self.estimated
+        return (self.rows_done + self.rows_failed, self.rows_total) if known else None
+
+    @property
+    def amount(self) -> str:
+        """How many rows of how many: "1.2 M of ~3.4 M rows"."""
+        total = format_count(self.rows_total)
+        if self.estimated:
+            total = f"~{total}" if self.rows_expected else f"{total}+"
+        failed = f", {format_count(self.rows_failed)} failed" if self.rows_failed else ""
+        return f"{format_count(self.rows_done)} of {total} rows{failed}"
+
+    @property
+    def pace(self) -> str:
+        """How fast, how long still and how many files: "400 k rows/s, 5 s left, 3 of 6 files"."""
+        parts = [f"{format_count(self.rate)} rows/s"]
+        if self.finished:
+            parts.append(f"took {format_seconds(self.elapsed_s)}")
+        elif self.eta_s:
+            parts.append(f"{_forecast(self.eta_s)} left")
+        files = "file" if self.files_total == 1 else "files"
+        parts.append(f"{self.files_open} of {self.files_total} {files}")
+        if self.news and not self.finished:
+            parts.append(self.news)
+        return ", ".join(parts)
+
+    @property
+    def line(self) -> str:
+        """Everything in one line."""
+        share = ""
+        if self.counts is not None and self.rows_total > 0:
+            # Rounded down: 100 % is said only when nothing is left.
+            share = f" ({100 * self.counts[0] // self.counts[1]} %)"
+        return f"{self.name}: {self.amount}{share}, {self.pace}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSnapshot:
+    """How far a session is at one moment; what a callable given as ``progress=`` gets."""
+
+    name: str
+    called: int
+    done: int
+    failed: int
+    cancelled: int
+    running: int
+    elapsed_s: float
+    left_s: float | None  #: at least, with all workers busy; None where nobody can tell
+    reused: int = 0  #: calls that got the result of an earlier one
+    finished: bool = False
+
+    @property
+    def ended(self) -> int:
+        """Tasks that are over."""
+        return self.done + self.failed + self.cancelled
+
+    @property
+    def waiting(self) -> int:
+        """Tasks that were called and have not begun."""
+        return self.called - self.ended - self.running
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Tasks that are over, of those that were called."""
+        return self.ended, self.called
+
+    @property
+    def amount(self) -> str:
+        """How many tasks of how many: "3 of 10 tasks done, 2 running, 5 waiting"."""
+        parts = [f"{self.done:,} of {self.called:,} tasks done"] if self.called or not self.reused else []
+        counts = ("running", "waiting", "failed", "cancelled", "reused")
+        parts += [f"{getattr(self, name):,} {name}" for name in counts if getattr(self, name) > 0]
+        return ", ".join(parts)
+
+    @property
+    def pace(self) -> str:
+        """How long it took, or still takes."""
+        if self.finished:
+            return f"took {format_seconds(self.elapsed_s)}"
+        return "" if self.left_s is None else f"at least {_forecast(self.left_s)} left"
+
+    @property
+    def line(self) -> str:
+        """Everything in one line."""
+        return f"{self.name}: {', '.join(filter(None, (self.amount, self.pace)))}"
+
+
+Shot: TypeAlias = Snapshot | SessionSnapshot
+
+
+# -- displays --------------------------------------------------------------------------------------
+
+
+class Display(Protocol):
+    """Where records are shown."""
+
+    first_s: float  #: nothing is shown before
+    every_s: float
+
+    def show(self, shot: Any, /) -> None:
+        """Show a record; the last one is finished."""
+
+
+def choose_display(progress: Any, stream: TextIO | None = None) -> Display | None:
+    """Choose by what was asked for and by who looks; None: nobody does."""
+    stream = sys.stderr if stream is None else stream
+    if callable(progress):
+        return Call(progress)
+    if progress is not None and not isinstance(progress, bool):
+        raise UsageError(
+            f"progress= is True, False, None (on a terminal or in a notebook) or a callable, got {progress!r}"
+        )
+    if progress is False:
+        return None
+    if in_notebook():
+        return Cell()
+    if is_terminal(stream):
+        return Bar(stream)
+    return Lines(stream) if progress else None
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Say whether a person may look at a stream."""
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):  # replaced by something that is no file, or closed
+        return False
+
+
+def in_notebook() -> bool:
+    """Say whether this process runs the cells of a notebook."""
+    ipython = sys.modules.get("IPython")  # whoever runs a notebook has imported it
+    shell = None if ipython is None else ipython.get_ipython()
+    # Hosted notebooks have shells of their own, made of this one.
+    return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
+
+
+class Call:
+    """A function of the user's."""
+
+    first_s, every_s = 0.0, BAR_EVERY_S
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.show = function
+
+
+class Lines:
+    """A line of text now and then, and one at the end."""
+
+    first_s = every_s = LINE_EVERY_S
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def show(self, shot: Shot) -> None:
+        """Write a line."""
+        self._stream.write(shot.line + "\n")
+        self._stream.flush()
+
+
+class Bar:
+    """One line on a terminal that is drawn again in its place; what the program prints stays above it."""
+
+    first_s, every_s = BAR_FIRST_S, BAR_EVERY_S
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._bar: Any = None
+        self._task: Any = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything is drawn."""
+        return self._bar is not None
+
+    def show(self, shot: Shot) -> None:
+        """Draw the line; of what was too short to be worth one not even the end."""
+        if self._bar is None:
+            if shot.finished:
+                return
+            self._start(shot)
+        done, total = shot.counts or (0, None)
+        total = None if total is None else max(1, total)
+        texts = {"amount": shot.amount, "pace": shot.pace}
+        self._bar.update(self._task, completed=done, total=total, refresh=True, **texts)
+        if shot.finished:
+            self._bar.stop()
+            self._bar = None
+
+    def _start(self, shot: Shot) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.table import Column
+
+        def text(what: str) -> TextColumn:
+            # One line whatever the width: a bar that wraps cannot be redrawn in place.
+            cell = Column(no_wrap=True, overflow="ellipsis")
+            return TextColumn(what, markup=False, table_column=cell)
+
+        console = Console(stderr=True) if self._stream is sys.stderr else Console(file=self._stream)
+        self._bar = Progress(
+            text("{task.description}"), BarColumn(24), text("{task.fields[amount]}"), text("{task.fields[pace]}"),
+            console=console,
+            auto_refresh=False,
+            # Rich prints above the bar what is written meanwhile, but to its own stream: what the
+            # user sends to a file must stay there.
+            redirect_stdout=is_terminal(sys.stdout),
+            redirect_stderr=True,
+        )  # fmt: skip
+        self._bar.start()
+        self._task = self._bar.add_task(shot.name, total=None, amount="", pace="")
+
+
+class Cell:
+    """One output of a notebook's cell, drawn again in its place; what a later cell begins is shown there.
+
+    Rich would need widgets for that, and leaves empty outputs where there are none.
+    """
+
+    first_s, every_s = BAR_FIRST_S, CELL_EVERY_S
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._number = 0
+        self._idle = False  #: all that was known of was done: what comes next belongs to another cell
+
+    def show(self, shot: Shot) -> None:
+        """Draw a bar while it lasts and a line of text after it; nothing for what was short."""
+        share = "" if shot.counts is None else f' max="{max(1, shot.counts[1])}" value="{shot.counts[0]}"'
+        bar = f'<progress{share} style="width:16em"></progress>'
+        words = escape(", ".join(filter(None, (shot.amount, shot.pace))))
+        html = escape(shot.line) if shot.finished else f"{escape(shot.name)} {bar} {words}"
+        output = {"text/plain": shot.line, "text/html": f"<div>{html}</div>"}
+        number = self._cell()
+        if not shot.finished and (self._handle is None or (self._idle and number != self._number)):
+            self._handle = import_module("IPython.display").display(output, raw=True, display_id=True)
+            self._number = number
+        elif self._handle is not None:
+            self._handle.update(output, raw=True)
+        self._idle = shot.counts is not None and shot.counts[0] == shot.counts[1]
+
+    @staticmethod
+    def _cell() -> int:
+        shell = import_module("IPython").get_ipython()
+        return 0 if shell is None else int(shell.execution_count)
+
+
+# -- a run -----------------------------------------------------------------------------------------
+
+
+class Standings(Protocol):
+    """Whoever can say how far the run is; the scheduler."""
+
+    def standing(self) -> Standing:
+        """Say how far the run is."""
+        ...
 
 
 class Rate:
@@ -132,45 +398,6 @@ def snapshot(
     )
 
 
-def amount(shot: Snapshot) -> str:
-    """Write how many rows of how many: "1.2 M of ~3.4 M rows"."""
-    total = format_count(shot.rows_total)
-    if shot.estimated:
-        total = f"~{total}" if shot.rows_expected else f"{total}+"
-    text = f"{format_count(shot.rows_done)} of {total} rows"
-    if shot.rows_failed:
-        text += f", {format_count(shot.rows_failed)} failed"
-    return text
-
-
-def speed(shot: Snapshot) -> str:
-    """Write how fast, how long still and how many files: "400 k rows/s, 5 s left, 3 of 6 files"."""
-    parts = [f"{format_count(shot.rate)} rows/s"]
-    if shot.finished:
-        parts.append(f"took {format_seconds(shot.elapsed_s)}")
-    elif shot.eta_s:
-        parts.append(f"{format_seconds(_rounded(shot.eta_s))} left")
-    files = "file" if shot.files_total == 1 else "files"
-    parts.append(f"{shot.files_open} of {shot.files_total} {files}")
-    if shot.news and not shot.finished:
-        parts.append(shot.news)
-    return ", ".join(parts)
-
-
-def line(shot: Snapshot) -> str:
-    """Write everything in one line."""
-    share = ""
-    if shot.rows_total > 0 and (shot.rows_expected or not shot.estimated):
-        # Rounded down: 100 % is said only when nothing is left.
-        share = f" ({100 * (shot.rows_done + shot.rows_failed) // shot.rows_total} %)"
-    return f"{shot.name}: {amount(shot)}{share}, {speed(shot)}"
-
-
-def _rounded(seconds: float) -> float:
-    # Nobody believes tenths of a forecast.
-    return float(max(1, round(seconds)))
-
-
 @contextmanager
 def watching(
     scheduler: Standings,
@@ -193,21 +420,19 @@ def watching(
     clock
         The loop's clock: its times are compared.
     """
-    display = _display(progress, sys.stderr if stream is None else stream)
+    display = choose_display(progress, stream)
     observers: list[Observer] = []
     with ExitStack() as stack:
         if rundir is not None:
             observers.append(stack.enter_context(_log(Path(rundir))))
         if display is not None:
-            shown = _Progress(scheduler, display, name, clock())
+            shown = _RunProgress(scheduler, display, name, clock())
             stack.callback(lambda: shown.end(clock()))
             observers.append(shown)
         yield tuple(observers)
 
 
 def _log(rundir: Path) -> EventLog:
-    from windrow.watch.log import EventLog
-
     try:
         rundir.mkdir(parents=True, exist_ok=True)
         return EventLog.open(rundir / "events.jsonl")
@@ -215,14 +440,10 @@ def _log(rundir: Path) -> EventLog:
         raise UsageError(f"rundir= {rundir} cannot be written to: {error}") from error
 
 
-class _Progress:
+class _RunProgress:
     """Takes part in every batch and draws when it is time."""
 
-    __slots__ = (
-        "_began", "_broken", "_display", "_name", "_news", "_next", "_orders", "_rate", "_scheduler", "_stale",
-    )  # fmt: skip
-
-    def __init__(self, scheduler: Standings, display: _Display, name: str, now: float) -> None:
+    def __init__(self, scheduler: Standings, display: Display, name: str, now: float) -> None:
         self._scheduler = scheduler
         self._display = display
         self._name = name
@@ -248,27 +469,15 @@ class _Progress:
             return
         # From now on, not from when it was due: after a pause there is nothing to catch up with.
         self._next = now + self._display.every_s
-        self._draw(self._display.show, now, finished=False)
+        self._draw(now, finished=False)
 
     def end(self, now: float) -> None:
         if not self._broken:
-            self._draw(self._display.end, now, finished=True)
+            self._draw(now, finished=True)
 
-    def _draw(self, draw: Callable[[Snapshot], Any], now: float, *, finished: bool) -> None:
-        self._broken = True
-        try:
-            draw(self._snapshot(now, finished=finished))
-        except OSError:
-            if isinstance(self._display, _Call):
-                raise
-            # A terminal that went away must not take hours of work with it.
-            self._next = math.inf
-        else:
-            self._broken = False
-
-    def _snapshot(self, now: float, *, finished: bool) -> Snapshot:
+    def _draw(self, now: float, *, finished: bool) -> None:
         standing = self._scheduler.standing()
-        return snapshot(
+        shot = snapshot(
             standing,
             name=self._name,
             rate=self._rate.update(standing.done + standing.held, now),
@@ -276,110 +485,89 @@ class _Progress:
             finished=finished,
             news=self._news,
         )
+        self._broken = True
+        try:
+            self._display.show(shot)
+        except OSError:
+            if isinstance(self._display, Call):
+                raise
+            # A terminal that went away must not take hours of work with it.
+            self._next = math.inf
+        else:
+            self._broken = False
 
 
-# -- where it is shown -----------------------------------------------------------------------------
+# -- a session -------------------------------------------------------------------------------------
 
 
-class _Display(Protocol):
-    first_s: float  #: nothing is shown before
-    every_s: float
+class SessionProgress:
+    """A thread that looks at a session now and then and shows what has changed.
 
-    def show(self, shot: Snapshot) -> None: ...
+    Parameters
+    ----------
+    look
+        Gives a record of the moment; told whether it is the last one.
+    may_draw
+        Says whether the program is in the session's block or waits for its end. Else somebody may be typing, and nobody may
+        ever end the session, and so the line: on a terminal there are plain lines then, for those who ask for them.
+    """
 
-    def end(self, shot: Snapshot) -> None: ...
+    def __init__(
+        self,
+        look: Callable[[bool], SessionSnapshot],
+        display: Display,
+        *,
+        may_draw: Callable[[], bool] = lambda: True,
+        asked: bool = True,
+    ) -> None:
+        self._look = look
+        self._display = display
+        self._lines = Lines(sys.stderr) if asked else None
+        self._may_draw = may_draw
+        self._over = threading.Event()
+        self._seen: tuple[int, ...] | None = None  #: what was shown last
+        self._busy_since: float | None = None
+        self._last_line = -LINE_EVERY_S
+        self._thread = threading.Thread(target=self._watch, name="windrow progress", daemon=True)
+        self._thread.start()
 
+    def end(self) -> None:
+        """Say how it ended."""
+        self._over.set()
+        self._thread.join()
+        shot = self._look(True)
+        if self._seen is not None or shot.called or shot.reused:
+            self._show(shot)
 
-def _display(progress: Any, stream: TextIO) -> _Display | None:
-    if progress is None or isinstance(progress, bool):
-        if progress is False:
-            return None
-        if "IPython" in sys.modules:  # whoever runs a notebook has imported it
-            from windrow.watch.notebook import NotebookProgress, in_notebook
+    def _watch(self) -> None:
+        pause = self._display.every_s
+        first_s = SESSION_FIRST_S if self._display.first_s else 0.0
+        while not self._over.wait(pause):
+            began = time.monotonic()
+            shot = self._look(False)
+            pause = max(self._display.every_s, (time.monotonic() - began) / LOOK_SHARE)
+            now = (shot.called, shot.ended, shot.running, shot.reused)
+            if shot.called == shot.ended:
+                self._busy_since = None
+                due = self._seen is not None  # the line must not go on to say that tasks run
+            else:
+                self._busy_since = began if self._busy_since is None else self._busy_since
+                due = began - self._busy_since >= first_s
+            if due and now != self._seen:
+                self._seen = now
+                if not self._show(shot):
+                    return
 
-            if in_notebook():
-                return NotebookProgress()
-        if _is_terminal(stream):
-            return _Bar(stream)
-        return _Lines(stream) if progress else None
-    if callable(progress):
-        return _Call(progress)
-    raise UsageError(f"progress= is True, False, None (on a terminal) or a callable, got {progress!r}")
-
-
-def _is_terminal(stream: TextIO) -> bool:
-    try:
-        return stream.isatty()
-    except (AttributeError, ValueError):  # replaced by something that is no file, or closed
-        return False
-
-
-class _Call:
-    first_s, every_s = 0.0, BAR_EVERY_S
-
-    def __init__(self, function: Callable[[Snapshot], Any]) -> None:
-        self.show = self.end = function
-
-
-class _Lines:
-    first_s = every_s = LINE_EVERY_S
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def show(self, shot: Snapshot) -> None:
-        self._stream.write(line(shot) + "\n")
-        self._stream.flush()
-
-    end = show
-
-
-class _Bar:
-    first_s, every_s = BAR_FIRST_S, BAR_EVERY_S
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._bar: Any = None
-        self._task: Any = None
-
-    def show(self, shot: Snapshot) -> None:
-        if self._bar is None:
-            self._start(shot)
-        known = shot.rows_expected or not shot.estimated
-        self._bar.update(
-            self._task,
-            completed=shot.rows_done + shot.rows_failed,
-            total=max(1, shot.rows_total) if known else None,
-            amount=amount(shot),
-            speed=speed(shot),
-            refresh=True,
-        )
-
-    def end(self, shot: Snapshot) -> None:
-        if self._bar is not None:  # otherwise the run was too short to be worth a bar
-            self.show(shot)
-            self._bar.stop()
-
-    def _start(self, shot: Snapshot) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-        from rich.table import Column
-
-        def text(what: str) -> TextColumn:
-            # One line whatever the width: a bar that wraps cannot be redrawn in place.
-            cell = Column(no_wrap=True, overflow="ellipsis")
-            return TextColumn(what, markup=False, table_column=cell)
-
-        console = Console(stderr=True) if self._stream is sys.stderr else Console(file=self._stream)
-        self._bar = Progress(
-            text("{task.description}"), BarColumn(24), text("{task.fields[amount]}"),
-            text("{task.fields[speed]}"),
-            console=console,
-            auto_refresh=False,
-            # Rich prints above the bar what is written meanwhile, but to its own stream: what the
-            # user sends to a file must stay there.
-            redirect_stdout=_is_terminal(sys.stdout),
-            redirect_stderr=True,
-        )  # fmt: skip
-        self._bar.start()
-        self._task = self._bar.add_task(shot.name, total=None, amount="", speed="")
+    def _show(self, shot: SessionSnapshot) -> bool:
+        """Show a record; False if nobody can see it any more."""
+        display: Display | None = self._display
+        if isinstance(display, Bar) and not (display.begun or self._may_draw()):
+            display = None
+            if self._lines is not None and (shot.finished or shot.elapsed_s - self._last_line >= LINE_EVERY_S):
+                display, self._last_line = self._lines, shot.elapsed_s
+        try:
+            if display is not None:
+                display.show(shot)
+        except OSError:
+            return False  # a terminal that went away must not take hours of work with it
+        return True

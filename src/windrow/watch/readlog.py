@@ -1,43 +1,50 @@
-"""Reading an event log back: tasks as columns of numbers, memory samples, and the few rare events.
+"""Reading a log back: attempts as columns of numbers, calls, memory samples, and the few rare events.
 
-A run that was killed leaves half a line at the end; lines that cannot be read are counted, and
-everything else is used. Times are moved so that the first thing that happened is at zero.
+What was killed leaves half a line at the end; lines that cannot be read are counted, and everything else is used.
 """
 
 from __future__ import annotations
 
 import json
 from array import array
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from windrow.errors import DataError
+from windrow.watch.log import Call
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
-
-__all__ = ["Log", "Tasks", "read_log"]
 
 #: Rare events that are kept word for word; the others are counted by kind.
 MOST_RARE = 5_000
 
-_NAMES = (
-    "t", "launched", "wall", "cpu", "lock", "read", "task", "attempt", "worker", "input", "start",
-    "stop", "plan",
-)  # fmt: skip
-_FIELDS = itemgetter(*_NAMES)
+#: How attempts end, by the number they have in ``Attempts.how``.
+HOW = ("done", "discarded", "failed", "lost", "cancelled", "running")
+DONE, DISCARDED, FAILED, LOST, CANCELLED, RUNNING = range(len(HOW))
+_NUMBER_OF = {how: number for number, how in enumerate(HOW)}
+
+_COMMON = ("t", "launched", "wall", "task", "attempt", "worker")
+_CHUNK = ("cpu", "lock", "read", "peak", "plan", "input", "start", "stop", "rows")
+_COMMON_OF, _CHUNK_OF = itemgetter(*_COMMON), itemgetter(*_CHUNK)
+#: A call has nothing of a chunk, but counts as one thing if it is done.
+_NO_CHUNK = (0, 0, 0, 0, 0, -1, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tasks:
-    """One entry per task that ended well, in the order of the log; times in seconds."""
+class Attempts:
+    """One entry per attempt, in the order of the log; times in seconds."""
 
     begin: NDArray[np.float64]  #: when its worker took it up
     end: NDArray[np.float64]  #: when its worker was done with it
+    launched: NDArray[np.float64]
+    heard: NDArray[np.float64]  #: when its end was known where decisions are made
     wall: NDArray[np.float64]
     cpu: NDArray[np.float64]
     lock: NDArray[np.float64]
@@ -45,33 +52,57 @@ class Tasks:
     task: NDArray[np.int64]
     attempt: NDArray[np.int64]
     worker: NDArray[np.int64]
-    input: NDArray[np.int64]
+    input: NDArray[np.int64]  #: -1 where it was about no rows
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
+    rows: NDArray[np.int64]  #: that are in its result; 1 for a call
     plan: NDArray[np.int64]
     peak: NDArray[np.int64]  #: bytes of memory; 0 where the engine cannot tell
-    discarded: NDArray[np.bool_]  #: somebody else had done the rows already
+    name: NDArray[np.int64]  #: place in ``Log.names``
+    how: NDArray[np.int64]  #: place in ``HOW``
 
     def __len__(self) -> int:
         return len(self.begin)
 
     @property
-    def rows(self) -> NDArray[np.int64]:
-        """How many rows each task had."""
-        return self.stop - self.start
+    def done(self) -> NDArray[np.bool_]:
+        """Those whose result counts."""
+        return np.equal(self.how, DONE)
+
+    @property
+    def ran(self) -> NDArray[np.bool_]:
+        """Those that took time; what was called off may never have begun."""
+        return np.not_equal(self.how, CANCELLED)
+
+
+class Brought(NamedTuple):
+    """A value that was brought from the worker that made it; times in microseconds."""
+
+    begin: int
+    end: int
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """What an event log says."""
+    """What a log says."""
 
-    tasks: Tasks
+    attempts: Attempts
+    names: tuple[str, ...] = ()  #: of datasets or tasks
+    words: Mapping[int, tuple[str, int]] = field(default_factory=dict)  #: by attempt: why, and held until
     memory: NDArray[np.float64]  #: lines of (time, bytes)
-    rare: tuple[dict[str, Any], ...]  #: the first of them, times under "t"
-    counts: dict[str, int]  #: how many lines of each kind
-    span: float  #: seconds from the first to the last thing that happened
-    unreadable: int  #: lines
-    dropped: int  #: lines that were not kept for want of room
+    rare: tuple[dict[str, Any], ...] = ()  #: the first of them, times under "t"
+    counts: Mapping[str, int] = field(default_factory=dict)  #: how many lines of each kind
+    first: int = 0  #: microseconds that were taken off all times
+    span: float = 0.0  #: seconds from the first to the last thing that happened
+    unreadable: int = 0  #: lines
+    dropped: int = 0  #: lines that were not kept for want of room
+    #: of a session
+    calls: Mapping[int, Call] = field(default_factory=dict)
+    called: int = 0  #: so many, as far as it is known
+    offers: Mapping[str, float] = field(default_factory=dict)
+    brought: Mapping[str, list[Brought]] = field(default_factory=dict)  #: by output
+    reused: Mapping[str, int] = field(default_factory=dict)  #: by name: calls that did not run
 
     @property
     def ended(self) -> dict[str, Any] | None:
@@ -79,88 +110,155 @@ class Log:
         return next((line for line in reversed(self.rare) if line["event"] == "Resolve"), None)
 
 
-def read_log(lines: Iterable[str]) -> Log:
-    """Read the lines of a log; time and memory grow with their number and with nothing else."""
-    numbers, memory, discarded = array("d"), array("d"), array("b")
-    rare: list[dict[str, Any]] = []
-    counts: Counter[str] = Counter()
-    unreadable = dropped = 0
+def read_log(lines: Iterable[str], now: int | None = None) -> Log:
+    """Read the lines of a log; time and memory grow with their number and with nothing else.
+
+    Without ``now``, the first thing that happened is at zero. A session counts from its beginning, and ``now`` is the time of
+    looking, at which what goes on has come so far.
+    """
+    found = _Reader()
     # What json.loads does, without looking around the value: a third of the time.
     decode = json.JSONDecoder().raw_decode
     for line in lines:
         try:
-            record = decode(line)[0]
-            kind = record["event"]
-            if kind in ("finished", "discarded"):
-                numbers.extend(array("d", (*_FIELDS(record), record.get("peak", 0))))
-                discarded.append(kind == "discarded")
-            elif kind == "memory":
-                memory.extend(array("d", (record["t"], record["rss"])))
-            elif kind == "dropped":
-                dropped += int(record["lines"])
-                continue
-            elif len(rare) < MOST_RARE or kind == "Resolve":
-                rare.append({**record, "event": str(kind), "t": float(record["t"])})
-        except (ValueError, KeyError, TypeError):
-            unreadable += bool(line.strip())
-            continue
-        counts[str(kind)] += 1
-    names = (*_NAMES, "peak")  # older logs have no peaks
-    table = np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(names))
-    seen = np.frombuffer(memory, dtype=np.float64).reshape(-1, 2).copy()
-    column = dict(zip(names, table.T, strict=True))
-    first, last = _limits(column, seen, rare)
-    begin, end = _worked(column)
-    seen[:, 0] -= first
-    whole = {name: column[name].astype(np.int64) for name in names[5:]}
-    return Log(
-        tasks=Tasks(
-            begin=begin - first, end=end - first, wall=column["wall"], cpu=column["cpu"],
-            lock=column["lock"], discarded=np.frombuffer(discarded, dtype=np.bool_), **whole,
-        ),
-        memory=seen,
-        rare=tuple({**line, "t": line["t"] - first} for line in rare),
-        counts=dict(counts),
-        span=last - first,
-        unreadable=unreadable,
-        dropped=dropped,
-    )  # fmt: skip
+            found.take(decode(line)[0])
+        except (ValueError, KeyError, TypeError, IndexError):
+            found.unreadable += bool(line.strip())
+    return found.log(now)
 
 
-def _limits(
-    column: dict[str, NDArray[np.float64]], memory: NDArray[np.float64], rare: list[dict[str, Any]]
-) -> tuple[float, float]:
-    early = [column["launched"], memory[:, 0], np.array([line["t"] for line in rare])]
-    late = [column["t"], *early[1:]]
-    return (
-        min((float(times.min()) for times in early if times.size), default=0.0),
-        max((float(times.max()) for times in late if times.size), default=0.0),
-    )
+class _Reader:
+    """What was read so far."""
+
+    def __init__(self) -> None:
+        self.numbers = array("q")
+        self.names: dict[str, int] = {}
+        self.words: dict[int, tuple[str, int]] = {}
+        self.memory = array("q")
+        self.rare: list[dict[str, Any]] = []
+        self.counts: Counter[str] = Counter()
+        self.unreadable = self.dropped = 0
+        self.calls: dict[int, Call] = {}
+        self.called = 0
+        self.offers: dict[str, float] = {}
+        self.brought: defaultdict[str, list[Brought]] = defaultdict(list)
+        self.reused: dict[str, int] = {}
+        self.latest = 0  #: of what is not kept otherwise
+
+    def take(self, line: dict[str, Any]) -> None:
+        """Take a line; raises if it is none of ours."""
+        kind = line["event"]
+        if kind in ("finished", "discarded", "task"):
+            raise DataError("this log was made by an earlier version of Windrow, which wrote other lines: run it again")
+        if kind == "dropped":
+            self.dropped += int(line["lines"])
+            return
+        time = line["t"]
+        if not isinstance(time, int):
+            raise TypeError(f"a time is a whole number of microseconds, not {time!r}")
+        if kind == "attempt":
+            self._attempt(line)
+        elif kind == "memory":
+            self.memory.extend((time, line["rss"]))
+        elif kind == "brought":
+            self.brought[str(line["output"])].append(Brought(int(line["begin"]), time, int(line["bytes"])))
+        elif kind == "offers":
+            self.offers = {str(name): float(amount) for name, amount in line["offers"].items()}
+        elif kind == "called":
+            self.called = int(line["tasks"])
+        elif kind == "reused":
+            self.reused = {str(name): int(count) for name, count in line["names"].items()}
+        elif len(self.rare) < MOST_RARE or kind == "Resolve":
+            self.rare.append({**line, "event": str(kind)})
+        self.counts[str(kind)] += 1
+        self.latest = max(self.latest, time)
+
+    def _attempt(self, line: dict[str, Any]) -> None:
+        name = self.names.setdefault(str(line["name"]), len(self.names))
+        if line["attempt"] >= 0:
+            chunk = _CHUNK_OF(line) if "rows" in line else (*_NO_CHUNK, line["how"] == "done")
+            row = array("q", (*_COMMON_OF(line), *chunk, name, _NUMBER_OF[line["how"]]))
+            if "why" in line or "held" in line:
+                self.words[int(line["attempt"])] = str(line.get("why", "")), int(line.get("held", 0))
+            self.numbers.extend(row)
+        if "called" in line:
+            get = line.get
+            self.calls[int(line["task"])] = Call(
+                int(line["task"]), str(line["name"]), int(line["called"]), int(line["ended"]), str(line["state"]),
+                tuple(get("reads", ())), tuple(get("after", ())), tuple([tuple(one) for one in get("released", ())]),
+                tuple(get("needs", _ONE_CORE).items()), get("group", 0), get("reason", ""),
+                tuple([tuple(one) for one in get("spent", ())]),
+            )  # fmt: skip
+
+    def log(self, now: int | None) -> Log:
+        """Put it together."""
+        table = np.frombuffer(self.numbers, dtype=np.int64).reshape(-1, len(_COMMON) + len(_CHUNK) + 2)
+        names = ("heard", *_COMMON[1:], *_CHUNK, "name", "how")
+        column: dict[str, Any] = dict(zip(names, table.T, strict=True))
+        # What went on when a session was looked at, and has a line of its end by now.
+        goes_on = column["how"] == RUNNING
+        if goes_on.any():
+            keep = ~(goes_on & np.isin(column["attempt"], column["attempt"][~goes_on]))
+            column = {name: values[keep] for name, values in column.items()}
+        seen = np.frombuffer(self.memory, dtype=np.int64).reshape(-1, 2)
+        rare = [line["t"] for line in self.rare]
+        starts = [*column["launched"].tolist(), *seen[:, 0].tolist(), *rare]
+        first = min(starts, default=0) if now is None else 0
+        last = max(self.latest, now or 0) if starts or now is not None else 0
+        column["heard"] = np.where(column["how"] == RUNNING, last, column["heard"])
+        begin, end = _worked(column)
+        times = {"begin": begin, "end": end, "launched": column.pop("launched"), "heard": column.pop("heard")}
+        seconds: dict[str, Any] = {name: (value - first) / 1e6 for name, value in times.items()}
+        seconds |= {name: column.pop(name) / 1e6 for name in ("wall", "cpu", "lock")}
+        memory = seen.astype(np.float64)
+        memory[:, 0] = (seen[:, 0] - first) / 1e6
+        return Log(
+            attempts=Attempts(**seconds, **column),
+            names=tuple(self.names),
+            words=self.words,
+            memory=memory,
+            rare=tuple({**line, "t": (line["t"] - first) / 1e6} for line in self.rare),
+            counts=dict(self.counts),
+            first=first,
+            span=(last - first) / 1e6,
+            unreadable=self.unreadable,
+            dropped=self.dropped,
+            calls=self.calls,
+            called=self.called,
+            offers=self.offers,
+            brought=dict(self.brought),
+            reused=self.reused,
+        )
 
 
-def _worked(column: dict[str, NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Find when each task was worked on: a worker has one at a time.
+_ONE_CORE: Mapping[str, float] = {"cores": 1}
 
-    The log has when a task was sent and when the driver heard of its end, several ends at once
-    where the driver was busy. Backwards from the last task of a worker, each one ended at the
-    latest when the next began.
+
+def _worked(column: Mapping[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find when each attempt was worked on: a worker has one at a time.
+
+    The log has when an attempt was sent and when the driver heard of its end, several ends at once where the driver was busy.
+    Backwards from the last attempt of a worker, each one ended at the latest when the next began. One of which nobody says
+    how long it took began when the one before had ended.
     """
-    begin, end = column["launched"].copy(), column["t"].copy()
-    order = np.lexsort((np.arange(len(end)), column["t"], column["worker"]))[::-1]
-    worker: float | None = None
-    limit = 0.0
-    for place, mine, launched, heard, wall in zip(
-        order.tolist(),
-        column["worker"][order].tolist(),
-        column["launched"][order].tolist(),
-        column["t"][order].tolist(),
-        column["wall"][order].tolist(),
-        strict=True,
-    ):
-        stop = heard if mine != worker else min(heard, limit)
-        stop = max(stop, launched)
-        # An engine that cannot tell how long a task took leaves 0.
-        start = max(launched, stop - wall) if wall > 0 else launched
-        begin[place], end[place] = start, stop
-        worker, limit = mine, start
+    begin, end = column["launched"].copy(), column["heard"].copy()
+    order = np.lexsort((column["attempt"], column["heard"]))
+    rows = [
+        (place, *of_one)
+        for place, *of_one in zip(
+            order.tolist(),
+            *(column[name][order].tolist() for name in ("worker", "launched", "heard", "wall")),
+            strict=True,
+        )
+    ]
+    limits: dict[int, int] = {}
+    for place, worker, launched, heard, wall in reversed(rows):
+        stop = max(min(heard, limits.get(worker, heard)), launched)
+        limits[worker] = begin[place] = max(launched, stop - wall)
+        end[place] = stop
+    free: dict[int, int] = {}
+    for place, worker, launched, _, wall in rows:
+        if not wall:
+            begin[place] = min(max(launched, free.get(worker, 0)), end[place])
+        free[worker] = int(end[place])
     return begin, end

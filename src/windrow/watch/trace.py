@@ -1,7 +1,8 @@
-"""The timeline as a trace that Perfetto (ui.perfetto.dev) and Chrome's tracing open.
+"""A run or a session as a trace that Perfetto (ui.perfetto.dev) and Chrome's tracing open.
 
-One thread per worker, a complete event per task, counters for memory and throughput. A trace has a
-limited size: beyond it, neighbouring tasks of a worker become one event.
+One thread per worker, a complete event per attempt, counters for memory and throughput; of a session also arrows from tasks to
+those that read from them, and a mark where an output was released. A trace has a limited size: beyond it, neighbouring
+attempts of a worker become one event, and there are no more arrows.
 """
 
 from __future__ import annotations
@@ -12,40 +13,48 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.watch.report_timeline import memory_data, throughput
-from windrow.watch.report_words import pathless, strict
+from windrow.watch.log import quoted
+from windrow.watch.readlog import DISCARDED, HOW
+from windrow.watch.report.plain_data import pathless, strict
+from windrow.watch.report.timeline import memory_data, throughput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from windrow.watch.graph_run import GraphRun, Link
     from windrow.watch.readlog import Log
 
-__all__ = ["MOST_EVENTS", "trace_text"]
-
-#: Events for tasks; about 70 MB of JSON, which the viewers open in a few seconds.
+#: Events for attempts; about 70 MB of JSON, which the viewers open in a few seconds.
 MOST_EVENTS = 250_000
 #: Samples of memory.
 MOST_SAMPLES = 20_000
-
-_PROCESS = 1
-_TIMELESS = ("t", "event")
+#: Arrows, and marks of outputs that were released.
+MOST_ARROWS = 50_000
 
 # Formatted by hand, which takes a quarter of the time of json.dumps.
-_TASK = (
-    '{"name":%s,"cat":"%s","ph":"X","ts":%.3f,"dur":%.3f,"pid":1,"tid":%d,"args":{"file":%s,'
-    '"start":%d,"stop":%d,"rows":%d,"task":%d,"attempt":%d,"plan":%d,"cpu_s":%.6f,"lock_s":%.6f,'
-    '"bytes_read":%d}}'
-)
+_ATTEMPT = '{"name":%s,"cat":"%s","ph":"X","ts":%.3f,"dur":%.3f,"pid":1,"tid":%d,"args":{"task":%d,"attempt":%d,'
+_CHUNK = '"file":%s,"start":%d,"stop":%d,"rows":%d,"plan":%d,"cpu_s":%.6f,"lock_s":%.6f,"bytes_read":%d%s}}'
 
 
-def trace_text(log: Log, name: str, label: Callable[[int], tuple[str, str]], most: int = MOST_EVENTS) -> str:
-    """Return the whole trace as JSON; ``label(input)`` gives the dataset and the file's name."""
-    if len(log.tasks) <= most:
-        tasks = _tasks(log, label)
+def trace_text(
+    log: Log,
+    name: str,
+    file_of: Callable[[int], str] = lambda _: "",
+    *,
+    graph: GraphRun | None = None,
+    links: Sequence[Link] = (),
+    most: int = MOST_EVENTS,
+) -> str:
+    """Return the whole trace as JSON; ``file_of`` names an input, ``graph`` and ``links`` are those of a session."""
+    if len(log.attempts) <= most:
+        attempts = _attempts(log, file_of, graph)
     else:
-        tasks = _written(_joined(log, -(-len(log.tasks) // most)))
-    around = (_written(_names(log, name)), tasks, _written(_rare(log)), _written(_counters(log)))
-    events = ",\n".join(chain.from_iterable(around))
+        attempts = _written(_joined(log, -(-len(log.attempts) // most)))
+    parts = [_written(_names(log, name)), attempts, _written(_rare(log)), _written(_counters(log, rates=graph is None))]
+    if graph is not None:
+        parts.append(_arrows(graph, links))
+        parts.append(_written(_releases(graph)))
+    events = ",\n".join(chain.from_iterable(parts))
     return f'{{"displayTimeUnit":"ms","traceEvents":[\n{events}\n]}}\n'
 
 
@@ -54,22 +63,15 @@ def _written(events: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def _names(log: Log, name: str) -> Iterator[dict[str, Any]]:
-    yield _named("process_name", 0, name)
-    for worker in np.unique(log.tasks.worker).tolist():
-        yield _named("thread_name", worker + 1, f"worker {worker}")
+    yield {"name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": name}}
+    for worker in np.unique(log.attempts.worker).tolist():
+        yield {"name": "thread_name", "ph": "M", "pid": 1, "tid": worker + 1, "args": {"name": f"worker {worker}"}}
 
 
 def _rare(log: Log) -> Iterator[dict[str, Any]]:
     for line in log.rare:
-        yield {
-            "name": _called(line),
-            "ph": "i",
-            "s": "p",
-            "ts": _us(line["t"]),
-            "pid": _PROCESS,
-            "tid": 0,
-            "args": strict(pathless({k: v for k, v in line.items() if k not in _TIMELESS})),
-        }
+        about = {key: value for key, value in line.items() if key not in ("t", "event")}
+        yield _mark(_called(line), _us(line["t"]), -1, "p", strict(pathless(about)))
 
 
 def _called(line: dict[str, Any]) -> str:
@@ -79,27 +81,44 @@ def _called(line: dict[str, Any]) -> str:
     return f"{'new order' if line['changed'] else 'order kept'}: {line.get('category', '')}"
 
 
-def _tasks(log: Log, label: Callable[[int], tuple[str, str]]) -> Iterator[str]:
-    tasks = log.tasks
-    labels = {source: tuple(json.dumps(text) for text in label(source)) for source in np.unique(tasks.input).tolist()}
+def _mark(name: str, time: float, worker: int, scope: str, about: Any) -> dict[str, Any]:
+    return {"name": name, "ph": "i", "s": scope, "ts": time, "pid": 1, "tid": worker + 1, "args": about}
+
+
+def _attempts(log: Log, file_of: Callable[[int], str], graph: GraphRun | None) -> Iterator[str]:
+    all_of = log.attempts
+    names = [quoted(name) for name in log.names]
+    files = {number: json.dumps(file_of(number)) for number in np.unique(all_of.input).tolist()}
     columns = (
-        tasks.begin, tasks.end, tasks.worker, tasks.input, tasks.start, tasks.stop, tasks.task,
-        tasks.attempt, tasks.plan, tasks.cpu, tasks.lock, tasks.read, tasks.discarded,
+        all_of.name, all_of.begin, all_of.end, all_of.worker, all_of.task, all_of.attempt, all_of.how, all_of.input,
+        all_of.start, all_of.stop, all_of.rows, all_of.plan, all_of.cpu, all_of.lock, all_of.read,
     )  # fmt: skip
-    for begin, end, worker, source, start, stop, task, attempt, plan, cpu, lock, read, discarded in zip(
+    for name, begin, end, worker, task, attempt, how, source, *chunk in zip(
         *(column.tolist() for column in columns), strict=True
     ):
-        dataset, file = labels[source]
-        kind = "discarded" if discarded else "task"
-        yield _TASK % (
-            dataset, kind, 1e6 * begin, 1e6 * (end - begin), worker + 1, file, start, stop,
-            stop - start, task, attempt, plan, cpu, lock, read,
-        )  # fmt: skip
+        kind = "discarded" if how == DISCARDED else "task"
+        text = _ATTEMPT % (names[name], kind, 1e6 * begin, 1e6 * (end - begin), worker + 1, task, attempt)
+        why = log.words.get(attempt, ("", 0))[0]
+        if graph is None:
+            more = f',"ended":"{HOW[how]}","why":{json.dumps(pathless(why))}' if why else ""
+            yield text + _CHUNK % (files[source], *chunk, more)
+        else:
+            yield f"{text}{_about_call(graph, task, begin, HOW[how], why)}}}}}"
+
+
+def _about_call(graph: GraphRun, number: int, begin: float, how: str, why: str) -> str:
+    task = graph.tasks.get(number)
+    if task is None:
+        return f'"ended":"{how}"'
+    more: dict[str, Any] = {"reads": task.reads[:20], "group": task.group, "why": pathless(strict(why))}
+    more = {name: value for name, value in more.items() if value}
+    waited = (1e6 * begin - task.called) / 1e3
+    return f'"ended":"{how}","waited_ms":{waited:.3f}{"," + json.dumps(more)[1:-1] if more else ""}'
 
 
 def _joined(log: Log, group: int) -> Iterator[dict[str, Any]]:
-    """Make one event of up to ``group`` tasks that a worker did one after the other."""
-    tasks = log.tasks
+    """Make one event of up to ``group`` attempts that a worker did one after the other."""
+    tasks = log.attempts
     for worker in np.unique(tasks.worker).tolist():
         mine = np.flatnonzero(tasks.worker == worker)
         mine = mine[np.argsort(tasks.begin[mine], kind="stable")]
@@ -112,30 +131,38 @@ def _joined(log: Log, group: int) -> Iterator[dict[str, Any]]:
         begins, ends = tasks.begin[mine[firsts]].tolist(), tasks.end[mine[lasts]].tolist()
         counts = (lasts - firsts + 1).tolist()
         for begin, end, count, rows, cpu, read, busy in zip(begins, ends, counts, *sums, strict=True):
+            about = {"tasks": count, "rows": rows, "cpu_s": round(cpu, 6), "busy_s": round(busy, 6), "bytes_read": read}
             yield {
-                "name": f"{count} tasks",
-                "cat": "task",
-                "ph": "X",
-                "ts": _us(begin),
-                "dur": _us(end - begin),
-                "pid": _PROCESS,
-                "tid": worker + 1,
-                "args": {
-                    "tasks": count,
-                    "rows": rows,
-                    "cpu_s": round(cpu, 6),
-                    "busy_s": round(busy, 6),
-                    "bytes_read": read,
-                },
-            }
+                "name": f"{count} tasks", "cat": "task", "ph": "X", "ts": _us(begin), "dur": _us(end - begin), "pid": 1,
+                "tid": worker + 1, "args": about,
+            }  # fmt: skip
 
 
-def _counters(log: Log) -> Iterator[dict[str, Any]]:
+def _arrows(graph: GraphRun, links: Sequence[Link]) -> Iterator[str]:
+    for number, link in enumerate(links[:MOST_ARROWS]):
+        source, target = graph.tasks[link.source].last, graph.tasks[link.target].last
+        if source is None or target is None:
+            continue
+        # An arrow must leave within its event, or the viewer ties it to another.
+        leaves = min(max(link.at, source.begin), source.end)
+        both = f'"name":"{"value" if link.output else "after"}","cat":"needs","id":{number},"pid":1'
+        yield f'{{"ph":"s","ts":{leaves},"tid":{source.worker + 1},{both}}}'
+        yield f'{{"ph":"f","ts":{target.begin},"tid":{target.worker + 1},"bp":"e",{both}}}'
+
+
+def _releases(graph: GraphRun) -> Iterator[dict[str, Any]]:
+    released = [(task, *one) for task in graph.tasks.values() for one in task.released]
+    for task, output, time in released[:MOST_ARROWS]:
+        if task.last is not None:
+            yield _mark(f"released {output}", time, task.last.worker, "t", {"output": output})
+
+
+def _counters(log: Log, *, rates: bool) -> Iterator[dict[str, Any]]:
     memory = memory_data(log, MOST_SAMPLES)
     if memory is not None:
         for time, size in zip(memory["time"], memory["bytes"], strict=True):
             yield _counter("memory", time, {"MB": size / 1e6})
-    speed = throughput(log)
+    speed = throughput(log) if rates else None
     if speed is None:
         return
     for number, (rows, read) in enumerate(zip(speed["rows"], speed["read"], strict=True)):
@@ -145,11 +172,7 @@ def _counters(log: Log) -> Iterator[dict[str, Any]]:
 
 
 def _counter(name: str, time: float, values: dict[str, float]) -> dict[str, Any]:
-    return {"name": name, "ph": "C", "ts": _us(time), "pid": _PROCESS, "args": values}
-
-
-def _named(what: str, thread: int, name: str) -> dict[str, Any]:
-    return {"name": what, "ph": "M", "pid": _PROCESS, "tid": thread, "args": {"name": name}}
+    return {"name": name, "ph": "C", "ts": _us(time), "pid": 1, "args": values}
 
 
 def _us(seconds: float) -> float:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from windrow.watch.graph_runs import Brought, GraphRun, Ran
+    from windrow.watch.graph_run import GraphRun, Ran
+    from windrow.watch.readlog import Brought
 
     _Kind = tuple[tuple[str, float], ...]  #: needs of several resources
 
@@ -38,6 +39,10 @@ _WORDS = {
     "start": "for workers to be started",
     "worker": "for a free worker",
 }
+#: Words of the scheduler for what it counts; all others are names of resources.
+_COUNTED = {
+    "run": RUNNING, "queue": "worker", "worker": "worker", "inputs": "inputs", "values": "values", "pause": "failure",
+}  # fmt: skip
 #: What every task needs; who waits for these waits for a worker.
 _COMMON = frozenset({"cores", "place"})
 _UNUSED: tuple[list[int], list[float]] = ([], [])
@@ -236,9 +241,22 @@ def waits(run: GraphRun) -> dict[int, dict[str, int]]:
         other = tasks.get(number)
         return 0 if other is None else other.end
 
-    supply = Supply(run.offers, _holds(tasks.values()))
+    supply = Supply(run.log.offers, _holds(tasks.values()))
     staffed = run.staffed  # which looks for it
-    return {number: shared_out(task, there, ended, run.brought, supply, staffed) for number, task in tasks.items()}
+    brought = run.log.brought
+    return {
+        number: _counted(task.spent) or shared_out(task, there, ended, brought, supply, staffed)
+        for number, task in tasks.items()
+    }
+
+
+def _counted(spent: Mapping[str, int]) -> dict[str, int]:
+    """Give what the scheduler counted in the words used here."""
+    found: dict[str, int] = {}
+    for what, time in spent.items():
+        cause = _COUNTED.get(what, RESOURCE + what)
+        found[cause] = found.get(cause, 0) + time
+    return found
 
 
 def _holds(tasks: Collection[Ran]) -> list[tuple[int, int, Mapping[str, float]]]:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.compat.pycompss.parameters import COLLECTION_KINDS, PATH_KINDS, Parameter
-from windrow.engines.owning import own_copy
+from windrow.engines.processes.values import own_copy
 from windrow.tasks.file_kinds import FileKind
 from windrow.tasks.future import Future
-from windrow.tasks.versions import UNCHANGING
+from windrow.tasks.inout import UNCHANGING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from windrow.compat.pycompss.notes import noting
+from windrow.core.records import IO as IO_PLACE
 from windrow.core.records import Needs
 from windrow.errors import NotYetError, UsageError, nearest
 
@@ -80,7 +81,7 @@ def needs_of(task: str, notes: Mapping[str, Mapping[str, Any]]) -> Needs:
             gpus = amount
         else:
             cores = amount
-    amounts = {"cores": 0.0 if "IO" in notes else cores, "gpu": gpus}
+    amounts = {"gpu": gpus, **({IO_PLACE: 1.0} if "IO" in notes else {"cores": cores})}
     if "memorysize" in said:
         amounts["memory"] = _number(task, "memory_size", said["memorysize"]) * GIGABYTE
     return Needs.of(amounts)

@@ -16,8 +16,8 @@ from typing import Any
 
 from windrow.compat.pycompss.bodies import abroad, running_body
 from windrow.errors import UsageError
-from windrow.tasks.blame import error_of
-from windrow.tasks.current import current_session
+from windrow.tasks.declare import current
+from windrow.tasks.failures import error_of
 from windrow.tasks.session import Session
 
 __all__ = ["closed_session", "compss_start", "compss_stop", "raise_failures", "session_for_calls", "session_or_none"]
@@ -46,7 +46,7 @@ def session_for_calls() -> Session | None:
     """Give the session that a call of a task goes to; None inside a body, where tasks are plain functions."""
     if running_body() is not None:
         return None
-    session = current_session()
+    session = current.get()
     if session is None and not abroad.is_set():
         session = _opened.get() or _open()
     if session is not None:
@@ -58,7 +58,7 @@ def session_or_none() -> Session | None:
     """Give the session in which there may be something to wait for."""
     if running_body() is not None:
         return None
-    return current_session() or _opened.get()
+    return current.get() or _opened.get()
 
 
 def closed_session() -> Session | None:

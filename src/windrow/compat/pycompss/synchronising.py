@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary
 
 from windrow.compat.pycompss.layout import trackable
 from windrow.compat.pycompss.runtime import closed_session, session_or_none
-from windrow.engines.owning import own_copy
+from windrow.engines.processes.values import own_copy
 from windrow.errors import NotYetError, UsageError
-from windrow.tasks.calls import looked_into
+from windrow.tasks.call import map_nested
 from windrow.tasks.future import Future
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ def compss_wait_on(*objs: Any, mode: str = "rw", to_write: bool | None = None) -
     values = list(objs)
     if session is not None:
         waiting = _Waiting(session, copies="w" in mode)
-        looked_into(values, waiting.expect)
-        values = [looked_into(one, waiting.value) for one in values]
+        map_nested(values, waiting.expect)
+        values = [map_nested(one, waiting.value) for one in values]
     elif (closed := closed_session()) is not None:  # what tasks have made in it is kept
         waiting = _Waiting(closed, copies=False)
-        values = [looked_into(one, waiting.value) for one in values]
+        values = [map_nested(one, waiting.value) for one in values]
     return values[0] if len(values) == 1 else values
 
 

@@ -64,6 +64,10 @@ function colour(name) {
 const COLOURS = 10;
 const palette = (place) => colour("c" + (place % COLOURS));
 
+// Every dataset keeps its colour wherever it appears; data is mostly black, so simulation chooses first.
+const datasetColour = new Map([...(DATA.datasets || [])].sort((one, two) => (one.is_data === true) - (two.is_data === true))
+  .map((dataset, place) => [dataset.name, place]));
+
 // Long names of datasets must not take the room of the drawing.
 function shortened(text, most = 34) {
   return text.length <= most ? text : text.slice(0, most - 12) + "..." + text.slice(-9);

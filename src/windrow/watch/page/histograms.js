@@ -12,10 +12,6 @@ const regionOf = (item) => item.region === null ? NO_REGION : item.region;
 const measured = new Map(DATA.datasets.map((dataset) => [dataset.name, dataset.is_data]));
 const distinct = (values) => [...new Set(values)];
 
-// Every dataset keeps its colour wherever it appears; data is mostly black, so simulation chooses first.
-const datasetColour = new Map([...DATA.datasets].sort((one, two) => (one.is_data === true) - (two.is_data === true))
-  .map((dataset, place) => [dataset.name, place]));
-
 const byPlace = new Map(DATA.histograms.map((item) => [placeOf(item.name, regionOf(item), item.variation, item.dataset), item]));
 
 function placeOf(...parts) {

@@ -1,0 +1,221 @@
+"""What was learned of a category from accepted attempts: costs, evidence, guards, and the plan in force."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from operator import add
+from typing import TYPE_CHECKING
+
+from windrow.core.records import Evidence, PlanJob, StepCost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from windrow.core.records import Plan, Terrain, Window
+
+#: A task that computes less than this share of its time waits for something.
+MOSTLY_WAITS = 0.1
+
+#: Weight of the newest task in the recent cost of a row: about the last five count.
+RECENT = 0.2
+
+#: Notes are for people; a step that writes a new one for every block must not fill the memory.
+MAX_NOTES = 100
+
+#: Evidence is added up so many tasks at a time: column by column it costs half of task by task.
+UNREAD = 128
+
+#: Windows that are kept, the latest: a decision looks at the newest of them (``order.drift``).
+MAX_WINDOWS = 512
+
+NOTHING = StepCost()
+
+
+class Learned:
+    """Evidence of many attempts, but guards, which are needed at once.
+
+    Every task brings some, so it is taken in unread and added up many tasks at a time.
+    """
+
+    __slots__ = ("_looked", "_notes", "_probed", "_steps", "_terrain", "_unread", "_windows")
+
+    def __init__(self) -> None:
+        self._unread: list[Evidence] = []
+        self._steps: dict[str, StepCost] = {}
+        self._notes: dict[str, None] = {}
+        self._windows: deque[Window] = deque(maxlen=MAX_WINDOWS)
+        self._terrain: Terrain | None = None
+        self._probed: dict[str, StepCost] = {}
+        self._looked = (0, 0, 0.0)
+
+    def add(self, evidence: Evidence) -> None:
+        """Take in what one attempt learned."""
+        self._unread.append(evidence)
+        if len(self._unread) >= UNREAD:
+            self._read()
+
+    def evidence(self, guards: Iterable[tuple[str, str]]) -> Evidence:
+        """Give everything learned so far as a record, with the guards."""
+        self._read()
+        return Evidence(
+            tuple(self._steps.items()),
+            tuple(guards),
+            tuple(self._notes),
+            tuple(self._windows),
+            self._terrain,
+            tuple(self._probed.items()),
+            self._looked,
+        )
+
+    def _read(self) -> None:
+        """Add up what was left unread; steps are the same in most, so column by column."""
+        tables: dict[tuple[str, ...], list[tuple[StepCost, ...]]] = {}
+        for evidence in self._unread:
+            if evidence.steps:
+                names, costs = zip(*evidence.steps, strict=True)
+                tables.setdefault(names, []).append(costs)
+            for note in evidence.notes:
+                if len(self._notes) < MAX_NOTES:
+                    self._notes[note] = None
+            if evidence.windows or evidence.probed:
+                self._read_probes(evidence)
+        self._unread.clear()
+        for names, table in tables.items():
+            for name, column in zip(names, zip(*table, strict=True), strict=True):
+                total = StepCost(*map(sum, zip(*column, strict=True)))
+                self._steps[name] = self._steps.get(name, NOTHING).merge(total)
+
+    def _read_probes(self, evidence: Evidence) -> None:
+        """Take in what was seen where rows were shown to all cuts; few tasks have that."""
+        self._windows.extend(evidence.windows)
+        count, rows, seconds = self._looked
+        for window in evidence.windows:
+            count, rows, seconds = count + 1, rows + window.size, seconds + window.seconds
+        self._looked = count, rows, seconds
+        self._terrain = evidence.terrain or self._terrain
+        for name, cost in evidence.probed:
+            self._probed[name] = self._probed.get(name, NOTHING).merge(cost)
+
+
+class Account:
+    """What was learned of a category from accepted attempts, and the plan in force."""
+
+    __slots__ = (
+        "_asked",
+        "_cold",
+        "_costs",
+        "_learned",
+        "_outdated",
+        "_wall_s",
+        "_warm",
+        "blamed",
+        "guards",
+        "plan",
+        "plans",
+        "row_s",
+        "spent_s",
+    )
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.plans = [plan]  #: that were in force, in order; those that changed something
+        self.row_s: float | None = None  #: seconds per row of recent tasks
+        self.spent_s = 0.0  #: in accepted tasks: processor time, where they compute
+        self._wall_s = 0.0
+        self.blamed = 0  #: times that a moved order was held to have used too much
+        self.guards: dict[tuple[str, str], None] = dict.fromkeys(plan.guards)
+        #: calls, rows, wall, rows squared, rows * wall of tasks; those that were the first of their
+        #: worker apart, as they compile and open files
+        self._cold: list[float] = [0] * 5
+        self._warm: list[float] = [0] * 5
+        self._costs: StepCost | None = None
+        self._learned = Learned()
+        self._asked: int | None = None  #: guards known when a new plan was asked for
+        self._outdated = False  #: the plan that was asked for is no longer wanted
+
+    def count(self, rows: int, wall: float, *, warm: bool, cpu: float = 0.0) -> None:
+        """Count the cost of a task."""
+        sums = self._warm if warm else self._cold
+        sums[:] = map(add, sums, (1, rows, wall, rows * rows, rows * wall))
+        self._costs = None
+        # Others on the same machine make it take longer; where it does little but wait, that is its cost.
+        self.spent_s += cpu if cpu > MOSTLY_WAITS * wall else wall
+        self._wall_s += wall
+        recent = self.row_s
+        per_row = wall / rows
+        self.row_s = per_row if recent is None else recent + RECENT * (per_row - recent)
+
+    def costs(self) -> StepCost:
+        """Give the sums over tasks; those of warm workers alone once there are two of them."""
+        if self._costs is None:
+            sums = self._warm
+            if sums[0] < 2:  # two points are needed for a line
+                sums = list(map(add, self._cold, sums))
+            rows = int(sums[1])
+            self._costs = StepCost(int(sums[0]), rows, rows, sums[2], sums[3], sums[4])
+        return self._costs
+
+    def learn(self, evidence: Evidence) -> None:
+        """Add what an attempt learned: costs add up, guards only grow."""
+        for guard in evidence.guards:
+            self.guards[guard] = None
+        self._learned.add(evidence)
+
+    @property
+    def evidence(self) -> Evidence:
+        """Give everything learned so far as a record."""
+        return self._learned.evidence(self.guards)
+
+    def wants_plan(self, *, due: bool = False) -> bool:
+        """Say whether to ask for a new plan: there are new guards or it is ``due``, and nobody was asked yet."""
+        return self._asked is None and (due or len(self.guards) != len(self.plan.guards))
+
+    def ask(self, *, rows_left: int = 0, others_s: float = 0.0) -> PlanJob:
+        """Give the question for a new plan; ``others_s`` is all the work of other categories."""
+        self._asked = len(self.guards)
+        return PlanJob(
+            category=self.plan.category,
+            plan=self.plan,
+            guards=tuple(self.guards),
+            evidence=self.evidence,
+            costs=self.costs(),
+            spent_s=self.spent_s,
+            left_s=self.expected_s(rows_left),
+            run_s=self.spent_s + self.expected_s(rows_left) + others_s,
+            blamed=self.blamed,
+        )
+
+    def expected_s(self, rows: int) -> float:
+        """Say how long so many rows will take."""
+        return rows * (self.row_s or 0.0) * (self.spent_s / (self._wall_s or 1.0))
+
+    def blame_order(self) -> None:
+        """Fall back to the written order, at once: rows that it removes may be what was too large."""
+        self.blamed += 1
+        self._outdated = self._asked is not None
+        plan = self.plan
+        if plan.moved:
+            why = "the written order, because a moved one used too much memory or time"
+            self._follow(replace(plan, id=plan.id + 1, order=plan.written, reason=why))
+
+    def answer(self, plan: Plan) -> bool:
+        """Put a new plan in force; False for one that is older or forgets guards it was told."""
+        if self._outdated:
+            self._outdated, self._asked = False, None
+            return True
+        if plan.id <= self.plan.id:
+            return False
+        told = list(self.guards)[: self._asked or 0]
+        if any(guard not in plan.guards for guard in told):
+            return False
+        self._follow(plan)
+        self._asked = None
+        for guard in plan.guards:
+            self.guards[guard] = None
+        return True
+
+    def _follow(self, plan: Plan) -> None:
+        if (plan.order, plan.guards) != (self.plan.order, self.plan.guards):
+            self.plans.append(plan)
+        self.plan = plan

@@ -1,0 +1,329 @@
+"""The inputs of a row feeder: which is opened next, which rows are wanted, and how the next task is cut from them.
+
+Inputs are opened when work reaches them, in order, and never more than a few ahead. With a row limit the rows of an
+input are released only when all earlier inputs of its category are known. Cuts follow the input's own units: a task is
+whole units, at least one, unless the range it comes from begins or ends inside a unit.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from operator import lt
+from typing import TYPE_CHECKING
+
+from windrow.core.records import Rows
+from windrow.core.transitions import INPUT_MOVES, InputState, move
+from windrow.errors import InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from windrow.core.ledger import Ledger
+    from windrow.core.records import Failure, InputSpec
+
+
+class Cutter:
+    """Ranges of rows waiting to be cut, lowest first; rows given back come first again."""
+
+    __slots__ = ("_borders", "_input", "_pieces", "rows")
+
+    def __init__(self, input_id: int, borders: tuple[int, ...]) -> None:
+        self._input = input_id
+        self._borders = borders
+        #: (-start, stop, single): sorted, so that the lowest range is the last and cheap to pop
+        self._pieces: list[tuple[int, int, bool]] = []
+        self.rows = 0  #: rows waiting
+
+    def add(self, start: int, stop: int, *, single: bool = False) -> None:
+        """Put rows in; ``single`` ones are cut unit by unit."""
+        if start < stop:
+            insort(self._pieces, (-start, stop, single))
+            self.rows += stop - start
+
+    def next_unit(self) -> tuple[int, int]:
+        """Say how many rows the next unit has and how many units its range has."""
+        key, stop, single = self._pieces[-1]
+        borders = self._borders
+        at = bisect_right(borders, -key)
+        unit = min(borders[at], stop) + key
+        return unit, 1 if single else bisect_left(borders, stop, at) - at + 1
+
+    def cut(self, want: int) -> Rows:
+        """Cut the next task: ``want`` rows snapped down to whole units, at least one unit."""
+        key, stop, single = self._pieces.pop()
+        start = -key
+        borders = self._borders
+        at = bisect_right(borders, start)
+        end = borders[at]
+        if not single and end < start + want:
+            goal = start + want
+            end = stop if goal >= stop else borders[bisect_right(borders, goal, at) - 1]
+        if end < stop:
+            self._pieces.append((-end, stop, single))
+        else:
+            end = stop
+        self.rows -= end - start
+        return Rows(self._input, start, end)
+
+    def units(self, rows: Rows) -> int:
+        """Count the units that rows touch."""
+        borders = self._borders
+        return bisect_left(borders, rows.stop) - bisect_right(borders, rows.start) + 1
+
+    def clear(self) -> list[Rows]:
+        """Take out everything, lowest first."""
+        pieces = [Rows(self._input, -key, stop) for key, stop, _ in reversed(self._pieces)]
+        self._pieces.clear()
+        self.rows = 0
+        return pieces
+
+    def waiting(self) -> list[Rows]:
+        """List what waits, lowest first."""
+        return [Rows(self._input, -key, stop) for key, stop, _ in reversed(self._pieces)]
+
+
+class Input:
+    """One input as work is cut from it."""
+
+    __slots__ = ("borders", "crashes", "cutter", "failure", "identity", "rows", "spec", "state", "touched")
+
+    def __init__(self, spec: InputSpec) -> None:
+        self.spec = spec
+        self.state = InputState.WAITING
+        self.rows = 0  #: of the whole input; meaningful once it is known
+        self.borders: tuple[int, ...] = (0,)
+        self.cutter = Cutter(spec.id, self.borders)
+        self.identity = spec.identity  #: what is read must be that; "" where nobody knows
+        self.crashes = 0  #: of workers that merged or sent its partials
+        self.touched = False  #: a task was cut from it
+        self.failure: Failure | None = None  #: why it is BAD
+
+
+class _Order:
+    """The inputs of one category in order, and how many rows of them are still wanted."""
+
+    __slots__ = ("inputs", "left", "next", "uncut", "unopened")
+
+    def __init__(self, limit: int | None) -> None:
+        self.inputs: list[Input] = []
+        self.next = 0  #: the first input that was not released yet
+        self.left = limit
+        self.uncut = 0  #: rows that can be cut now
+        self.unopened = 0  #: inputs whose rows are not known or not released yet
+
+
+class Inputs:
+    """All inputs of a run."""
+
+    def __init__(self, ledger: Ledger, limit: int | None, limits: Mapping[str, int] | None = None) -> None:
+        self.inputs: dict[int, Input] = {}
+        self.uncut = 0  #: rows that can be cut now
+        self.unopened = 0  #: inputs whose rows are not known or not released yet
+        self.opening = 0  #: inputs that tasks open now
+        self._ledger = ledger
+        self._limit = limit
+        self._limits = limits  #: by category; nothing of ``limit`` counts then
+        self._orders: dict[str, _Order] = {}
+        self._waiting: deque[Input] = deque()  #: to be opened; may hold ones that no longer need it
+        self._fresh: deque[Input] = deque()  #: released, and nothing was cut from them yet
+        self._open: dict[int, Input] = {}  #: with rows to cut; the oldest first
+        self._seen = self._seen_rows = 0  #: for the estimate of what unopened inputs hold
+
+    def add(self, specs: Iterable[InputSpec]) -> None:
+        """Take inputs in; those with rows and borders need no opening."""
+        for spec in specs:
+            if spec.id in self.inputs:
+                raise InternalError(f"input {spec.id} ({spec.label}) was submitted twice")
+            one = self.inputs[spec.id] = Input(spec)
+            order = self._orders.get(spec.category)
+            if order is None:
+                order = self._orders[spec.category] = _Order(self._limit_of(spec.category))
+            if spec.limited:
+                order.inputs.append(one)
+            self._count(spec.category, unopened=1)
+            self._ledger.unopened[spec.id] = None
+            if spec.rows is not None and spec.borders is not None:
+                self.known(one, spec.rows, spec.borders)
+            elif spec.limited and order.left == 0 and len(order.inputs) > 1:
+                self._release(order)
+            else:
+                self._waiting.append(one)
+
+    def _limit_of(self, category: str) -> int | None:
+        return self._limit if self._limits is None else self._limits.get(category)
+
+    def known(self, one: Input, rows: int, borders: tuple[int, ...]) -> None:
+        """An input's rows and borders are known: release what is wanted of it."""
+        ends = (*borders[:1], *borders[-1:])
+        if ends != (0, rows) or not all(map(lt, borders, borders[1:])):
+            raise InternalError(
+                f"input {one.spec.id} ({one.spec.label}) has {rows} rows, so its unit borders "
+                f"must grow from 0 to {rows}; they are {borders[:3]} ... {borders[-1:]}"
+            )
+        self._move(one, InputState.KNOWN)
+        one.rows, one.borders = rows, borders
+        self._seen += 1
+        self._seen_rows += rows
+        order = self._orders[one.spec.category]
+        if order.left is None or not one.spec.limited:
+            self._open_one(one, None)
+        else:
+            self._release(order)
+
+    def _release(self, order: _Order) -> None:
+        """Release inputs of a category in order, as far as they are known or no longer wanted."""
+        while order.next < len(order.inputs):
+            one = order.inputs[order.next]
+            unopened = one.state is InputState.WAITING
+            # The first is opened even for no rows: its columns say of what type an empty result is.
+            if unopened and order.left == 0 and order.next:
+                self._move(one, InputState.KNOWN)  # nobody needs to know how many rows it has
+            if one.state is InputState.KNOWN:
+                taken = self._open_one(one, order.left)
+                if order.left is not None:
+                    order.left -= taken
+            elif one.state is not InputState.BAD:
+                return
+            order.next += 1
+
+    def _open_one(self, one: Input, limit: int | None) -> int:
+        """Let rows be cut from an input; return how many."""
+        self._move(one, InputState.OPEN)
+        one.cutter = Cutter(one.spec.id, one.borders)
+        wanted = []
+        for start, stop in _union(one.spec.ranges, one.rows):
+            if limit is not None:
+                stop = min(stop, start + limit)
+                limit -= stop - start
+            if start < stop:
+                wanted.append((start, stop))
+                one.cutter.add(start, stop)
+        self._ledger.expect(one.spec.id, wanted)
+        self._count(one.spec.category, uncut=one.cutter.rows, unopened=-1)
+        if one.cutter.rows:
+            self._open[one.spec.id] = one
+            self._fresh.append(one)
+        return one.cutter.rows
+
+    def next_waiting(self, ahead: int) -> Input | None:
+        """Give the next input to open, if not too many are being opened already."""
+        waiting = self._waiting
+        while waiting and (waiting[0].state is not InputState.WAITING or self._is_beyond(waiting[0])):
+            waiting.popleft()
+        if not waiting or self.opening >= ahead:
+            return None
+        return waiting[0]
+
+    def _is_beyond(self, one: Input) -> bool:
+        """Whether the row limit is reached before an input; the first is opened even for no rows."""
+        order = self._orders[one.spec.category]
+        return one.spec.limited and order.left == 0 and one is not order.inputs[0]
+
+    def begin_opening(self, one: Input) -> None:
+        """A task opens an input."""
+        self._move(one, InputState.OPENING)
+        self.opening += 1
+
+    def opened(self, one: Input, rows: int, borders: tuple[int, ...]) -> None:
+        """An input was opened."""
+        self.opening -= 1
+        self.known(one, rows, borders)
+
+    def wait_again(self, one: Input) -> None:
+        """An input must be opened once more; it comes first."""
+        self.opening -= 1
+        self._move(one, InputState.WAITING)
+        self._waiting.appendleft(one)
+        self._release(self._orders[one.spec.category])
+
+    def fresh(self) -> Input | None:
+        """Give an input that no task was cut from, so that every worker can have its own."""
+        fresh = self._fresh
+        while fresh and (fresh[0].touched or not fresh[0].cutter.rows):
+            fresh.popleft()
+        return fresh[0] if fresh else None
+
+    def any(self) -> Input | None:
+        """Give the oldest input with rows to cut."""
+        for one in self._open.values():
+            return one
+        return None
+
+    def cut(self, one: Input, want: int) -> Rows:
+        """Cut rows for a task."""
+        rows = one.cutter.cut(want)
+        one.touched = True
+        self._count(one.spec.category, uncut=rows.start - rows.stop)
+        if not one.cutter.rows:
+            del self._open[one.spec.id]
+        return rows
+
+    def give_back(self, rows: Iterable[Rows], *, single: bool = False) -> None:
+        """Rows must be cut again; those of an input that was given up fail instead."""
+        for part in rows:
+            one = self.inputs[part.input]
+            if one.state is InputState.BAD and one.failure is not None:
+                self._ledger.fail(part, one.failure)
+                continue
+            one.cutter.add(part.start, part.stop, single=single)
+            self._count(one.spec.category, uncut=part.stop - part.start)
+            self._open[part.input] = one
+
+    def give_up(self, one: Input, failure: Failure) -> None:
+        """No more rows come from an input: what waits has failed."""
+        if one.state is InputState.BAD:
+            return
+        opened = one.state is InputState.OPEN
+        self.opening -= not opened
+        self._move(one, InputState.BAD)
+        one.failure = failure
+        if opened:
+            self._count(one.spec.category, uncut=-one.cutter.rows)
+            for part in one.cutter.clear():
+                self._ledger.fail(part, failure)
+            self._open.pop(one.spec.id, None)
+        else:
+            self._count(one.spec.category, unopened=-1)
+            self._ledger.fail_input(one.spec.id, failure)
+            self._release(self._orders[one.spec.category])
+
+    def expected(self) -> int:
+        """Estimate the rows of unopened inputs; nothing under a row limit, which may end it all."""
+        if not self._seen or self._limit is not None or self._limits:
+            return 0
+        return self.unopened * self._seen_rows // self._seen
+
+    def left(self, category: str) -> int:
+        """Estimate the rows of a category that nobody was given yet."""
+        order = self._orders[category]
+        mean = self._seen_rows // self._seen if self._seen else 0
+        return order.uncut + (order.unopened * mean if order.left is None else 0)
+
+    def waiting(self) -> dict[str, tuple[int, int]]:
+        """Give by category the rows that can be cut now, and the inputs that are not open yet."""
+        return {name: (order.uncut, order.unopened) for name, order in self._orders.items()}
+
+    def _count(self, category: str, *, uncut: int = 0, unopened: int = 0) -> None:
+        order = self._orders[category]
+        order.uncut += uncut
+        order.unopened += unopened
+        self.uncut += uncut
+        self.unopened += unopened
+
+    def _move(self, one: Input, state: InputState) -> None:
+        one.state = move(INPUT_MOVES, one.state, state, "input", one.spec.id)
+
+
+def _union(ranges: tuple[tuple[int, int], ...] | None, rows: int) -> list[tuple[int, int]]:
+    """Clip ranges to the rows there are, in order, each row once; no ranges are all rows."""
+    if ranges is None:
+        return [(0, rows)]
+    result: list[tuple[int, int]] = []
+    reached = 0
+    for start, stop in sorted(ranges):
+        start, stop = max(start, reached), min(stop, rows)
+        if start < stop:
+            result.append((start, stop))
+            reached = stop
+    return result

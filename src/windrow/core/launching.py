@@ -1,0 +1,76 @@
+"""The default launch policy: needs as they are declared, limits as the user set them, costs as they were measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windrow.core.policies import Again, Answer, Fail, Larger, Split
+from windrow.core.records import NO_LIMITS, Needs
+
+if TYPE_CHECKING:
+    from windrow.core.policies import Tries
+    from windrow.core.records import Measurement, Plan, Task
+
+#: Weight of the newest task in what is known of its category: about the last five count.
+RECENT = 0.2
+
+
+class DeclaredLaunches:
+    """Grants what tasks declare; ``limits`` are for tasks that run rows, calls may use the memory that they asked for."""
+
+    def __init__(self, limits: Needs = NO_LIMITS) -> None:
+        self._limits = limits
+        self._seconds: dict[str, float] = {}  #: by category, for a size of one
+        self._bytes: dict[str, float] = {}  #: likewise
+
+    def grant(self, task: Task, plan: Plan, tries: Tries) -> tuple[Needs, Needs]:  # noqa: ARG002 - a Protocol's
+        """Say what a task needs, and its limits."""
+        if task.twin:
+            return task.needs, self._limits
+        for name, amount in task.needs.amounts:
+            if name == "memory":
+                return task.needs, Needs(((name, amount),))
+        return task.needs, NO_LIMITS
+
+    def seen(self, task: Task, plan: Plan, measurement: Measurement) -> None:  # noqa: ARG002 - a Protocol's
+        """Learn what a task used; one without a size, such as a merge, tells nothing of the others."""
+        category, size = task.category, task.size
+        if not size:
+            return
+        seconds = measurement.wall / size
+        known = self._seconds.get(category)
+        self._seconds[category] = seconds if known is None else known + RECENT * (seconds - known)
+        if measurement.peak_memory:
+            used = measurement.peak_memory / size
+            known = self._bytes.get(category)
+            self._bytes[category] = used if known is None else known + RECENT * (used - known)
+
+    def predict(self, category: str, size: int, plan: Plan | None = None) -> tuple[float | None, float | None]:  # noqa: ARG002
+        """Predict the seconds and bytes of a task."""
+        if not size:
+            return None, None
+        seconds, used = self._seconds.get(category), self._bytes.get(category)
+        return None if seconds is None else seconds * size, None if used is None else used * size
+
+    def exhausted(
+        self, task: Task, plan: Plan, resource: str, limit: float, tries: Tries, *, divisible: bool
+    ) -> Answer:
+        """Say what follows when a task used too much: the order first, then the shape, then the worker, then the task.
+
+        A worker that has grown before may be the reason, so that a task is blamed only when a worker that had run
+        nothing failed on it too. A call gets twice the memory once.
+        """
+        if plan.moved:
+            return Again("written")
+        if divisible:
+            return Split()
+        if task.twin:
+            return Fail() if tries.fresh else Again("fresh")
+        if resource != "memory" or tries.exhaustions > 1:
+            return Fail()
+        amounts = dict(task.needs.amounts)
+        known = amounts.get("memory") or limit
+        if not known:
+            return Fail()
+        amounts["memory"] = 2 * known
+        return Larger(Needs.of(amounts, task.needs.lasting))

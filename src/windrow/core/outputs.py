@@ -1,0 +1,222 @@
+"""Outputs and who holds them: workers, the driver; what is fetched, handed over and forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windrow.core.commands import Command, Discard, Fetch, Take
+from windrow.core.records import DRIVER, FailureKind, Handle, Life, Made
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from windrow.core.graph import Node
+    from windrow.core.policies import Feeder
+    from windrow.core.records import Failure, Holder
+    from windrow.core.workers import WorkerState
+
+
+class Batch:
+    """The batch of events that is being handled: its time, and the commands that follow."""
+
+    __slots__ = ("now", "out")
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.out: list[Command] = []
+
+
+class Output:
+    """One named thing that a task makes."""
+
+    __slots__ = (
+        "asked", "attempt", "bytes", "claimed", "consumers", "fed", "fetching", "holders", "made", "maker", "name",
+        "readers", "seconds",
+    )  # fmt: skip
+
+    def __init__(self, name: str, maker: Node) -> None:
+        self.name = name
+        self.maker = maker
+        self.fed = maker.fed  #: a feeder claims it, and not the user
+        self.attempt = 0  #: that made it, while it exists
+        self.holders: dict[Holder, int] = {}  #: who has it, and its bytes there; nobody: it does not exist
+        self.made = False  #: tasks may read it
+        self.bytes = 0
+        self.fetching: Life | None = None  #: a copy is on its way to the driver from there
+        self.seconds = 0.0  #: what bringing it took
+        self.asked = False  #: the user or the feeder waits for it
+        self.claimed = True  #: the user or the feeder may still ask for it
+        self.consumers = 0  #: tasks that read it, ended or not, as long as they may be done again
+        self.readers: dict[int, Node] = {}  #: those of them that have not ended
+
+    @property
+    def needed(self) -> bool:
+        """Whether it must stay: to be read or asked for, or because it cannot be made again for who has read it."""
+        return self.claimed or bool(self.readers) or (self.consumers > 0 and not self.maker.task.restartable)
+
+    @property
+    def handle(self) -> Handle:
+        """Name it as it was made."""
+        return Handle(self.name, self.attempt)
+
+    def is_only_for(self, node: Node) -> bool:
+        """Whether nobody but a task, which reads it, can ask for it any more."""
+        return not self.claimed and len(self.readers) == 1 and node.id in self.readers
+
+
+class Outputs:
+    """All outputs that exist."""
+
+    def __init__(self, batch: Batch, feeder: Feeder | None, most_crashes: int, most_losses: int) -> None:
+        self.kept: dict[Life, dict[str, Output]] = {}  #: by worker: what it holds
+        self.sought: dict[Life, dict[str, Output]] = {}  #: by worker: what tasks that are ready would read from there
+        self.fetching: dict[str, Output] = {}
+        self._batch = batch
+        self._feeder = feeder
+        self._most = most_crashes, most_losses
+        #: by name: how often a worker crashed, and went away, at sending it; as long as it did not come
+        self._ends: dict[str, tuple[int, int]] = {}
+
+    # -- beginnings
+
+    def keep(self, output: Output, attempt: int, made: Made, worker: WorkerState) -> None:
+        """An attempt has made an output."""
+        output.attempt, output.bytes = attempt, made.bytes
+        if worker.shares or made.here:
+            output.holders[DRIVER] = made.bytes
+        if not worker.shares:
+            self._add_holder(output, worker.life)
+
+    def _add_holder(self, output: Output, life: Life) -> None:
+        output.holders[life] = output.bytes
+        kept = self.kept.get(life)
+        if kept is None:
+            kept = self.kept[life] = {}
+        kept[output.name] = output
+
+    def bring(self, output: Output, worker: WorkerState) -> bool:
+        """A task that reads an output is launched: say whether a copy has to be sent along, which stays there."""
+        if worker.shares or worker.life in output.holders:
+            return False
+        self._add_holder(output, worker.life)
+        return True
+
+    def seek(self, node: Node) -> None:
+        """A task could run: note what it reads that some worker alone has."""
+        for output in node.reads.values():
+            if DRIVER not in output.holders:
+                for holder in output.holders:
+                    if isinstance(holder, Life):
+                        self.sought.setdefault(holder, {})[output.name] = output
+
+    def is_at(self, output: Output, worker: WorkerState) -> bool:
+        """Whether a worker could read an output, at the cost of a copy sent along at most."""
+        return DRIVER in output.holders or worker.life in output.holders
+
+    # -- to the driver
+
+    def fetch(self, output: Output) -> None:
+        """Have an output brought to the driver, once."""
+        if output.fetching is None and output.holders and DRIVER not in output.holders:
+            source = next(holder for holder in output.holders if isinstance(holder, Life))
+            output.fetching = source
+            self.fetching[output.name] = output
+            self._batch.out.append(Fetch(output.handle, source, DRIVER, output.fed))
+
+    def arrived(self, output: Output, size: int, seconds: float) -> None:
+        """A copy is with the driver."""
+        output.fetching = None
+        output.seconds = seconds
+        self.fetching.pop(output.name, None)
+        self._ends.pop(output.name, None)
+        if size:
+            output.bytes = size
+        output.holders[DRIVER] = output.bytes
+        for holder in output.holders:
+            output.holders[holder] = output.bytes
+
+    def deliver(self, output: Output) -> None:
+        """Hand over what is waited for, or have it brought."""
+        if not output.asked or not output.made:
+            return
+        if DRIVER not in output.holders:
+            self.fetch(output)
+            return
+        output.asked = False
+        if not output.fed:
+            self._batch.out.append(Take(output.handle))
+            return
+        feeder = self._feeder
+        assert feeder is not None
+        self._batch.out.append(Take(output.handle, feeder.about(output.name), True))
+        del output.holders[DRIVER]
+        seconds, name = output.seconds, output.name
+        self.drop(output)
+        feeder.taken(name, seconds)
+
+    # -- ends
+
+    def drop(self, output: Output) -> None:
+        """Nobody needs an output any more."""
+        if output.holders:
+            self._batch.out.append(Discard(output.handle, tuple(output.holders)))
+        self.forget(output)
+
+    def forget(self, output: Output) -> None:
+        """An output does not exist any more."""
+        for holder in output.holders:
+            if isinstance(holder, Life):
+                self.kept[holder].pop(output.name, None)
+        output.holders.clear()
+        output.made = False
+        output.attempt = 0
+        if output.fetching is not None:
+            output.fetching = None
+            self.fetching.pop(output.name, None)
+
+    def discard(self, attempt: int, life: Life, made: Iterable[Made], *, shares: bool) -> None:
+        """Answer reports of outputs that do not count."""
+        for one in made:
+            holders: tuple[Holder, ...] = (DRIVER,) if shares else (life, DRIVER) if one.here else (life,)
+            self._batch.out.append(Discard(Handle(one.output, attempt), holders))
+
+    def lose(self, life: Life) -> list[Output]:
+        """A worker is gone: list the outputs that no one else has; they are still to be forgotten."""
+        lost = []
+        self.sought.pop(life, None)
+        for output in self.kept.pop(life, {}).values():
+            del output.holders[life]
+            if output.fetching == life:
+                output.fetching = None
+                del self.fetching[output.name]
+                if output.holders:
+                    self.fetch(output)
+            if not output.holders:
+                lost.append(output)
+        return lost
+
+    def only_here(self, life: Life) -> list[Output]:
+        """List the outputs that a worker alone holds."""
+        return [output for output in self.kept.get(life, {}).values() if len(output.holders) == 1]
+
+    def blame(self, life: Life, failure: Failure) -> tuple[Output, str] | None:
+        """A worker is gone that ran nothing: the output that it was sending may be the reason; None if there was none.
+
+        It sends them in the order in which they were asked for. One that ends its worker again and again would be made
+        for ever: then the story is told along with it.
+        """
+        output = next((one for one in self.fetching.values() if one.fetching == life), None)
+        if output is None:
+            return None
+        crashes, losses = self._ends.get(output.name, (0, 0))
+        crashed = failure.kind is FailureKind.CRASHED
+        crashes, losses = crashes + crashed, losses + (not crashed)
+        self._ends[output.name] = crashes, losses
+        if crashes < self._most[0] and losses < self._most[1]:
+            return output, ""
+        del self._ends[output.name]
+        story = (
+            f"output {output.name!r} cannot be sent to others: {failure.message}; that happened {crashes + losses} times "
+            "while it was being pickled"
+        )
+        return output, story

@@ -1,0 +1,228 @@
+"""Partials of rows: when they are merged where they were made, and when they are brought to the driver.
+
+Partials of one worker and one input form a bundle. Eight of them are merged into one, eight of those into the next,
+so that the cost of a set of rows grows with the logarithm of their number; when nothing more is to come the rest is
+merged, and the last one is brought. Where workers can be lost, what a bundle has is also brought in between, when the
+safety decision says so. A merge works in place, so that its failure returns the rows of all that it was given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windrow.core.accounts import RECENT
+from windrow.core.policies import AtTheEnd
+from windrow.core.records import MergePartials, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windrow.core.inputs import Input
+    from windrow.core.ledger import Ledger
+    from windrow.core.policies import Desk, SafetyPolicy
+    from windrow.core.records import Life, Needs, Rows
+
+#: Partials merged at once. Each merge is a task, so more is cheaper for the driver; but the partials wait in memory
+#: until then.
+FAN_IN = 8
+
+#: In place of the number of merges that a merged partial went through: it is brought at once.
+TO_BRING = -1
+
+
+class Bundle:
+    """What one worker has of one input: tasks that run and partials that are kept."""
+
+    __slots__ = ("bringing", "input", "kept", "life", "merging", "running", "unsafe_s")
+
+    def __init__(self, life: Life, one: Input) -> None:
+        self.life = life
+        self.input = one
+        self.running = 0  #: tasks that were cut for this worker and may still add a partial
+        #: partials that are neither being merged nor brought, by how many merges they went through
+        self.kept: list[dict[str, None]] = [{}]
+        self.merging: dict[int, tuple[int, tuple[str, ...]]] = {}  #: by task: merges then gone through, its inputs
+        self.bringing: dict[str, None] = {}
+        self.unsafe_s = 0.0  #: seconds of work in partials that nobody began to bring
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing of it is left or to come."""
+        return not (self.running or self.merging or self.bringing or any(self.kept))
+
+
+class Partials:
+    """All bundles of a run."""
+
+    def __init__(self, ledger: Ledger, safety: SafetyPolicy, needs: Needs, next_task: Callable[[], int]) -> None:
+        self.bundles: dict[tuple[Life, int], Bundle] = {}
+        self.where: dict[str, Bundle] = {}  #: by output: who keeps it or has it brought
+        self.merges: dict[int, Bundle] = {}  #: by task
+        self.no_more = False  #: the run is ending: nothing is to come for any bundle
+        self.closed: set[Life] = set()  #: workers that get no more rows
+        self.desk: Desk
+        self._ledger = ledger
+        self._safety = None if isinstance(safety, AtTheEnd) else safety
+        self._bring_s: dict[str, float] = {}  #: by category: what bringing a partial took
+        self._needs = needs
+        self._next_task = next_task
+
+    def bundle(self, life: Life, one: Input) -> Bundle:
+        """Find or make the bundle of a worker and an input."""
+        key = life, one.spec.id
+        bundle = self.bundles.get(key)
+        if bundle is None:
+            bundle = self.bundles[key] = Bundle(life, one)
+        return bundle
+
+    def keep(self, bundle: Bundle, output: str, level: int, seconds: float = 0.0) -> None:
+        """Put an accepted or merged partial into its bundle."""
+        if level == len(bundle.kept):
+            bundle.kept.append({})
+        bundle.kept[level][output] = None
+        bundle.unsafe_s += seconds
+        self.where[output] = bundle
+        self.review(bundle, level)
+
+    def review(self, bundle: Bundle, level: int = 0) -> None:
+        """Do what is due for a bundle after a level of it, or the rows left to cut, changed."""
+        more = bundle.running or (bundle.input.cutter.rows and not self.no_more)
+        if more and bundle.life not in self.closed and self.desk.is_alive(bundle.life):
+            if len(bundle.kept[level]) >= FAN_IN:
+                outputs, bundle.kept[level] = bundle.kept[level], {}
+                self._merge(bundle, list(outputs), level + 1)
+            elif self._safety is not None and not bundle.merging and self._is_due(bundle):
+                self._gather(bundle)
+        elif not bundle.merging:  # else its end leads here again
+            self._gather(bundle)
+        self._drop_if_empty(bundle)
+
+    def _drop_if_empty(self, bundle: Bundle) -> None:
+        if bundle.empty:
+            self.bundles.pop((bundle.life, bundle.input.spec.id), None)
+
+    def review_input(self, one: Input) -> None:
+        """Review all bundles of an input."""
+        for bundle in [found for (_, number), found in self.bundles.items() if number == one.spec.id]:
+            self.review(bundle)
+
+    def review_all(self) -> None:
+        """Review all bundles."""
+        for bundle in list(self.bundles.values()):
+            self.review(bundle)
+
+    def close(self, life: Life) -> None:
+        """A worker gets no more rows: what it keeps is brought away."""
+        self.closed.add(life)
+        for bundle in [found for (one, _), found in self.bundles.items() if one == life]:
+            self.review(bundle)
+
+    def _is_due(self, bundle: Bundle) -> bool:
+        assert self._safety is not None
+        cost_s = self._bring_s.get(bundle.input.spec.category)
+        return self._safety.due(bundle.unsafe_s, cost_s, self.desk.mean_life_s())
+
+    def _gather(self, bundle: Bundle) -> None:
+        """Bring all that is kept, as one."""
+        outputs = [output for kept in bundle.kept for output in kept]
+        bundle.kept = [{} for _ in bundle.kept]
+        bundle.unsafe_s = 0.0
+        if len(outputs) > 1 and self.desk.is_alive(bundle.life):
+            self._merge(bundle, outputs, TO_BRING)
+        else:
+            self._bring(bundle, outputs)
+
+    def _bring(self, bundle: Bundle, outputs: list[str]) -> None:
+        bundle.bringing.update(dict.fromkeys(outputs))
+        for output in outputs:
+            self.where[output] = bundle
+        for output in outputs:
+            self.desk.want(output)
+
+    def _merge(self, bundle: Bundle, outputs: list[str], level: int) -> None:
+        held = self._ledger.held
+        outputs.sort(key=lambda output: held[output])
+        number, spec = self._next_task(), bundle.input.spec
+        bundle.merging[number] = level, tuple(outputs)
+        self.merges[number] = bundle
+        for output in outputs:
+            del self.where[output]
+        self.desk.submit(
+            Task(
+                number,
+                spec.category,
+                0,
+                MergePartials(spec.id),
+                reads=tuple(outputs),
+                makes=(f"merge {number}",),
+                consumes=True,
+                needs=self._needs,
+                pin=bundle.life,
+            )
+        )
+
+    # -- what becomes of them
+
+    def merged(self, task: Task) -> None:
+        """A merge is done."""
+        bundle = self.merges.pop(task.id)
+        level, outputs = bundle.merging.pop(task.id)
+        (into,) = task.makes
+        self._ledger.replace(outputs, into)
+        if level == TO_BRING:
+            self._bring(bundle, [into])
+            self.review(bundle)
+        else:
+            self.keep(bundle, into, level)
+
+    def merge_failed(self, task: Task) -> tuple[Bundle, list[Rows]]:
+        """A merge came to nothing, and its inputs are gone; return their rows, which have no owner now."""
+        bundle = self.merges.pop(task.id)
+        _, outputs = bundle.merging.pop(task.id)
+        rows: list[Rows] = []
+        for output in outputs:
+            rows += self._ledger.release(output)
+            self.desk.release(output)
+        return bundle, rows
+
+    def taken(self, output: str, seconds: float) -> None:
+        """A partial is in the driver's hands: its rows are done."""
+        bundle = self.where.pop(output)
+        del bundle.bringing[output]
+        self._ledger.settle(output)
+        category = bundle.input.spec.category
+        known = self._bring_s.get(category, seconds)
+        self._bring_s[category] = known + RECENT * (seconds - known)
+        self.desk.release(output)
+        self.review(bundle)
+
+    def lost(self, output: str) -> tuple[Rows, ...]:
+        """A partial is gone; return its rows, which have no owner now."""
+        bundle = self.where.pop(output, None)
+        if bundle is not None:
+            bundle.bringing.pop(output, None)
+            for kept in bundle.kept:
+                kept.pop(output, None)
+            self._drop_if_empty(bundle)
+        return self._ledger.release(output)
+
+    def left(self, life: Life) -> None:
+        """A worker is gone; partials that others hold are brought from there."""
+        self.closed.add(life)
+        for key, bundle in list(self.bundles.items()):
+            if key[0] != life:
+                continue
+            self._gather(bundle)
+            self._drop_if_empty(bundle)
+
+    def forget(self) -> list[Rows]:
+        """Drop all partials; return the rows, which have no owner now."""
+        rows: list[Rows] = []
+        for output in list(self._ledger.held):
+            rows += self._ledger.release(output)
+            self.desk.release(output)
+        self.where.clear()
+        for bundle in list(self.bundles.values()):
+            bundle.kept, bundle.bringing = [{}], {}
+            self._drop_if_empty(bundle)
+        return rows

@@ -1,0 +1,444 @@
+"""Attempts in the queues of workers: launches, ends, and what idle workers take over from busy ones.
+
+A worker runs one chain of launches at a time, under one grant: short tasks with the same needs are queued behind each
+other, so that a worker need not wait for the driver between them. Near the end idle workers help: what waits in a
+queue is called back, and what takes far longer than it should is run a second time; the first to finish counts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import count
+from typing import TYPE_CHECKING
+
+from windrow.core.commands import Cancel, Discard, Launch, Recall
+from windrow.core.records import DRIVER, NO_LIMITS, Handle
+from windrow.core.transitions import ATTEMPT_MOVES, AttemptState, TaskState, move
+from windrow.core.workers import MAX_QUEUE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from windrow.core.graph import Node
+    from windrow.core.options import Options, Spent
+    from windrow.core.outputs import Batch, Outputs
+    from windrow.core.policies import LaunchPolicy
+    from windrow.core.records import Grant, Life, Made, Plan
+    from windrow.core.resources import NeedsClass, Resources
+    from windrow.core.workers import Workers, WorkerState
+
+#: Seconds of calls that a worker may have in its queue: waiting for the driver's answer costs more than a short task.
+QUEUE_S = 0.05
+#: Calling a feeder's task back must save so many seconds: that is many times what the messages take.
+STEAL_S = 0.2
+#: Seconds between two looks at all workers; a look costs half a microsecond for each.
+LOOK_S = 0.02
+#: A task is overdue when it took both so many times and so many seconds more than predicted.
+OVERDUE_TIMES, OVERDUE_S = 3.0, 2.0
+#: A task of which nothing is known is overdue after so long.
+UNKNOWN_S = 60.0
+#: Seconds until those who count on an answer may be free again.
+ANSWER_S = 1.0
+
+_NOTHING: dict[str, Made] = {}
+
+
+class Chain:
+    """Attempts at one worker that run one after the other, and what they hold together."""
+
+    __slots__ = ("attempts", "cls", "grant")
+
+    def __init__(self, grant: Grant, cls: NeedsClass) -> None:
+        self.grant = grant
+        self.cls = cls
+        self.attempts: dict[int, Attempt] = {}
+
+
+class Attempt:
+    """One try of one task on one worker."""
+
+    __slots__ = (
+        "chain", "copied", "fresh", "id", "launched", "life", "node", "plan", "queued", "recalled", "reported", "started",
+        "state", "taken_in", "void", "worker",
+    )  # fmt: skip
+
+    def __init__(self, number: int, node: Node, worker: WorkerState, chain: Chain, plan: Plan, now: float) -> None:
+        self.id = number
+        self.node = node
+        self.worker = worker
+        self.life = worker.life
+        self.chain = chain
+        self.plan = plan
+        self.queued = bool(chain.attempts)  #: it runs when those of its chain that were launched before have ended
+        self.fresh = not worker.launches  #: its worker had run nothing before
+        self.state = AttemptState.LAUNCHED
+        self.launched = now
+        self.started: float | None = None  #: when
+        self.recalled = False  #: its worker was asked to give it back
+        self.copied = False  #: its task was launched a second time because of it
+        self.void = False  #: nobody waits for its end
+        self.reported = _NOTHING  #: outputs that were told of while it ran
+        self.taken_in: tuple[Handle, ...] = ()  #: what it works on in place, which nobody else has
+
+    def move(self, state: AttemptState) -> None:
+        """Go to another state, if that is legal."""
+        if state not in ATTEMPT_MOVES[self.state]:
+            move(ATTEMPT_MOVES, self.state, state, "attempt", self.id)  # tells the story
+        self.state = state
+
+
+class Queues:
+    """All attempts that have not ended: one that is not found has ended, the fence against late and double events."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        resources: Resources,
+        workers: Workers,
+        outputs: Outputs,
+        policy: LaunchPolicy,
+        options: Options,
+        spent: Spent,
+    ) -> None:
+        self.attempts: dict[int, Attempt] = {}
+        self.queued = 0  #: attempts that were launched behind others
+        self.void = 0  #: attempts that nobody waits for
+        self.fed_sizes: dict[str, int] = {}  #: by category: rows of feeders' tasks that run, those of twins once
+        self.launch_times = 0.0  #: the sum over feeders' attempts, for estimating what is left of them
+        self.fed = 0  #: feeders' attempts
+        self.wake: float | None = None  #: when to look again although nothing happened
+        self._next_id = count(1).__next__
+        self._next_look = 0.0
+        self._candidates: deque[Node] = deque()  #: tasks that wait for others, and could be launched behind them
+        self._batch = batch
+        self._resources = resources
+        self._workers = workers
+        self._outputs = outputs
+        self._policy = policy
+        self._options = options
+        self._spent = spent
+
+    # -- beginnings
+
+    def launch(self, node: Node, worker: WorkerState, plan: Plan) -> Attempt:
+        """Let a worker run a task, when it is through with what it has."""
+        batch, task = self._batch, node.task
+        chain = worker.chain
+        assert node.cls is not None
+        if chain is None:
+            chain = worker.chain = Chain(self._resources.reserve(worker, node.cls), node.cls)
+            self._resources.set_busy(worker)
+        attempt = Attempt(self._next_id(), node, worker, chain, plan, batch.now)
+        self.queued += attempt.queued
+        self._set_queue(worker, attempt, +1)
+        self.attempts[attempt.id] = attempt
+        node.attempts[attempt.id] = attempt
+        worker.launches += 1
+        if node.state is not TaskState.RUNNING:
+            node.move(TaskState.RUNNING, batch.now)
+            if node.fed:
+                self._count(node, task.size)
+        if node.fed:
+            self.fed += 1
+            self.launch_times += batch.now
+        inputs: tuple[Handle, ...] = ()
+        bring: tuple[int, ...] = ()
+        mine: tuple[int, ...] = ()
+        if task.reads:
+            node.ahead = node.missing > 0
+            inputs, bring, mine = self._inputs(node, worker)
+            if task.consumes:
+                attempt.taken_in = inputs
+        limits = node.limits or NO_LIMITS
+        batch.out.append(
+            Launch(
+                task,
+                attempt.id,
+                worker.life,
+                plan,
+                limits,
+                inputs,
+                bring,
+                chain.grant,
+                attempt.queued,
+                node.ahead,
+                mine,
+            )
+        )
+        if self._options.ahead:
+            for output in node.outputs.values():
+                if output.readers:
+                    self._candidates.extend(output.readers.values())
+        return attempt
+
+    def _inputs(self, node: Node, worker: WorkerState) -> tuple[tuple[Handle, ...], tuple[int, ...], tuple[int, ...]]:
+        """Give what a task reads, which of it has to be brought, and which is for it alone."""
+        found: list[Handle] = []
+        bring: list[int] = []
+        mine: list[int] = []
+        alone = not node.task.retries and not node.task.twin  # else a failed attempt may have changed it
+        for place, name in enumerate(node.task.reads):
+            output = node.reads[name]
+            if output.made:
+                found.append(output.handle)
+                if self._outputs.bring(output, worker):
+                    bring.append(place)
+            else:  # being made in the same queue
+                found.append(Handle(name, next(iter(output.maker.attempts))))
+            if node.task.consumes or (alone and output.is_only_for(node)):
+                mine.append(place)
+        return tuple(found), tuple(bring), tuple(mine)
+
+    def _set_queue(self, worker: WorkerState, attempt: Attempt, change: int) -> None:
+        """Put an attempt into a worker's chain, or take it out; workers are found by the length of their queues."""
+        chain = attempt.chain
+        if worker.drain is None and chain.attempts:
+            self._workers.by_queue[len(chain.attempts)].pop(worker.id, None)
+        if change > 0:
+            chain.attempts[attempt.id] = attempt
+        else:
+            del chain.attempts[attempt.id]
+        if worker.drain is None and chain.attempts:
+            self._workers.by_queue[len(chain.attempts)][worker.id] = worker
+
+    def _count(self, node: Node, size: int) -> None:
+        category = node.task.category
+        self.fed_sizes[category] = self.fed_sizes.get(category, 0) + size
+
+    def started(self, attempt: Attempt) -> None:
+        """An attempt runs."""
+        if attempt.started is None:
+            attempt.started = self._batch.now
+            if not attempt.void and attempt.node.begun is None:
+                attempt.node.begun = self._batch.now
+            if attempt.state is AttemptState.LAUNCHED:
+                attempt.move(AttemptState.RUNNING)
+
+    # -- ends
+
+    def end(self, attempt: Attempt, state: AttemptState) -> bool:
+        """Free what an attempt held; False if its task does not know it any more."""
+        node, worker, chain = attempt.node, attempt.worker, attempt.chain
+        counts = not attempt.void
+        attempt.move(state if counts or state is not AttemptState.ACCEPTED else AttemptState.DISCARDED)
+        del self.attempts[attempt.id]
+        self.queued -= attempt.queued
+        self._set_queue(worker, attempt, -1)
+        if not chain.attempts:
+            worker.chain = None
+            lasting = tuple(part for part in chain.grant if part.lasting)
+            if lasting and state is AttemptState.ACCEPTED and counts:
+                node.kept += lasting
+                chain.grant = tuple(part for part in chain.grant if not part.lasting)
+            self._resources.free(chain.grant)
+            if worker.drain is None:
+                self._resources.set_idle(worker)
+        if state is not AttemptState.LOST:
+            worker.proven = True
+            worker.heard = self._batch.now
+        if node.fed:
+            self.fed -= 1
+            self.launch_times -= attempt.launched
+        if counts:
+            del node.attempts[attempt.id]
+            if node.fed and not node.attempts:
+                self._count(node, -node.task.size)
+        else:
+            node.void -= 1
+            self.void -= 1
+        if attempt.taken_in and state is not AttemptState.ACCEPTED:
+            holder = DRIVER if worker.shares else worker.life
+            self._batch.out += [Discard(handle, (holder,)) for handle in attempt.taken_in]
+        return counts
+
+    def call_off(self, node: Node) -> None:
+        """The attempts of a task are not wanted any more; they hold their workers until they return."""
+        for attempt in list(node.attempts.values()):
+            self.dismiss(attempt)
+
+    def dismiss(self, attempt: Attempt) -> None:
+        """An attempt is not wanted any more."""
+        node = attempt.node
+        attempt.void = True
+        del node.attempts[attempt.id]
+        node.void += 1
+        self.void += 1
+        if node.fed and not node.attempts:
+            self._count(node, -node.task.size)
+        self.cancel(attempt)
+
+    def cancel(self, attempt: Attempt) -> None:
+        """Tell an attempt to stop, once."""
+        if attempt.state is not AttemptState.CANCELLING:
+            attempt.move(AttemptState.CANCELLING)
+            self._batch.out.append(Cancel(attempt.id, attempt.life))
+
+    # -- how long things take
+
+    def seconds(self, node: Node) -> float | None:
+        """Predict how long a task takes."""
+        return self._policy.predict(node.task.category, node.task.size)[0]
+
+    def is_short(self, node: Node) -> bool:
+        """Whether a task is known to take no longer than a queue may."""
+        seconds = self.seconds(node)
+        return seconds is not None and seconds <= QUEUE_S
+
+    def most(self, node: Node) -> int:
+        """Say how many tasks may be in a queue that a call joins: none if it may be long."""
+        seconds = self.seconds(node)
+        return 0 if seconds is None else int(min(QUEUE_S / max(seconds, 1e-9), MAX_QUEUE))
+
+    def joinable(self, cls: NeedsClass) -> list[tuple[int, int]]:
+        """Give the queues that calls of a class may join, as (tasks in it, worker)."""
+        return [
+            (len(chain.attempts), worker.id)
+            for worker in self._workers.alive.values()
+            if (chain := worker.chain) is not None
+            and chain.cls is cls
+            and worker.drain is None
+            and self._begins_short(chain)
+        ]
+
+    def _begins_short(self, chain: Chain) -> bool:
+        return self.is_short(next(iter(chain.attempts.values())).node)
+
+    def rows_ahead(self, row_s: float | None) -> int:
+        """Estimate the rows that workers still have before them, given the seconds a row takes."""
+        rows = sum(self.fed_sizes.values())
+        if not row_s:
+            return rows
+        passed = self._batch.now * self.fed - self.launch_times
+        return max(0, rows - int(passed / row_s))
+
+    # -- ahead of what is read
+
+    def may_follow(self, nodes: Iterable[Node]) -> None:
+        """Tasks may wait for others that run already."""
+        if self._options.ahead:
+            self._candidates.extend(node for node in nodes if node.reads)
+
+    def followers(self, classify: Callable[[Node], NeedsClass]) -> Iterator[tuple[Node, WorkerState]]:
+        """Give tasks that can follow what they read in its queue; each is launched before the next is asked for."""
+        candidates = self._candidates
+        while candidates:
+            node = candidates.popleft()
+            chain = self._queue_of_all(node)
+            if chain is not None and classify(node) is chain.cls:
+                yield node, next(iter(chain.attempts.values())).worker
+
+    def _queue_of_all(self, node: Node) -> Chain | None:
+        """Find the queue in which all is being made that a task lacks, if it may join that."""
+        if node.state is not TaskState.WAITING or node.unended or node.task.pin is not None:
+            return None
+        chain: Chain | None = None
+        # The last first: what is read is mostly made in that order, and one that nobody makes yet is enough to know.
+        for output in reversed(node.reads.values()):
+            if output.made:
+                continue
+            maker = output.maker
+            if len(maker.attempts) != 1 or not maker.task.restartable or maker.state is not TaskState.RUNNING:
+                return None
+            attempt = next(iter(maker.attempts.values()))
+            if attempt.recalled or attempt.state is AttemptState.CANCELLING or output.name not in maker.task.makes:
+                return None
+            if (chain is not None and attempt.chain is not chain) or not self.is_short(maker):
+                return None
+            chain = attempt.chain
+        if chain is None or node.task.priority < 0 or node.task.consumes:
+            return None
+        worker = next(iter(chain.attempts.values())).worker
+        if any(output.made and not self._outputs.is_at(output, worker) for output in node.reads.values()):
+            return None  # it would have to be brought first
+        if worker.drain is not None or len(chain.attempts) >= self.most(node) or self._resources.reserved:
+            return None
+        return chain
+
+    # -- what idle workers take over
+
+    def rebalance(self, idle: int) -> bool:
+        """Help idle workers, as nothing is ready for them; False: it is too early to look again."""
+        now = self._batch.now
+        if now < self._next_look:
+            self.wake = self._next_look
+            return False
+        self._next_look = now + LOOK_S
+        if self.queued:
+            self._recall(idle)
+        if self._options.speculate:
+            for workers in self._workers.by_queue[1:]:
+                for worker in workers.values():
+                    self._wake_at(max(self.due(worker), now + LOOK_S))
+        return True
+
+    def _recall(self, idle: int) -> None:
+        """Have given back what waits at one worker although another has room."""
+        busy = [worker.chain for workers in self._workers.by_queue[2:] for worker in workers.values() if worker.chain]
+        for chain in sorted(busy, key=lambda one: -len(one.attempts))[:idle]:
+            *before, last = chain.attempts.values()
+            if last.node.fed:
+                waiting = [last] if sum(map(self._left_s, before)) > STEAL_S else []
+            else:
+                waiting = [one for one in chain.attempts.values() if one.queued]
+                waiting = waiting[len(waiting) // 2 :] if self._resources.find(chain.cls, []) else []
+            for attempt in waiting:
+                if _may_go(attempt):
+                    attempt.recalled = True
+                    self._batch.out.append(Recall(attempt.id, attempt.life))
+
+    def _left_s(self, attempt: Attempt) -> float:
+        """Estimate the seconds an attempt still holds its worker; none where nobody knows."""
+        seconds = self.seconds(attempt.node) or 0.0
+        return max(0.0, seconds if attempt.started is None else seconds - (self._batch.now - attempt.started))
+
+    def overdue(self) -> list[Attempt]:
+        """List attempts that take far longer than they should, and those that wait behind them."""
+        if not self._options.speculate:
+            return []
+        now = self._batch.now
+        found = []
+        for workers in self._workers.by_queue[1:]:
+            for worker in workers.values():
+                if now >= self.due(worker) and worker.chain is not None:
+                    found += [
+                        one
+                        for one in worker.chain.attempts.values()
+                        if one.node.task.twin and len(one.node.attempts) == 1 and not one.void
+                    ]
+        return found
+
+    def copied(self) -> None:
+        """A straggler was launched a second time."""
+        self._spent.copies += 1
+
+    def wait_for_help(self) -> None:
+        """Nobody is free to help now; somebody may be soon."""
+        self._wake_at(self._batch.now + ANSWER_S)
+
+    def _wake_at(self, time: float) -> None:
+        self.wake = time if self.wake is None else min(time, self.wake)
+
+    def due(self, worker: WorkerState) -> float:
+        """Say when the task that a worker is at, or should be at, is overdue."""
+        assert worker.chain is not None
+        attempt = next(iter(worker.chain.attempts.values()))
+        since = attempt.started if attempt.started is not None else max(attempt.launched, worker.heard)
+        seconds = self.seconds(attempt.node)
+        if seconds is None:
+            return since + UNKNOWN_S
+        return since + max(OVERDUE_TIMES * seconds, OVERDUE_S + seconds)
+
+    def running_at(self, life: Life) -> list[Attempt]:
+        """List the attempts of a worker, in the order of launch."""
+        worker = self._workers.find(life)
+        return [] if worker is None or worker.chain is None else list(worker.chain.attempts.values())
+
+
+def _may_go(attempt: Attempt) -> bool:
+    """Whether a queued attempt may be called back: not one whose readers are in the queue to read what it makes."""
+    node = attempt.node
+    return (
+        attempt.state is AttemptState.LAUNCHED
+        and not (attempt.recalled or attempt.void or node.ahead or len(node.attempts) > 1 or node.task.pin is not None)
+        and not any(one.ahead for output in node.outputs.values() for one in output.readers.values())
+    )

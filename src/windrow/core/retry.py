@@ -1,0 +1,134 @@
+"""What is done about a failed attempt, by whose fault it is: pure rules, and the words for people."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from windrow.core.records import Failure, FailureKind
+
+if TYPE_CHECKING:
+    from windrow.core.events import Exhausted
+    from windrow.core.graph import Node
+    from windrow.core.options import Options
+    from windrow.core.policies import Tries
+    from windrow.core.resources import Resources
+
+#: The type of a loss by SIGKILL, which the kernel sends, too.
+KILLED = "Killed"
+#: The type of a loss that follows from the end of an attempt, at a limit say, of which another event tells.
+EXPLAINED = "Explained"
+#: The type of a failure of rows that took too long.
+OUT_OF_TIME = "OutOfTime"
+
+#: Stands for the end of a worker of which nothing was told.
+UNSEEN = Failure(FailureKind.LOST, "WorkerLost", "its worker went away")
+#: How an attempt ends that was in the queue of a worker when that ended: no fault of its own, however often.
+UNTOUCHED = Failure(FailureKind.LOST, "WorkerLost", "its worker went away before it ran")
+
+#: Losses of the same running task before it is at fault itself, by filling the machine's memory say. A killer from
+#: outside that hits every fifth attempt, which is one kill every 100 ms against attempts of 20 ms, hits the same one
+#: ten times in a row once in ten million tasks. It must be less than the lives after which a worker is given up
+#: (``workers``): first the task, then the worker.
+MOST_LOSSES = 10
+#: Losses before a task that can be divided is: that blames nobody, so it may come sooner, and smaller tasks need less
+#: memory.
+FEW_LOSSES = 5
+
+#: Seconds before the first, second, ... retry of a read: a network file system recovers from a hiccup within the
+#: first, from a fail-over rather within the second.
+BACK_OFF_S = (0.1, 0.4)
+
+
+class Verdict(enum.Enum):
+    """What becomes of the task of a failed attempt."""
+
+    AGAIN = enum.auto()  #: at once
+    LATER = enum.auto()  #: after a pause
+    FAIL = enum.auto()  #: it is given up, or divided by its feeder
+
+
+def verdict(failure: Failure, tries: Tries, retries: int, options: Options, *, divisible: bool) -> Verdict:
+    """Say what to do about a failure that ``tries`` counts; exhaustion is the launch policy's to answer."""
+    kind = failure.kind
+    if kind is FailureKind.LOST:
+        most = FEW_LOSSES if divisible else MOST_LOSSES
+        return Verdict.AGAIN if tries.losses < most else Verdict.FAIL
+    if kind is FailureKind.CRASHED:
+        return Verdict.AGAIN if tries.crashes < options.crashes else Verdict.FAIL
+    if kind is FailureKind.TRANSIENT_IO:
+        return Verdict.LATER if tries.reads <= options.retries else Verdict.FAIL
+    if kind is FailureKind.USER and not failure.final and tries.errors <= retries:
+        return Verdict.AGAIN
+    return Verdict.FAIL
+
+
+def pause_s(tries: Tries) -> float:
+    """Say how long to wait before a read is tried again."""
+    return BACK_OFF_S[min(tries.reads, len(BACK_OFF_S)) - 1]
+
+
+# -- in words --------------------------------------------------------------------------------------------------
+
+
+def lost_too_often(failure: Failure) -> Failure:
+    """Say of the last loss of a task that it was one too many, and what may be behind it."""
+    story = f"{failure.message}; that happened {MOST_LOSSES} times with these rows"
+    if failure.type == KILLED:
+        story += ", from outside, perhaps by the kernel for want of memory: memory= limits what a worker may use"
+    return replace(failure, message=story)
+
+
+def exhaustion(node: Node, event: Exhausted) -> Failure:
+    """Say that a call used more than it was allowed, what was tried, and what to do."""
+    message = f"task {node.task.category!r} ({node.id}) {too_much(event)}"
+    if event.resource == "memory":
+        asked = dict(node.needs.amounts).get("memory")
+        given = dict(node.task.needs.amounts).get("memory")
+        if asked:
+            message += f"; it asked for memory={in_words('memory', asked)!r}"
+        if given and given != asked:
+            message += f", and was tried once more with {in_words('memory', given)}"
+        message += ". Say with memory= what it really needs, or let it do less at a time"
+    return Failure(FailureKind.EXHAUSTED, "Exhausted", message)
+
+
+def too_much(event: Exhausted) -> str:
+    """Say what was used, and what the limit was."""
+    if event.resource == "seconds":
+        return f"took more than {event.used:.3g} s; the limit is {event.limit:.3g} s"
+    if event.resource == "memory":
+        return f"used {_bytes(event.used)} of memory or more; the limit is {_bytes(event.limit)}"
+    return f"used {event.used:g} of {event.resource!r} or more; the limit is {event.limit:g}"
+
+
+def too_large(node: Node, resources: Resources) -> Failure:
+    """Say what a task needs, what there is, and what to do."""
+    needs = node.task.needs.amounts
+    asked = ", ".join(f"{name}={in_words(name, amount)}" for name, amount in needs)
+    most = ", ".join(f"{name}={in_words(name, resources.largest(name))}" for name, _ in needs)
+    message = (
+        f"task {node.task.category!r} ({node.id}) needs {asked}, which no worker offers together with its pools; the most "
+        f"that any of them has is {most}. Ask for less, or add a worker that has it"
+    )
+    return Failure(FailureKind.USER, "NeedsError", message)
+
+
+def too_late(node: Node) -> Failure:
+    """Say that a task was not done in time; how long it had is known to whoever set the clock."""
+    message = f"task {node.task.category!r} ({node.id}) was not done by its deadline"
+    return Failure(FailureKind.USER, "TimeoutError", message)
+
+
+def in_words(resource: str, amount: float) -> str:
+    """Write an amount with the unit of its resource."""
+    return _bytes(amount) if resource == "memory" else f"{amount:g}"
+
+
+def _bytes(amount: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} TB"

@@ -1,0 +1,462 @@
+"""The feeder of rows: inputs are opened, tasks cut from them, partials accepted by the ledger, merged and brought in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from windrow.core.accounts import Account
+from windrow.core.commands import Replan
+from windrow.core.inputs import Inputs
+from windrow.core.ledger import Ledger, join_rows, without
+from windrow.core.partials import Partials
+from windrow.core.policies import ShapeRequest, Wait
+from windrow.core.records import (
+    ONE_CORE,
+    FailureKind,
+    MergePartials,
+    Needs,
+    Opened,
+    OpenInput,
+    Plan,
+    RowsReport,
+    RunRows,
+    Task,
+)
+from windrow.core.retry import lost_too_often
+from windrow.errors import InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from windrow.core.events import Finished
+    from windrow.core.inputs import Input
+    from windrow.core.partials import Bundle
+    from windrow.core.policies import Desk, Policies
+    from windrow.core.records import Failure, InputSpec, Life, Rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOptions:
+    """What the user asked of a run over rows."""
+
+    on_error: Literal["stop", "skip"] = "stop"
+    row_limit: int | None = None  #: the first rows of every category, in input order
+    row_limits: Mapping[str, int] | None = None  #: by category, in place of ``row_limit``
+    chunk: int | None = None  #: upper bound of a task's rows, snapped down to units
+    needs: Needs = ONE_CORE  #: of every task
+    crashes: int = 2  #: times that merging or sending partials of an input may end a worker
+
+
+class Standing(NamedTuple):
+    """How far a run over rows is; rows first."""
+
+    known: int
+    done: int
+    failed: int
+    held: int
+    running: int
+    waiting: int  #: can be cut now
+    expected: int  #: estimate for inputs that nobody opened yet
+    inputs: int
+    inputs_unopened: int
+    inputs_closed: int  #: every row done or failed
+    tasks_running: int
+    tasks_accepted: int
+    workers: int
+
+
+class RowFeeder:
+    """Rows of a run, as tasks."""
+
+    def __init__(
+        self,
+        inputs: Sequence[InputSpec],
+        policies: Policies,
+        options: RowOptions | None = None,
+        plans: Mapping[str, Plan] | None = None,
+    ) -> None:
+        self.options = options = options or RowOptions()
+        self.policies = policies
+        self.ledger = Ledger()
+        self.accounts: dict[str, Account] = {}
+        self.notes: list[str] = []
+        self.accepted = 0  #: attempts at rows
+        self.bytes_read = 0  #: by these
+        self._next_task = count(1).__next__
+        self.inputs = Inputs(self.ledger, options.row_limit, options.row_limits)
+        self.partials = Partials(self.ledger, policies.safety, options.needs, self._next_task)
+        self.given: dict[int, Bundle | None] = {}  #: tasks that have not ended; of rows: whose they are
+        self._plans = dict(plans or {})
+        self._at: dict[Life, Input] = {}  #: by worker: the input that it has open
+        self._known: set[tuple[Life, str]] = set()  #: categories that a worker has run; the first run is slower
+        self._task_s: float | None = None  #: predicted length of the task cut last
+        self._forgotten = False  #: the run has failed: no result counts any more
+        self._stopped = False
+        self._desk: Desk
+        self.submitted(inputs)
+
+    def begin(self, desk: Desk) -> None:
+        """The scheduler is there."""
+        self._desk = self.partials.desk = desk
+
+    def submitted(self, inputs: Sequence[InputSpec]) -> None:
+        """More inputs belong to the run."""
+        for spec in inputs:
+            if spec.category not in self.accounts:
+                plan = self._plans.get(spec.category) or Plan(id=0, category=spec.category)
+                self.accounts[spec.category] = Account(plan)
+        self.inputs.add(inputs)
+
+    # -- what is next
+
+    def next(self, life: Life, now: float) -> Task | Wait | None:  # noqa: ARG002 - a Protocol's
+        """Cut rows of the input that a worker has open, of one that nobody works on, open the next, or cut any rows."""
+        if self._stopped:
+            return None
+        inputs = self.inputs
+        one = self._at.get(life)
+        if one is None or not one.cutter.rows:
+            one = inputs.fresh()
+            if one is None:
+                waiting = inputs.next_waiting(self._desk.lives() + 1)
+                if waiting is not None:
+                    return self._open(waiting, life)
+                one = inputs.any()
+                if one is None:
+                    return Wait() if inputs.unopened else None
+        self._at[life] = one
+        return self._cut(one, life)
+
+    def window(self) -> int:
+        """Say how many tasks a worker may have at a time."""
+        return self.policies.shape.window(self._task_s)
+
+    def _open(self, one: Input, life: Life) -> Task:
+        self.inputs.begin_opening(one)
+        self._at[life] = one
+        number, spec = self._next_task(), one.spec
+        self.given[number] = None
+        return Task(number, spec.category, 0, OpenInput(spec.id), needs=self.options.needs)
+
+    def _cut(self, one: Input, life: Life) -> Task:
+        """Cut the next task from an input."""
+        inputs, desk = self.inputs, self._desk
+        category = one.spec.category
+        account = self.accounts[category]
+        unit, units = one.cutter.next_unit()
+        want = self.policies.shape.rows(
+            ShapeRequest(
+                category,
+                desk.lives(),
+                unit,
+                units,
+                inputs.uncut,
+                inputs.expected(),
+                desk.rows_ahead(account.row_s),
+                account.costs(),
+            )
+        )
+        bound = self.options.chunk
+        if bound is not None:
+            want = min(want, bound)
+            if unit > bound:
+                self._note_large_unit(one, unit, bound)
+        rows = inputs.cut(one, want)
+        size = rows.stop - rows.start
+        self._task_s = None if account.row_s is None else account.row_s * size
+        bundle = self.partials.bundle(life, one)
+        bundle.running += 1
+        number = self._next_task()
+        self.given[number] = bundle
+        if not one.cutter.rows:
+            self.partials.review_input(one)  # nothing more comes for workers that are through with it
+        return Task(
+            number,
+            category,
+            size,
+            RunRows((rows,), one.identity),
+            makes=(f"rows {number}",),
+            needs=self.options.needs,
+            twin=True,
+        )
+
+    def _note_large_unit(self, one: Input, unit: int, bound: int) -> None:
+        if not self.notes:
+            self.notes.append(
+                f"chunk={bound} is smaller than a unit of {one.spec.label or one.spec.id}, "
+                f"which has {unit} rows; tasks are whole units, so some are larger"
+            )
+
+    # -- what came of it
+
+    def ended(self, task: Task, event: Finished) -> bool:
+        """An attempt is done: accept what it made, all or nothing."""
+        payload = task.payload
+        if isinstance(payload, MergePartials):
+            if self._forgotten:
+                self.returned(task)
+                return False
+            self.partials.merged(task)
+            return True
+        bundle = self.given.pop(task.id)
+        if isinstance(payload, OpenInput):
+            report = event.report
+            if not isinstance(report, Opened):
+                raise InternalError(f"input {payload.input} was opened, and {report!r} came instead of its rows")
+            one = self.inputs.inputs[payload.input]
+            one.identity = report.identity
+            self.inputs.opened(one, report.rows, report.borders)
+            return True
+        assert bundle is not None
+        bundle.running -= 1
+        report = event.report or RowsReport()
+        rows = payload.rows
+        if report.skipped:
+            rows = without(rows, [part for part, _ in report.skipped])
+        (output,) = task.makes
+        if self._forgotten or not self.ledger.accept(output, rows, report.skipped):
+            self.inputs.give_back(self.ledger.unowned(payload.rows))
+            self.partials.review(bundle)
+            return False
+        self._learn(task, event, report)
+        if rows:
+            at = self.partials.bundle(event.life, bundle.input)
+            self.partials.keep(at, output, 0, event.measurement.wall)
+        self.partials.review(bundle)
+        return True
+
+    def _learn(self, task: Task, event: Finished, report: RowsReport) -> None:
+        """Count an accepted attempt's evidence and cost."""
+        measured, category = event.measurement, task.category
+        self.accepted += 1
+        self.bytes_read += measured.bytes_read
+        account = self.accounts[category]
+        key = event.life, category
+        account.count(task.size, measured.wall, warm=key in self._known, cpu=measured.cpu)
+        self._known.add(key)
+        evidence = report.evidence
+        if evidence is not None:
+            account.learn(evidence)
+            due = self.policies.order.due(category, account.spent_s, len(evidence.windows))
+            if due or evidence.guards:
+                self._ask_for_plan(account, due=due)
+
+    def failed(self, task: Task, failure: Failure) -> bool:
+        """A task was given up: divide it, leave it out, or say that the run must stop."""
+        payload = task.payload
+        skip = self.options.on_error == "skip" and failure.kind is not FailureKind.INTERNAL
+        if isinstance(payload, MergePartials):
+            merged, rows = self.partials.merge_failed(task)
+            stop = self._partials_lost(merged.input, rows, failure)
+            self.partials.review(merged)
+            return stop
+        bundle = self.given.pop(task.id)
+        if isinstance(payload, OpenInput):
+            one = self.inputs.inputs[payload.input]
+            if skip:
+                self.inputs.give_up(one, failure)
+            else:
+                self.inputs.wait_again(one)
+            return not skip
+        assert bundle is not None
+        bundle.running -= 1
+        hard = failure.kind in (FailureKind.EXHAUSTED, FailureKind.CRASHED, FailureKind.LOST)
+        if self.is_divisible(task) and (skip or hard) and failure.kind is not FailureKind.TRANSIENT_IO:
+            self.inputs.give_back(payload.rows, single=True)
+            skip = True
+        elif skip:
+            self._give_up(payload.rows, failure)
+            if failure.kind is FailureKind.TRANSIENT_IO:
+                # Out of reach for good: waiting as long for every other unit of it would help nobody.
+                self.inputs.give_up(bundle.input, failure)
+                self.partials.review_input(bundle.input)
+        else:
+            self.inputs.give_back(payload.rows)
+        self.partials.review(bundle)
+        return not skip
+
+    def _give_up(self, rows: Iterable[Rows], failure: Failure) -> None:
+        if failure.kind is FailureKind.LOST:
+            failure = lost_too_often(failure)
+        for part in rows:
+            self.ledger.fail(part, failure)
+
+    def returned(self, task: Task) -> None:
+        """No attempt of a task will count, through no fault of its own."""
+        payload = task.payload
+        if isinstance(payload, MergePartials):
+            bundle, rows = self.partials.merge_failed(task)
+            self.inputs.give_back(rows)
+            self.partials.review(bundle)
+            return
+        found = self.given.pop(task.id)
+        if isinstance(payload, OpenInput):
+            self.inputs.wait_again(self.inputs.inputs[payload.input])
+            return
+        assert found is not None
+        found.running -= 1
+        self.inputs.give_back(payload.rows)
+        self.partials.review(found)
+
+    def lost(self, output: str) -> None:
+        """No holder of a partial is left."""
+        self.inputs.give_back(self.partials.lost(output))
+
+    def unreadable(self, output: str, failure: Failure) -> bool:
+        """A partial cannot be brought to the driver: say whether the run must stop."""
+        bundle = self.partials.where[output]
+        rows = self.partials.lost(output)
+        self._desk.release(output)
+        stop = self._partials_lost(bundle.input, rows, failure)
+        self.partials.review(bundle)
+        return stop
+
+    def crashed(self, output: str, failure: Failure) -> bool:
+        """A worker crashed while it sent a partial: after a few times its rows are at fault."""
+        bundle = self.partials.where[output]
+        if bundle.input.crashes + 1 < self.options.crashes:
+            bundle.input.crashes += 1
+            return False
+        return self.unreadable(output, failure)
+
+    def _partials_lost(self, one: Input, rows: Sequence[Rows], failure: Failure) -> bool:
+        """Partials are gone: there is nothing to try again, except that they vanished unseen."""
+        if failure.kind is FailureKind.CRASHED:
+            one.crashes += 1
+        vanished = failure.kind is FailureKind.CRASHED and one.crashes < self.options.crashes
+        if failure.kind is FailureKind.LOST or vanished or self._stopped:
+            self.inputs.give_back(rows)
+            return False
+        if self.options.on_error == "skip" and failure.kind is not FailureKind.INTERNAL:
+            self._give_up(rows, failure)
+            return False
+        self.inputs.give_back(rows)
+        return True
+
+    # -- what is kept
+
+    def about(self, output: str) -> tuple[Rows, ...]:
+        """Say which rows a partial is about."""
+        return self.ledger.held[output]
+
+    def taken(self, output: str, seconds: float) -> None:
+        """A partial is in the driver's hands."""
+        self.partials.taken(output, seconds)
+
+    def draining(self, life: Life) -> None:
+        """A worker gets no more rows."""
+        self._at.pop(life, None)
+        self.partials.close(life)
+
+    def left(self, life: Life) -> None:
+        """A worker is gone."""
+        self._at.pop(life, None)
+        self.partials.left(life)
+
+    # -- plans
+
+    def plan(self, category: str) -> Plan:
+        """Give the plan in force."""
+        account = self.accounts.get(category)
+        return Plan(id=0, category=category) if account is None else account.plan
+
+    def planned(self, plan: Plan) -> None:
+        """A new plan was made; guards that came meanwhile ask for the next one."""
+        account = self.accounts[plan.category]
+        if not account.answer(plan):
+            raise InternalError(
+                f"{plan} must have an id above {account.plan.id} and keep every guard of {list(account.guards)}"
+            )
+        self._ask_for_plan(account)
+
+    def blame_order(self, category: str) -> None:
+        """Tasks of a category used too much in a moved order."""
+        if category in self.accounts:
+            self.accounts[category].blame_order()
+
+    def _ask_for_plan(self, account: Account, *, due: bool = False) -> None:
+        if account.wants_plan(due=due):
+            category = account.plan.category
+            others_s = sum(
+                other.spent_s + other.expected_s(self._left(name))
+                for name, other in self.accounts.items()
+                if name != category
+            )
+            self._desk.command(Replan(account.ask(rows_left=self._left(category), others_s=others_s)))
+
+    def _left(self, category: str) -> int:
+        return self.inputs.left(category) + self._desk.rows_running(category)
+
+    # -- the end
+
+    def describe(self, task: Task) -> str:
+        """Name the rows of a task."""
+        payload = task.payload
+        if not isinstance(payload, RunRows):
+            return f"input {payload.input}"
+        return ", ".join(
+            f"{self.inputs.inputs[part.input].spec.label or f'input {part.input}'} rows {part.start} to {part.stop}"
+            for part in payload.rows
+        )
+
+    def is_divisible(self, task: Task) -> bool:
+        """Whether a task is more than one unit."""
+        payload = task.payload
+        if not isinstance(payload, RunRows):
+            return False
+        return sum(self.inputs.inputs[part.input].cutter.units(part) for part in payload.rows) > 1
+
+    def stop(self, *, forget: bool) -> None:
+        """No more tasks; what was made is still brought in, unless all is to be forgotten."""
+        self._stopped = self.partials.no_more = True
+        if forget:
+            self._forgotten = True
+            self.inputs.give_back(join_rows(self.partials.forget()))
+        else:
+            self.partials.review_all()
+
+    def forget(self, input_id: int) -> bool:
+        """Drop all that is kept of an input whose rows are all done; False if something is under way.
+
+        The counters forget its rows too. Whoever forgets has to remember what the user will want to know.
+        """
+        if any(number == input_id for _, number in self.partials.bundles) or not self.ledger.forget(input_id):
+            return False
+        del self.inputs.inputs[input_id]
+        return True
+
+    @property
+    def busy(self) -> bool:
+        """Whether partials are still to be brought in."""
+        return bool(self.ledger.held)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether everything was handed out and has come to an end."""
+        return not (self.inputs.unopened or self.inputs.uncut or self.given or self.ledger.held)
+
+    @property
+    def complete(self) -> bool | None:
+        """Whether every row is done; None: some are neither done nor given up."""
+        return self.ledger.complete if self.ledger.accounted else None
+
+    def standing(self) -> Standing:
+        """Say how far the run is."""
+        ledger, inputs, desk = self.ledger, self.inputs, self._desk
+        return Standing(
+            known=ledger.known_rows,
+            done=ledger.done_rows,
+            failed=ledger.failed_rows,
+            held=ledger.held_rows,
+            running=desk.rows_ahead(None),
+            waiting=inputs.uncut,
+            expected=inputs.expected(),
+            inputs=len(inputs.inputs),
+            inputs_unopened=inputs.unopened,
+            inputs_closed=ledger.closed_inputs,
+            tasks_running=desk.launches(),
+            tasks_accepted=self.accepted,
+            workers=desk.lives(),
+        )

@@ -1,0 +1,182 @@
+"""Runs launches for one life of a worker with the workload's side, and measures what they use.
+
+A runner belongs to the thread that made it; no other touches it, so it needs no lock. Exceptions of the workload become failures
+here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from time import perf_counter, thread_time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from windrow.core.events import Failed
+from windrow.core.records import Failure, FailureKind, Measurement, RunRows
+from windrow.engines.base import NO_READING
+from windrow.errors import UsageError
+
+if TYPE_CHECKING:
+    from windrow.core.commands import Launch
+    from windrow.core.records import Life
+    from windrow.engines.base import Job, Outcome, Reading, WorkerSide, Workload
+
+#: Seconds of a short task: the next one is taken to be short too, and what it uses is not looked up, unless it has limits or runs
+#: rows. That takes four system calls in a thread, two of which let go of the interpreter lock, and some 0.03 ms in a process, which
+#: is longer than many a task.
+BRIEF_S = 0.005
+#: Items of a container that are looked at for how large they are.
+MANY = 1000
+
+
+class RunQueue:
+    """How long the calling thread was ready to run and had no processor; only Linux tells."""
+
+    def __init__(self) -> None:
+        try:
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._file = -1
+        self.known = self._file >= 0
+
+    def delay_s(self) -> float:
+        """Give the seconds waited since the thread began; zero where unknown."""
+        if not self.known:
+            return 0.0
+        return int(os.pread(self._file, 80, 0).split()[1]) * 1e-9
+
+    def close(self) -> None:
+        """Release the file."""
+        if self.known:
+            os.close(self._file)
+            self.known = False
+
+
+class Meter(Protocol):
+    """Sees what an attempt uses, where an attempt has a process to itself."""
+
+    def begin(self, launch: Launch, *, short: bool = False) -> None:
+        """An attempt begins, which is probably ``short``."""
+        ...
+
+    def end(self) -> tuple[float, int, int]:
+        """It has ended, well or badly: its CPU seconds, its peak memory, and the memory that stays."""
+        ...
+
+
+class JobRunner:
+    """Runs launches for one life of one worker."""
+
+    def __init__(self, workload: Workload, life: Life, meter: Meter | None = None) -> None:
+        self.brief = False  #: the last task was short
+        self._workload = workload
+        self._life = life
+        self._meter = meter
+        self._side: WorkerSide | None = None
+        self._queue = RunQueue()
+
+    @property
+    def reading(self) -> Reading:
+        """What reading took in the last launch."""
+        return NO_READING if self._side is None else self._side.reading
+
+    def run(self, launch: Launch, job: Job) -> Outcome | Failed:
+        """Run a launch: what it gave, with what it used, or how it failed; KeyboardInterrupt alone passes through.
+
+        What it used beside time is told as zero, which is "not known", after a short one.
+        """
+        try:
+            if self._side is None:
+                self._side = self._workload.open_worker(self._life.worker)
+            return self._measured(self._side, launch, job)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - translated: the worker must outlive its jobs
+            return self.failed(launch, error)
+
+    def failed(self, launch: Launch, error: BaseException) -> Failed:
+        """Say that a launch failed, and whose fault that is."""
+        return Failed(launch.attempt, self._life, self.classify(error))
+
+    def news(self) -> Any:
+        """Ask the worker's side what home should know; None if there is nothing."""
+        return None if self._side is None else self._side.news()
+
+    def classify(self, error: BaseException) -> Failure:
+        """Ask the workload whose fault it is; if that fails too, it is ours."""
+        try:
+            return self._workload.classify(error)
+        except Exception as second:  # noqa: BLE001 - translated into an INTERNAL failure
+            message = f"{error!r} could not be classified: {second!r}"
+            return Failure(FailureKind.INTERNAL, type(second).__name__, message, "", second)
+
+    def _measured(self, side: WorkerSide, launch: Launch, job: Job) -> Outcome:
+        queue, meter = self._queue, self._meter
+        # What rows use is always wanted: orders, chunks and read-ahead are decided by it.
+        rows = type(launch.task.payload) is RunRows
+        short = self.brief and not rows
+        watched = queue.known and not short
+        delay = cpu = lock_wait = 0.0
+        peak = baseline = 0
+        if meter is not None:
+            meter.begin(launch, short=short)
+        try:
+            if watched:
+                delay, cpu = queue.delay_s(), thread_time()
+            begin = perf_counter()
+            outcome = side.run(job)
+            wall = perf_counter() - begin
+            if watched:
+                cpu = thread_time() - cpu
+                lock_wait = max(0.0, wall - cpu - (queue.delay_s() - delay))
+            self.brief = wall < BRIEF_S and not rows
+        finally:
+            if meter is not None:
+                cpu, peak, baseline = meter.end()
+        if side.used is not None:
+            programs, side.used = side.used, None
+            if not peak:  # by programs that it waited for; a meter that looked has seen that itself
+                cpu, peak, lock_wait = cpu + programs[0], programs[1], 0.0
+        told = outcome.measurement
+        used = Measurement(
+            wall, cpu, lock_wait, peak, told.bytes_read, told.bytes_written, told.load, baseline
+        )  # fmt: skip
+        return outcome._replace(measurement=used)
+
+    def close(self) -> BaseException | None:
+        """Let the workload release its files; return what it raised, if it did."""
+        self._queue.close()
+        try:
+            if self._side is not None:
+                self._side.close()
+        except Exception as error:  # noqa: BLE001 - handed to warn_unclosed: results are not at stake
+            return error
+        return None
+
+
+def estimate_bytes(value: Any, depth: int = 0) -> int:
+    """Estimate how large a value is from the arrays in it; 0 where that is not known."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        if depth == 3 or len(value) > MANY:
+            return 0
+        return sum(estimate_bytes(one, depth + 1) for one in value)
+    if isinstance(value, (bytes, bytearray, str)):
+        return len(value)
+    size = getattr(value, "nbytes", 0)
+    return size if isinstance(size, int) else 0
+
+
+def at_least_one(workers: int) -> int:
+    """Refuse a number of workers with which nothing would ever be done."""
+    if workers < 1:
+        raise UsageError(f"an engine needs at least one worker, got workers={workers}")
+    return workers
+
+
+def warn_unclosed(errors: dict[int, BaseException | None]) -> None:
+    """Say which workers could not be closed: what they made is whole, but a file may stay open."""
+    for worker, error in errors.items():
+        if error is not None:
+            warnings.warn(f"worker {worker} could not release its files: {error!r}", ResourceWarning, stacklevel=3)

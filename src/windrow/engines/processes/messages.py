@@ -1,0 +1,106 @@
+"""Messages between the driver and its worker processes: one for a launch, one for a report, and a few records that are rare.
+
+Launches and reports are named here and travel as plain tuples: pickling records takes three to five times as long, and every task has
+one of each. A plan is the same for thousands of launches: it is sent once for each life of a worker, and named by number from then
+on. Calls of tasks are packed once, when the task is called; what many calls have in common, their function above all, goes to every
+worker once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from windrow.engines.processes.serialize import dumps
+from windrow.engines.processes.transport import APART, IN_SOCKET, Parcel, pack, parcel_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from windrow.core.records import Life
+
+#: Kinds of parcels to a worker ...
+SETUP, WORKLOAD, COMMANDS, CONTENT, COMMON, INPUT = range(1, 7)
+#: ... and from it: RELEASED is an output sent unasked, as others wait for it; BROKEN has a Failure, UNCLOSED an exception.
+READY, REPORTS, OUTPUT, RELEASED, BROKEN, UNCLOSED = range(11, 17)
+
+
+class WorkerSetup(NamedTuple):
+    """What a worker is told first."""
+
+    life: Life
+    metering: bool = True
+
+
+class LaunchMessage(NamedTuple):
+    """A launch as it travels."""
+
+    attempt: int
+    task: int
+    category: str
+    size: int
+    payload: Any  #: of tasks that are no calls
+    makes: tuple[str, ...]
+    plan: Any  #: its number, with the plan itself when it is sent for the first time
+    limits: tuple[tuple[str, float], ...]
+    inputs: tuple[tuple[str, int], ...]  #: output and attempt
+    along: dict[int, Any]  #: small inputs, by position, that the worker lacks
+    parcels: dict[int, int]  #: other inputs that it lacks, by position: the number of the parcel that came before
+    content: (
+        bytes | None
+    )  #: pickled; None: it came before, in a parcel with the number of the task, or it is the payload
+    consumes: bool
+    ahead: bool
+    mine: tuple[int, ...]
+
+
+#: What reports tell of.
+STARTED, RELEASED_OUTPUT, FINISHED, FAILED, CANCELLED = range(5)
+
+
+class ReportMessage(NamedTuple):
+    """A report of an attempt as it travels."""
+
+    what: int
+    attempt: int
+    made: tuple[tuple[str, int], ...] = ()  #: outputs and how large they are
+    values: Mapping[str, Any] | None = None  #: the small ones among them
+    parcel: bool = False  #: the output that was released came before, in a parcel
+    used: tuple[float, ...] = ()  #: a Measurement
+    report: Any = None  #: of the workload; a Failure if the attempt failed
+
+
+class News(NamedTuple):
+    """What a worker learned beside its results, for the workload at home."""
+
+    news: Any
+
+
+class Forget(NamedTuple):
+    """Tells a worker to forget outputs."""
+
+    handles: list[tuple[str, int]]  #: output and attempt
+
+
+class ForgetCommon(NamedTuple):
+    """Tells a worker, in the order of its launches, to forget all that calls have in common: what is needed comes again."""
+
+
+class Packed(NamedTuple):
+    """A call of a task, ready to be sent."""
+
+    small: bytes | None  #: the pickle, where it goes along with the launch
+    parcel: Parcel | None  #: else, under the task's number
+    common: Mapping[int, Parcel]  #: what must be there before, by number
+
+
+def pack_call(task: int, content: Any, common: Mapping[int, Parcel]) -> Packed:
+    """Pack a call; raises what pickling raises."""
+    pickled, buffers = dumps(content, apart=APART)
+    if not buffers and len(pickled) <= IN_SOCKET:
+        return Packed(pickled, None, common)
+    return Packed(None, parcel_of(pickled, buffers, CONTENT, task), common)
+
+
+def pack_common(number: int, thing: Any) -> Parcel:
+    """Pack what many calls need."""
+    return pack(thing, COMMON, number, by_value=True)

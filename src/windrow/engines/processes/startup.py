@@ -1,0 +1,65 @@
+"""The beginning of worker processes: the workload they get, and the modules they most likely need."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from windrow.core.events import Event, WorkerLost
+from windrow.core.records import FailureKind
+from windrow.engines.processes.messages import WORKLOAD
+from windrow.engines.processes.serialize import culprit
+from windrow.engines.processes.transport import Parcel, pack
+from windrow.errors import EngineError
+
+if TYPE_CHECKING:
+    from windrow.engines.base import Workload
+
+#: Libraries that take long to import and are safe to fork: imported once, before the workers are made, if we have them.
+HEAVY: tuple[str, ...] = (
+    "numpy", "awkward", "uproot", "pyarrow", "numba", "vector", "boost_histogram", "hist", "cramjam", "fsspec", "scipy",
+)  # fmt: skip
+#: What every worker needs, with what that imports; the driver does not.
+WORKER = "windrow.engines.processes.worker"
+#: What every call of a task needs.
+FOR_TASKS = (WORKER, "windrow.tasks.worker")
+#: Workers that import for themselves what calls turn out to need.
+FEW = 8
+
+
+def pack_workload(workload: Workload) -> Parcel:
+    """Pickle a workload once for all workers."""
+    try:
+        return pack(workload, WORKLOAD, by_value=True, own=workload.is_own)
+    except Exception as error:
+        raise EngineError(
+            f"the analysis cannot be sent to worker processes: {culprit(workload, 'workload')} cannot be pickled "
+            f'({type(error).__name__}: {error}); make it inside the function that needs it, or use engine="threads"'
+        ) from error
+
+
+def preload() -> list[str]:
+    """What workers will most likely need: what this process has loaded of Windrow and of the heavy libraries."""
+    ours = [name for name in sys.modules if name.startswith("windrow.")]
+    return [*(name for name in HEAVY if name in sys.modules), *ours, WORKER]
+
+
+def preload_for_tasks(workers: int) -> list[str]:
+    """The same for workers that may or may not need what this process has loaded, as nobody knows what tasks will do.
+
+    A few workers import what they need at the same time, and only that: all of it took 1.5 s before the first task. Many
+    would read the same files at once, and each would have a copy in memory.
+    """
+    if workers > FEW:
+        return preload()
+    return [*FOR_TASKS, *(name for name in ("numpy",) if name in sys.modules)]
+
+
+def why_nobody(events: list[Event]) -> str:
+    """Say why no worker is there; nothing if the last one was ended from outside, as the next one may well begin."""
+    for event in reversed(events):
+        if isinstance(event, WorkerLost) and event.failure is not None:
+            if event.failure.kind is FailureKind.LOST:
+                return ""
+            return f"no worker process could begin: {event.failure.message}"
+    return "no worker process could begin"

@@ -1,0 +1,246 @@
+"""What a simulated run is made of: inputs, costs of tasks, devices, workers and a driver that takes time.
+
+Whatever varies is drawn from numbers that belong to the seed and to the rows, never to the order of
+events: a task costs the same wherever and whenever it runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from struct import Struct
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import xxhash
+
+from windrow.core.records import InputSpec, Rows, RunRows
+from windrow.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from windrow.core.records import Task
+    from windrow.engines.simulated.devices import Device
+
+_KEY = Struct("<qqqqq")
+
+
+def drawn(seed: int, *key: int) -> tuple[float, float]:
+    """Draw two uniform numbers in (0, 1) that belong to a seed and up to four numbers."""
+    packed = _KEY.pack(seed, *key, *(0,) * (4 - len(key)))
+    bits = xxhash.xxh3_128_intdigest(packed)
+    return ((bits >> 75) + 0.5) * 2.0**-53, ((bits & 0x1FFFFFFFFFFFFF) + 0.5) * 2.0**-53
+
+
+def normal(first: float, second: float) -> float:
+    """Make a standard normal number of two uniform ones (Box and Muller 1958)."""
+    return math.sqrt(-2.0 * math.log(first)) * math.cos(2.0 * math.pi * second)
+
+
+def rows_of(task: Task) -> tuple[Rows, ...]:
+    """Give the rows by which a task is known to costs; a call has none, and is known by its number."""
+    payload = task.payload
+    return payload.rows if isinstance(payload, RunRows) else (Rows(task.id, 0, task.size),)
+
+
+class Demand(NamedTuple):
+    """What a task asks for; its time alone on a machine of speed 1 is the sum of the seconds."""
+
+    free_s: float = 0.0  #: computing without the interpreter lock
+    locked_s: float = 0.0  #: computing with it
+    blocked_s: float = 0.0  #: waiting for something that others do not slow down
+    read: float = 0.0  #: bytes
+    memory: float = 0.0  #: bytes, at its peak
+
+
+class Costs(Protocol):
+    """What the tasks of a category cost."""
+
+    @property
+    def device(self) -> str | None:
+        """Name the device that is read from."""
+        ...
+
+    @property
+    def overlap(self) -> float:
+        """Give the share of the bytes that is read while computing."""
+        ...
+
+    @property
+    def requests(self) -> int:
+        """Give the requests per task; each waits for the device's latency."""
+        ...
+
+    @property
+    def cold_s(self) -> float:
+        """Give what the first task of a worker takes more (compiling, importing, opening)."""
+        ...
+
+    @property
+    def inspect_s(self) -> float:
+        """Give what opening an input takes."""
+        ...
+
+    @property
+    def merge_s(self) -> float:
+        """Give what adding one partial to another takes."""
+        ...
+
+    @property
+    def fetch_s(self) -> float:
+        """Give what bringing a partial to the driver takes."""
+        ...
+
+    def demand(self, rows: Rows, tries: int, seed: int) -> Demand:
+        """Say what a task asks for; ``tries`` counts earlier attempts at the same rows."""
+        ...
+
+    def releases(self, task: int) -> Sequence[tuple[float, str]]:
+        """Say after which shares of its time a call releases which outputs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AffineCosts:
+    """Tasks that cost ``fixed + per_row * rows``, more or less."""
+
+    fixed_s: float = 0.0
+    per_row_s: float = 0.0
+    sigma: float = 0.0  #: of the logarithm of a task's time; the mean stays
+    input_sigma: float = 0.0  #: likewise, for all tasks of an input together
+    straggler_share: float = 0.0  #: of all tasks
+    straggler_factor: float = 1.0  #: times as long as others
+    lock_share: float = 0.0  #: of computing, with the interpreter lock
+    read_per_row: float = 0.0
+    device: str | None = None
+    overlap: float = 0.0
+    requests: int = 1
+    memory_fixed: float = 0.0
+    memory_per_row: float = 0.0
+    cold_s: float = 0.0
+    inspect_s: float = 0.0
+    merge_s: float = 0.0
+    fetch_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("straggler_share", "lock_share", "overlap"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise UsageError(f"{name} is a share between 0 and 1; got {value}")
+        if self.read_per_row and self.device is None:
+            raise UsageError("read_per_row needs device=, the device that is read from")
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, int | float) and value < 0:
+                raise UsageError(f"{name} is not negative; got {value}")
+
+    def demand(self, rows: Rows, tries: int, seed: int) -> Demand:
+        """Say what a task asks for."""
+        number, start, stop = rows
+        size = stop - start
+        compute = self.fixed_s + self.per_row_s * size
+        if self.sigma or self.straggler_share:
+            first, second = drawn(seed, 1, number, start, tries)
+            if self.sigma:
+                compute *= math.exp(self.sigma * (normal(first, second) - self.sigma / 2))
+            # Other digits of the same number: being a straggler is independent of the rest.
+            if math.modf(first * 2.0**26)[0] < self.straggler_share:
+                compute *= self.straggler_factor
+        if self.input_sigma:
+            sigma = self.input_sigma
+            compute *= math.exp(sigma * (normal(*drawn(seed, 2, number)) - sigma / 2))
+        locked = self.lock_share * compute
+        memory = self.memory_fixed + self.memory_per_row * size
+        return Demand(compute - locked, locked, 0.0, self.read_per_row * size, memory)
+
+    def releases(self, task: int) -> Sequence[tuple[float, str]]:  # noqa: ARG002 - a Protocol's
+        """Release nothing early."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedInput:
+    """One input: known to the front door by category and label, to workers by the rest."""
+
+    category: str
+    rows: int
+    borders: tuple[int, ...]
+    label: str = ""
+    ranges: tuple[tuple[int, int], ...] | None = None  #: only these rows are wanted
+
+    @classmethod
+    def even(cls, category: str, rows: int, unit: int, label: str = "") -> SimulatedInput:
+        """Make an input of equal units."""
+        borders = (*range(0, rows, unit), rows) if rows else (0,)
+        return cls(category=category, rows=rows, borders=borders, label=label)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverCosts:
+    """What the driver's own work takes; it does one thing at a time.
+
+    The defaults are those of two threads: 48.2 us per task of 5 ms with the log on
+    (benchmarks/RESULTS.md, "Overhead"), which are two events (started, finished), one command and
+    an eighth of a merge; and half the 32 us of a pipe's round trip (measured apart).
+    """
+
+    event_s: float = 15e-6
+    command_s: float = 15e-6
+    latency_s: float = 16e-6  #: of a message, either way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """How workers differ, come and go."""
+
+    speeds: tuple[float, ...] = (1.0,)  #: of workers, in turn
+    joins: tuple[float, ...] = (0.0,)  #: when workers come, in turn
+    leaves: tuple[tuple[float, int], ...] = ()  #: (time, worker): it is gone for good
+    losses: tuple[tuple[float, int], ...] = ()  #: (time, worker): it is lost, and comes back
+    life_s: float | None = None  #: mean life between losses at random times; None: endless
+    rejoin_s: float | None = 10.0  #: after a loss; None: it does not come back by itself
+    start_s: float = 0.0  #: between the order to start a worker and its first job
+
+    def __post_init__(self) -> None:
+        if not self.speeds or min(self.speeds) <= 0:
+            raise UsageError(f"speeds of workers are above 0; got {self.speeds}")
+        if not self.joins or min(self.joins) < 0:
+            raise UsageError(f"times at which workers join are not negative; got {self.joins}")
+        if self.life_s is not None and self.life_s <= 0:
+            raise UsageError(f"the mean life of a worker is above 0; got {self.life_s} s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """All that decides how a simulated run goes, but the seed and the number of workers."""
+
+    inputs: tuple[SimulatedInput, ...]
+    costs: Mapping[str, Costs]  #: by category
+    devices: Mapping[str, Device] = field(default_factory=lambda: MappingProxyType({}))
+    driver: DriverCosts = field(default_factory=DriverCosts)
+    fleet: Fleet = field(default_factory=Fleet)
+    cores: int | None = None  #: shared by all workers; None: as many as there are workers
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        for one in self.inputs:
+            if one.category not in self.costs:
+                known = ", ".join(sorted(self.costs)) or "none"
+                raise UsageError(f"nothing says what tasks of {one.category!r} cost (known: {known})")
+        for category, costs in self.costs.items():
+            if costs.device is not None and costs.device not in self.devices:
+                known = ", ".join(sorted(self.devices)) or "none"
+                raise UsageError(
+                    f"tasks of {category!r} read from {costs.device!r}, which is no device of the "
+                    f"model (devices: {known})"
+                )
+        if self.cores is not None and self.cores < 1:
+            raise UsageError(f"a machine has at least one core; got cores={self.cores}")
+
+    def specs(self) -> list[InputSpec]:
+        """Describe the inputs as a front door does before anybody opened them."""
+        return [
+            InputSpec(id=number, category=one.category, label=one.label, ranges=one.ranges)
+            for number, one in enumerate(self.inputs)
+        ]

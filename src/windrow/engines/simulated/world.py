@@ -1,0 +1,441 @@
+"""The world behind a simulated engine: workers come, work and go; shared things are shared.
+
+Things happen one at a time, in the order of their times; equal times in the order they were foreseen. Reports go to the one who made
+the world, at the time they are made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
+from windrow.core.events import (
+    Cancelled,
+    Event,
+    Exhausted,
+    Failed,
+    Finished,
+    Held,
+    OutputReady,
+    Started,
+    WorkerJoined,
+    WorkerLost,
+)
+from windrow.core.records import (
+    NO_NEEDS,
+    ONE_CORE,
+    Failure,
+    FailureKind,
+    Handle,
+    Life,
+    Made,
+    Measurement,
+    MergePartials,
+    Opened,
+    OpenInput,
+    RunRows,
+    Worker,
+)
+from windrow.engines.simulated.devices import FairShare, cores_rate, lock_rate
+from windrow.engines.simulated.jobs import SharedThings, SimulatedJob, SimulatedWorker, Tally, launch_stages
+from windrow.engines.simulated.model import Demand, drawn, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windrow.core.commands import EngineCommand
+    from windrow.core.records import Task
+    from windrow.engines.simulated.jobs import Chain
+    from windrow.engines.simulated.model import Costs, Model
+
+#: Of a worker that the model takes away.
+LOST = Failure(FailureKind.LOST, "WorkerLost", "its worker went away")
+
+
+class World:
+    """All workers and shared things of a simulated run."""
+
+    def __init__(
+        self, model: Model, workers: int, seed: int, report: Callable[[Event, float], None], *, apart: bool
+    ) -> None:
+        self.model, self.seed = model, seed
+        self.tally = Tally()
+        devices = {name: FairShare(device.rate) for name, device in model.devices.items()}
+        cores = model.cores
+        self.things = SharedThings(
+            devices,
+            FairShare(cores_rate(cores)) if cores is not None and cores < workers else None,
+            None if apart else FairShare(lock_rate),
+        )
+        self._shared = [*devices.values(), *(x for x in self.things[1:] if x is not None)]
+        self._apart = apart  #: workers can be stopped and held to limits
+        self._count = workers
+        self._report = report
+        self._values: dict[Handle, Any] = {}  #: outputs: rows of partials, nothing of calls
+        self._fetch_s: dict[int, float] = {}  #: what bringing an output takes, by attempt that made it
+        self._workers: dict[int, SimulatedWorker] = {}
+        self._lives: dict[int, int] = {}  #: worker -> its newest incarnation
+        self._io: set[int] = set()  #: workers for input and output
+        self._lost_at: dict[int, float] = {}  #: worker -> when it was lost last
+        self._gone: set[int] = set()  #: workers that left for good
+        self._timers: list[tuple[float, int, Callable[..., None], Any]] = []
+        self._number = count().__next__
+        self._first: FairShare | None = None  #: where the next thing happens; None: a timer
+        self._tries: Counter[tuple[int, int]] = Counter()  #: by input and first row
+
+    # -- the passing of time
+
+    def begin(self) -> None:
+        """Foresee who comes and goes."""
+        fleet = self.model.fleet
+        for number in range(self._count):
+            self._at(fleet.joins[number % len(fleet.joins)], self._join, Life(number, 0))
+        for time, number in fleet.losses:
+            self._at(time, self._lose_any, (number, False))
+        for time, number in fleet.leaves:
+            self._at(time, self._lose_any, (number, True))
+
+    def next_time(self) -> float:
+        """Say when the next thing happens."""
+        time = self._timers[0][0] if self._timers else inf
+        self._first = None
+        for shared in self._shared:
+            if shared.next < time:
+                time, self._first = shared.next, shared
+        return time
+
+    def step(self) -> None:
+        """Let the next thing happen, of which ``next_time`` just told."""
+        if self._first is not None:
+            self._used(self._first)
+        else:
+            time, _, action, argument = heappop(self._timers)
+            action(time, argument)
+
+    def take(self, handle: Handle, *, mine: bool) -> Any:
+        """Hand over an output."""
+        return self._values.pop(handle) if mine else self._values[handle]
+
+    def end(self, now: float) -> None:
+        """Take out all workers; nothing more happens."""
+        for worker in list(self._workers.values()):
+            self._remove(worker, now)
+        self._timers.clear()
+
+    def _at(self, time: float, action: Callable[..., None], argument: Any) -> None:
+        heappush(self._timers, (time, self._number(), action, argument))
+
+    # -- workers come and go
+
+    def _join(self, now: float, life: Life) -> None:
+        number, incarnation = life
+        if number in self._workers or number in self._gone or incarnation <= self._lives.get(number, -1):
+            return
+        fleet = self.model.fleet
+        speed = fleet.speeds[number % len(fleet.speeds)]
+        self._lives[number] = incarnation
+        self._workers[number] = SimulatedWorker(life, speed, now)
+        if fleet.life_s is not None:
+            first, _ = drawn(self.seed, 4, number, incarnation)
+            self._at(now - fleet.life_s * math.log(first), self._lose, life)
+        io = number in self._io
+        self._report(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io)), now)
+
+    def _start(self, now: float, command: StartWorker) -> None:
+        """Begin a life when that is possible again, if ever."""
+        life = command.life
+        if command.io:
+            self._io.add(life.worker)
+        if life.worker in self._gone:
+            why = Failure(FailureKind.LOST, "Gone", f"worker {life.worker} left for good")
+            self._report(WorkerLost(life, why), now)
+            return
+        fleet = self.model.fleet
+        rested = self._lost_at.get(life.worker, -inf) + (fleet.rejoin_s or 0.0)
+        self._at(max(now + fleet.start_s, rested), self._join, life)
+
+    def _lose_any(self, now: float, which: tuple[int, bool]) -> None:
+        number, for_good = which
+        if for_good:
+            self._gone.add(number)
+        worker = self._workers.get(number)
+        if worker is not None:
+            self._lose(now, worker.life)
+
+    def _lose(self, now: float, life: Life) -> None:
+        number, incarnation = life
+        worker = self._workers.get(number)
+        if worker is None or worker.life != life:
+            return
+        self._remove(worker, now)
+        self._lost_at[number] = now
+        self._report(WorkerLost(life, LOST), now)
+        rejoin = self.model.fleet.rejoin_s
+        if rejoin is not None:
+            self._at(now + rejoin, self._join, Life(number, incarnation + 1))
+
+    def _remove(self, worker: SimulatedWorker, now: float) -> None:
+        """Take a worker out with all it has."""
+        if worker.job is not None:
+            self._abandon(worker.job, now)
+        self.tally.present_s += now - worker.joined
+        del self._workers[worker.life.worker]
+
+    # -- commands
+
+    def arrive(self, command: EngineCommand, now: float) -> None:
+        """Give a command to its worker; one that is no more does not answer."""
+        if isinstance(command, StartWorker):
+            self._start(now, command)
+            return
+        if isinstance(command, Discard):
+            self._values.pop(command.handle, None)
+            return
+        life = command.source if isinstance(command, Fetch) else command.life
+        worker = self._workers.get(life.worker)
+        if worker is None or worker.life != life:
+            return
+        if isinstance(command, Cancel):
+            self._cancel(worker, command, now)
+        elif isinstance(command, Recall):
+            self._recall(worker, command, now)
+        else:
+            worker.inbox.append(command)
+            if worker.job is None:
+                self._go_on(worker, now)
+
+    def _cancel(self, worker: SimulatedWorker, command: Cancel, now: float) -> None:
+        job = worker.job
+        if job is None or job.attempt != command.attempt:
+            worker.cancelled.add(command.attempt)
+        elif self._apart:
+            self._abandon(job, now)
+            self._ended(job, Cancelled(command.attempt, worker.life), now)
+
+    def _recall(self, worker: SimulatedWorker, command: Recall, now: float) -> None:
+        """Give back a launch that has not begun."""
+        for one in worker.inbox:
+            if isinstance(one, Launch) and one.attempt == command.attempt:
+                worker.inbox.remove(one)
+                self._report(Cancelled(one.attempt, worker.life), now)
+                return
+
+    def _go_on(self, worker: SimulatedWorker, now: float) -> None:
+        """Take up commands until one takes time."""
+        inbox = worker.inbox
+        worker.taking = True
+        while inbox and worker.job is None:
+            command = inbox.popleft()
+            if isinstance(command, Launch):
+                self._begin(worker, command, now)
+            elif isinstance(command, Fetch):
+                worker.job = job = SimulatedJob(worker, command, now)
+                self._alone(job, self._fetch_s[command.handle.attempt] / worker.speed)
+            elif isinstance(command, StopWorker):
+                self._remove(worker, now)
+                self._report(WorkerLost(worker.life), now)
+                return
+        worker.taking = False
+
+    def _begin(self, worker: SimulatedWorker, launch: Launch, now: float) -> None:
+        """Begin a launch, unless it was called off or what it reads is not there."""
+        number, task = launch.attempt, launch.task
+        missing = any(handle not in self._values for handle in launch.inputs)
+        if number in worker.cancelled or (missing and launch.ahead):
+            worker.cancelled.discard(number)
+            self._report(Cancelled(number, worker.life), now)
+            return
+        if missing:
+            lost = Failure(FailureKind.LOST, "OutputLost", f"what task {task.id} reads was gone when it began")
+            self._report(Failed(number, worker.life, lost), now)
+            return
+        self._report(Started(number, worker.life), now)
+        worker.job = job = SimulatedJob(worker, launch, now)
+        payload, costs = task.payload, self._task_costs(task)
+        if isinstance(payload, MergePartials):
+            merges = len(launch.inputs) - 1
+            self._alone(job, costs.merge_s * merges / worker.speed)
+        elif isinstance(payload, OpenInput):
+            latency = self.model.devices[costs.device].latency_s if costs.device is not None else 0.0
+            self._alone(job, (costs.inspect_s + latency) / worker.speed)
+        else:
+            self._compute(job, launch, costs)
+
+    def _task_costs(self, task: Task) -> Costs:
+        payload = task.payload
+        if isinstance(payload, (OpenInput, MergePartials)):
+            return self.model.costs[self.model.inputs[payload.input].category]
+        return self.model.costs[task.category]
+
+    def _compute(self, job: SimulatedJob, launch: Launch, costs: Costs) -> None:
+        """Begin rows or a call."""
+        task = launch.task
+        demand = self._demand(launch, costs)
+        job.memory = demand.memory
+        if self._apart and launch.limits.amounts:
+            limits = dict(launch.limits.amounts)
+            most = limits.get("memory", inf)
+            if demand.memory > most:
+                # Memory is taken to grow evenly with the work.
+                job.share, job.memory = most / demand.memory, most
+            if "seconds" in limits:
+                self._at(job.begun + limits["seconds"], self._too_long, job)
+        tally = self.tally
+        tally.memory += job.memory
+        tally.most_memory = max(tally.most_memory, tally.memory)
+        stages = launch_stages(job, launch, demand, costs, self.things, self.model, self.seed)
+        job.worker.known.add(task.category)
+        if isinstance(stages, float):
+            for share, name in costs.releases(task.id):
+                self._at(job.begun + share * stages, self._release, (job, name))
+            self._alone(job, stages)
+        else:
+            job.stages = iter(stages)
+            self._next_stage(job, job.begun)
+
+    def _demand(self, launch: Launch, costs: Costs) -> Demand:
+        first, *more = rows_of(launch.task)
+        place = first.input, first.start
+        tries = self._tries[place]
+        self._tries[place] = tries + 1
+        demand = costs.demand(first, tries, self.seed)
+        for rows in more:
+            other = costs.demand(rows, tries, self.seed)
+            memory = max(demand.memory, other.memory)
+            demand = Demand(*map(add, demand, other))._replace(memory=memory)
+        return demand
+
+    def _release(self, now: float, what: tuple[SimulatedJob, str]) -> None:
+        """A call has made an output, and goes on."""
+        job, name = what
+        if not job.dead:
+            self._keep(job, name, ())
+            self._report(OutputReady(job.attempt, job.worker.life, Made(name, here=True)), now)
+
+    # -- jobs
+
+    def _alone(self, job: SimulatedJob, seconds: float) -> None:
+        """Go through with a job that nobody else has a hand in."""
+        if seconds > 0:
+            self._at(job.begun + seconds, self._through, job)
+        else:
+            self._finished(job, job.begun)
+
+    def _through(self, now: float, job: SimulatedJob) -> None:
+        if not job.dead:
+            self._finished(job, now)
+
+    def _next_stage(self, job: SimulatedJob, now: float) -> None:
+        chains = next(job.stages, None)
+        if chains is None:
+            self._finished(job, now)
+            return
+        job.open = len(chains)
+        for chain in chains:
+            chain.reverse()
+            self._next_step(now, (job, chain))
+
+    def _next_step(self, now: float, place: tuple[SimulatedJob, Chain]) -> None:
+        """Go on with a chain; the last one through ends the stage."""
+        job, chain = place
+        if job.dead:
+            return
+        while chain:
+            shared, amount = chain.pop()
+            if amount > 0:
+                if shared is None:
+                    self._at(now + amount, self._next_step, place)
+                else:
+                    job.users[id(chain)] = shared, shared.enter(place, amount, now)
+                return
+        job.open -= 1
+        if not job.open:
+            self._next_stage(job, now)
+
+    def _used(self, shared: FairShare) -> None:
+        """Somebody is done with a shared thing."""
+        now, user = shared.done()
+        job, chain = user.what
+        del job.users[id(chain)]
+        if shared is self.things.lock:
+            job.lock_wait_s += now - user.begun - user.amount
+        elif shared is self.things.cores:
+            job.cores_wait_s += now - user.begun - user.amount
+        self._next_step(now, user.what)
+
+    def _abandon(self, job: SimulatedJob, now: float) -> None:
+        """Stop a job where it is."""
+        job.dead = True
+        for shared, user in job.users.values():
+            shared.leave(user, now)
+        self.tally.lost_s += now - job.begun
+        self.tally.memory -= job.memory
+
+    def _too_long(self, now: float, job: SimulatedJob) -> None:
+        if job.dead or job.worker.job is not job:
+            return
+        self._abandon(job, now)
+        limit = dict(job.command.limits.amounts)["seconds"]
+        self._ended(job, Exhausted(job.attempt, job.worker.life, "seconds", limit, now - job.begun), now)
+
+    def _finished(self, job: SimulatedJob, now: float) -> None:
+        """Say how a job ended that took its time, and keep what it made."""
+        command, life, tally = job.command, job.worker.life, self.tally
+        wall = now - job.begun
+        if isinstance(command, Fetch):
+            tally.other_s += wall
+            self._ended(job, Held(command.handle), now)
+            return
+        payload, report = command.task.payload, None
+        used = Measurement(wall)
+        value: Any = ()
+        here = False
+        if isinstance(payload, OpenInput):
+            tally.other_s += wall
+            found = self.model.inputs[payload.input]
+            report = Opened(found.rows, found.borders)
+        elif isinstance(payload, MergePartials):
+            tally.other_s += wall
+            tally.last_task[life.worker] = now  # a worker that merges does not wait for the end
+            value = tuple([rows for handle in command.inputs for rows in self._values.pop(handle)])
+        else:
+            tally.memory -= job.memory
+            if job.share < 1:
+                tally.lost_s += wall
+                more = job.memory / job.share
+                self._ended(job, Exhausted(command.attempt, life, "memory", job.memory, more), now)
+                return
+            tally.count(job, wall, now)
+            lock_wait = max(0.0, wall - job.computing_s - job.cores_wait_s)
+            memory = round(job.memory) if self._apart else 0
+            used = Measurement(wall, job.computing_s, lock_wait, memory, round(job.read))
+            if isinstance(payload, RunRows):
+                value = payload.rows
+            else:  # outputs of calls travel with the report that they are there, where fetching them would cost nothing
+                here = not self.model.costs[command.task.category].fetch_s
+        made = tuple(
+            [self._keep(job, name, value, here=here) for name in command.task.makes if not self._has(job, name)]
+        )
+        self._ended(job, Finished(command.attempt, life, made, used, report), now)
+
+    def _has(self, job: SimulatedJob, name: str) -> bool:
+        return Handle(name, job.attempt) in self._values
+
+    def _keep(self, job: SimulatedJob, name: str, value: Any, *, here: bool = True) -> Made:
+        self._values[Handle(name, job.attempt)] = value
+        self._fetch_s[job.attempt] = self._task_costs(job.command.task).fetch_s
+        return Made(name, here=here)
+
+    def _ended(self, job: SimulatedJob, event: Event, now: float) -> None:
+        worker = job.worker
+        worker.job = None
+        job.dead = True
+        self._report(event, now)
+        if not worker.taking:  # a job that takes no time ends within the loop that took it up
+            self._go_on(worker, now)

@@ -1,0 +1,1 @@
+"""The supervisor: a process of its own that makes workers, watches them and ends them."""

@@ -1,0 +1,261 @@
+"""The supervisor's process: forks workers, watches their trees and ends them.
+
+It is started with a fresh interpreter, imports once what workers need, and forks them from its only thread.
+
+**Whom it finds.** Each worker adopts what its descendants leave behind (child subreaper), and the server adopts what a worker leaves
+behind. So while a worker lives, its tree is all that descends from it, daemons included; and whatever the server has for a child that
+it did not fork belonged to a worker that has ended, and is killed.
+
+**When it ends.** The driver is gone when its socket is closed, or when the server has another parent, at which it looks at least once
+a second (the kernel signals it, PDEATHSIG, but that follows the *thread* that started the server: a hint and no more). The server
+then kills all trees and ends. If the server is killed, the kernel kills its workers, and the driver looks for what they leave behind.
+
+**What a limit means.** The memory of an attempt is all that the worker's process tree has in memory, interpreter and libraries
+included, as ``process_tree`` counts it; processes that an earlier attempt left running count too. It is looked at every 10 ms, so a
+limit is passed by what is allocated meanwhile: ``benchmarks/memory_limit.py`` measures it.
+
+**What workers notice of it.** A worker adopts orphans: ``os.wait()`` in a step may return the pid of a grandchild, and daemons that
+end stay as zombies until the worker ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import warnings
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from windrow.engines.supervisor.fork import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, become_worker, process_control
+from windrow.engines.supervisor.process_tree import children, descendants, end_all
+from windrow.engines.supervisor.status_page import StatusPage
+from windrow.engines.supervisor.watch import FAST_S, EndReason, WatchedWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: How long the report of an end waits for the last of the tree to be gone.
+LINGER_S = 1.0
+#: How long everything may take to be gone when the server ends.
+ENDING_S = 5.0
+#: How often a server without workers looks whether its driver is there; a fork of the driver may hold the socket open.
+PARENT_S = 1.0
+MESSAGE_BYTES = 1 << 17
+
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class _Server:
+    """The loop and the workers it watches."""
+
+    def __init__(self, control: socket.socket, driver: int) -> None:
+        self._control = control
+        self._driver = driver
+        self._workers: dict[int, WatchedWorker] = {}  #: by pid; those that run
+        self._ended: list[WatchedWorker] = []  #: not reported yet
+        self._outgoing: deque[bytes] = deque()
+        self._ending = False
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._signals, signalled = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
+        control.setblocking(False)
+        self._poll = select.poll()  # no epoll: a fork would share it
+        self._poll.register(self._control, select.POLLIN)
+        self._poll.register(self._bell, select.POLLIN)
+        self._poll.register(self._signals, select.POLLIN)
+        self._own = set(children(os.getpid()))  # a module that was imported may have started something
+
+    def serve(self) -> None:
+        """Work until the driver says stop or is gone; then leave nobody behind."""
+        while not self._ending and os.getppid() == self._driver:
+            for fd, _ in self._poll.poll(self._wait_ms()):
+                if fd == self._control.fileno():
+                    self._send()
+                    self._receive()
+                elif fd == self._bell:  # an attempt with limits began
+                    os.eventfd_read(fd)
+                    for worker in self._workers.values():
+                        worker.due = 0.0
+                else:
+                    self._ending |= bool({*os.read(fd, 4096)} & {*END_SIGNALS})
+            self._reap()
+            now = time.monotonic()
+            for worker in self._workers.values():
+                if worker.due <= now:
+                    worker.look(now)
+            self._report_ends()
+        self._end_everybody()
+
+    def _wait_ms(self) -> float:
+        """Milliseconds until something is to be done."""
+        now = time.monotonic()
+        due = [worker.due - now for worker in self._workers.values()]
+        if self._ended:
+            due.append(FAST_S)
+        return max(0.0, min(due, default=PARENT_S)) * 1000
+
+    # --- talking with the driver
+
+    def _tell(self, *message: Any) -> None:
+        self._outgoing.append(json.dumps(message).encode())
+        self._send()
+
+    def _send(self) -> None:
+        if not self._outgoing:
+            return
+        while self._outgoing:
+            try:
+                self._control.send(self._outgoing[0])
+            except BlockingIOError:
+                break
+            except OSError:
+                self._ending = True
+                return
+            self._outgoing.popleft()
+        wanted = select.POLLIN | (select.POLLOUT if self._outgoing else 0)
+        self._poll.modify(self._control, wanted)
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                text, fds, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 2)
+            except BlockingIOError:
+                return
+            except OSError:
+                text = b""
+            if not text:
+                self._ending = True
+                return
+            verb, *rest = json.loads(text)
+            if verb == "fork":
+                self._fork(fds[0], fds[1], *rest)
+            elif verb == "kill":
+                for worker in self._workers.values():
+                    if [worker.worker, worker.incarnation] == rest:
+                        worker.condemn(EndReason("killed"))
+            else:
+                self._ending = True
+
+    # --- making workers
+
+    def _fork(self, sock: int, page: int, worker: int, incarnation: int, entry: str, path: list[str]) -> None:
+        server = os.getpid()
+        try:
+            with warnings.catch_warnings():
+                # Libraries have threads, and look after them; this code has one.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
+        except OSError as error:
+            os.close(sock)
+            os.close(page)
+            self._tell("refused", str(error))
+            return
+        if pid == 0:
+            try:
+                self._let_go()
+                become_worker(server, sock, page, self._bell, entry, path)
+            finally:
+                os._exit(1)  # whatever happens, there is one server
+        os.close(sock)
+        own = StatusPage(page)
+        own.close_fd()
+        self._workers[pid] = WatchedWorker(worker, incarnation, pid, own)
+        self._tell("forked", pid)
+
+    def _let_go(self) -> None:
+        """In a new worker: let go of files as their owners, or they would close others' later."""
+        signal.set_wakeup_fd(-1)
+        for worker in [*self._workers.values(), *self._ended]:
+            worker.close()
+        self._control.close()
+
+    # --- ending workers
+
+    def _orphans(self) -> Iterator[int]:
+        """Give all processes left behind by workers that have ended."""
+        for pid in children(os.getpid()):
+            if pid not in self._workers and pid not in self._own:
+                yield pid
+                yield from descendants(pid)
+
+    def _reap(self) -> int:
+        """Take in all who ended, workers and orphans; return how many."""
+        count = 0
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                count += 1
+                self._own.discard(pid)
+                worker = self._workers.pop(pid, None)
+                if worker is not None:
+                    worker.exit_code = os.waitstatus_to_exitcode(status)
+                    worker.peak = max(worker.peak, usage.ru_maxrss * 1024)
+                    worker.report_by = time.monotonic() + LINGER_S
+                    self._ended.append(worker)
+        return count
+
+    def _report_ends(self) -> None:
+        """Report who ended, once all they left behind is gone too."""
+        if not self._ended:
+            return
+        # The kernel's list of children may be short of one while it changes.
+        left = end_all(self._orphans) + self._reap()
+        now = time.monotonic()
+        waiting = [worker for worker in self._ended if left and now < worker.report_by]
+        for worker in self._ended:
+            if worker not in waiting:
+                self._report(worker)
+        self._ended = waiting
+
+    def _report(self, worker: WatchedWorker) -> None:
+        code = worker.exit_code
+        reason = EndReason("exit" if code >= 0 else "signal")
+        if worker.reason is not None and code == -signal.SIGKILL:
+            reason = worker.reason
+        worker.close()
+        told = reason.kind, abs(code), reason.resource, reason.limit, reason.used, worker.peak
+        self._tell("ended", worker.worker, worker.incarnation, *told)
+
+    def _end_everybody(self) -> None:
+        give_up = time.monotonic() + ENDING_S
+        with contextlib.suppress(ChildProcessError):  # nobody is left
+            while time.monotonic() < give_up:
+                end_all(lambda: descendants(os.getpid()))
+                while os.wait4(-1, os.WNOHANG)[0]:
+                    pass
+                time.sleep(0.001)
+
+
+def _wake_loop(_number: int, _frame: object) -> None:
+    """Do nothing: a signal with a handler of Python's wakes the loop, which looks what is to be done."""
+
+
+def main(control: int, driver: int, preload: list[str]) -> None:
+    """Serve the driver on the other end of a socket; never returns."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
+    process_control(PR_SET_PDEATHSIG, signal.SIGCONT)
+    process_control(PR_SET_CHILD_SUBREAPER, 1)
+    for name in preload:
+        if os.getppid() != driver:
+            os._exit(1)
+        # Whoever really needs it will import it again and say what is wrong.
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    sys.stdout.flush()  # or each worker would print it again
+    gc.collect()
+    gc.freeze()  # what is never looked at is never copied: workers share these pages
+    for number in (signal.SIGCHLD, signal.SIGCONT, *END_SIGNALS):
+        signal.signal(number, _wake_loop)
+    with socket.socket(fileno=control) as link:
+        _Server(link, driver).serve()
+    os._exit(0)

@@ -1,0 +1,243 @@
+"""The order decision of a run: asked at checkpoints, answered by a policy, told in the end.
+
+It knows what is asked of the analysis, and where an order must stay as it is. How good an order is and which is best is
+decided by pure policies in ``windrow.order``. Time spent thinking is an argument of ``decide``: the same evidence after
+as much thinking gives the same plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from time import thread_time
+from typing import TYPE_CHECKING, Any
+
+from windrow.core.records import NO_COST
+from windrow.order.constraints import repair
+from windrow.order.control.how_much import FEW, NO_SAMPLE, Sampling, how_much
+from windrow.order.control.when import Checkpoints
+from windrow.pipeline.graph import dependencies
+from windrow.pipeline.ordering.policies import AS_ASKED, choose, load
+from windrow.pipeline.ordering.situation import affine, constraints, make_situation, step_costs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from windrow.core.records import Evidence, Plan, PlanJob, StepCost
+    from windrow.order.model import Decision, Situation
+    from windrow.pipeline.bind import Definition
+
+#: Why the order of a dataset is not moved any more.
+FELL_BACK = "a moved order used too much memory or time, so the written order stays"
+
+#: A run that is expected to take less than this, all workers together, is over before looking pays.
+STAY_OUT_S = 2.0
+#: Of what is left, the work between two checkpoints at first, and the least of it.
+PERIOD, SHORTEST_S = 0.05, 0.1
+#: Windows without which nothing is decided, where looking is dear: one place may be unlike all others.
+LEAST_WINDOWS = 2
+#: Checkpoints that are told of.
+TOLD = 500
+#: Of the work of a run, what thinking may take; what it takes at most by itself; and the least share of that.
+THINKING, WHOLE_EFFORT_S, LEAST_EFFORT = 0.008, 0.15, 0.01
+#: Where thinking may take place no more often than this, it waits until twice as much is known.
+FEW_DECISIONS = 4
+#: Work of a chunk while the first rows are looked at: so much, or this share of what is left.
+FIRST_S, FIRST_SHARE = 0.1, 0.02
+
+
+@dataclass(slots=True)
+class DatasetOrder:
+    """What is known of the order of one dataset."""
+
+    checkpoints: Checkpoints = field(default_factory=lambda: Checkpoints(0.0))
+    looking: bool = False  #: whether windows are being taken
+    seen: int = 0  #: windows that the last decision was taken from
+    short: bool = False  #: the run was too short to look when that was asked last
+    first_s: float = FIRST_S  #: seconds of a chunk while the first windows are taken
+    before: dict[str, StepCost] = field(default_factory=dict)  #: what steps had cost at the last checkpoint
+    situation: Situation | None = None  #: of the last decision
+    decision: Decision | None = None
+    told: list[dict[str, Any]] = field(default_factory=list)  #: the checkpoints, as plain data
+
+
+class OrderController:
+    """The order decision of a run, one dataset at a time."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        policy: Any,
+        *,
+        fixed: Mapping[str, str],
+        unit_rows: Callable[[str], float],
+        workers: int,
+    ) -> None:
+        self.definition = definition
+        self.policy = policy  #: a name or a function; None: orders change only to keep guards
+        self.guards: set[tuple[str, str]] = set()
+        self.fixed = dict(fixed)  #: dataset -> why its order is not moved
+        self.planning_s = 0.0
+        self._decided = 0
+        self._unit_rows = unit_rows
+        self._workers = workers
+        self._datasets: dict[str, DatasetOrder] = {}
+
+    def dataset(self, name: str) -> DatasetOrder:
+        """Give what is known of a dataset's order."""
+        return self._datasets.setdefault(name, DatasetOrder())
+
+    def found_orders(self, evidence: Mapping[str, Evidence], plans: Mapping[str, Plan]) -> dict[str, tuple[str, ...]]:
+        """Give the orders the next run begins with: none that was asked for once, or that another rule chose."""
+        return {
+            dataset: plan.order
+            for dataset, plan in plans.items()
+            if self.policy == "adaptive" and dataset not in self.fixed and evidence[dataset].windows
+        }
+
+    # -- what the scheduler asks -----------------------------------------------------------------
+
+    def due(self, category: str, spent_s: float, windows: int) -> bool:
+        """Say whether to think again."""
+        if self.policy is None or category in self.fixed:
+            return False
+        state = self.dataset(category)
+        first = state.looking and state.decision is None
+        return (first and windows > 0) or state.checkpoints.due(spent_s)
+
+    def most_s(self, category: str) -> float | None:
+        """Say how long a chunk should take at most, while the first rows are looked at: those after it gain most."""
+        if self.policy is None or category in self.fixed:
+            return None
+        state = self.dataset(category)
+        return None if state.short or state.decision is not None else state.first_s
+
+    def replan(self, job: PlanJob) -> Plan:
+        """Make the next plan of a dataset."""
+        if job.run_s >= STAY_OUT_S:
+            load(self.policy)  # once in a program, and no thinking
+        began = thread_time()
+        plan = self.decide(job, self.planning_s)
+        self.planning_s += thread_time() - began
+        return plan
+
+    def decide(self, job: PlanJob, thought_s: float) -> Plan:
+        """Make the next plan of a dataset, when thinking has taken ``thought_s`` in this run."""
+        new = [guard for guard in job.guards if guard not in job.plan.guards]
+        self.guards.update(job.guards)
+        if self.policy is None or self.policy == AS_ASKED:
+            # Who asks for an order may move what no policy would.
+            order = repair(job.plan.order, dependencies(self.definition.steps), job.guards)
+        else:
+            order = repair(job.plan.order, constraints(self.definition, job.guards))
+        reason = job.plan.reason
+        if new:
+            reason = "learned that " + ", ".join(f"{s!r} needs {c!r}" for s, c in new)
+        plan = replace(job.plan, id=job.plan.id + 1, order=order, guards=job.guards, reason=reason)
+        if self.policy is None or job.category in self.fixed:
+            return plan
+        if job.blamed:
+            self.fixed[job.category] = FELL_BACK
+            return replace(plan, order=job.plan.written or order, reason=FELL_BACK, sample=0.0)
+        state = self.dataset(job.category)
+        state.short = not state.looking and job.run_s < STAY_OUT_S
+        if state.short:
+            state.checkpoints.next_s = 2 * job.spent_s
+            return plan
+        return self._think(job, plan, state, THINKING * job.run_s - thought_s, thought_s / max(self._decided, 1))
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _think(self, job: PlanJob, plan: Plan, state: DatasetOrder, allowed_s: float, usual_s: float) -> Plan:
+        """Decide if there is enough to decide from and ``allowed_s`` suffices, where a decision takes ``usual_s``."""
+        sample = self._sample(job, state, job.left_s)
+        windows = len(job.evidence.windows)
+        needed = FEW if sample.windows >= 1 else LEAST_WINDOWS  # no more will come
+        # Where there can be few decisions, each must know much more than the last.
+        few = FEW_DECISIONS * usual_s > allowed_s and windows < 2 * state.seen
+        if state.decision is not None and (usual_s > allowed_s or few):
+            state.checkpoints.wait(job.spent_s)
+        elif job.evidence.terrain is not None and windows >= needed:
+            decision = self._ask_policy(job, plan, state, allowed_s)
+            left_s = job.left_s
+            changed = decision.order != plan.order
+            if changed:
+                plan = replace(plan, order=decision.order, reason=decision.why)
+                left_s *= min(decision.cost / decision.current_cost, 1.0) if decision.current_cost else 1.0
+                sample = self._sample(job, state, left_s)
+            if not state.checkpoints.period_s:
+                # Of a stream nobody knows how much is left.
+                period = max(PERIOD * left_s, SHORTEST_S)
+                state.checkpoints.period_s = period
+                state.checkpoints.shortest_s = max(period / 4, SHORTEST_S)
+            state.checkpoints.passed(job.spent_s, changed=changed)
+        else:
+            # Nothing to decide from yet; the next time is when the first windows are there.
+            state.checkpoints.next_s = job.spent_s + max(PERIOD * job.left_s, SHORTEST_S)
+            state.first_s = max(FIRST_S, FIRST_SHARE * job.left_s)
+        state.looking = state.looking or sample.share > 0
+        return replace(plan, sample=sample.share, sample_rows=sample.rows)
+
+    def _ask_policy(self, job: PlanJob, plan: Plan, state: DatasetOrder, allowed_s: float) -> Decision:
+        """Ask the policy, and note what was known and chosen."""
+        state.situation = make_situation(
+            self.definition, plan, job.evidence, guards=job.guards, before=state.before, chunk_rows=_chunk_rows(job)
+        )
+        # Half of what is left for thinking; the other half is for later.
+        effort = min(max(0.5 * allowed_s / WHOLE_EFFORT_S, LEAST_EFFORT), 1.0)
+        decision = state.decision = choose(self.policy, state.situation, effort)
+        self._decided += 1
+        state.seen = len(job.evidence.windows)
+        state.before = dict(job.evidence.steps)
+        if len(state.told) >= TOLD:
+            del state.told[-1]  # the latest is always there, and so are the first
+        state.told.append(
+            {
+                "spent_s": job.spent_s,
+                "left_s": job.left_s,
+                "windows": state.seen,
+                "changed": decision.order != plan.order,
+                "order": list(decision.order),
+                "cost_s": decision.cost,
+                "written_s": decision.written_cost,
+                "why": decision.why,
+            }
+        )
+        return decision
+
+    def _sample(self, job: PlanJob, state: DatasetOrder, left_s: float) -> Sampling:
+        """Say how much to look until the next time, if the rest of the run takes ``left_s``."""
+        unit_rows = self._unit_rows(job.category)
+        if not unit_rows or not job.costs.wall:
+            return NO_SAMPLE
+        evidence = job.evidence
+        costs = step_costs(evidence, {})
+        names = self.definition.written
+        if evidence.terrain is not None:
+            names = tuple(step.name for step in evidence.terrain.steps)
+        probed = dict(evidence.probed)
+        fits = [affine(costs[name], probed.get(name, NO_COST)) for name in names if name in costs and costs[name].calls]
+        fixed_s = sum(fixed for fixed, _ in fits)
+        row_s = sum(row for _, row in fits)
+        row_wall = job.costs.wall / max(job.costs.rows_in, 1)
+        soon = _chunk_rows(job)
+        if state.decision is None:
+            soon = min(soon, state.first_s / row_wall)
+        taken, looked, looked_s = evidence.looked
+        # Looking takes more than the steps by themselves, and fits of few calls may be wrong.
+        dearer = max(looked_s / max(taken * fixed_s + looked * row_s, 1e-9), 1.0)
+        return how_much(
+            fixed_s=dearer * fixed_s,
+            row_s=dearer * row_s,
+            unit_s=row_wall * unit_rows * (left_s / job.left_s if job.left_s else 1.0),
+            unit_rows=unit_rows,
+            spent_s=job.spent_s,
+            left_s=left_s,
+            looked_s=looked_s,
+            windows=len(evidence.windows),
+            ahead=2 * self._workers * max(soon / unit_rows, 1.0),
+            known=evidence.terrain is not None and len(fits) == len(names),
+        )
+
+
+def _chunk_rows(job: PlanJob) -> float:
+    return job.costs.rows_in / max(job.costs.calls, 1)

@@ -1,0 +1,122 @@
+"""Orders written down: ``result.freeze("plan.json")`` for ``run(order="plan.json")``, and in a run directory for the next run.
+
+A run directory keeps the same orders and guards in its manifest, with what each step is known by: they count only for the
+same steps.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windrow import __version__
+from windrow.errors import UsageError
+from windrow.pipeline.fingerprints import fingerprint
+from windrow.pipeline.ordering.situation import fitting_guards
+from windrow.store.rundir import MANIFEST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.pipeline import Pipeline
+    from windrow.pipeline.result import Result
+
+KIND = "windrow order"
+#: The key of a manifest under which orders are kept.
+KEY = "learned"
+
+
+class FrozenOrders(dict[str, tuple[str, ...]]):
+    """Orders by dataset as a file has them: who reads them has to know that they are of another run."""
+
+    def __init__(self, path: str, orders: Mapping[str, tuple[str, ...]], guards: tuple[tuple[str, str], ...]) -> None:
+        super().__init__(orders)
+        self.path = path
+        self.guards = guards  #: (step, cut that has to run before it), learned in that run
+
+
+def freeze(result: Result, path: Any) -> str:
+    """Write down the order each dataset ended with; return the file's name."""
+    last = {dataset: order for dataset, order, _ in result.order}
+    content = {"pipeline": result.name, **_as_plain(last, result.guards)}
+    Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def frozen_orders(path: Any) -> FrozenOrders:
+    """Read the orders of a file that ``freeze`` wrote."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"order= {path} cannot be read: {error}") from error
+    found = _of_plain(path, content)
+    if not found:
+        raise _unfit(path, '"order" has to map datasets to lists of step names', content["order"])
+    return found
+
+
+def orders_to_keep(pipeline: Pipeline, definition: Definition) -> dict[str, Any]:
+    """Give what a run directory keeps: the orders that were found best, the guards, and the steps they are of."""
+    return {"steps": _known_by(definition), **_as_plain(pipeline.learned, sorted(pipeline.guards))}
+
+
+def recall_orders(pipeline: Pipeline, definition: Definition, rundir: Any) -> None:
+    """Take over the orders an earlier run in this directory found, unless this program knows better.
+
+    A manifest that cannot be read is no reason not to run.
+    """
+    if pipeline.learned or rundir is None:
+        return
+    try:
+        content = json.loads((Path(rundir) / MANIFEST).read_text(encoding="utf-8"))[KEY]
+        if content["steps"] != _known_by(definition):
+            return
+        found = _of_plain(rundir, content)
+    except (OSError, ValueError, KeyError, TypeError, UsageError):
+        return
+    pipeline.learned.update(found)
+    pipeline.guards.update(fitting_guards(found.guards, definition))
+
+
+def _known_by(definition: Definition) -> list[list[Any]]:
+    """Give what an analysis is known by: its steps as they are, in the order in which they are written."""
+    steps = definition.steps.values()
+    return [[step.name, fingerprint(step), step.barrier, list(step.after)] for step in steps]
+
+
+def _as_plain(orders: Mapping[str, Iterable[str]], guards: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    return {
+        "kind": KIND,
+        "windrow": __version__,
+        "order": {dataset: list(order) for dataset, order in orders.items()},
+        "guards": [list(guard) for guard in guards],
+    }
+
+
+def _of_plain(path: Any, content: Any) -> FrozenOrders:
+    if not isinstance(content, dict) or content.get("kind") != KIND:
+        raise UsageError(f"order= {path} is no file that result.freeze() wrote")
+    orders, guards = content.get("order"), content.get("guards", [])
+    if not isinstance(orders, dict):
+        raise _unfit(path, '"order" has to map datasets to lists of step names', orders)
+    for dataset, order in orders.items():
+        if not _are_names(order):
+            raise _unfit(path, f"the order of {dataset!r} has to be a list of step names", order)
+    if not isinstance(guards, list) or not all(_are_names(g) and len(g) == 2 for g in guards):
+        raise _unfit(path, '"guards" has to be a list of pairs of a step and a cut', guards)
+    return FrozenOrders(
+        str(path),
+        {dataset: tuple(order) for dataset, order in orders.items()},
+        tuple((step, cut) for step, cut in guards),
+    )
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _unfit(path: Any, expected: str, came: Any) -> UsageError:
+    said = "nothing" if came is None else repr(came)
+    return UsageError(f"order= {path}: {expected}, and there is {said}; write the file again with result.freeze()")

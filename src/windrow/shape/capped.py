@@ -1,0 +1,32 @@
+"""Chunks that are small until the first decision about the order: those that run before it gain nothing from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windrow.core.policies import ShapePolicy, ShapeRequest
+
+
+class CappedUntilReordered:
+    """A shape decision whose tasks take at most so long until the order of their category was decided."""
+
+    def __init__(self, shape: ShapePolicy, most_s: Callable[[str], float | None]) -> None:
+        self._shape = shape
+        self._most_s = most_s  #: category -> seconds of a task at most; None: no limit
+
+    def rows(self, request: ShapeRequest) -> int:
+        """Size the next task."""
+        rows = self._shape.rows(request)
+        most = self._most_s(request.category)
+        costs = request.costs
+        if most is None or not costs.rows_in:
+            return rows
+        fewer = most * costs.rows_in / max(costs.wall, 1e-9)
+        return max(min(rows, int(fewer)), request.unit)
+
+    def window(self, task_s: float | None) -> int:
+        """Say how many jobs a worker may have at a time."""
+        return self._shape.window(task_s)

@@ -1,0 +1,383 @@
+"""What a session remembers of its tasks: of each the lines of its log, of a long session only of the latest tasks.
+
+It watches the loop and decides nothing. A task costs three to five microseconds. Python's garbage collector looks again and
+again at all that may be part of a circle, but never at text: tens of thousands of tasks that are over cost it nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter, deque
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from windrow.core.commands import Fetch, Launch, Recall, TaskEnded
+from windrow.core.events import (
+    Cancelled,
+    CancelRequested,
+    Closed,
+    Exhausted,
+    Failed,
+    Finished,
+    Held,
+    OutputReady,
+    PoolChanged,
+    WorkerJoined,
+    WorkerLost,
+)
+from windrow.core.records import FailureKind
+from windrow.core.retry import BACK_OFF_S
+from windrow.watch.graph_run import Sums, graph_run
+from windrow.watch.log import Attempt, Call, attempt_line, call_line, failure_words, micros
+from windrow.watch.progress import SessionSnapshot
+from windrow.watch.readlog import read_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from windrow.core.commands import Command
+    from windrow.core.events import Event
+    from windrow.core.records import Failure, Task
+    from windrow.watch.graph_run import GraphRun
+
+#: Tasks that are kept one by one, about 15 MB of them; older ones are added up by name.
+MOST_TASKS = 50_000
+#: Workers that came and went, and wishes to stop.
+MOST_RARE = 1_000
+#: Tasks of a name that must have ended before anything is said of how long the others take.
+ENOUGH = 3
+
+
+class _Entry:
+    """A task that goes on, and its latest attempt; most tasks have no other."""
+
+    __slots__ = (
+        "again", "attempt", "called", "earlier", "heard", "held", "how", "launched", "released", "task", "wall", "why",
+        "worker",
+    )  # fmt: skip
+
+    def __init__(self, task: Task, called: float, *, again: bool = False) -> None:
+        self.task = task
+        self.called = called
+        self.again = again  #: it had ended before, and runs once more because what it made was lost
+        self.attempt = -1  #: none
+        self.heard = self.wall = self.held = 0.0
+        self.how = self.why = ""
+        self.released: list[tuple[str, int]] | None = None  #: outputs, and when
+        self.earlier = ""  #: lines of earlier attempts
+
+    def launch(self, attempt: int, worker: int, time: float) -> None:
+        """Another attempt begins."""
+        if self.attempt >= 0:
+            if not self.heard:  # it was called off, and may go on for a while
+                self.heard, self.how = time, "cancelled"
+            self.earlier += self.attempt_line()
+        self.attempt, self.worker, self.launched = attempt, worker, time
+        self.heard = self.wall = self.held = 0.0
+        self.how, self.why = "running", ""
+
+    def latest(self) -> Attempt | None:
+        """Give the latest attempt; None if there is none."""
+        if self.attempt < 0:
+            return None
+        task = self.task
+        return Attempt(
+            int(self.heard * 1e6), task.id, task.category, self.attempt, self.worker, int(self.launched * 1e6),
+            int(self.wall * 1e6), self.how,
+        )  # fmt: skip
+
+    def attempt_line(self) -> str:
+        """Write the latest attempt."""
+        latest = self.latest()
+        return "" if latest is None else attempt_line(latest, self.why, micros(self.held))
+
+    def lines(self, ended: float, state: str, why: str, spent: tuple[tuple[str, float], ...] = ()) -> str:
+        """Write all attempts, and the task itself with the latest one."""
+        task, latest = self.task, self.latest()
+        needs = task.needs.amounts
+        if len(needs) > 1:
+            needs = tuple([one for one in needs if one[0] != "place"])
+        call = Call(
+            task.id, task.category, int(self.called * 1e6), int(ended * 1e6), state, task.reads, task.after,
+            tuple(self.released or ()), needs, task.group, why, tuple([(name, micros(time)) for name, time in spent]),
+        )  # fmt: skip
+        about = ("", 0) if latest is None else (self.why, micros(self.held))
+        return self.earlier + call_line(latest, call, *about)
+
+
+class History:
+    """An observer of the loop; others may ask it at any time."""
+
+    def __init__(self, name: str, engine: str, most: int = MOST_TASKS) -> None:
+        self.name = name
+        self.engine = engine
+        self.over = False
+        self.written: Callable[[str], None] | None = None  #: is given every line, if anybody wishes so
+        self.within = False  #: somebody has entered the session's block, so that it will be closed
+        self.closed = False  #: nothing more will be called
+        self.counts = {"called": 0, "done": 0, "failed": 0, "cancelled": 0}
+        self.reused: dict[str, int] = {}  #: by name: calls that were answered without a task
+        self.dropped: dict[str, Sums] = {}
+        self.entries: dict[int, _Entry] = {}  #: tasks that have not ended
+        self.lines: dict[int, str] = {}  #: of those that have, the oldest first
+        self.running: dict[int, _Entry] = {}  #: by attempt
+        self.rare: deque[dict[str, Any]] = deque(maxlen=MOST_RARE)
+        self.brought: deque[dict[str, Any]] = deque(maxlen=most)
+        self.lock = threading.Lock()
+        self._offers: dict[str, Any] = {"t": 0, "event": "offers", "offers": {}}
+        self._spent: dict[str, tuple[int, float]] = {}  #: by name: tasks that were done, and their seconds
+        self._fetching: dict[str, float] = {}
+        #: attempts that may come back without having begun: recalled, or launched ahead of what they read
+        self._returnable: set[int] = set()
+        self._most = most
+        self._began = monotonic()
+        self._ended_at = 0
+
+    # -- what happens
+
+    def called(self, task: Task) -> None:
+        """A task is called; the run has not heard of it yet."""
+        self.entries[task.id] = _Entry(task, monotonic() - self._began)
+        self.counts["called"] += 1
+
+    def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
+        """See a batch."""
+        time = now - self._began
+        with self.lock:
+            for event in events:
+                see = _EVENTS.get(type(event))
+                if see is not None:
+                    see(self, event, time)
+            for command in commands:
+                see = _COMMANDS.get(type(command))
+                if see is not None:
+                    see(self, command, time)
+
+    def _launched(self, command: Launch, time: float) -> None:
+        task = command.task
+        entry = self.entries.get(task.id)
+        if entry is None:
+            if task.id not in self.lines:
+                return
+            entry = self.entries[task.id] = _Entry(task, 0.0, again=True)
+        entry.launch(command.attempt, command.life.worker, time)
+        self.running[command.attempt] = entry
+        if command.ahead:
+            self._returnable.add(command.attempt)
+
+    def _finished(self, event: Finished, time: float) -> None:
+        entry = self._heard(event.attempt, time, "done")
+        if entry is not None:
+            entry.wall = event.measurement.wall
+            if entry.again:
+                self._keep(entry.task.id, entry.earlier + entry.attempt_line())
+                del self.entries[entry.task.id]
+
+    def _failed(self, event: Failed, time: float) -> None:
+        self._fail(self._heard(event.attempt, time, "failed"), event.failure, time)
+
+    def _exhausted(self, event: Exhausted, time: float) -> None:
+        entry = self._heard(event.attempt, time, "failed")
+        if entry is not None:
+            entry.why = f"more {event.resource} than its limit"
+
+    def _cancelled(self, event: Cancelled, time: float) -> None:
+        returned = event.attempt in self._returnable
+        entry = self._heard(event.attempt, time, "cancelled")
+        if returned and entry is not None:
+            entry.attempt = -1  # it had not begun, and goes to another worker: as if it had not been launched
+
+    def _heard(self, attempt: int, time: float, how: str) -> _Entry | None:
+        """An attempt has ended; give its entry if it is the latest."""
+        entry = self.running.pop(attempt, None)
+        self._returnable.discard(attempt)
+        if entry is None or entry.attempt != attempt:
+            return None
+        entry.heard, entry.how = time, how
+        return entry
+
+    def _fail(self, entry: _Entry | None, failure: Failure | None, time: float) -> None:
+        if entry is not None and failure is not None:
+            entry.why = failure_words(failure)
+            if failure.kind is FailureKind.TRANSIENT_IO:
+                entry.held = time + BACK_OFF_S[0]
+
+    def _released(self, event: OutputReady, time: float) -> None:
+        entry = self.running.get(event.attempt)
+        if entry is not None and entry.attempt == event.attempt:
+            entry.released = entry.released or []
+            entry.released.append((event.made.output, micros(time)))
+
+    def _recall(self, command: Recall, time: float) -> None:  # noqa: ARG002 - told like all others
+        self._returnable.add(command.attempt)
+
+    def _fetch(self, command: Fetch, time: float) -> None:
+        self._fetching[command.handle.output] = time
+
+    def _fetched(self, event: Held, time: float) -> None:
+        output = event.handle.output
+        begin = micros(self._fetching.pop(output, time))
+        line = {"t": micros(time), "event": "brought", "output": output, "begin": begin, "bytes": event.bytes}
+        self.brought.append(line)
+        self._write(line)
+
+    def _joined(self, event: WorkerJoined, time: float) -> None:
+        self._rare(time, "WorkerJoined", worker=event.worker.life.worker)
+
+    def _lost(self, event: WorkerLost, time: float) -> None:
+        worker = event.life.worker
+        for attempt, entry in list(self.running.items()):
+            if entry.worker == worker:
+                self._fail(self._heard(attempt, time, "lost"), event.failure, time)
+        if event.failure is not None:
+            self._rare(time, "WorkerLost", worker=worker, failure=failure_words(event.failure))
+
+    def _pool(self, event: PoolChanged, time: float) -> None:
+        self._offers = {"t": micros(time), "event": "offers", "offers": dict(event.offers.amounts)}
+        self._write(self._offers)
+
+    def _close(self, _: Closed, time: float) -> None:  # noqa: ARG002 - told like all others
+        self.closed = True
+
+    def _stop(self, event: CancelRequested, time: float) -> None:
+        self._rare(time, "CancelRequested", reason=event.reason)
+
+    def _end(self, command: TaskEnded, time: float) -> None:
+        number, why = command.task, failure_words(command.failure)
+        entry = self.entries.pop(number, None)
+        if entry is None or entry.again:
+            self._end_again(number, command.state, why, time)
+            return
+        self.counts[command.state] += 1
+        if command.state == "done" and entry.attempt >= 0:
+            count, seconds = self._spent.get(entry.task.category, (0, 0.0))
+            self._spent[entry.task.category] = (count + 1, seconds + entry.wall)
+        self._keep(number, entry.lines(time, command.state, why, command.spent))
+        if len(self.lines) > self._most:
+            self._drop(next(iter(self.lines)))
+
+    def _end_again(self, number: int, state: str, why: str, time: float) -> None:
+        """One that was done fails later."""
+        if number not in self.lines:
+            return
+        log = read_log(self.lines[number].splitlines(), now=0)
+        call = log.calls[number]
+        self.counts[call.state] -= 1
+        self.counts[state] += 1
+        self._keep(number, call_line(None, call._replace(state=state, why=why, ended=micros(time))))
+
+    def _keep(self, number: int, text: str) -> None:
+        self.lines[number] = self.lines.get(number, "") + text
+        if self.written is not None:
+            self.written(text)
+
+    def _drop(self, number: int) -> None:
+        """Keep of a task only what it adds to those of its name."""
+        log = read_log(self.lines.pop(number).splitlines(), now=0)
+        call, walls = log.calls[number], log.attempts.wall.tolist()
+        sums = self.dropped.setdefault(call.name, Sums())
+        took = walls[-1] if walls else 0.0
+        sums.count += 1
+        sums.seconds += took
+        sums.longest = max(sums.longest, took)
+        sums.failed += call.state == "failed"
+        sums.cancelled += call.state == "cancelled"
+        sums.retries += max(len(walls) - 1, 0)
+        sums.ran += bool(walls)
+
+    def _rare(self, time: float, what: str, **facts: Any) -> None:
+        line = {"t": micros(time), "event": what, **facts}
+        self.rare.append(line)
+        self._write(line)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self.written is not None:
+            self.written(json.dumps(line) + "\n")
+
+    # -- what others ask
+
+    def answered(self, name: str) -> None:
+        """A call was answered with what an identical one gave."""
+        self.reused[name] = self.reused.get(name, 0) + 1
+
+    def close(self) -> None:
+        """The session has ended."""
+        self.over = True
+        self._ended_at = self.now()
+
+    def now(self) -> int:
+        """Give the time since the session began, or how long it was."""
+        return self._ended_at or int((monotonic() - self._began) * 1e6)
+
+    def run(self) -> GraphRun:
+        """Say what ran so far, as far as it is kept here."""
+        with self.lock:
+            now = self.now()
+            text = "".join(self.lines.values())
+            others = [
+                self._offers,
+                *self.rare,
+                *self.brought,
+                {"t": now, "event": "reused", "names": dict(self.reused)},
+            ]
+            dropped = dict(self.dropped)
+        text += self.open_lines() + "".join([json.dumps(line) + "\n" for line in others])
+        state = "complete" if self.over else "running"
+        facts = {"session": self.name, "state": state, "options": {"engine": self.engine}}
+        return graph_run(read_log(text.splitlines(), now), facts, dropped)
+
+    def open_lines(self) -> str:
+        """Write the tasks that have not ended."""
+        with self.lock:
+            return "".join(
+                [
+                    one.earlier + one.attempt_line() if one.again else one.lines(0.0, "waiting", "")
+                    for one in list(self.entries.values())
+                ]
+            )
+
+    def snapshot(self, workers: int, *, finished: bool = False) -> SessionSnapshot:
+        """Say how far the session is."""
+        with self.lock:
+            return SessionSnapshot(
+                name=self.name,
+                # More are given to workers than these can do at a time.
+                running=min(len(self.running), workers),
+                elapsed_s=self.now() / 1e6,
+                left_s=None if finished else self._left(workers),
+                reused=sum(self.reused.values()),
+                finished=finished,
+                **self.counts,
+            )
+
+    def _left(self, workers: int) -> float | None:
+        """Add up what tasks that have not ended will take, if all are called and some of each name are known."""
+        if not self.closed:
+            return None
+        left = Counter(entry.task.category for entry in list(self.entries.values()) if not entry.again)
+        known = {name: self._spent.get(name, (0, 0.0)) for name in left}
+        if not left or any(count < ENOUGH for count, _ in known.values()):
+            return None
+        return sum(number * known[name][1] / known[name][0] for name, number in left.items()) / workers
+
+
+_EVENTS: dict[type, Callable[[History, Any, float], None]] = {
+    Finished: History._finished,
+    Failed: History._failed,
+    Exhausted: History._exhausted,
+    Cancelled: History._cancelled,
+    OutputReady: History._released,
+    Held: History._fetched,
+    WorkerJoined: History._joined,
+    WorkerLost: History._lost,
+    PoolChanged: History._pool,
+    CancelRequested: History._stop,
+    Closed: History._close,
+}
+_COMMANDS: dict[type, Callable[[History, Any, float], None]] = {
+    Launch: History._launched,
+    TaskEnded: History._end,
+    Recall: History._recall,
+    Fetch: History._fetch,
+}

@@ -1,0 +1,154 @@
+"""Things that tasks change: which future stands for what has become of them.
+
+A task gets the latest version of what it is given, by identity. Parts of a thing have an identity of their own, and what a
+body did to the whole, or to a part of it, is not seen there: such calls are refused, as they would get what the sequential
+program has long changed.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+import types
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from windrow.errors import UsageError
+from windrow.tasks.call import CONTAINERS
+from windrow.tasks.future import Future, StreamFuture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+#: Nobody can change these, and equal ones may be one object, which others use for something else.
+UNCHANGING = (
+    int, float, complex, str, bytes, bool, frozenset, range, type(None), type, enum.Enum,
+    types.FunctionType, types.BuiltinFunctionType, types.ModuleType,
+)  # fmt: skip
+
+_NO_PARTS = (*UNCHANGING, Future, StreamFuture)
+#: References to the array behind a view while we look at it, if the view alone has one: that, our variable and the question.
+_OWN_REFERENCES = 3
+
+#: By the identity of a thing: what keeps that from being another thing's, and the future.
+_Latest = dict[int, "tuple[Callable[[], Any], Future]"]
+
+
+class Versions:
+    """By the identity of a thing: the future of its latest version.
+
+    Whoever has lost a thing cannot ask for it: it is forgotten then, and the values that tasks made of it may go. Lists,
+    dictionaries and others that nobody can look at weakly are kept as long as the session, since another one could get
+    their identity otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._latest: _Latest = {}
+        self.any = False  #: whether there were any so far; asked for with every call
+
+    def latest(self, thing: Any) -> Any:
+        """Give the latest version of a thing; the thing itself if nobody changes it."""
+        found = self._latest.get(id(thing))
+        return thing if found is None else found[1]
+
+    def follow(self, thing: Any, future: Future) -> None:
+        """A task makes a new version of a thing; nobody else knows the one before, so it may go.
+
+        What nobody can change has none: the task may be given ``None`` for something that it need not have.
+        """
+        if isinstance(thing, UNCHANGING) or (type(thing) is tuple and not thing):
+            return
+        key = id(thing)
+        found = self._latest.get(key)
+        holds = _hold(thing, self._latest) if found is None else found[0]
+        self._latest[key] = (holds, future)
+        self.any = True
+
+    def forget(self, thing: Any) -> None:
+        """Nobody will use a thing any more."""
+        self._latest.pop(id(thing), None)
+
+
+def _hold(thing: Any, table: dict[int, Any]) -> Callable[[], Any]:
+    """See to it that no other thing gets the identity of one that is in a table: it is kept, or taken out when it is lost."""
+    try:
+        return weakref.ref(thing, partial(_lost, table, id(thing)))
+    except TypeError:
+        return lambda: thing
+
+
+def _lost(table: dict[int, Any], key: int, _: Any) -> None:
+    table.pop(key, None)
+
+
+class Parts:
+    """What is inside of things that tasks change, by identity."""
+
+    def __init__(self, versions: Versions) -> None:
+        self._versions = versions
+        #: What keeps its identity from being another thing's, and the task that changes the whole.
+        self._inside: dict[int, tuple[Callable[[], Any], str]] = {}
+
+    def of(self, things: Iterable[Any], task: str) -> None:
+        """A task changes some things: note what is inside of them, and not changed in its own right along with them."""
+        whole = {id(one) for one in things}
+        for thing in things:
+            for part in _walk(thing, lambda _: False):
+                if id(part) not in whole and id(part) not in self._inside:
+                    self._inside[id(part)] = (_hold(part, self._inside), task)
+
+    def refuse(self, who: str, given: Any) -> None:
+        """Raise if something of what is given to somebody, containers being looked into, is a part of what tasks change."""
+        if not self._versions.any:  # by far the most
+            return
+        for thing in _walk(given, lambda one: self._versions.latest(one) is not one):
+            self._check(who, thing)
+
+    def _check(self, who: str, thing: Any) -> None:
+        found = self._inside.get(id(thing))
+        if found is not None:
+            raise UsageError(
+                f"{who} is given a {type(thing).__name__} that is inside of something which task {found[1]!r} changes: what has "
+                "become of it is known only with the whole. Give the whole, or a part of what session.gather(whole) "
+                "returns; or have tasks change the parts, and none the whole"
+            )
+        array = _behind(thing)
+        if array is not None and self._versions.latest(array) is not array:
+            raise UsageError(
+                f"{who} is given a view of an array which a task changes: what has become of it is known only with the whole. "
+                "Give the whole array, or a view of what session.gather(array) returns"
+            )
+
+    def refuse_views(self, task: str, things: Iterable[Any]) -> None:
+        """Raise if a task is to change a view of an array that others have too: they would not see it."""
+        for thing in things:
+            array = _behind(thing)
+            if array is not None and sys.getrefcount(array) > _OWN_REFERENCES:
+                raise UsageError(
+                    f"task {task!r} changes a view of an array that is held elsewhere, where the change would not be seen: have it "
+                    "change the whole array, or return its part; or give it a copy (x.copy())"
+                )
+
+
+def _behind(thing: Any) -> Any:
+    """Give the array of which a thing is a view, if it is one."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(thing, numpy.ndarray):
+        return None
+    return thing.base if isinstance(thing.base, numpy.ndarray) else None
+
+
+def _walk(whole: Any, passes: Callable[[Any], bool]) -> Iterator[Any]:
+    """List what can be changed of a thing and what is inside of it, each once; not what is inside of those passed by."""
+    waiting, known = [whole], {id(whole)}
+    while waiting:
+        thing = waiting.pop()
+        if not isinstance(thing, tuple):
+            yield thing
+        if not isinstance(thing, CONTAINERS) or passes(thing):
+            continue
+        for one in thing.values() if isinstance(thing, dict) else thing:
+            if id(one) not in known and not isinstance(one, _NO_PARTS):
+                known.add(id(one))
+                waiting.append(one)

@@ -1,0 +1,232 @@
+"""What is known of a graph of tasks that ran: when each was called, tried and ended, and what it needed for that.
+
+All times are whole microseconds since the session began, so that what they add up to is exact.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from windrow.watch.readlog import HOW, Log, read_log
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from windrow.watch.log import Call
+
+
+class Try(NamedTuple):
+    """One attempt at a task."""
+
+    attempt: int
+    worker: int
+    launched: int  #: when it was given to its worker, which may have had others to do first
+    begin: int
+    end: int
+    heard: int  #: when its end was known where decisions are made
+    how: str = "done"  #: "done", "failed", "lost", "cancelled", or "running" if it had not ended
+    why: str = ""
+    held: int = 0  #: the task was not tried again before
+
+
+class Ran(NamedTuple):
+    """One task."""
+
+    id: int
+    name: str
+    called: int
+    end: int  #: or the time of looking, if it had not ended
+    state: str  #: "waiting", "running", "done", "failed" or "cancelled"
+    tries: tuple[Try, ...] = ()
+    reads: tuple[str, ...] = ()
+    after: tuple[int, ...] = ()  #: tasks that had to end before
+    released: tuple[tuple[str, int], ...] = ()  #: outputs that were there before its end
+    needs: Mapping[str, float] = MappingProxyType({})
+    group: int = 0
+    why: str = ""
+    spent: Mapping[str, int] = MappingProxyType({})  #: by what it waited for or did, where the scheduler counted that
+
+    @property
+    def cores(self) -> float:
+        """Cores that it holds while it runs."""
+        return self.needs.get("cores", 1.0)
+
+    @property
+    def last(self) -> Try | None:
+        """The attempt that counts: the first that was done, else the latest."""
+        return _counting(self.tries)
+
+
+def _counting(tries: tuple[Try, ...]) -> Try | None:
+    if len(tries) > 1:
+        for one in tries:
+            if one.how == "done":
+                return one
+    return tries[-1] if tries else None
+
+
+@dataclass(slots=True)
+class Sums:
+    """What is left of tasks that are not kept one by one."""
+
+    count: int = 0
+    seconds: float = 0.0
+    longest: float = 0.0
+    failed: int = 0
+    cancelled: int = 0
+    retries: int = 0
+    ran: int = 0
+
+
+class Link(NamedTuple):
+    """A task could not begin before another had come so far."""
+
+    source: int
+    target: int
+    at: int  #: when what the target needed was there
+    output: str = ""  #: "" where only the order of two tasks counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphRun:
+    """A session as far as it went."""
+
+    name: str
+    tasks: Mapping[int, Ran]
+    workers: int
+    span: int  #: microseconds from its beginning to its end, or to the time of looking
+    engine: str = ""
+    over: bool = True
+    log: Log = field(default_factory=lambda: read_log(()))
+    dropped: Mapping[str, Sums] = field(default_factory=dict)  #: by name: tasks that are not kept
+    facts: Mapping[str, Any] = field(default_factory=dict)  #: about the surroundings
+
+    #: by task: when each of its outputs was released, made when somebody first asks
+    _releases: dict[int, dict[str, list[int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def there(self, output: str) -> Sequence[int] | None:
+        """List when an output came to be there, in order; None if its task is not known.
+
+        That is when it was heard of. Before that only the worker knows that made it: what it was given ahead begins then.
+        """
+        maker = self.tasks.get(maker_of(output))
+        if maker is None:
+            return None
+        if maker.released:
+            by_output = self._releases.get(maker.id)
+            if by_output is None:
+                by_output = self._releases[maker.id] = {}
+                for name, time in sorted(maker.released, key=lambda one: one[1]):
+                    by_output.setdefault(name, []).append(time)
+            early = by_output.get(output)
+            if early:
+                known = [one.end for one in maker.tries if one.how == "done" and one.end < early[0]]
+                return [*known, *early] if known else early
+        if len(maker.tries) == 1:  # by far the most
+            only = maker.tries[0]
+            return (only.end, only.heard) if only.how == "done" else ()
+        done = [one for one in maker.tries if one.how == "done"]
+        return sorted([time for one in done for time in (one.end, one.heard)])
+
+    @property
+    def staffed(self) -> int:
+        """When the first worker was there, as far as that is known."""
+        joined = [round(1e6 * line["t"]) for line in self.log.rare if line["event"] == "WorkerJoined"]
+        return min(joined, default=0)
+
+    def links(self) -> list[Link]:
+        """List what each task that ran had to wait for; of what came twice the latest that counts."""
+        found = []
+        for task in self.tasks.values():
+            if not (task.reads or task.after):
+                continue
+            last = task.last
+            if last is None:
+                continue
+            begin = last.begin
+            for output in task.reads:
+                times = self.there(output)
+                place = bisect_right(times, begin) if times else 0
+                if times and place:
+                    found.append(Link(maker_of(output), task.id, times[place - 1], output))
+            for number in task.after:
+                source = self.tasks.get(number)
+                if source is not None and source.end <= begin:
+                    found.append(Link(source.id, task.id, source.end))
+        return found
+
+
+def maker_of(output: str) -> int:
+    """Say which task makes an output; 0, which is none, for a name of another form."""
+    number = output.partition(".")[0]
+    return int(number) if number.isdecimal() else 0
+
+
+def graph_run(log: Log, facts: Mapping[str, Any], dropped: Mapping[str, Sums] | None = None) -> GraphRun:
+    """Make a session of its log; ``facts`` are those of the manifest, ``dropped`` what is not in the log any more."""
+    options = facts.get("options")
+    chosen = options if isinstance(options, dict) else {}
+    span = round(log.span * 1e6)
+    tries = _tries(log)
+    tasks = {number: _ran(call, tuple(tries.get(number, ())), span) for number, call in sorted(log.calls.items())}
+    workers = {line["worker"] for line in log.rare if line["event"] == "WorkerJoined"}
+    return GraphRun(
+        name=str(facts.get("session") or "session"),
+        engine=str(chosen.get("engine") or ""),
+        tasks=tasks,
+        workers=max(len(workers), 1),
+        span=span,
+        over=facts.get("state") in ("complete", "failed"),
+        log=log,
+        facts=facts,
+        dropped=dropped or {},
+    )
+
+
+def _tries(log: Log) -> dict[int, list[Try]]:
+    """Give the attempts by task, in their order."""
+    attempts = log.attempts
+    times = [
+        np.rint(column * 1e6).astype(np.int64)
+        for column in (attempts.launched, attempts.begin, attempts.end, attempts.heard)
+    ]
+    found: dict[int, list[Try]] = {}
+    for task, attempt, worker, launched, begin, end, heard, how in zip(
+        *(one.tolist() for one in (attempts.task, attempts.attempt, attempts.worker, *times, attempts.how)), strict=True
+    ):
+        why, held = log.words.get(attempt, ("", 0))
+        found.setdefault(task, []).append(Try(attempt, worker, launched, begin, end, heard, HOW[how], why, held))
+    for tries in found.values():
+        if len(tries) > 1:
+            tries.sort(key=lambda one: one.attempt)
+    return found
+
+
+def _ran(call: Call, tries: tuple[Try, ...], now: int) -> Ran:
+    """Put together what was heard of a task and of its attempts."""
+    if call.released:
+        tries = tuple([_begun_by(one, call.released) for one in tries])
+    end, state = call.ended or now, call.state
+    counted = _counting(tries)
+    # Its end is that of the attempt it ended with, which may be heard of later.
+    if counted is not None and call.ended and counted.heard == call.ended:
+        end = counted.end
+    if not call.ended:
+        # One that its worker has not come to yet takes no time.
+        runs = bool(tries) and tries[-1].how == "running" and tries[-1].end > tries[-1].begin
+        state = "running" if runs else "waiting"
+    return Ran(
+        call.id, call.name, call.called, max(end, call.called), state, tries, call.reads, call.after, call.released,
+        dict(call.needs), call.group, call.why, dict(call.spent),
+    )  # fmt: skip
+
+
+def _begun_by(one: Try, released: tuple[tuple[str, int], ...]) -> Try:
+    """An attempt had begun when it released something; its end may be heard late, and its beginning be taken for later."""
+    times = [time for _, time in released if one.launched <= time <= one.heard]
+    return one._replace(begin=min(one.begin, *times)) if times else one

@@ -1,0 +1,230 @@
+"""The order of steps as a report shows it: over time, step by step, what it saved and what finding it cost."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from windrow.units import format_bytes, format_count, format_seconds
+from windrow.watch.report.page import chart
+from windrow.watch.report.tables import (
+    Column,
+    Html,
+    details,
+    heading,
+    hint,
+    listed,
+    plural,
+    show_count,
+    show_percent,
+    table,
+    tiles,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+#: More steps than this are drawn without the columns and weights, which go where the cuts go that need them.
+MOST_STEPS = 25
+#: Changes that are drawn; the last ones, if there are more.
+MOST_CHANGES = 24
+#: Lines of the table of checkpoints, which are the last ones.
+MOST_CHECKPOINTS = 100
+
+
+def order_section(data: Mapping[str, Any]) -> str:
+    """Write the section: one part for each dataset whose order was decided about."""
+    decided = [told for told in data["ordering"] if told["steps"]]
+    parts = []
+    if not decided:
+        parts.append(hint(_undecided(data)))
+    elif len(data["ordering"]) > 1:
+        parts += [
+            details(
+                f"<strong>{escape(told['dataset'])}</strong> {escape(told['words'])}",
+                _dataset(number, told, data),
+                opened=number == 0,
+                name="dataset",
+            )
+            for number, told in enumerate(decided)
+        ]
+    else:
+        words = decided[0]["words"]
+        parts.append(f"<p>{escape(words[:1].upper() + words[1:])}.</p>{_dataset(0, decided[0], data)}")
+    kept = [told for told in data["ordering"] if told["fixed"]]
+    if kept:
+        parts.append(heading("Where the order had to stay"))
+        parts.append(listed([f"{told['dataset']}: {told['fixed']}" for told in kept]))
+    reading = [words.removeprefix("reading: ") for words in data["decisions"] if words.startswith("reading: ")]
+    if reading:
+        parts.append(heading("Setting up against processing"))
+        parts.append(listed(reading))
+    return "\n".join(parts)
+
+
+def _undecided(data: Mapping[str, Any]) -> str:
+    if data["state"] == "unfinished":
+        return "Not known, as the run left no result."
+    reasons = list(dict.fromkeys(why for _, _, why in data["order"] if why))
+    return f"Nothing was decided about the order in this run: {'; '.join(reasons) or 'no step ran'}."
+
+
+def _dataset(number: int, told: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    drawn = _chart_data(told)
+    picture = "" if drawn is None else chart(f"order-{number}", drawn["label"]) + hint(" ".join(drawn["words"]))
+    return "\n".join((_tiles(told, data), picture, _steps(told), _history(told["checkpoints"])))
+
+
+def _tiles(told: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """Write what was saved, which is estimated, and what was paid, which is measured."""
+    saved, looked = told["saved"], told["looked"]
+    numbers: list[tuple[str, ...]] = []
+    if told["moved"]:
+        if told["share"] is not None:
+            numbers.append((f"{100 * told['share']:.0f} %", "of the written order's cost", "at the end, by the model"))
+        for name, words, what in (
+            ("evaluations", format_count, "evaluations"),
+            ("seconds", format_seconds, "processor time"),
+            ("bytes", lambda size: format_bytes(int(size)), "reading"),
+        ):
+            if size := saved[name] or 0.0:
+                label = f"{what} saved" if size > 0 else f"more {what}"
+                numbers.append((words(abs(size)), label, "against the written order, by the model"))
+    at = f"{format_seconds(looked['seconds'])}: {looked['rows']:,} rows in {looked['windows']:,} places"
+    numbers.append((_share_of_run(looked["seconds"], data), "of the run for looking", at))
+    every = ", all datasets together" if len(data["ordering"]) > 1 else ""
+    planned = f"{format_seconds(told['planning_s'])}{every}"
+    numbers.append((_share_of_run(told["planning_s"], data), "of the run for planning", planned))
+    return tiles(numbers, "tiles small")
+
+
+def _share_of_run(seconds: float, data: Mapping[str, Any]) -> str:
+    """Write a time as a share of what all workers had."""
+    whole = (data["seconds"] or 0.0) * max(data["workers"], 1)
+    if not whole:
+        return format_seconds(seconds)
+    share = 100 * seconds / whole
+    return f"{share:.1f} %" if share >= 0.05 else "< 0.1 %"
+
+
+# -- over time -------------------------------------------------------------------------------------
+
+
+def order_chart_data(data: Mapping[str, Any]) -> list[dict[str, Any] | None]:
+    """Give for each dataset what its drawing shows: the orders one after the other; None where there was only one."""
+    return [_chart_data(told) for told in data["ordering"] if told["steps"]]
+
+
+def _chart_data(told: Mapping[str, Any]) -> dict[str, Any] | None:
+    steps = told["steps"]
+    cuts = [step["name"] for step in steps if step["kind"] == "cut"]
+    shown, words = [step["name"] for step in steps], []
+    if len(shown) > MOST_STEPS and len(cuts) > 1:
+        shown = cuts
+        words.append("Columns and weights, which are made just before the first cut that needs them, are not drawn.")
+    orders, times = _orders(told, frozenset(shown))
+    if len(orders) < 2:
+        return None
+    if len(orders) > MOST_CHANGES + 1:
+        words.append(f"The last {MOST_CHANGES} of {len(orders) - 1:,} changes are drawn.")
+        orders = [orders[0], *orders[-MOST_CHANGES:]]
+        times = [times[0], *times[-MOST_CHANGES:]]
+    words.append("Times are the work of all workers at which the order changed.")
+    return {
+        "orders": orders,
+        "times": times,
+        "cuts": cuts,
+        "tips": {step["name"]: _tip(step, len(steps)) for step in steps},
+        "words": words,
+        "label": f"The order of the steps of {told['dataset']} over time, {plural(len(orders) - 1, 'change')}. "
+        f"In the end: {', '.join(orders[-1])}.",
+    }
+
+
+def _orders(told: Mapping[str, Any], shown: frozenset[str]) -> tuple[list[list[str]], list[str]]:
+    """List the orders that were in force, from the written one on, as far as they differ, and since when."""
+
+    def only(names: Sequence[str]) -> list[str]:
+        return [name for name in names if name in shown]
+
+    written = only([step["name"] for step in sorted(told["steps"], key=lambda step: step["written_place"])])
+    found = [(written, "written"), (only(told["began"] or written), "0 s")]
+    found += [(only(one["order"]), format_seconds(one["spent_s"])) for one in told["checkpoints"]]
+    # A guard that was learned, or the written order again: what made it so has no time of its own.
+    found.append((only(told["ended"] or found[-1][0]), "later"))
+    orders, times = [written], ["written"]
+    for names, time in found:
+        if names != orders[-1] and set(names) == set(written):
+            orders.append(names)
+            times.append(time)
+    if only(told["began"] or written) == written:
+        times[0] = "0 s"
+    return orders, times
+
+
+def _tip(step: Mapping[str, Any], steps: int) -> list[tuple[str, str]]:
+    """Give what is said of a line that is pointed at."""
+    facts = [
+        ("place", f"{step['place'] + 1} of {steps}, written {step['written_place'] + 1}"),
+        ("reached by", f"{_or_dash(step['alive'], show_percent)} of the rows"),
+    ]
+    if step["kind"] == "cut":
+        facts.append(("passes", _or_dash(step["passes"], show_percent)))
+    cost = f"{_or_dash(step['fixed_s'], format_seconds)} a call, {_or_dash(step['row_s'], format_seconds)} a row"
+    return [*facts, ("cost", cost)]
+
+
+def _or_dash(value: Any, show: Any) -> str:
+    return "-" if value is None else str(show(value))
+
+
+# -- step by step ----------------------------------------------------------------------------------
+
+
+def _steps(told: Mapping[str, Any]) -> str:
+    steps = told["steps"]
+    counted = any(step["rows_in"] is not None for step in steps)
+    explained = any(step["why"] for step in steps)
+    columns = [
+        Column("place"), Column("written"), Column("step", "name"), Column("reached by", "share", show_percent),
+        Column("passes", show=show_percent), Column("per call", show=format_seconds),
+        Column("per row", show=format_seconds),
+    ]  # fmt: skip
+    columns += [Column("evaluations", show=show_count), Column("read", show=format_bytes)] if counted else []
+    columns += [Column("why", "words")] if explained else []
+    rows = []
+    for step in steps:
+        cut, place = step["kind"] == "cut", step["written_place"] + 1
+        kind = "" if cut else f' <span class="kind">{escape(step["kind"])}</span>'
+        moved = step["place"] != step["written_place"]
+        row = [
+            step["place"] + 1,
+            Html(f'<span class="moved">{place}</span>') if moved else place,
+            Html(f"{escape(step['name'])}{kind}"),
+            step["alive"],
+            step["passes"] if cut else None,
+            step["fixed_s"],
+            step["row_s"],
+        ]
+        row += [step["rows_in"], step["bytes_read"]] if counted else []
+        rows.append([*row, step["why"]] if explained else row)
+    known = "Evaluations and bytes were counted, in all orders of the run together. " if counted else ""
+    return table(columns, rows, name="order") + hint(
+        f"{known}Which share of the rows reaches a step in this order, and which passes it, is estimated from the rows "
+        "that were shown to all cuts."
+    )
+
+
+def _history(checkpoints: Sequence[Mapping[str, Any]]) -> str:
+    """Write what was known and chosen at every checkpoint."""
+    if not checkpoints:
+        return ""
+    columns = (
+        Column("work done", show=format_seconds), Column("places looked at", show=show_count),
+        Column("cost of a chunk", show=format_seconds), Column("in the written order", show=format_seconds),
+        Column("decision", "words"),
+    )  # fmt: skip
+    names = ("spent_s", "windows", "cost_s", "written_s", "why")
+    rows = [[one[name] for name in names] for one in checkpoints[-MOST_CHECKPOINTS:]]
+    last = hint(f"the last {MOST_CHECKPOINTS}") if len(checkpoints) > MOST_CHECKPOINTS else ""
+    return details(plural(len(checkpoints), "checkpoint"), table(columns, rows) + last)

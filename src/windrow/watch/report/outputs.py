@@ -1,0 +1,259 @@
+"""The outputs of a run as a report shows them: histograms as plain data to draw, and other values in a line each.
+
+Histograms are what speaks UHI, on which hist, boost-histogram, uproot and others agree: ``axes``, ``values()``,
+``variances()`` and ``kind``. What is too large to draw is joined or left out, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+#: Bins of all histograms together: about 8 MB of numbers.
+MOST_ALL_BINS = 400_000
+#: Bins of one axis in one dimension, more than a wide screen has points to show them.
+MOST_BINS = 2_000
+#: Bins of each axis of a heat map.
+MOST_CELLS = 100
+#: How deep containers are searched.
+DEPTH = 6
+#: Characters of a value that is no histogram.
+MOST_TEXT = 300
+
+Outputs = Mapping[str, Mapping[tuple[str, str | None, str], Any]]
+
+
+def is_data(metadata: Mapping[str, Any]) -> bool | None:
+    """Say whether a dataset was measured rather than simulated; None where nobody says."""
+    known = {str(key).lower().replace("_", ""): value for key, value in metadata.items()}
+    for key, measured in (("ismc", False), ("issimulation", False), ("isdata", True)):
+        value = known.get(key)
+        if isinstance(value, bool | int):
+            return bool(value) is measured
+    for key in ("kind", "type"):
+        value = str(known.get(key, "")).lower()
+        if value in ("data", "mc", "simulation", "signal", "background"):
+            return value == "data"
+    return None
+
+
+def drawn_histograms(outputs: Outputs) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return every histogram with its name, region, variation and dataset; and notes on what is left out."""
+    found: list[dict[str, Any]] = []
+    left_out: dict[str, str] = {}
+    bins = 0
+    for dataset, values in outputs.items():
+        for (output, region, variation), value in values.items():
+            for path, histogram in find_histograms(value):
+                name = " / ".join((output, *path))
+                if bins > MOST_ALL_BINS:
+                    left_out[name] = "the page has as many bins as it can hold"
+                    continue
+                try:
+                    plain = plain_histograms(histogram)
+                except Exception as error:  # noqa: BLE001 - a foreign class; the run's other outputs matter
+                    left_out[name] = f"it could not be read ({type(error).__name__}: {error})"
+                    continue
+                if not plain:
+                    left_out[name] = "it has more dimensions than can be drawn"
+                for one in plain:
+                    projected = one.pop("projected", None)
+                    called = name if projected is None else f"{name} on {projected}"
+                    place = {"region": region, "variation": variation, "dataset": dataset}
+                    found.append({"name": called, **place, **one})
+                    bins += sum(_count(row) for row in (one["values"], one["variances"] or []))
+    return found, [f"{name} is not drawn in full: {why}" for name, why in left_out.items()]
+
+
+def said_values(outputs: Outputs) -> list[dict[str, Any]]:
+    """Return every output without a histogram, with a line that says what it is."""
+    return [
+        {"output": output, "region": region, "variation": variation, "dataset": dataset, "text": _said(value)}
+        for dataset, values in outputs.items()
+        for (output, region, variation), value in values.items()
+        if next(find_histograms(value), None) is None
+    ]
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{key}: {_said(item)}" for key, item in value.items())
+        return _cut(inner)
+    if isinstance(value, bool | str) or value is None:
+        return _cut(str(value))
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return f"{type(value).__name__} of shape {' x '.join(map(str, shape))}"
+    if isinstance(value, list | set | frozenset | tuple):
+        return f"{type(value).__name__} of {len(value):,}"
+    if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
+        return _said(value.item())
+    return type(value).__name__
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 3] + "..."
+
+
+def _count(values: Any) -> int:
+    return sum(_count(row) for row in values) if isinstance(values, list) else 1
+
+
+def is_histogram(value: Any) -> bool:
+    """Say whether a value speaks UHI."""
+    if isinstance(value, type):
+        return False
+    try:
+        return all(hasattr(value, name) for name in ("axes", "kind")) and all(
+            callable(getattr(value, name, None)) for name in ("values", "variances")
+        )
+    except Exception:  # noqa: BLE001 - a foreign object whose attributes raise is no histogram
+        return False
+
+
+def find_histograms(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Find histograms in a value, a mapping or a list of values; each with its way there."""
+    if is_histogram(value):
+        yield path, value
+    elif len(path) < DEPTH and isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from find_histograms(item, (*path, str(key)))
+    elif len(path) < DEPTH and isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from find_histograms(item, (*path, str(number)))
+
+
+def plain_histograms(histogram: Any) -> list[dict[str, Any]]:
+    """Return a histogram as plain data: one or two dimensions as they are, more as projections.
+
+    Each has ``axes``, ``values``, ``variances`` (None where unknown), ``kind``, and ``notes``;
+    in one dimension also ``flow``: what lies below and above.
+    """
+    axes = [_axis(axis, number) for number, axis in enumerate(histogram.axes)]
+    kind = getattr(histogram.kind, "value", str(histogram.kind)).lower()
+    values = np.asarray(histogram.values(), dtype=np.float64)
+    found = histogram.variances()
+    variances = None if found is None else np.asarray(found, dtype=np.float64)
+    if values.ndim != len(axes) or not axes:
+        return []
+    if len(axes) <= 2:
+        plain = _limited(axes, values, variances, kind, [])
+        if len(axes) == 1:
+            plain["flow"] = _flow(histogram, len(values))
+        return [plain]
+    if kind != "count":
+        return []  # means do not add up without the counts behind them
+    return [_projection(axes, values, variances, number) for number in range(len(axes))]
+
+
+def _projection(axes: list[dict[str, Any]], values: Any, variances: Any, number: int) -> dict[str, Any]:
+    others = tuple(other for other in range(len(axes)) if other != number)
+    names = ", ".join(axes[other]["label"] for other in others)
+    note = f"summed over {names}, without what lies outside their bins"
+    return {
+        **_limited(
+            [axes[number]],
+            values.sum(axis=others),
+            None if variances is None else variances.sum(axis=others),
+            "count",
+            [note],
+        ),
+        "flow": None,
+        "projected": axes[number]["label"],
+    }
+
+
+def _limited(axes: list[dict[str, Any]], values: Any, variances: Any, kind: str, notes: list[str]) -> dict[str, Any]:
+    """Join neighbouring bins where there are more than can be drawn; counts add up, means do not."""
+    most = MOST_BINS if len(axes) == 1 else MOST_CELLS
+    axes = list(axes)
+    for number, axis in enumerate(axes):
+        group = math.ceil(axis["bins"] / most)
+        if group <= 1:
+            continue
+        firsts = np.arange(0, axis["bins"], group)
+        if kind != "count":
+            # A mean of means would need the counts: show some of the bins as they are.
+            axes[number] = _joined(axis, firsts, 1)
+            values = values.take(firsts, axis=number)
+            variances = None if variances is None else variances.take(firsts, axis=number)
+            notes = [*notes, f"every {group}th bin of {axis['label']} is drawn"]
+            continue
+        axes[number] = _joined(axis, firsts, group)
+        values = np.add.reduceat(values, firsts, axis=number)
+        if variances is not None:
+            variances = np.add.reduceat(variances, firsts, axis=number)
+        notes = [*notes, f"{group} bins of {axis['label']} are drawn as one"]
+    return {
+        "axes": axes,
+        "values": _finite(values),
+        "variances": None if variances is None else _finite(variances),
+        "kind": kind,
+        "notes": notes,
+    }
+
+
+def _joined(axis: dict[str, Any], firsts: Any, group: int) -> dict[str, Any]:
+    joined = {**axis, "bins": len(firsts)}
+    if "edges" in axis:
+        edges = axis["edges"]
+        joined["edges"] = [*(edges[first] for first in firsts), edges[-1]]
+    else:
+        names = axis["categories"]
+        joined["categories"] = [names[first] if group == 1 else f"{names[first]} ..." for first in firsts]
+    return joined
+
+
+def _axis(axis: Any, number: int) -> dict[str, Any]:
+    label = getattr(axis, "label", "") or getattr(axis, "name", "") or f"axis {number}"
+    plain: dict[str, Any] = {"label": str(label), "bins": len(axis)}
+    if getattr(axis.traits, "discrete", False):
+        return {**plain, "categories": [str(axis[place]) for place in range(len(axis))]}
+    edges = getattr(axis, "edges", None)
+    if edges is None:
+        pairs = [axis[place] for place in range(len(axis))]
+        edges = [pairs[0][0], *(high for _, high in pairs)] if pairs else [0.0]
+    return {**plain, "edges": _drawable(np.asarray(edges, dtype=np.float64))}
+
+
+def _drawable(edges: Any) -> list[float]:
+    """Give open bins at the ends the width of a neighbour, as infinity has no place on paper."""
+    places = [float(edge) for edge in edges]
+    inner = [edge for edge in places if math.isfinite(edge)]
+    width = (inner[-1] - inner[0]) / (len(inner) - 1) if len(inner) > 1 else 1.0
+    low, high = (inner[0], inner[-1]) if inner else (0.0, 0.0)
+    return [edge if math.isfinite(edge) else (low - width if edge < 0 else high + width) for edge in places]
+
+
+def _flow(histogram: Any, bins: int) -> list[float | None] | None:
+    """Return what is below and above, for those kinds of histograms that tell."""
+    traits: Any = getattr(histogram.axes[0], "traits", None)
+    if not hasattr(traits, "underflow") or not hasattr(traits, "overflow"):
+        return None
+    try:
+        whole = np.asarray(histogram.values(flow=True), dtype=np.float64)
+    except TypeError:
+        return None  # flow= is no part of the protocol
+    if len(whole) != bins + traits.underflow + traits.overflow:
+        return None
+    ends = (whole[0] if traits.underflow else 0.0, whole[-1] if traits.overflow else 0.0)
+    return [_number(end) for end in ends]
+
+
+def _finite(values: Any) -> list[Any]:
+    """Return nested lists in which None stands for what JSON does not have."""
+    if values.ndim > 1:
+        return [_finite(row) for row in values]
+    listed: Sequence[float] = values.tolist()
+    return listed if np.isfinite(values).all() else [_number(value) for value in listed]  # type: ignore[return-value]
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

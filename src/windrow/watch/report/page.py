@@ -1,0 +1,91 @@
+"""The page of a report: sections, data for the scripts, style and charts put into one file that needs no network."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from windrow.watch.report.tables import hint, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a page with a place in its menu; ``content`` is HTML."""
+
+    key: str
+    title: str
+    content: str
+
+
+def build_page(
+    name: str, sections: Sequence[Section], drawn: Mapping[str, Any], scripts: Sequence[str], version: str
+) -> str:
+    """Return a page; ``drawn`` is what its scripts draw, as strict JSON."""
+    first, *others = sections
+    body = [f'<section id="{first.key}">\n<h1>{escape(name)}</h1>\n{first.content}\n</section>']
+    body += [f'<section id="{one.key}">\n<h2>{one.title}</h2>\n{one.content}\n</section>' for one in others]
+    parts = {
+        "title": escape(name),
+        "style": _page_file("page.css"),
+        "menu": "\n".join(f'<a href="#{one.key}">{one.title}</a>' for one in sections),
+        "sections": "\n\n".join(body),
+        "version": escape(version),
+        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "data": _embedded(drawn),
+        "charts": _page_script("vendor/echarts.min.js"),
+        "script": "\n".join(_page_script(name) for name in ("base.js", *scripts)),
+    }
+    # All at once: what is put in is not looked at again.
+    page = re.sub(r"@@(\w+)@@", lambda match: parts[match[1]], _page_file("page.html"))
+    # Scripts are plain ASCII by now. So is the page: it reads the same whatever a server calls it.
+    return page.encode("ascii", "xmlcharrefreplace").decode("ascii")
+
+
+def chart(name: str, label: str, *, small: bool = False) -> str:
+    """Write the place that a script draws into."""
+    kind = "chart small" if small else "chart"
+    return f'<div class="{kind}" id="chart-{name}" role="img" aria-label="{escape(label)}"></div>'
+
+
+def timeline_section(
+    curves: Mapping[str, str], *, logged: bool = True, dropped: int = 0, unreadable: int = 0
+) -> Section:
+    """Make the section of what happened when; ``curves`` are those of throughput, with what is said of them."""
+    words = [] if logged else ["There is no event log of this run."]
+    if dropped:
+        words.append(f"The last {dropped:,} events were not kept; a run directory keeps all.")
+    if unreadable:
+        words.append(f"{plural(unreadable, 'line')} of the log could not be read, as happens when a run is killed.")
+    speed = "".join(chart(name, label, small=True) for name, label in curves.items())
+    return Section(
+        "timeline",
+        "Timeline",
+        f'{hint(" ".join(words))}<div id="timeline-charts">'
+        f"<h3>Workers</h3>{chart('timeline', 'What each worker did, over time')}<h3>Throughput</h3>{speed}"
+        f"<h3>Memory</h3>{chart('memory', 'Memory over time', small=True)}</div>",
+    )
+
+
+def _embedded(value: Any) -> str:
+    """Write JSON that cannot end the script element it stands in."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+@cache
+def _page_script(name: str) -> str:
+    """Return a script in which letters beyond ASCII, all of them within strings, are escaped."""
+    return re.sub(r"[^\x00-\x7f]", lambda match: f"\\u{ord(match[0]):04x}", _page_file(name))
+
+
+def _page_file(name: str) -> str:
+    return files("windrow.watch").joinpath("page", *name.split("/")).read_text(encoding="utf-8")

@@ -1,0 +1,257 @@
+"""The report of a pipeline's run, from plain data about the run and its log.
+
+What the data has to hold is made by ``windrow.pipeline.reporting``, or by ``unfinished`` for a run that left no result.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from windrow.units import format_bytes, format_count, format_rate, format_seconds
+from windrow.watch.report.order import order_chart_data, order_section
+from windrow.watch.report.page import Section, build_page, chart, timeline_section
+from windrow.watch.report.tables import (
+    Column,
+    Html,
+    details,
+    facts,
+    heading,
+    hint,
+    listed,
+    plural,
+    share_bar,
+    show_count,
+    table,
+    tiles,
+    verdict,
+)
+from windrow.watch.report.timeline import memory_data, shares, throughput, timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from windrow.watch.readlog import Log
+
+SCRIPTS = ("controls.js", "cutflow.js", "histograms.js", "plots.js", "order.js", "timeline.js")
+
+#: Digits of bin contents on the page: more than a screen shows, fewer than the result has.
+DIGITS = 7
+
+_CURVES = {"rows": "Rows per second over time", "read": "Bytes read per second over time"}
+
+
+def run_page(data: Mapping[str, Any], log: Log | None) -> str:
+    """Return the page; ``data`` is strict JSON, as ``report_data`` makes it."""
+    logged = log is not None
+    sections = (
+        Section("summary", "Summary", _summary(data, log)),
+        Section("histograms", "Histograms", _histograms(data)),
+        Section("cutflow", "Cutflow", _cutflow(data)),
+        timeline_section(
+            _CURVES, logged=logged, dropped=log.dropped if log else 0, unreadable=log.unreadable if log else 0
+        ),
+        Section("steps", "Steps", _steps(data)),
+        Section("order", "Order", order_section(data)),
+        Section("ledger", "Ledger", _ledger(data)),
+        Section("decisions", "Decisions", _decisions(data)),
+        Section("environment", "Environment", environment_facts(data["environment"])),
+    )
+    return build_page(data["name"], sections, _drawn(data, log), SCRIPTS, data["windrow"])
+
+
+def _drawn(data: Mapping[str, Any], log: Log | None) -> dict[str, Any]:
+    """Collect what the scripts draw."""
+    return {
+        "unfinished": data["state"] == "unfinished",
+        "cutflow": data["cutflow"],
+        "datasets": data["datasets"],
+        "histograms": [
+            {**item, "values": _rounded(item["values"]), "variances": _rounded(item["variances"])}
+            for item in data["histograms"]
+        ],
+        "histogram_notes": data["histogram_notes"],
+        "orders": order_chart_data(data),
+        "timeline": None if log is None else timeline(log),
+        "throughput": None if log is None else throughput(log),
+        "memory": None if log is None else memory_data(log),
+    }
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    if value is None:
+        return None
+    short = float(f"{value:.{DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def _summary(data: Mapping[str, Any], log: Log | None) -> str:
+    """Write how it ended, and the numbers one looks for first."""
+    crew = shares(log, data["workers"]) if log is not None and len(log.attempts) else None
+    done, seconds, size = data["rows"]["done"], data["seconds"], data["bytes_read"]
+    numbers: list[tuple[str, ...]] = [(format_count(done), "rows", f"{done:,} exactly" if done >= 1000 else "")]
+    if seconds:
+        numbers.append((format_seconds(seconds), "elapsed"))
+        numbers.append((format_count(done / seconds), "rows/s"))
+        numbers.append((format_rate(size / seconds), "read", f"{format_bytes(size)} in all"))
+    if data["workers"]:
+        where = f"engine: {data['engine']}" if data["engine"] else ""
+        numbers.append((str(data["workers"]), "worker" if data["workers"] == 1 else "workers", where))
+    if crew and crew["busy"] is not None:
+        numbers.append((f"{100 * crew['busy']:.0f} %", "busy", plural(crew["tasks"], "task")))
+    parts = [verdict(data["state"], data["headline"], data["verdict"]), tiles(numbers)]
+    if crew and crew["cpu"] is not None:
+        kinds = (
+            ("cpu", "computing", "processor time"),
+            ("lock", "lock or reads", "waiting for the interpreter lock or for reads"),
+            ("waiting", "no processor", "waiting for a processor"),
+        )
+        parts.append(share_bar("Time of the tasks", ((kind, what, why, crew[kind]) for kind, what, why in kinds)))
+    if data["problems_total"]:
+        parts.append('<p class="hint"><a href="#ledger">What is missing, and why</a></p>')
+    return "\n".join(parts)
+
+
+def _histograms(data: Mapping[str, Any]) -> str:
+    parts = [
+        '<div class="controls" id="histogram-controls"></div>',
+        chart("histogram", "Histogram"),
+        '<p class="hint" id="histogram-note" aria-live="polite"></p>',
+    ]
+    if data["values"]:
+        columns = (
+            Column("output", "name"), Column("region", "text"), Column("variation", "text"), Column("dataset", "text"),
+            Column("value", "words"),
+        )  # fmt: skip
+        rows = [
+            (one["output"], one["region"] or "all rows", one["variation"], one["dataset"], one["text"])
+            for one in data["values"]
+        ]
+        shown = table(columns, rows, total=data["values_total"], things="values")
+        parts.append(details("Other outputs", shown, opened=not data["histograms"]))
+    return "\n".join(parts)
+
+
+def _cutflow(data: Mapping[str, Any]) -> str:
+    """Write the places of the cutflow, and for each region the rows that pass all cuts but one, datasets together."""
+    columns = (
+        Column("", "text"),
+        Column("rows", show=show_count),
+        Column("weighted", show="{:.6g}".format),
+        Column("", "remark"),
+    )
+    lines = []
+    for region, tables in data["nminus1"].items():
+        every = tables["all"]
+        rows = []
+        for label, count, sumw in zip(every["labels"], every["nev"], every["wgtev"], strict=True):
+            why = every["failures"].get(label.removeprefix("N - "), "")
+            rows.append((label, count, None, f"n/a: {why}") if count is None else (label, count, sumw, ""))
+        lines.append(f"<h4>{escape(region)}</h4>{table(columns, rows, name='nminus1')}")
+    places = '<div class="controls" id="cutflow-controls"></div>\n<div id="cutflow-table" aria-live="polite"></div>'
+    return places + (details("All cuts but one", "".join(lines)) if lines else "")
+
+
+def _steps(data: Mapping[str, Any]) -> str:
+    """Write what went into each step and out of it, and what it cost."""
+    steps = data["steps"]
+    if not steps:
+        return hint(unknown(data) or "No step ran.")
+    columns = (
+        Column("step", "name"), Column("kind", "state"), Column("rows in", show=show_count),
+        Column("rows out", show=show_count), Column("passed", show="{:.2f} %".format), Column("calls", show=show_count),
+        Column("per call", show=format_seconds), Column("per row", show=format_seconds),
+        Column("total", "bar", format_seconds), Column("share", show="{:.0f} %".format), Column("read", show=format_bytes),
+    )  # fmt: skip
+    total = sum(step["seconds"] or 0.0 for step in steps) or 1.0
+    rows = [
+        (
+            step["name"],
+            step["kind"],
+            step["rows_in"],
+            step["rows_out"],
+            100 * step["rows_out"] / step["rows_in"] if step["kind"] == "cut" and step["rows_in"] else None,
+            step["calls"],
+            step["fixed_s"],
+            step["per_row_s"],
+            step["seconds"],
+            100 * (step["seconds"] or 0.0) / total,
+            step["bytes_read"],
+        )
+        for step in steps
+    ]
+    return table(columns, rows, name="steps")
+
+
+def _ledger(data: Mapping[str, Any]) -> str:
+    """Write what became of every file's rows; what is wrong comes first and in words."""
+    lines = [f"<p>{escape(data['verdict'])}</p>"]
+    if data["problems"]:
+        columns = (
+            Column("file", "name"), Column("dataset", "text"), Column("rows", "text"), Column("state", "state"),
+            Column("why", "words"),
+        )  # fmt: skip
+        rows = [[one[name] for name in ("file", "dataset", "rows", "state", "reason")] for one in data["problems"]]
+        lines.append(heading("Not done"))
+        lines.append(table(columns, rows, total=data["problems_total"], things="ranges"))
+    if data["files"]:
+        counts = ("done", "failed", "missing")
+        shown = table(
+            (Column("file", "name"), Column("dataset", "text"), *(Column(name, show=show_count) for name in counts)),
+            [[one[name] for name in ("file", "dataset", *counts)] for one in data["files"]],
+            name="files",
+            most=len(data["files"]),
+            total=data["files_total"],
+            things="files",
+        )
+        summary = f"{plural(data['files_total'], 'file')}, {data['rows']['total']:,} rows"
+        lines.append(details(summary, shown, opened=len(data["files"]) <= 12))
+    if data["saved"]:
+        lines.append(heading("Files written"))
+        lines.append(facts(data["saved"]))
+    return "\n".join(lines)
+
+
+def _decisions(data: Mapping[str, Any]) -> str:
+    """Write what was decided, the orders that ran with their reasons, notes and guards."""
+    lines = []
+    if data["decisions"]:
+        lines.append(listed(data["decisions"]))
+    if data["order"]:
+        columns = (Column("datasets", "words"), Column("order", "words"), Column("why", "words"))
+        rows = [
+            (", ".join(datasets), Html(" ".join(f"<code>{escape(step)}</code>" for step in order)), why)
+            for datasets, order, why in _alike(data["order"])
+        ]
+        lines.append(heading("Orders, as they were issued"))
+        lines.append(table(columns, rows, things="orders"))
+    if data["guards"]:
+        lines.append(heading("Guards that were learned"))
+        lines.append(listed([f"{step} runs after {cut}" for step, cut in data["guards"]]))
+    if data["notes"]:
+        lines.append(heading("Notes"))
+        lines.append(listed(data["notes"], "notes"))
+    return "\n".join(lines) or hint(unknown(data) or "Nothing had to be decided.")
+
+
+def _alike(orders: Sequence[Sequence[Any]]) -> list[tuple[list[str], list[str], str]]:
+    """Join neighbours that have the same order for the same reason."""
+    joined: list[tuple[list[str], list[str], str]] = []
+    for dataset, order, why in orders:
+        if joined and joined[-1][1:] == (order, why):
+            joined[-1][0].append(dataset)
+        else:
+            joined.append(([dataset], order, why))
+    return joined
+
+
+def environment_facts(environment: Any) -> str:
+    """Write what the run ran with."""
+    return facts(environment) or hint("Nothing was kept about the environment.")
+
+
+def unknown(data: Mapping[str, Any]) -> str:
+    """Say why a section has nothing, where the run left no result."""
+    return "Not known, as the run left no result." if data["state"] == "unfinished" else ""

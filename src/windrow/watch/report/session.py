@@ -1,0 +1,337 @@
+"""The report of a session: one HTML page and a trace, from what is known of its tasks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from windrow.units import format_count, format_seconds
+from windrow.watch.files import write_whole
+from windrow.watch.findings import Findings, find
+from windrow.watch.report.page import Section, build_page, chart, timeline_section
+from windrow.watch.report.plain_data import pathless, strict, without_paths
+from windrow.watch.report.run import environment_facts
+from windrow.watch.report.tables import (
+    Column,
+    heading,
+    hint,
+    listed,
+    more,
+    plural,
+    share_bar,
+    show_count,
+    show_micros,
+    table,
+    tiles,
+    verdict,
+)
+from windrow.watch.report.timeline import memory_data, throughput, timeline
+from windrow.watch.task_graph import task_graph
+from windrow.watch.trace import trace_text
+from windrow.watch.waiting import RUNNING, cause_words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from windrow.watch.graph_run import GraphRun, Ran
+
+SCRIPTS = ("waiting.js", "timeline.js")
+
+#: Nodes of the drawing in a page, which is looked at as a whole.
+MOST_NODES = 60
+#: Names in the chart of waiting; a chart of more cannot be read.
+MOST_BARS = 14
+#: Lines of the tables.
+MOST_LINES = 100
+MOST_PATH = 60
+MOST_WAITED = 10
+
+
+def write_session_report(run: GraphRun, page: Path, trace: Path, environment: Any) -> tuple[bool, str]:
+    """Write the page and the trace of a session; return whether it is complete and how it ended, in words."""
+    found = find(run)
+    write_whole(page, session_page(run, found, environment))
+    write_whole(trace, trace_text(run.log, run.name, graph=run, links=found.links))
+    state, headline, words = ending(run, found)
+    return state == "complete", f"{headline} {words}"
+
+
+def session_page(run: GraphRun, found: Findings, environment: Any) -> str:
+    """Return the page."""
+    facts = {name: run.facts[name] for name in ("started", "ended") if run.facts.get(name)}
+    surroundings = pathless(strict({**facts, **environment}))
+    sections = (
+        Section("summary", "Summary", _summary(run, found)),
+        Section("names", "Tasks", _names(run, found)),
+        Section("graph", "Graph", _graph(run)),
+        timeline_section({"rows": "Tasks per second over time"}, unreadable=run.log.unreadable),
+        Section("path", "Critical path", _path(run, found)),
+        Section("waiting", "Waiting", _waiting(run, found)),
+        Section("early", "Early releases", _early(run, found)),
+        Section("failures", "Failures", _failures(run)),
+        Section("environment", "Environment", environment_facts(surroundings)),
+    )
+    version = str(run.facts.get("windrow") or environment.get("windrow", ""))
+    return build_page(run.name, sections, _drawn(run, found), SCRIPTS, version)
+
+
+def ending(run: GraphRun, found: Findings) -> tuple[str, str, str]:
+    """Say how it ended: a state, a headline and a sentence."""
+    failed = sum(one.failed for one in found.names)
+    cancelled = sum(one.cancelled for one in found.names)
+    done = sum(one.done for one in found.names)
+    reused = sum(run.log.reused.values())
+    tasks = found.tasks if run.over else max(found.tasks, run.log.called)
+    left = tasks - failed - cancelled - done
+    parts = [f"{done:,} of {tasks:,} tasks are done"]
+    counts = ((failed, "failed"), (cancelled, "were cancelled"), (left, "have not ended"))
+    parts += [f"{count:,} {word}" for count, word in counts if count]
+    if reused:
+        parts.append(f"{plural(reused, 'call')} got the result of an earlier one")
+    if reused and not tasks:
+        parts = [f"nothing had to run: all {plural(reused, 'call')} got the result of an earlier one"]
+    error = run.facts.get("error")
+    why = f" It ended with an error: {without_paths(str(error))}" if error else ""
+    words = f"{', '.join(parts)}.{why}"
+    if not run.over:
+        missing = tasks - found.tasks
+        if missing:
+            words += (
+                f" It was killed, or is still going on: {missing:,} of these tasks had been called and are not in the log, "
+                "where tasks are written when they end."
+            )
+        return "unfinished", "This session had not ended:", words
+    state = "complete" if done == found.tasks and not error else "incomplete"
+    return state, f"{state.capitalize()}:", words
+
+
+def _nothing(run: GraphRun) -> str:
+    """Say why there is nothing to show."""
+    return "No task ran: all results were there already." if run.log.reused else "No task was called."
+
+
+def _summary(run: GraphRun, found: Findings) -> str:
+    """Write how it ended, and the numbers one looks for first."""
+    span, length = found.makespan, found.path.length
+    numbers: list[tuple[str, ...]] = [(format_count(found.tasks), "tasks", plural(len(found.names), "name"))]
+    if run.log.reused:
+        numbers.append((format_count(sum(run.log.reused.values())), "reused", "results of earlier calls"))
+    if span:
+        numbers.append((show_micros(span), "from the first call to the last end"))
+        where = f"engine: {run.engine}" if run.engine else ""
+        numbers.append((str(run.workers), "worker" if run.workers == 1 else "workers", where))
+        numbers.append((f"{100 * found.busy:.0f} %", "busy", f"{show_micros(found.work)} of work"))
+        numbers.append((show_micros(length), "critical path", f"{100 * length / span:.0f} % of the time"))
+        bound = "work / cores" if found.least > length else "critical path"
+        numbers.append((show_micros(found.least), "at least needed", f"bound by {bound}"))
+    dropped = sum(sums.count for sums in run.dropped.values())
+    about = (
+        f"Times, graph and charts are those of the latest {len(run.tasks):,} tasks; the {dropped:,} before them are only "
+        "in the table of tasks. A session with rundir= keeps all one by one."
+    )
+    return "\n".join((verdict(*ending(run, found)), tiles(numbers), _way_bar(found), hint(about if dropped else "")))
+
+
+def _way_bar(found: Findings) -> str:
+    """Draw what the time was made of, going back from the last end to what was waited for."""
+    sums: dict[str, int] = defaultdict(int)
+    for one in found.way:
+        sums[one.kind] += one.end - one.begin
+    total = sum(sums.values())
+    if not total:
+        return ""
+    kinds = (
+        ("running", "cpu", "tasks that others waited for", "a task ran"),
+        ("worker", "lock", "waiting for a place to run", "a task that could run waited for a place"),
+        ("program", "waiting", "the program", "the program had not called the next task yet"),
+    )
+    return share_bar(
+        "What the time was spent on, back from the last end",
+        ((look, what, why, sums[kind] / total) for kind, look, what, why in kinds),
+    )
+
+
+def _names(run: GraphRun, found: Findings) -> str:
+    """Write the tasks by name."""
+    if not found.names:
+        return hint(_nothing(run))
+    columns = (
+        Column("task", "name"), Column("calls", show=show_count), Column("time", "bar", show_micros),
+        Column("mean", show=show_micros), Column("longest", show=show_micros), Column("mean wait", show=show_micros),
+        Column("failed", "bad", show_count), Column("cancelled", show=show_count), Column("retries", show=show_count),
+        Column("reused", show=show_count),
+    )  # fmt: skip
+    rows = [
+        (
+            one.name,
+            one.count,
+            one.time,
+            one.mean,
+            one.longest,
+            sum(one.waited.values()) / max(one.count, 1),
+            one.failed or None,
+            one.cancelled or None,
+            one.retries or None,
+            one.reused or None,
+        )
+        for one in found.names
+    ]
+    return table(columns, rows, most=MOST_LINES, things="names")
+
+
+def _graph(run: GraphRun) -> str:
+    if not run.tasks:
+        return hint(_nothing(run))
+    return f'<div class="scroll drawing" tabindex="0">{task_graph(run, MOST_NODES).svg()}</div>'
+
+
+def _path(run: GraphRun, found: Findings) -> str:
+    """Write the critical path."""
+    path = found.path
+    if not path.tasks:
+        return hint("No task ran.")
+    words = (
+        f"The longest chain of tasks that need each other takes {show_micros(path.length)}, "
+        f"{100 * path.length / max(found.makespan, 1):.0f} % of the {show_micros(found.makespan)} it took. However many "
+        f"workers there are, it is not faster; with {plural(run.workers, 'worker')} and {show_micros(found.work)} of work "
+        f"it takes at least {show_micros(found.least)}. Where an output was released early, only the time until then counts."
+    )
+    columns = (
+        Column("task", "name"), Column("number"), Column("began at", show=show_micros), Column("time", "bar", show_micros),
+        Column("", "remark"), Column("worker"),
+    )  # fmt: skip
+    rows = []
+    for number, part in zip(path.tasks, path.parts, strict=True):
+        task = run.tasks[number]
+        last = task.last
+        assert last is not None
+        full = last.end - last.begin
+        remark = f"of {show_micros(full)}, then released" if part < full else ""
+        rows.append((task.name, number, last.begin - found.first, part, remark, last.worker))
+    return hint(words) + table(columns, rows, most=MOST_PATH, things="tasks")
+
+
+def _waiting(run: GraphRun, found: Findings) -> str:
+    """Write what tasks waited for: by cause, and those that waited longest."""
+    total = sum(found.waited.values())
+    if not total:
+        return chart("waiting", "What tasks waited for, by name") + hint("No task waited.")
+    causes = (
+        Column("waited", "name", cause_words),
+        Column("over all tasks", show=show_micros),
+        Column("share", show="{:.1f} %".format),
+    )
+    by_cause = table(causes, [(cause, spent, 100 * spent / total) for cause, spent in found.waited.items()])
+
+    def waited(task: Ran) -> int:
+        return task.end - task.called - found.waits[task.id].get(RUNNING, 0)
+
+    longest = sorted(run.tasks.values(), key=waited, reverse=True)[:MOST_WAITED]
+    columns = (
+        Column("task", "name"),
+        Column("number"),
+        Column("waited", show=show_micros),
+        Column("because of", "words"),
+    )
+    rows = [(task.name, task.id, waited(task), _causes(found.waits[task.id])) for task in longest]
+    return "".join(
+        (
+            chart("waiting", "What tasks waited for, by name"),
+            by_cause,
+            heading("Those that waited longest"),
+            table(columns, rows),
+        )
+    )
+
+
+def _causes(shared: Mapping[str, int]) -> str:
+    parts = sorted(((spent, cause) for cause, spent in shared.items() if cause != RUNNING), reverse=True)
+    return ", ".join(f"{show_micros(spent)} {cause_words(cause)}" for spent, cause in parts)
+
+
+def _early(run: GraphRun, found: Findings) -> str:
+    """Write which tasks began before what they read from had ended."""
+    if not found.early:
+        return hint(
+            "No task began before the ones it reads from had ended. Tasks with several outputs release each as it is made: "
+            "generators by themselves, functions with wr.ready."
+        )
+    pairs: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for one in found.early:
+        pairs[run.tasks[one.source].name, run.tasks[one.target].name].append(one.by)
+    columns = (
+        Column("from", "name"), Column("to", "text"), Column("times", show=show_count),
+        Column("earlier, in all", show=show_micros), Column("at most", show=show_micros),
+    )  # fmt: skip
+    rows = [
+        (source, target, len(times), sum(times), max(times))
+        for (source, target), times in sorted(pairs.items(), key=lambda item: -sum(item[1]))
+    ]
+    total = sum(one.by for one in found.early)
+    released = sum(len({name for name, _ in task.released}) for task in run.tasks.values())
+    words = (
+        f"{released:,} outputs were released before their task had ended; {len(found.early):,} times another began with one "
+        f"before that end, by {show_micros(total)} in all."
+    )
+    return hint(words) + table(columns, rows, most=MOST_LINES, things="pairs")
+
+
+def _failures(run: GraphRun) -> str:
+    """Write what failed, was tried again or was lost."""
+    tasks = [task for task in run.tasks.values() if task.state == "failed" or len(task.tries) > 1]
+    tasks.sort(key=lambda task: (task.state != "failed", task.id))
+    lost = [line for line in run.log.rare if line["event"] == "WorkerLost"]
+    if not tasks and not lost:
+        return hint("No task failed, none was tried again, and no worker was lost.")
+    text = ""
+    if tasks:
+        columns = (
+            Column("task", "name"), Column("number"), Column("ended", "state"), Column("attempts"), Column("why", "words"),
+        )  # fmt: skip
+        rows = [(task.name, task.id, task.state, len(task.tries), _why(task)) for task in tasks]
+        text = table(columns, rows, most=MOST_LINES, things="tasks")
+    if lost:
+        lines = [
+            f"Worker {line.get('worker')} was lost at {format_seconds(line['t'])}: {line.get('failure', '')}"
+            for line in lost
+        ]
+        text += listed([without_paths(line) for line in lines[:MOST_WAITED]]) + more(
+            len(lost) - MOST_WAITED, "lost workers"
+        )
+    return text
+
+
+def _why(task: Ran) -> str:
+    """Say how the attempts of a task ended; what they have in common is said once."""
+    ways = [f"{one.how}{f' ({one.why})' if one.why else ''}" for one in task.tries if one.how != "done"]
+    different = list(dict.fromkeys(ways))
+    return without_paths("; ".join(different) or task.why)
+
+
+def _drawn(run: GraphRun, found: Findings) -> dict[str, Any]:
+    """Collect what the scripts draw."""
+    log = run.log
+    speed = throughput(log)
+    return {
+        "unfinished": not run.over,
+        "counted": "tasks",
+        "timeline": timeline(log, "other tasks"),
+        "throughput": speed and {"step": speed["step"], "rows": speed["rows"]},
+        "memory": memory_data(log),
+        "waiting": _waiting_data(found),
+    }
+
+
+def _waiting_data(found: Findings) -> dict[str, Any] | None:
+    """Give for each name what its tasks waited for, those that waited most first."""
+    names = sorted(found.names, key=lambda one: -sum(one.waited.values()))[:MOST_BARS]
+    names = [one for one in names if one.waited]
+    causes = [cause for cause in found.waited if any(one.waited.get(cause) for one in names)]
+    if not names or not causes:
+        return None
+    return {
+        "names": [one.name for one in names],
+        "causes": [cause_words(cause) for cause in causes if cause != RUNNING],
+        "seconds": [[round(one.waited.get(cause, 0) / 1e6, 6) for one in names] for cause in causes],
+    }

@@ -1,0 +1,179 @@
+"""Tables, tiles and lists of a report as HTML: values are escaped here, and only here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from windrow.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+#: Lines of a table or a list that are shown; the others are counted.
+MOST_LINES = 400
+
+#: Looks of a cell that begin at the left.
+_LEFT = {"name": "", "text": "left", "words": "left words", "state": "left kind", "remark": "remark"}
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def show_count(value: float) -> str:
+    """Write a whole number with its thousands apart."""
+    return f"{value:,}"
+
+
+def show_percent(share: float) -> str:
+    """Write a share; small ones with a digit more."""
+    return f"{100 * share:.1f} %" if 0 < share < 0.0995 else f"{100 * share:.0f} %"
+
+
+def show_micros(micros: float) -> str:
+    """Write a time that is given in microseconds."""
+    return format_seconds(micros / 1e6) if micros else "0 s"
+
+
+def plural(count: int, thing: str) -> str:
+    """Write how many there are of something."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its head, how a value is written, and how its cells look.
+
+    Looks are "name" (of the line), "text", "words" (that wrap), "state", "remark", "number", "bad" (a number that should
+    be 0), "bar" (drawn against the largest of the column) and "share" (drawn against 1).
+    """
+
+    head: str
+    look: str = "number"
+    show: Callable[[Any], str] = str
+
+    def cell(self, value: Any, largest: float) -> str:
+        """Write one cell; None is a dash."""
+        text = value if isinstance(value, Html) else escape("-" if value is None else self.show(value))
+        if self.look == "name":
+            return f'<th scope="row">{text}</th>'
+        if self.look in ("bar", "share"):
+            width = 100 * (value or 0.0) / (largest if self.look == "bar" else 1.0)
+            return f'<td class="barcell"><span class="bar" style="width:{width:.1f}%"></span><span>{text}</span></td>'
+        look = _LEFT.get(self.look, "")
+        if self.look == "state":
+            look += f" {escape(str(value))}"
+        elif self.look == "bad":
+            look = "kind failed" if value else "kind"
+        return f'<td class="{look}">{text}</td>' if look else f"<td>{text}</td>"
+
+
+def table(
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[Any]],
+    *,
+    name: str = "",
+    most: int = MOST_LINES,
+    total: int | None = None,
+    things: str = "lines",
+) -> str:
+    """Write a table of values, and how many lines it does not show; ``total`` counts also those that are not in ``rows``."""
+    lines = list(rows)
+    count = len(lines) if total is None else total
+    lines = lines[:most]
+    largest = [
+        max((line[place] or 0.0 for line in lines), default=0.0) or 1.0 if column.look == "bar" else 1.0
+        for place, column in enumerate(columns)
+    ]
+    heads = "".join(
+        f'<th scope="col"{" class=left" if column.look in _LEFT else ""}>{escape(column.head)}</th>'
+        for column in columns
+    )
+    body = "".join(f"<tr>{''.join(map(Column.cell, columns, line, largest))}</tr>" for line in lines)
+    kind = f' class="{name}"' if name else ""
+    return (
+        f'<div class="scroll" tabindex="0"><table{kind}><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+        f"{more(count - len(lines), things)}"
+    )
+
+
+def more(count: int, things: str) -> str:
+    """Say how many lines were left out."""
+    return hint(f"and {count:,} more {things}") if count > 0 else ""
+
+
+def hint(text: str) -> str:
+    """Write a remark."""
+    return f'<p class="hint">{escape(text)}</p>' if text else ""
+
+
+def heading(text: str) -> str:
+    """Write the title of a part of a section."""
+    return f"<h3>{escape(text)}</h3>"
+
+
+def listed(items: Sequence[str], things: str = "lines") -> str:
+    """Write texts one below the other."""
+    lines = "".join(f"<li>{escape(item)}</li>" for item in items[:MOST_LINES])
+    return f"<ul>{lines}</ul>{more(len(items) - MOST_LINES, things)}"
+
+
+def details(summary: str, content: str, *, opened: bool = False, name: str = "") -> str:
+    """Write what is looked at on demand; ``summary`` is HTML."""
+    kind = f' class="{name}"' if name else ""
+    return f"<details{kind}{' open' if opened else ''}><summary>{summary}</summary>{content}</details>"
+
+
+def tiles(numbers: Iterable[tuple[str, ...]], name: str = "tiles") -> str:
+    """Write numbers that are looked for first: of each the value, what it is, and perhaps a remark."""
+    parts = []
+    for value, label, *remarks in numbers:
+        below = "".join(f'<span class="more">{escape(remark)}</span>' for remark in remarks if remark)
+        parts.append(
+            f'<div class="tile"><span class="value">{escape(value)}</span>'
+            f'<span class="label">{escape(label)}</span>{below}</div>'
+        )
+    return f'<div class="{name}">{"".join(parts)}</div>'
+
+
+def verdict(state: str, headline: str, words: str) -> str:
+    """Write how a run or a session ended."""
+    return f'<p class="verdict {escape(state)}"><strong>{escape(headline)}</strong> {escape(words)}</p>'
+
+
+def share_bar(label: str, shares: Iterable[tuple[str, str, str, float]]) -> str:
+    """Draw what a whole is made of: of each part the look, what it is, what that means, and its share."""
+    parts = list(shares)
+    bars = "".join(
+        f'<span class="{look}" style="flex-grow:{share:.4f}" title="{why}"></span>' for look, _, why, share in parts
+    )
+    words = "".join(
+        f'<li class="{look}" title="{why}">{what} <b>{100 * share:.0f} %</b></li>' for look, what, why, share in parts
+    )
+    return (
+        f'<div class="shares"><span class="label">{label}</span>'
+        f'<div class="sharebar" aria-hidden="true">{bars}</div><ul>{words}</ul></div>'
+    )
+
+
+def facts(value: Any, name: str = "") -> str:
+    """Write nested plain data as lists of names and values."""
+    if isinstance(value, dict):
+        items = "".join(
+            f"<dt>{escape(str(key))}</dt><dd>{facts(item, str(key))}</dd>"
+            for key, item in list(value.items())[:MOST_LINES]
+        )
+        return f"<dl>{items}</dl>" if items else ""
+    if isinstance(value, list):
+        if all(isinstance(item, str | int | float) for item in value):
+            return escape(", ".join(map(str, value[:MOST_LINES])))
+        return "".join(f'<div class="fact">{facts(item)}</div>' for item in value[:MOST_LINES])
+    if name in ("memory", "bytes") and isinstance(value, int):
+        return escape(format_bytes(value, binary=name == "memory"))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}" if abs(value) >= 10_000 else str(value)
+    return escape("-" if value is None else str(value))

@@ -1,0 +1,285 @@
+"""``session.graph()``: the tasks of a session as plain data, as a drawing, and as text for Graphviz and Mermaid."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windrow.errors import UsageError
+from windrow.units import format_seconds
+from windrow.watch import svg
+from windrow.watch.graph_run import maker_of
+from windrow.watch.layered_layout import Box, Edge, place_boxes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from windrow.watch.graph_run import GraphRun, Ran
+    from windrow.watch.layered_layout import Rectangle
+
+STRIPE = 5.0
+#: Fills by name, in the order of their first call.
+FILLS = ("#ddebfb", "#fde6d3", "#dcf2e1", "#eadff7", "#fbf0c8", "#fadfe6", "#d8f0f0", "#ece7df")
+STATES = {"done": "#3b9457", "running": "#e69f00", "waiting": "#9aa5b0", "failed": "#c2321d", "cancelled": "#6b5b95"}
+_SUFFIXES = (".svg", ".dot", ".mmd")
+
+#: States of a node that stands for many: the first that any of them is in.
+_WORST_FIRST = ("failed", "running", "waiting", "cancelled", "done")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """A task, or several of one name that are equally far from the beginning."""
+
+    key: str
+    name: str
+    level: int  #: the longest way from a task that needs no other
+    states: Mapping[str, int]
+    seconds: float  #: of work
+    tasks: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """How many tasks it stands for."""
+        return len(self.tasks)
+
+    @property
+    def label(self) -> str:
+        """Its name, with how many there are."""
+        return self.name if self.count == 1 else f"{self.name} x {self.count:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEdge:
+    """One needs what another makes ("data"), or comes after it because of files ("after")."""
+
+    source: str
+    target: str
+    kind: str = "data"
+    count: int = 1
+
+
+def state_of(node: GraphNode) -> str:
+    """Say which state a node is shown in."""
+    return next((state for state in _WORST_FIRST if node.states.get(state)), "waiting")
+
+
+def levels_of(tasks: Mapping[int, Ran]) -> dict[int, int]:
+    """Say how far each task is from the beginning; a task needs only such as were called before it."""
+    levels: dict[int, int] = {}
+    for number in sorted(tasks):
+        task, level = tasks[number], 0
+        for output in task.reads:
+            level = max(level, levels.get(maker_of(output), -1) + 1)
+        for before in task.after:
+            level = max(level, levels.get(before, -1) + 1)
+        levels[number] = level
+    return levels
+
+
+def nodes_and_edges(tasks: Mapping[int, Ran], most: int) -> tuple[tuple[GraphNode, ...], tuple[GraphEdge, ...]]:
+    """Give one node per task, or, for more than ``most``, one per name and level, then per name and several levels."""
+    levels = levels_of(tasks)
+    keys = {number: str(number) for number in tasks}
+    if len(tasks) > most:
+        kinds = {(task.name, levels[number]) for number, task in tasks.items()}
+        together = _together(kinds, most)
+        keys = {number: f"{task.name}@{levels[number] // together}" for number, task in tasks.items()}
+    members: dict[str, list[int]] = defaultdict(list)
+    for number in sorted(tasks):
+        members[keys[number]].append(number)
+    nodes = tuple(_node(key, ids, tasks, levels) for key, ids in members.items())
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for number, task in tasks.items():
+        for source in {maker_of(output) for output in task.reads} if task.reads else ():
+            if source in keys:
+                counts[keys[source], keys[number], "data"] += 1
+        for source in task.after:
+            if source in keys:
+                counts[keys[source], keys[number], "after"] += 1
+    return nodes, tuple(GraphEdge(*ends, count) for ends, count in counts.items())
+
+
+def _together(kinds: set[tuple[str, int]], most: int) -> int:
+    """Say how many levels to join so that there are few enough nodes; names are never joined."""
+    together, highest = 1, max(level for _, level in kinds)
+    while together <= highest and len({(name, level // together) for name, level in kinds}) > most:
+        together *= 2
+    return together
+
+
+def _node(key: str, ids: list[int], tasks: Mapping[int, Ran], levels: Mapping[int, int]) -> GraphNode:
+    work = sum([one.end - one.begin for number in ids for one in tasks[number].tries])
+    return GraphNode(
+        key=key,
+        name=tasks[ids[0]].name,
+        level=min(levels[number] for number in ids),
+        states=dict(Counter([tasks[number].state for number in ids])),
+        seconds=work / 1e6,
+        tasks=tuple(ids),
+    )
+
+
+class TaskGraph:
+    """The tasks of a session and what they need of each other, as far as it went."""
+
+    def __init__(self, name: str, nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], tasks: int) -> None:
+        self.name = name
+        self.nodes = tuple(nodes)
+        self.edges = tuple(edges)
+        self.tasks = tasks  #: that are in it
+
+    def __repr__(self) -> str:
+        return (
+            f"<graph of {self.name!r}: {self.tasks:,} tasks in {len(self.nodes):,} nodes; "
+            "show it in a notebook, or save it with .save('graph.svg')>"
+        )
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def _repr_html_(self) -> str:
+        return svg.scrolled(self.svg())
+
+    def save(self, path: Any) -> Path:
+        """Write it to a file: .svg (the drawing), .dot (Graphviz) or .mmd (Mermaid)."""
+        target = Path(path)
+        kinds = dict(zip(_SUFFIXES, (self.svg, self.dot, self.mermaid), strict=True))
+        kind = kinds.get(target.suffix.lower())
+        if kind is None:
+            raise UsageError(
+                f"a graph is saved as {', '.join(_SUFFIXES)}, got {target.name!r}; browsers and rsvg-convert make PDF or "
+                "PNG of an .svg"
+            )
+        target.write_text(kind(), encoding="utf-8")
+        return target
+
+    def svg(self, path: Any = None) -> str:
+        """Give the drawing, and write it to a file if one is named."""
+        text = _svg(self)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def dot(self) -> str:
+        """Give the graph in the language of Graphviz."""
+        lines = [f"digraph {_dotted(self.name)} {{", "  rankdir=LR;", "  node [shape=box, style=filled];"]  # fmt: skip
+        fills = _fills(self.nodes)
+        lines += [
+            f"  {_dotted(node.key)} [label={_dotted(node.label)}, fillcolor={_dotted(fills[node.name])}, "
+            f"color={_dotted(STATES[state_of(node)])}];"
+            for node in self.nodes
+        ]
+        lines += [f"  {_dotted(edge.source)} -> {_dotted(edge.target)}{_dot_look(edge)};" for edge in self.edges]
+        return "\n".join([*lines, "}", ""])
+
+    def mermaid(self) -> str:
+        """Give the graph in the language of Mermaid, which Markdown pages draw."""
+        short = {node.key: f"n{number}" for number, node in enumerate(self.nodes)}
+        lines = ["flowchart LR"]
+        lines += [f'  {short[node.key]}["{_mermaid_text(node.label)}"]' for node in self.nodes]
+        lines += [
+            f"  {short[edge.source]} {'-.->' if edge.kind == 'after' else '-->'} {short[edge.target]}"
+            for edge in self.edges
+        ]
+        for state, colour in STATES.items():
+            mine = [short[node.key] for node in self.nodes if state_of(node) == state]
+            if mine:
+                lines.append(f"  classDef {state} stroke:{colour},stroke-width:2px")
+                lines.append(f"  class {','.join(mine)} {state}")
+        return "\n".join([*lines, ""])
+
+
+def _dotted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
+
+
+def _dot_look(edge: GraphEdge) -> str:
+    looks = []
+    if edge.kind == "after":
+        looks.append("style=dashed")
+    if edge.count > 1:
+        looks.append(f'label="{edge.count}"')
+    return f" [{', '.join(looks)}]" if looks else ""
+
+
+def _mermaid_text(text: str) -> str:
+    return escape(" ".join(text.split())).replace("[", "&#91;").replace("]", "&#93;")
+
+
+def task_graph(run: GraphRun, most: int) -> TaskGraph:
+    """Make the graph of what is known of a session; tasks alike are joined where there are more than ``most``."""
+    if most < 1:
+        raise UsageError(f"most= is a number of nodes, at least 1, got {most!r}")
+    nodes, edges = nodes_and_edges(run.tasks, most)
+    return TaskGraph(run.name, nodes, edges, len(run.tasks))
+
+
+# -- the drawing -----------------------------------------------------------------------------------
+
+
+def _svg(graph: TaskGraph) -> str:
+    levels = {level: place for place, level in enumerate(sorted({node.level for node in graph.nodes}))}
+    layers = {node.key: levels[node.level] for node in graph.nodes}
+    boxes = [Box(node.key, *_size(node)) for node in graph.nodes]
+    layout = place_boxes(boxes, [Edge(edge.source, edge.target) for edge in graph.edges], layers)
+    fills = _fills(graph.nodes)
+    parts = [_line(edge, route) for edge, route in zip(graph.edges, layout.routes, strict=True) if route]
+    parts += [_box(node, layout.boxes[node.key], fills[node.name]) for node in graph.nodes]
+    legend, wide = _legend(graph.nodes, layout.height + 26)
+    title = f"{graph.tasks:,} tasks of {graph.name}"
+    return svg.document(title, f"{''.join(parts)}{legend}", max(layout.width, wide), layout.height + 30)
+
+
+def _fills(nodes: Sequence[GraphNode]) -> dict[str, str]:
+    names = dict.fromkeys(node.name for node in nodes)
+    return {name: FILLS[number % len(FILLS)] for number, name in enumerate(names)}
+
+
+def _second_line(node: GraphNode) -> str:
+    took = f", {format_seconds(node.seconds)}" if node.seconds else ""
+    if node.count == 1:
+        return f"task {node.tasks[0]}{took or f', {state_of(node)}'}"
+    return ", ".join(f"{count:,} {state}" for state, count in node.states.items()) + took
+
+
+def _size(node: GraphNode) -> tuple[float, float]:
+    width, height = svg.box_size(node.label, [_second_line(node)])
+    return width + STRIPE, height
+
+
+def _box(node: GraphNode, place: Rectangle, fill: str) -> str:
+    state, words = state_of(node), _second_line(node)
+    dashed = ' stroke-dasharray="5 3"' if state in ("cancelled", "waiting") else ""
+    stripe = f'fill="{STATES[state]}"'
+    look = f'rx="3" fill="{fill}" stroke="{STATES[state]}" stroke-width="1.2"{dashed}'
+    return (
+        f'<g class="{state}" data-key="{escape(node.key)}"><title>{escape(f"{node.label}: {words}")}</title>'
+        f"{svg.rectangle(*place, look)}"
+        f"{svg.rectangle(place.x, place.y, STRIPE, place.height, stripe)}"
+        f"{svg.box_text(place.x + STRIPE, place.y, node.label, [words])}</g>"
+    )
+
+
+def _line(edge: GraphEdge, route: Sequence[tuple[float, float]]) -> str:
+    way = "".join(svg.stretch(start, end) for start, end in pairwise(route))
+    dash = "2 4" if edge.kind == "after" else ""
+    return svg.path(way, svg.LINE, 1.2 if edge.count == 1 else 2.0, dash) + svg.arrow_tip(route[-1], svg.LINE)
+
+
+def _legend(nodes: Sequence[GraphNode], y: float) -> tuple[str, float]:
+    """Say which colours stand for which states."""
+    parts: list[str] = []
+    x = 0.0
+    for state, colour in STATES.items():
+        count = sum(node.states.get(state, 0) for node in nodes)
+        if count:
+            words = f"{count:,} {state}"
+            parts.append(svg.rectangle(x, y - 9, 10, 10, f'fill="{colour}"'))
+            parts.append(svg.text(x + 16, y, words, svg.LINE_SIZE, svg.LINE))
+            x += 34 + svg.text_width(words)
+    return "".join(parts), x

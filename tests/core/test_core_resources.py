@@ -1,0 +1,188 @@
+"""Pools, places and grants: three tasks of 2.1 GB fit a node of 8 GB, nobody waits for ever, and many kinds cost little."""
+
+from __future__ import annotations
+
+from time import process_time
+from typing import Any
+
+import pytest
+
+from core_world import World
+from windrow.core.events import CancelRequested, PoolChanged, Released, Submitted, WorkerJoined
+from windrow.core.options import Options
+from windrow.core.records import ONE_CORE, Life, Needs, Task, Worker
+from windrow.core.scheduler import Scheduler
+
+A = Life(0, 0)
+
+
+def node(workers: int, **offers: float) -> World:
+    made = World(Scheduler(options=Options(open=True, on_error="skip")), workers, offers=Needs(), pools=("node",))
+    made.tell(PoolChanged("node", Needs.of(offers), ("gpu",)))
+    made.begin()
+    return made
+
+
+def needing(number: int, lasting: tuple[str, ...] = (), **amounts: float) -> Task:
+    return Task(number, "t", makes=(f"{number}.0",), needs=Needs.of(amounts, lasting))
+
+
+def running(made: World) -> list[int]:
+    return sorted(one.task.id for queue in made.queues.values() for one in queue)
+
+
+def test_three_tasks_of_2_1_gb_fit_a_node_of_8_gb_and_a_task_of_many_cores_takes_one_place() -> None:
+    made = node(8, cores=8, memory=8e9)
+    made.tell(Submitted((), tuple(needing(number, cores=1, memory=2.1e9) for number in range(1, 6))))
+    assert running(made) == [1, 2, 3]
+    made.tell(Submitted((), (needing(9, cores=5),)))
+    assert running(made) == [1, 2, 3, 9]
+    made.tell(Submitted((), (needing(10, cores=1),)))
+    assert running(made) == [1, 2, 3, 9]  # all cores are taken
+    made.tell(*made.finish(made.launched[0].life))
+    assert running(made) == [2, 3, 4, 9]
+
+
+def test_a_worker_runs_one_task_at_a_time_whatever_it_needs() -> None:
+    made = node(1, cores=8, licence=8)
+    made.tell(Submitted((), (needing(1, licence=1), needing(2, licence=1), Task(3, "t", needs=Needs()))))
+    assert running(made) == [1]
+
+
+def test_a_resource_comes_from_the_first_pool_that_has_it_whole() -> None:
+    made = World(Scheduler(options=Options(open=True)), 0)
+    made.tell(PoolChanged("left", Needs.of({"gpu": 1})), PoolChanged("right", Needs.of({"gpu": 2})))
+    for number, pools in enumerate([("left", "right"), ("left",), ("left", "right")]):
+        life = Life(number, 0)
+        made.worker(life)
+        made.tell(WorkerJoined(Worker(life, ONE_CORE, pools)))
+    made.tell(Submitted((), (needing(1, gpu=2, cores=1), needing(2, gpu=1), needing(3, gpu=1))))
+    grants = {one.task.id: {(part.pool, part.name) for part in one.grant} for one in made.launched}
+    assert grants[1] == {("worker 0.0", "cores"), ("right", "gpu")}
+    assert grants[2] == {("left", "gpu")}
+    assert 3 not in grants
+
+
+def test_devices_are_granted_by_number_and_given_back() -> None:
+    made = node(3, cores=4, gpu=2)
+    made.tell(Submitted((), tuple(needing(number, gpu=1) for number in (1, 2, 3))))
+    units = [part.units for one in made.launched for part in one.grant]
+    assert units == [(0,), (1,)]
+    made.tell(*made.finish(made.launched[1].life))
+    assert made.launched[-1].grant[0].units == (1,)
+
+
+def test_a_lasting_grant_stays_until_the_outputs_are_gone() -> None:
+    made = node(2, cores=4, disk=10)
+    made.tell(Submitted((), (needing(1, ("disk",), cores=1, disk=6), needing(2, ("disk",), cores=1, disk=6))))
+    assert running(made) == [1]
+    made.tell(*made.finish(made.launched[0].life))
+    assert running(made) == []
+    made.tell(Released("1.0"))
+    assert running(made) == [2]
+
+
+def test_fractions_add_up() -> None:
+    made = node(10, cores=1)
+    made.tell(Submitted((), tuple(needing(number, cores=0.1) for number in range(1, 12))))
+    assert len(running(made)) == 10
+    while any(made.queues.values()):
+        made.tell(*made.finish(next(life for life, queue in made.queues.items() if queue), wall=1.0))
+    assert len(made.ends) == 11
+
+
+def test_a_pool_that_shrinks_below_what_is_taken_gives_nothing_more() -> None:
+    made = node(4, cores=4)
+    made.tell(Submitted((), tuple(needing(number, cores=1) for number in range(1, 9))))
+    made.tell(PoolChanged("node", Needs.of({"cores": 2})))
+    first = [one.life for one in made.launched]
+    made.tell(*made.finish(first[0], wall=1.0), *made.finish(first[1], wall=1.0))
+    assert len(running(made)) == 2
+    made.tell(*made.finish(first[2], wall=1.0))
+    assert len(running(made)) == 2
+
+
+def test_a_task_that_nobody_could_run_says_what_it_needs_and_what_there_is() -> None:
+    made = node(2, cores=4, memory=8e9)
+    made.tell(Submitted((), (needing(1, cores=5, memory=1e9),)))
+    failure = made.ends[1][0].failure
+    assert failure is not None
+    assert "needs cores=5, memory=1 GB" in failure.message
+    assert "cores=4, memory=8 GB" in failure.message
+
+
+def test_a_large_task_is_not_overtaken_for_ever() -> None:
+    made = node(4, cores=4)
+    made.tell(Submitted((), (needing(1, cores=1), needing(2, cores=4))))
+    number = 10
+    overtaken = 0
+    while 2 not in running(made):
+        made.tell(Submitted((), tuple(needing(number + more, cores=1) for more in range(3))))
+        number += 3
+        life = min(made.queues, key=lambda one: made.queues[one][0].attempt if made.queues[one] else 1 << 30)
+        made.tell(*made.finish(life, wall=1.0))
+        overtaken += 1
+        assert overtaken < 400
+    assert overtaken > 90
+
+
+def waiting_world() -> World:
+    """One task runs, another needs all; a third could overtake it."""
+    made = node(2, cores=2)
+    made.tell(Submitted((), (needing(1, cores=1), needing(2, cores=2))))
+    made.now = 61.0
+    made.tell(Submitted((), (needing(3, cores=1),)))
+    return made
+
+
+def test_a_task_that_waits_a_minute_has_its_place_kept() -> None:
+    made = waiting_world()
+    assert running(made) == [1, 3]  # it began before it was looked at
+    made.tell(*made.finish(made.launched[1].life, wall=1.0))
+    made.tell(Submitted((), (needing(4, cores=1),)))
+    assert running(made) == [1]
+    made.tell(*made.finish(made.launched[0].life, wall=1.0))
+    assert running(made) == [2]
+
+
+def test_what_is_kept_for_a_task_goes_when_it_is_cancelled() -> None:
+    made = waiting_world()
+    made.tell(*made.finish(made.launched[1].life, wall=1.0))
+    made.tell(CancelRequested("no", task=2), Submitted((), (needing(4, cores=1),)))
+    assert not made.scheduler.resources.reserved
+    assert running(made) == [1, 4]
+
+
+def seconds_for(tasks: int, kinds: int) -> float:
+    made = node(4, cores=4, memory=1e12)
+    made._validate = False
+    begin = process_time()
+    made.tell(
+        Submitted((), tuple(needing(n, cores=1, memory=1e6 * (1 + n % kinds)) for n in range(1, tasks + 1)))
+    )  # fmt: skip
+    for _ in range(tasks):
+        if not any(made.queues.values()):
+            break
+        life = next(life for life, queue in made.queues.items() if queue)
+        made.tell(*made.finish(life, wall=1.0))
+    assert len(made.ends) == tasks
+    return process_time() - begin
+
+
+@pytest.mark.parametrize("kinds", [1, 1 << 30])
+def test_the_cost_of_a_task_does_not_grow_with_their_number_or_their_kinds(kinds: int) -> None:
+    few, many = 300, 2400
+    small = min(seconds_for(few, kinds) for _ in range(2)) / few
+    large = seconds_for(many, kinds) / many
+    # Quadratic costs would be eight times as high; machines are noisy.
+    assert large < 4 * small
+
+
+def test_kinds_of_which_no_task_waits_are_forgotten() -> None:
+    made = node(1, cores=4, memory=1e12)
+    for number in range(1, 200):
+        made.tell(Submitted((), (needing(number, cores=1, memory=float(number)),)))
+        made.tell(*made.finish(A))
+        made.tell(Released(f"{number}.0"))
+    classes: dict[Any, Any] = made.scheduler.dispatch._classes
+    assert len(classes) < 100

@@ -31,7 +31,7 @@ import numpy as np
 import order_cases
 from order_counting import WORKERS, Counter, all_windows, extreme_order, situation_of, truth_of, unit_costs
 
-from windrow.core.state import MOSTLY_WAITS
+from windrow.core.accounts import MOSTLY_WAITS
 from windrow.watch.readlog import read_log
 
 if TYPE_CHECKING:

@@ -244,7 +244,7 @@ def test_many_cuts_and_lanes_with_any_effort() -> None:
         assert found == find_order(situation, sampled, effort)
         costs.append(found.cost)
     assert costs == sorted(costs, reverse=True)
-    assert costs[-1] < costs[0] < written
+    assert costs[0] < written
 
 
 def test_a_barrier_between_many_cuts_is_kept() -> None:
@@ -260,10 +260,10 @@ def test_a_barrier_between_many_cuts_is_kept() -> None:
 
 
 def test_little_effort_finds_an_order_too() -> None:
-    situation = many(13, 2)
+    situation = many(15, 2)
     sampled = sampled_rows(situation)
     assert find_order(situation, sampled).exact
-    assert find_order(many(6, 2), sampled_rows(many(6, 2)), effort=0.0).exact  # that takes no time
+    assert find_order(many(12, 2), sampled_rows(many(12, 2)), effort=0.0).exact  # that takes no time
     little = find_order(situation, sampled, effort=1e-6)
     assert not little.exact
     assert is_legal(situation, little.order)

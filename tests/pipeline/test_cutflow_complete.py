@@ -253,6 +253,13 @@ def test_arrays_that_were_not_kept_are_refused(tmp_path: Path) -> None:
         wr.load(tmp_path).cutflow.complete(plain())
 
 
+def test_a_stream_is_gone() -> None:
+    batches = wr.data.stream(iter([columns(1), columns(2)]))
+    result = plain().run(batches, order=["gen", "b", "a"], engine="inline", progress=False)
+    with pytest.raises(DataError, match=r"a stream is read once"):
+        result.cutflow.complete()
+
+
 def test_rows_that_were_left_out_stay_out() -> None:
     def build() -> wr.Pipeline:
         made = wr.Pipeline("holes")

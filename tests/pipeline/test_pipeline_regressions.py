@@ -383,3 +383,18 @@ def test_a_step_region_or_save_can_be_taken_away() -> None:
     assert result.saved == ()
     with pytest.raises(errors.UnknownNameError, match="'kep' to remove; did you mean 'kept'"):
         analysis.remove("kep")
+
+
+def test_an_output_that_is_absent_has_a_reason_of_its_own() -> None:
+    """The first step that failed on no rows was held against every output, also against those that have a value."""
+    analysis = wr.Pipeline("absent")
+    analysis.cut(lambda x: x > 10, name="none")
+    analysis.column(lambda x: x / x.max(), name="share")
+    analysis.output(lambda x: len(x), name="fine")
+    analysis.output(lambda x: float(np.min(x)), name="least")
+    analysis.output(lambda share: float(share.max()), name="most")
+    result = analysis.run({"x": np.arange(4.0)}, engine="inline", progress=False)
+    assert result["fine"] == 0
+    assert set(result.reasons_absent) == {"least", "most"}
+    assert "output 'least' fails on zero rows" in result.reasons_absent["least"]
+    assert "column 'share' fails on zero rows" in result.reasons_absent["most"]

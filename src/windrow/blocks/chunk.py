@@ -104,7 +104,7 @@ class ChunkRun:
         self.counts = CountRecorder(self)
         self.varied: dict[str, bool] = {}  #: weights that ran, and whether they have variations
         self.forced = forced  #: call everything, even on no rows, to learn what an empty lane gives
-        self.notes: list[str] = []
+        self.failed_empty: dict[str, str] = {}  #: steps and outputs that fail on no rows, and how
         self.given_up: dict[int, str] = {}  #: optional lanes, and why
         self.search: RowSearch | None = None  #: for rows that can be left out; None: a failure is the chunk's
         self._answers: dict[str, tuple[BoundStep, Selection, Any]] = {}  #: that twins may take over
@@ -273,7 +273,7 @@ class ChunkRun:
             except Exception as error:  # noqa: BLE001 - it is raised again, named
                 if self.forced:
                     # Not every function takes an empty array; what then reads its column gets an empty one.
-                    self.notes.append(f"{step.kind} {step.name!r} fails on zero rows ({error_text(error)})")
+                    self.failed_empty[step.name] = f"{step.kind} {step.name!r} fails on zero rows ({error_text(error)})"
                     return None
                 raise_from(named_error(self, step, rows, error), error)
         return value

@@ -209,7 +209,7 @@ def _evaluate(
                 results[unit][output.name, region, variation] = Value(value, output.merge)
     except Exception as error:  # noqa: BLE001 - it is raised again, named
         if run.forced:
-            run.notes.append(f"output {output.name!r} fails on zero rows ({error_text(error)})")
+            run.failed_empty[output.name] = f"output {output.name!r} fails on zero rows ({error_text(error)})"
             return
         raise_from(named_error(run, output, selection, error), error)
     if failed:

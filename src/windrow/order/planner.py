@@ -33,15 +33,13 @@ if TYPE_CHECKING:
 
     Bits = NDArray[np.uint64]
 
-#: Cuts that are put in order exactly, all together and in a window that slides: 65,536 and 1,024 sets of them.
-EXACT, WINDOW = 16, 10
-#: The fewest in a window, however little time there is.
-LEAST_WINDOW = 3
+#: Cuts that are put in order exactly, all together and in a window that slides: 65,536 and 256 sets of them.
+EXACT, WINDOW = 16, 8
 MOST_SWEEPS = 4
 #: Elementary operations (additions in arrays) that planning may take with full effort: a quarter of a second or so.
 BUDGET = 2e8
-#: Up to so many the cheapest order is found whatever the effort: greedy would take as long.
-QUICK = 5e6
+#: And so many whatever the effort, as much as greedy takes: twelve cuts are put in the cheapest order then.
+QUICK = 2e7
 #: Elementary operations that a call of NumPy is worth however small its arrays are.
 CALL = 2000
 
@@ -58,8 +56,8 @@ def find_order(situation: Situation, sampled: SampledRows, effort: float = 1.0) 
     """Find a cheap legal order of all steps, with the share ``effort`` of the usual work at most."""
     planner = Planner(situation, sampled)
     count = len(planner.cuts)
-    budget = effort * BUDGET
-    if count <= EXACT and planner.operations(count) <= max(budget, QUICK):
+    budget = max(effort * BUDGET, QUICK)
+    if count <= EXACT and planner.operations(count) <= budget:
         order = planner.full(planner.cheapest((), range(count)))
         return Best(order, expected_cost(situation, order, sampled).total, exact=True)
     found = []
@@ -202,17 +200,17 @@ class Planner:
         left = list(range(len(self.cuts)))
         while left:
             alive = self.alive_after(order)
-            charges = []
-            for users, price in self.charges(order, left):
-                rows = self.count(np.bitwise_or.reduce(alive[list(price.lanes)]))
-                charges.append((users, float(self.sampled.seconds(price, rows, self.total))))
+            chains = [[other for other in left if other == cut or self.before[cut] >> other & 1] for cut in left]
+            kept = np.array([np.bitwise_and.reduce(self.keeps[chain]) for chain in chains])
+            gains = self.count(alive & ~kept) @ worth
+            charges = self.charges(order, left)
+            unions = {price.lanes for _, price in charges}
+            rows = {lanes: self.count(np.bitwise_or.reduce(alive[list(lanes)])) for lanes in unions}
+            priced = [(users, self.sampled.seconds(price, rows[price.lanes], self.total)) for users, price in charges]
             best, least = left, np.inf  # where no cut drops anything more they stay as they stand, which is legal
-            for cut in left:
-                chain = [other for other in left if other == cut or self.before[cut] >> other & 1]
+            for chain, gain in zip(chains, gains.tolist(), strict=True):
                 members = sum(1 << left.index(other) for other in chain)
-                dropped = alive & ~np.bitwise_and.reduce(self.keeps[chain])
-                gain = float(worth @ self.count(dropped))
-                cost = sum(seconds for users, seconds in charges if users & members)
+                cost = sum(float(seconds) for users, seconds in priced if users & members)
                 if gain > 0 and cost / gain < least:
                     best, least = chain, cost / gain
             order += best
@@ -228,15 +226,16 @@ class Planner:
         return values
 
     def sweep(self, order: list[int], budget: float) -> list[int]:
-        """Slide a window to and fro, as wide as the budget allows, until nothing changes."""
+        """Slide a window to and fro until nothing changes or the budget is spent."""
         width = min(WINDOW, len(order))
-        while width > LEAST_WINDOW and self.operations(width) * 4 * len(order) / width > budget:
-            width -= 1
         last = len(order) - width
-        starts = sorted({*range(0, last, max(1, width // 2)), last})
+        starts = sorted({*range(0, last, WINDOW // 2), last})
         for number in range(MOST_SWEEPS):
             before = list(order)
             for start in starts if number % 2 == 0 else reversed(starts):
+                budget -= self.operations(width)
+                if budget < 0:
+                    return order
                 stretch = slice(start, start + width)
                 order[stretch] = self.cheapest(order[:start], sorted(order[stretch]))
             if order == before:

@@ -181,15 +181,7 @@ def _fill_empty_lanes(
     dataset: str, leaf: Leaf, definition: Definition, source: Source, workload: PipelineWorkload, absent: dict[str, str]
 ) -> None:
     """Evaluate outputs of lanes that no row reached once, on typed arrays of no length, so that every key exists."""
-    regions = [*definition.regions, None]
-    present = {key[:2] for key in leaf.outputs}
-    missing = any(
-        (name, region) not in present
-        for name, step in definition.steps.items()
-        if step.kind == "output"
-        for region in regions
-        if (region is None) == (step.regions is None)
-    )
+    missing = _missing_outputs(dataset, leaf, definition, source)
     if not missing:
         return
     inputs = [item for item in source.inputs if item.dataset == dataset]
@@ -198,9 +190,7 @@ def _fill_empty_lanes(
     try:
         reader = source.open(item.index)
     except (WindrowError, OSError) as error:
-        for name, step in definition.steps.items():
-            if step.kind == "output":
-                absent[name] = f"{item.label} could not be opened again ({error})"
+        absent.update(dict.fromkeys(missing, f"{item.label} could not be opened again ({error})"))
         return
     try:
         program = workload.program(item, reader.info)
@@ -212,9 +202,40 @@ def _fill_empty_lanes(
     for values in partial.nodes.values.values():
         for key, value in values.outputs.items():
             leaf.outputs.setdefault(key, value)
-    for note in run.notes:
-        for name in [n for n, s in definition.steps.items() if s.kind == "output"]:
-            absent.setdefault(name, f"no row of dataset {dataset!r} reached it, and {note}")
+    for name in _missing_outputs(dataset, leaf, definition, source):
+        # What an output reads may be missing because an earlier step failed: that is the reason then.
+        steps = [step for step in (*definition.written, name) if step in run.failed_empty]
+        why = next((run.failed_empty[step] for step in steps if step in _needed_by(definition, name)), None)
+        if why is not None:
+            absent.setdefault(name, f"no row of dataset {dataset!r} reached it, and {why}")
+
+
+def _missing_outputs(dataset: str, leaf: Leaf, definition: Definition, source: Source) -> list[str]:
+    """List the outputs without a value in a region of theirs, of those that exist for a dataset."""
+    present = {key[:2] for key in leaf.outputs}
+    metadata = source.datasets[dataset]
+    missing = []
+    for product in products_of(definition):
+        if product.kind == "output" and (product.name, product.region) not in present:
+            when = definition.steps[product.name].when
+            if when is None or when.holds(metadata, dataset):
+                missing.append(product.name)
+    return list(dict.fromkeys(missing))
+
+
+def _needed_by(definition: Definition, output: str) -> set[str]:
+    """Return an output and the steps that make what it is given."""
+    steps = definition.steps
+    needed: set[str] = set()
+    todo = [output]
+    if steps[output].takes_weight:
+        todo += [name for name, step in steps.items() if step.kind == "weight"]
+    while todo:
+        name = todo.pop()
+        if name not in needed:
+            needed.add(name)
+            todo += [read.column for read in steps[name].reads if read.column in steps]
+    return needed
 
 
 def _tables(

@@ -59,12 +59,15 @@ class DoneRows:
     def open(self, index: int) -> Reader:
         """Open one input for one thread; refused if it is another file by now."""
         reader = self.source.open(self.where[index])
-        label, identity = self.inputs[index].label, self.identities[index]
+        item, identity = self.inputs[index], self.identities[index]
+        said = None
         if identity is not None and reader.info.identity != identity:
+            said = f"{item.label} was replaced since the run: its cutflow cannot be completed; run again"
+        elif item.steps and item.steps[-1][1] > reader.info.rows:
+            said = f"{item.label}: its rows are gone, as a stream is read once: its cutflow cannot be completed"
+        if said is not None:
             reader.close()
-            raise CorruptFileError(
-                f"{label} was replaced since the run: its cutflow cannot be completed; run again", file=label
-            )
+            raise CorruptFileError(said, file=item.label)
         return reader
 
 

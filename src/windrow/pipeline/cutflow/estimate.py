@@ -159,10 +159,10 @@ def estimate(
     sums of the last one, where they are known; ``factor`` is what a row without weights weighs.
     """
     rows = sum(float(part.strata.sum()) for part in ran)
-    looks = [_look(part, seen, rows) for part in ran]
+    looks = [_shares_for(part, seen, rows) for part in ran]
     found = []
     for line, weights in enumerate(weighted, start=-1):
-        total = _Line(0 if seen is None else len(seen.orders))
+        total = _LineTotal(0 if seen is None else len(seen.orders))
         known = end if line == len(weighted) - 2 else None
         for part, look in zip(ran, looks, strict=True):
             sums = part.sums.get(line) if known is None else (0.0, 0.0)
@@ -174,7 +174,7 @@ def estimate(
     return found
 
 
-class _Line:
+class _LineTotal:
     """One line while the strata of all orders are added up."""
 
     def __init__(self, windows: int) -> None:
@@ -188,7 +188,7 @@ class _Line:
     def add(
         self,
         part: Stratified,
-        look: _Look | None,
+        look: _Shares | None,
         line: int,
         weights: int,
         sums: Sequence[float] | NDArray[np.float64] | None,
@@ -242,7 +242,7 @@ class _Guess(NamedTuple):
     passing: NDArray[np.float64]  #: rows that were seen to pass
 
 
-def _look(part: Stratified, seen: Patterns | None, rows: float) -> _Look | None:
+def _shares_for(part: Stratified, seen: Patterns | None, rows: float) -> _Shares | None:
     """Choose the windows that tell of the rows of an order; None where there are too few."""
     if seen is None:
         return None
@@ -256,10 +256,10 @@ def _look(part: Stratified, seen: Patterns | None, rows: float) -> _Look | None:
     stratum[(unasked <= stratum) & (unasked < len(part.cuts))] = UNKNOWN
     if own:
         stratum[~mine[seen.window]] = UNKNOWN
-    return _Look(seen, stratum, len(part.cuts) + 1, int(mine.sum()) if own else len(mine), own)
+    return _Shares(seen, stratum, len(part.cuts) + 1, int(mine.sum()) if own else len(mine), own)
 
 
-class _Look:
+class _Shares:
     """The windows that tell of the rows that ran in one order."""
 
     def __init__(self, seen: Patterns, stratum: NDArray[np.int64], strata: int, windows: int, own: bool) -> None:

@@ -6,7 +6,7 @@ A cut that later steps rely on cannot be left out: its line then says which step
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.cutflow_counts import ALL_ROWS, ANY_ORDER, all_weights
@@ -54,9 +54,7 @@ class NMinusOne:
 
     region: str
     dataset: str | None  #: None: several together
-    initial: Count
-    others: Mapping[str, Count]  #: cut left out -> rows that pass the rest
-    full: Count
+    lines: Mapping[str, Count]  #: "initial", one for each cut left out, and "N" for all cuts
     failures: Mapping[str, str]  #: cut that cannot be left out -> why
 
     @classmethod
@@ -65,25 +63,20 @@ class NMinusOne:
     ) -> NMinusOne:
         """Gather what the lanes of a region and of all its cuts but one counted; ``given_up`` says which could not."""
         lanes = {cut: without_region(region, cut) for cut in cuts}
-        return cls(
-            region,
-            dataset,
-            Count.at_end(counts),
-            {cut: Count.at_end(counts, lane) for cut, lane in lanes.items()},
-            Count.at_end(counts, region),
-            {cut: given_up[lane] for cut, lane in lanes.items() if lane in given_up},
-        )
+        left_out = {f"N - {cut}": Count.at_end(counts, lane) for cut, lane in lanes.items()}
+        lines = {"initial": Count.at_end(counts), **left_out, "N": Count.at_end(counts, region)}
+        return cls(region, dataset, lines, {cut: given_up[lane] for cut, lane in lanes.items() if lane in given_up})
 
     @property
     def labels(self) -> list[str]:
         """Line by line: "initial", one for each cut left out, and all cuts."""
-        return ["initial", *(f"N - {cut}" for cut in self.others), "N"]
+        return list(self.lines)
 
     @property
     def counts(self) -> list[Count | None]:
         """Counts by line; None where a cut cannot be left out."""
-        rest = [None if cut in self.failures else count for cut, count in self.others.items()]
-        return [self.initial, *rest, self.full]
+        failed = {f"N - {cut}" for cut in self.failures}
+        return [None if label in failed else count for label, count in self.lines.items()]
 
     @property
     def nev(self) -> list[int | None]:
@@ -96,25 +89,13 @@ class NMinusOne:
         return [None if count is None else count.sumw for count in self.counts]
 
     def __add__(self, other: NMinusOne) -> NMinusOne:
-        return NMinusOne(
-            self.region,
-            self.dataset if self.dataset == other.dataset else None,
-            self.initial + other.initial,
-            {cut: count + other.others[cut] for cut, count in self.others.items()},
-            self.full + other.full,
-            {**other.failures, **self.failures},
-        )
+        lines = {label: count + other.lines[label] for label, count in self.lines.items()}
+        dataset = self.dataset if self.dataset == other.dataset else None
+        return NMinusOne(self.region, dataset, lines, {**other.failures, **self.failures})
 
     def scaled(self, factor: float) -> NMinusOne:
         """Return the table with weights scaled; rows are as they were."""
-        return NMinusOne(
-            self.region,
-            self.dataset,
-            self.initial.scaled(factor),
-            {cut: count.scaled(factor) for cut, count in self.others.items()},
-            self.full.scaled(factor),
-            self.failures,
-        )
+        return replace(self, lines={label: count.scaled(factor) for label, count in self.lines.items()})
 
     def as_dict(self) -> dict[str, Any]:
         """Return the table as plain data."""

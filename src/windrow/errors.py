@@ -29,8 +29,8 @@ WindrowError
 |   `-- InitializerError (BrokenExecutor)  what was to be done first in each worker failed: nothing can run
 `-- InternalError (AssertionError)     a bug in Windrow
 
-and warnings: RedefinitionNote (a step, region or save replaces an earlier one) and LeftOutWarning (a file format could
-not hold some outputs).
+and warnings: RedefinitionNote (a step, region or save replaces an earlier one), LeftOutWarning (a file format could not
+hold some outputs) and GlobalsWarning (a task changes what is not its own, or sees what takes long to compare).
 
 A message names the thing, what was expected, what came, and what to do. All of them pickle.
 """
@@ -52,6 +52,7 @@ __all__ = [
     "DefinitionError",
     "DependencyError",
     "EngineError",
+    "GlobalsWarning",
     "IncompleteError",
     "InitializerError",
     "InternalError",
@@ -215,6 +216,10 @@ class RedefinitionNote(UserWarning):
 
 class LeftOutWarning(UserWarning):
     """A file format could not hold some outputs."""
+
+
+class GlobalsWarning(UserWarning):
+    """A task changes globals or closures, of which a worker's process has a copy; or sees some that take long to compare."""
 
 
 if TYPE_CHECKING:

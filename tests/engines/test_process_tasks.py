@@ -45,6 +45,6 @@ def test_what_calls_have_in_common_is_unpacked_once_and_forgotten_when_told() ->
     for _ in range(2):
         with pytest.raises(ValueError, match="odd"):
             launches.common(4)
-    launches.forget_common()
+    launches.forget_common(())
     with pytest.raises(KeyError):
         launches.common(3)

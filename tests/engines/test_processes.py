@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 import pytest
 
-from process_jobs import NAMES, Stubborn, Work, rows_of
+from process_jobs import NAMES, Stubborn, StubbornError, Work, rows_of
 from windrow.core.commands import Cancel, Discard, Fetch, Inspect, Launch, Merge, Shrink, StartWorker, StopWorker
 from windrow.core.events import (
     Cancelled,
@@ -372,7 +372,7 @@ def test_merges_inspections_and_discards(bench: Callable[..., Bench]) -> None:
 @pytest.mark.parametrize(
     ("job", "type_", "words"),
     [
-        ("raise stubborn", EngineError, "StubbornError: 1 and 2"),
+        ("raise stubborn", StubbornError, "1 and 2"),
         ("raise locked", EngineError, "LockedError: ('has a lock'"),
         ("raise deep", KeyError, "deep"),
     ],

@@ -111,6 +111,17 @@ def test_maps(engine: str, shared: Shared) -> None:
             executor.map(pow, [1], [1], chunksize=0)
 
 
+def test_map_sends_a_closure_once() -> None:
+    table = list(range(50_000))
+    with wr.Executor(2) as executor:
+        packer = executor._session._driver._packer
+        assert packer is not None
+        for chunksize in (1, 3):
+            before = next(packer._numbers)
+            assert list(executor.map(lambda one: table[one], range(20), chunksize=chunksize)) == list(range(20))
+            assert next(packer._numbers) == before + 2
+
+
 def test_map_takes_all_arguments_at_once_and_gives_results_as_they_are_asked_for() -> None:
     taken: list[int] = []
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import weakref
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pytest
 
 import windrow as wr
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 engines = pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
 
@@ -194,3 +197,20 @@ def test_views_that_others_would_see_changed_are_refused(engine: str) -> None:
 @wr.task
 def double(values: Any) -> Any:
     return 2 * values
+
+
+@pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
+def test_what_the_next_change_reads_is_not_made_again(engine: str, tmp_path: Path) -> None:
+    @wr.task(inout="things")
+    def change(things: list[int], diary: Path) -> None:
+        with diary.open("a") as file:
+            file.write("x")
+        things.append(len(things))
+
+    diary, things = tmp_path / "diary", [0] * 5_000
+    with wr.Session(engine=engine, workers=2) as session:
+        for _ in range(5):
+            change(things, diary)
+            session.barrier(60)  # all before is done, and held by nobody but the next call
+        assert len(session.gather(things)) == 5_005
+    assert diary.read_text() == "x" * 5

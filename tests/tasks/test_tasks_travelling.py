@@ -18,7 +18,7 @@ from windrow.engines.processes.worker_tasks import TaskLaunches
 from windrow.errors import DependencyError, EngineError, TaskError, TaskLostError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 parallel = pytest.mark.parametrize("engine", ["threads", "processes"])
 
@@ -475,3 +475,53 @@ def test_classes_with_cached_properties_are_sent(processes: wr.Session) -> None:
     given.square.append(1)
     made = processes.submit(grown, processes.submit(grown, given)).result()
     assert (type(made), made.square) == (Circle, [81**2])
+
+
+# -- exceptions as they are
+
+
+class Several(Exception):
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+        self.first, self.second = first, second
+
+
+class Named(Exception):
+    def __init__(self, *, tile: int) -> None:
+        super().__init__("a tile")
+        self.tile = tile
+
+
+class Twice(ValueError):
+    def __init__(self, code: int) -> None:
+        super().__init__(f"code {code}")
+        self.code = code
+
+
+class OfPath(OSError):
+    def __init__(self, path: str) -> None:
+        super().__init__(2, "gone", path)
+        self.path = path
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Several(1, 2), lambda: Named(tile=3), lambda: Twice(5), lambda: OfPath("a/b"), lambda: KeyError("k"),
+        lambda: SystemExit(4), lambda: StopIteration(7), lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"),
+        lambda: SyntaxError("bad", ("f.py", 1, 2, "x =")), lambda: ExceptionGroup("g", [Twice(1)]),
+        lambda: ImportError("no", name="a", path="b"), lambda: FileNotFoundError(2, "no", "f"),
+    ],
+)  # fmt: skip
+def test_exceptions_arrive_as_they_are(processes: wr.Session, make: Callable[[], BaseException]) -> None:
+    def fail() -> None:
+        raise make()
+
+    came, error = processes.submit(fail).exception(60), make()
+    assert came is not None
+    assert type(came) is type(error)
+    assert (str(came), repr(came.args)) == (str(error), repr(error.args))
+    state = {key: value for key, value in vars(came).items() if key != "__notes__"}
+    assert state == vars(error)
+    for name in ("code", "value", "filename", "reason", "lineno", "errno", "name", "path"):
+        assert getattr(came, name, None) == getattr(error, name, None)

@@ -16,7 +16,7 @@ from windrow.blocks.results import checked
 from windrow.errors import RowPurityError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -78,9 +78,9 @@ def first_difference(
         return None
     for half in sample_halves(answer, rows, size, seed):
         for expected, again in zip(_parts(answer), _parts(ask(half)), strict=True):
-            differs = _differs(expected[half], again)
-            if differs.any():
-                return int(half[np.flatnonzero(differs)[0]])
+            differing = _differing(expected[half], again, half)
+            if len(differing):
+                return int(differing[0])
     return None
 
 
@@ -90,29 +90,30 @@ def _parts(answer: Any) -> tuple[Any, ...]:
     return answer.parts  # type: ignore[no-any-return]
 
 
-def _differs(expected: Any, again: Any) -> NDArray[np.bool_]:
-    """Say for each row whether two answers differ."""
-    if isinstance(expected, np.ndarray) and isinstance(again, np.ndarray):
-        return _numpy_differs(expected, again)
-    left, right = ak.Array(expected), ak.Array(again)
-    rows = len(left)
-    result = np.zeros(rows, dtype=bool)
-    if left.ndim > 1 and right.ndim > 1:
-        result |= _lengths(left) != _lengths(right)
-        if result.any():
-            return result
-    for one, other in zip(_leaves(left), _leaves(right), strict=True):
-        if _was_read(one) and _was_read(other):
-            result |= _leaf_differs(one, other, rows)
-    return result
-
-
-def _leaves(array: ak.Array) -> Iterator[ak.Array]:
-    if not array.fields:
-        yield array
-        return
-    for name in array.fields:
-        yield from _leaves(array[name])
+def _differing(one: Any, other: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return those of ``rows`` for which two answers differ; each entry of an answer belongs to one of them."""
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return rows[_unequal(one, other)]
+    one, other = ak.Array(one), ak.Array(other)
+    if one.fields and one.fields == other.fields:
+        return np.concatenate([_differing(one[name], other[name], rows) for name in one.fields])
+    if not (_was_read(one) and _was_read(other)):
+        return rows[:0]
+    missing: NDArray[np.bool_] = np.asarray(ak.is_none(one))
+    unlike: NDArray[np.bool_] = missing != np.asarray(ak.is_none(other))
+    if unlike.any():
+        return rows[unlike]
+    if missing.any():
+        one, other, rows = ak.drop_none(one, axis=0), ak.drop_none(other, axis=0), rows[~missing]
+    if not len(one) or one.ndim != other.ndim:
+        return rows
+    if one.ndim == 1:
+        return rows[_unequal(ak.to_numpy(one), ak.to_numpy(other))]
+    lengths = _lengths(one)
+    unlike = lengths != _lengths(other)
+    if unlike.any():
+        return rows[unlike]
+    return _differing(ak.flatten(one, axis=1), ak.flatten(other, axis=1), np.repeat(rows, lengths))
 
 
 def _was_read(array: ak.Array) -> bool:
@@ -124,31 +125,7 @@ def _lengths(array: ak.Array) -> NDArray[np.int64]:
     return np.asarray(ak.fill_none(ak.num(array, axis=1), -1))
 
 
-def _leaf_differs(one: ak.Array, other: ak.Array, rows: int) -> NDArray[np.bool_]:
-    none_one, none_other = np.asarray(ak.is_none(one)), np.asarray(ak.is_none(other))
-    differs: NDArray[np.bool_] = none_one != none_other
-    if one.ndim == 1:
-        flat_one = np.asarray(ak.to_numpy(one, allow_missing=True))
-        flat_other = np.asarray(ak.to_numpy(other, allow_missing=True))
-        differs |= _numpy_differs(flat_one, flat_other) & ~none_one & ~none_other
-        return differs
-    differs |= _lengths(one) != _lengths(other)
-    if differs.any():
-        return differs
-    flat = _differs(_flat(one), _flat(other))
-    owner = np.repeat(np.arange(rows), np.maximum(_lengths(one), 0))
-    differs[owner[flat]] = True
-    return differs
-
-
-def _flat(array: ak.Array) -> Any:
-    flat = ak.flatten(array, axis=1)
-    if flat.ndim == 1 and not flat.fields and not isinstance(flat.type.content, ak.types.OptionType):
-        return ak.to_numpy(flat)
-    return flat
-
-
-def _numpy_differs(expected: NDArray[Any], again: NDArray[Any]) -> NDArray[np.bool_]:
+def _unequal(expected: NDArray[Any], again: NDArray[Any]) -> NDArray[np.bool_]:
     if expected.shape != again.shape:
         return np.ones(len(expected), dtype=bool)
     if not expected.size:
@@ -169,7 +146,6 @@ def _numpy_differs(expected: NDArray[Any], again: NDArray[Any]) -> NDArray[np.bo
 
 def check_row_purity(run: ChunkRun, step: BoundStep, rows: Selection, value: Any) -> None:
     """Raise if a step's answers ``value`` depend on which rows it is asked about together; note that they do not."""
-
     arguments = run.caller.gather(step.arguments, rows, step.lanes)
 
     def ask(positions: NDArray[np.int64]) -> Any:

@@ -107,8 +107,8 @@ def _of_library(library: Library, names: Mapping[str, Any], name: str) -> Shape:
 #: Where a module is, which is no part of what it does.
 _PLACES = {"__name__", "__file__", "__package__", "__path__", "__spec__", "__loader__", "__cached__"}
 
-_CONTAINERS = (list, dict, set, bytearray, deque, defaultdict, OrderedDict, Counter)
-_CHANGING = {
+CONTAINERS = (list, dict, set, bytearray, deque, defaultdict, OrderedDict, Counter)
+CHANGING = {
     "add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "pop", "popitem",
     "popleft", "remove", "reverse", "rotate", "setdefault", "sort", "subtract", "update",
 }  # fmt: skip
@@ -146,7 +146,7 @@ def _function(function: FunctionType) -> Shape:
             free = origin.kind == "free"
             place = function.__code__.co_freevars.index(origin.name) if free else origin.name
             keys.append(f"{origin.kind} {place} {word.partition('.')[2]}")
-        if type(value) in _CONTAINERS and origin.attributes and origin.attributes[-1] in _CHANGING:
+        if type(value) in CONTAINERS and origin.attributes and origin.attributes[-1] in CHANGING:
             stores.append(f"{origin.said}()")
     for name, value in sorted(function.__dict__.items()):
         parts[f"attribute {name!r}"] = value

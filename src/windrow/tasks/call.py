@@ -6,7 +6,9 @@ deques are looked into; whatever else hides a future is refused where it is pick
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
+from contextlib import suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -266,10 +268,17 @@ def find_traits(declared: Declared, devices: Devices, offers: Needs, *, reuse: b
 
 
 class DeclaredFunctions:
-    """Declarations of plain functions that were submitted, by identity, which is thus kept."""
+    """Declarations of plain functions that were submitted more than once, by identity, which is thus kept.
+
+    One that was made for a single call is not kept, with all that it sees.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, Declared]] = {}
+        self._once: dict[int, weakref.ref[Any]] = {}
+
+    def __contains__(self, function: Any) -> bool:
+        return id(function) in self._known
 
     def declare(self, function: Callable[..., Any]) -> Declared:
         """Give what is declared of a function, or declare it."""
@@ -277,8 +286,16 @@ class DeclaredFunctions:
         if isinstance(declared, Declared):
             return declared
         found = self._known.get(id(function))
-        if found is None:
-            if len(self._known) >= MOST:
-                self._known.clear()
-            found = self._known[id(function)] = (function, task(function).declared)
-        return found[1]
+        if found is not None:
+            return found[1]
+        made = task(function).declared
+        for table in (self._known, self._once):
+            if len(table) >= MOST:
+                table.clear()
+        seen = self._once.get(id(function))
+        if seen is None or seen() is not function:
+            with suppress(TypeError):  # some cannot be looked at weakly
+                self._once[id(function)] = weakref.ref(function)
+                return made
+        self._known[id(function)] = (function, made)
+        return made

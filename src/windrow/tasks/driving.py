@@ -66,7 +66,7 @@ class Driver:
         if self._isolated:
             from windrow.tasks.pack import Packer
 
-            self._packer = Packer()
+            self._packer = Packer(session.initializer)
         self._inbox = Inbox(self._wake_all)
         self.leave = self._inbox.leave  #: tells the run something when it looks anyway
         self._called = session.watched.watch.called

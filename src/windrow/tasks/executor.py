@@ -80,7 +80,7 @@ class Executor(concurrent.futures.Executor):
             initializer=None if initializer is None else partial(_begin, initializer, initargs),
             name="executor",
         )
-        self._named: dict[tuple[int, bool], tuple[Any, Declared]] = {}  #: by identity; sent once
+        self._named: dict[int, tuple[Any, Declared]] = {}  #: by identity; sent once
         self._others: dict[str, Declared] = {}  #: by name, for functions that go with each call
         self._lock = threading.RLock()  # pickling an argument may submit something itself
         self._over = False
@@ -104,7 +104,7 @@ class Executor(concurrent.futures.Executor):
                 what = "shutdown" if self._over else "interpreter shutdown"
                 raise RuntimeError(f"cannot schedule new futures after {what}")
             declared = getattr(fn, "declared", None)
-            if isinstance(declared, Declared):
+            if isinstance(declared, Declared) and type(fn) is not _Mapped:
                 if declared.outputs != 1:
                     raise UsageError(
                         f"task {declared.name!r} makes several outputs: call it in a session, an executor gives one "
@@ -114,15 +114,14 @@ class Executor(concurrent.futures.Executor):
             return self._call(fn, args, kwargs)
 
     def _call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        each = isinstance(fn, _Each)
-        named = self._named.get((id(fn.function if each else fn), each))
-        if named is None and _is_named(function := fn.function if each else fn):
-            declared = Declared(name=function.__name__, function=_Function(fn), needs=ONE_CORE)
-            named = self._named[id(function), each] = (function, declared)
-        if named is not None:
-            declared, given = named[1], _Given(args, kwargs)
+        if type(fn) is _Mapped:
+            declared, given = fn.declared, _Given(args, kwargs)
+        elif _is_named(fn):
+            if id(fn) not in self._named:
+                self._named[id(fn)] = (fn, _Mapped(fn).declared)
+            declared, given = self._named[id(fn)][1], _Given(args, kwargs)
         else:
-            name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+            name = _name(fn)
             if name not in self._others:
                 self._others[name] = Declared(name=name, function=_run, needs=ONE_CORE)
             declared, given = self._others[name], _Given((fn, *args), kwargs)
@@ -155,9 +154,10 @@ class Executor(concurrent.futures.Executor):
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         if chunksize == 1:
-            return super().map(fn, *iterables, timeout=timeout, **more)
+            once = fn if isinstance(getattr(fn, "declared", None), Declared) else _Mapped(fn)
+            return super().map(once, *iterables, timeout=timeout, **more)
         chunks = _chunks(zip(*iterables, strict=False), chunksize)
-        return _one_by_one(super().map(_Each(fn), chunks, timeout=timeout, **more))
+        return _one_by_one(super().map(_Mapped(_Each(fn)), chunks, timeout=timeout, **more))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; wait for those there are, or cancel what has not begun."""
@@ -186,13 +186,26 @@ class _Given:
 class _Function:
     """A function that is known by name, and so sent to each worker once."""
 
-    __slots__ = ("function",)
+    __slots__ = ("__weakref__", "function")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
     def __call__(self, given: _Given) -> Any:
         return self.function(*given.args, **given.kwargs)
+
+
+class _Mapped:
+    """A function of many calls: it is sent to each worker once."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        inner = function.function if isinstance(function, _Each) else function
+        self.declared = Declared(name=_name(inner), function=_Function(function), needs=ONE_CORE)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call it."""
+        return self.function(*args)
 
 
 class _Each:
@@ -218,6 +231,10 @@ def _begin(initializer: Callable[..., object], initargs: tuple[Any, ...]) -> Non
 def _run(given: _Given) -> Any:
     """Call a function that came with its arguments."""
     return given.args[0](*given.args[1:], **given.kwargs)
+
+
+def _name(fn: Any) -> str:
+    return getattr(fn, "__qualname__", None) or type(fn).__qualname__
 
 
 def _is_named(fn: Any) -> bool:

@@ -23,7 +23,7 @@ from windrow.tasks.inout import Parts, Versions
 from windrow.tasks.options import NamedOptions, check_on_failure, checked_session
 from windrow.tasks.resident import Residents
 from windrow.tasks.reusing import BUDGET, Reuse
-from windrow.tasks.waiting import bring, gather, refuse_to_wait
+from windrow.tasks.waiting import bring, gather, refuse_to_wait, wait_for_room
 from windrow.tasks.watched import Watchable, Watched
 from windrow.tasks.weak_table import WeakTable
 
@@ -113,6 +113,7 @@ class Session(Watchable, NamedOptions):
         self._functions = DeclaredFunctions()
         self._driver = Driver(self, engine, workers, has)
         self._leave = self._driver.leave
+        self._packer = self._driver._packer
 
     # -- life
 
@@ -168,7 +169,12 @@ class Session(Watchable, NamedOptions):
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
         """Call a plain function as a task, as executors do."""
-        return self.call(self._functions.declare(function), arguments, keywords)
+        declared = self._functions.declare(function)
+        try:
+            return self.call(declared, arguments, keywords)
+        finally:
+            if function not in self._functions:
+                self._traits.pop(id(declared), None)
 
     def call(
         self, declared: Declared, arguments: tuple[Any, ...], keywords: Mapping[str, Any], kind: type[Future] = Future
@@ -204,9 +210,10 @@ class Session(Watchable, NamedOptions):
             self.reusing.submitting(call, futures)
         if declared.files:
             self.files.submitted(call)
-        after = tuple(call.after)
+        after, held = tuple(call.after), call.reads
         call.made()
         self._submit(call, traits.needs, after)
+        del held  # not before: what nobody reads or holds is forgotten
         given: Any = StreamFuture(self, call, end) if end is not None else tuple(futures)
         return futures[0] if declared.outputs == 1 else given
 
@@ -235,6 +242,8 @@ class Session(Watchable, NamedOptions):
         around: tuple[Any, ...],
     ) -> None:
         """Say what becomes of others if a call fails, and make of it what travels to a worker."""
+        if self._packer is not None and self._packer.is_full():
+            wait_for_room(self, self._packer)
         declared, group = call.declared, current_group(self)
         if group is None:
             call.rule = rule = declared.on_failure or self.on_failure

@@ -12,7 +12,12 @@ from windrow.tasks.future import ELSEWHERE, Future, StreamFuture
 
 if TYPE_CHECKING:
     from windrow.tasks.driving import Driver
+    from windrow.tasks.pack import Packer
     from windrow.tasks.session import Session
+
+
+#: Seconds without the end of a task after which a program that makes large things goes on.
+PATIENCE_S = 5.0
 
 
 def gather(session: Session, things: Any) -> Any:
@@ -64,6 +69,18 @@ def bring(session: Session, future: Future, timeout: float | None) -> Any:
             raise TimeoutError
         raise TaskError(f"the session ended before the value of {future!r} was brought")
     return future._result
+
+
+def wait_for_room(session: Session, packer: Packer) -> None:
+    """Wait until less of what calls were given waits for being sent, as long as tasks end meanwhile."""
+    driver = session._driver
+    if driver.forked or threading.get_ident() == driver.thread.ident:
+        return
+    with session.changed:
+        while packer.is_full() and session.open and not driver.over:
+            before = len(session.open)
+            if not session.changed.wait_for(lambda: len(session.open) < before or driver.over, PATIENCE_S):  # noqa: B023
+                return  # they may wait for the program
 
 
 def refuse_in_fork(driver: Driver, what: str) -> None:

@@ -14,6 +14,7 @@ from windrow.tasks.call import Content, fill_slots, map_nested
 from windrow.tasks.future import BEGINNING
 from windrow.tasks.going import Going
 from windrow.tasks.resident import begin_worker, end_worker
+from windrow.tasks.unpack import WithArrays, open_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -96,12 +97,14 @@ class TaskSide:
     def call(self, task: Task, call: Call) -> dict[str, Any]:
         """Run a task; return what it made and did not release, by name."""
         content = call.content
+        if type(content) is WithArrays:
+            content = content.open(call.common)
         if type(content) is not Content:  # a plain tuple: it came from another process
             content = Content._make(content)
         function = content.function
         if isinstance(function, int):
             assert call.common is not None
-            function = call.common(function)
+            function = open_function(call.common(function), call.common)
         values = call.values
         if values:
             values = tuple([None if type(one) is Ignored else one for one in values])

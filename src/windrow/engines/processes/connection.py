@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import weakref
 from collections import deque
 from dataclasses import replace
 from itertools import takewhile
@@ -27,7 +28,7 @@ from windrow.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from windrow.core.commands import EngineCommand, Launch
     from windrow.core.records import Handle
-    from windrow.engines.processes.transport import Arrival, Link
+    from windrow.engines.processes.transport import Arrival, Link, Parcel
     from windrow.engines.supervisor.client import ProcessEnd, WorkerProcess
 
 __all__ = ["Life"]
@@ -55,7 +56,8 @@ class Life:
         self.released: deque[Arrival] = deque()  #: of graphs, of which a report will tell
         self.outputs: deque[Handle] = deque()  #: of graphs, that it was told to send, in order
         self.late: list[EngineCommand] = []  #: goes with whatever it is told next
-        self._common: set[int] = set()  #: what calls have in common, that it was sent
+        self._common: dict[int, weakref.ref[Parcel]] = {}  #: what calls have in common, that it was sent
+        self._gone: deque[int] = deque()  #: of that: what no call will need again
         self._launched: dict[int, Launch] = {}  #: attempts that have not ended
         self._running: int | None = None
         self._cancelled: dict[int, float] = {}  #: attempt -> since when
@@ -79,12 +81,20 @@ class Life:
         """Whether the end of something it was told to do is still to come."""
         return bool(self._launched or self.fetching or self.outputs or self.unanswered)
 
-    def is_new(self, number: int) -> bool:
+    def is_new(self, number: int, parcel: Parcel) -> bool:
         """Whether something that calls have in common has not been sent to it; from now on it has."""
         if number in self._common:
             return False
-        self._common.add(number)
+        self._common[number] = weakref.ref(parcel, lambda _: self._gone.append(number))
         return True
+
+    def take_gone(self) -> tuple[int, ...]:
+        """Give what it may forget, since no call has it any more; from now on it has none of it."""
+        numbers = []
+        while self._gone:
+            numbers.append(self._gone.popleft())
+            self._common.pop(numbers[-1], None)
+        return tuple(numbers)
 
     def has_too_much(self) -> bool:
         """Whether it is to forget all that calls have in common; from now on it has nothing of it."""

@@ -155,6 +155,9 @@ class ProcessesEngine:
             life = self._lives[worker]
             batch[:0], life.late = life.late, []
             self._send(life, pack(batch, worker_side.COMMANDS))
+            gone = life.take_gone()
+            if gone:
+                self._send(life, pack([ForgetCommon(gone)], worker_side.COMMANDS))
             if life.has_too_much():
                 self._send(life, pack([ForgetCommon()], worker_side.COMMANDS))
 

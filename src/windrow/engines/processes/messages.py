@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.core.commands import NO_LIMITS, Launch
 from windrow.core.events import Finished, Started
 from windrow.core.records import ONE_CORE, Evidence, Handle, Measurement, Needs, Rows, StepCost, Task
-from windrow.engines.processes.serialize import dumps
-from windrow.engines.processes.transport import IN_SOCKET, Parcel, pack, parcel_of
+from windrow.engines.processes.transport import IN_SOCKET, Parcel, parcel_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,20 +35,21 @@ class Packed(NamedTuple):
 
 
 class ForgetCommon(NamedTuple):
-    """Tells a worker, in the order of its launches, to forget all that calls have in common: what is needed comes again."""
+    """Tells a worker, in the order of its launches, to forget what calls have in common: what is needed comes again."""
+
+    numbers: tuple[int, ...] = ()  #: nothing: all of it
 
 
-def pack_call(task: int, content: Any, common: Mapping[int, Parcel]) -> Packed:
-    """Pack a call; raises what pickling raises."""
-    pickled, buffers = dumps(content, apart=4096)
+def pack_call(task: int, pickled: bytes, buffers: list[memoryview], common: Mapping[int, Parcel]) -> Packed:
+    """Pack the pickle of a call."""
     if not buffers and len(pickled) <= IN_SOCKET:
         return Packed(pickled, None, common)
     return Packed(None, parcel_of(pickled, buffers, CONTENT, task), common)
 
 
-def pack_common(number: int, thing: Any) -> Parcel:
-    """Pack what many calls need."""
-    return pack(thing, COMMON, number, by_value=True)
+def pack_common(number: int, pickled: bytes, buffers: list[memoryview]) -> Parcel:
+    """Pack what many calls need; without a pickle it is memory, of which each call gets its own."""
+    return parcel_of(pickled, buffers, COMMON, number)
 
 
 class Writer:

@@ -63,7 +63,7 @@ class ProcessOutputs:
 
     def launch(self, life: Life, command: Launch, packed: Packed) -> tuple[list[Parcel], list[Any]]:
         """Say how a launch travels: parcels that must arrive before, and what is among the commands."""
-        parcels = [parcel for number, parcel in packed.common.items() if life.is_new(number)]
+        parcels = [parcel for number, parcel in packed.common.items() if life.is_new(number, parcel)]
         reads: list[Any] = []
         for handle in command.inputs:
             key = handle.id, handle.output

@@ -125,7 +125,7 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
         module = sys.modules.get(name)
         if module is None or name in cloudpickle.list_registry_pickle_by_value():
             return
-        if not _importable(name) or (self._own is not None and self._own(module)):
+        if not importable(name) or (self._own is not None and self._own(module)):
             cloudpickle.register_pickle_by_value(module)
             self.registered.append(module)
 
@@ -157,7 +157,7 @@ def _cached_property(function: Any, name: str | None) -> Any:
     return made
 
 
-def _importable(name: str) -> bool:
+def importable(name: str) -> bool:
     """Say whether a module would be found by its name, and would be the same file."""
     top = name.partition(".")[0]
     module = sys.modules.get(top)
@@ -273,14 +273,61 @@ def _text(error: BaseException) -> str:
         return f"(its text cannot be made: {second!r})"
 
 
+class _Remade:
+    """An exception that is made again without its own ``__init__``, which may ask for other arguments than it passes on."""
+
+    def __init__(self, error: BaseException, *, whole: bool) -> None:
+        reduced: Any = error.__reduce__()
+        state = dict(reduced[2]) if whole and len(reduced) > 2 and reduced[2] else {}
+        self._parts = reduced[0], _without_init(reduced[1]), _without_init(error.args), state
+
+    def __reduce__(self) -> Any:
+        return _remake, self._parts
+
+
+def _remake(
+    kind: type[BaseException], given: tuple[Any, ...], args: tuple[Any, ...], state: dict[str, Any]
+) -> BaseException:
+    error = kind.__new__(kind, *given)
+    of_python: Any = next(one for one in kind.__mro__ if not _is_of_user(one))
+    of_python.__init__(error, *given)  # which has more of it than its arguments, such as the code of SystemExit
+    error.args = args
+    error.__setstate__(state)
+    return error
+
+
+def _without_init(thing: Any) -> Any:
+    """Put stand-ins where exceptions are among the arguments of another one, as in a group."""
+    if isinstance(thing, BaseException) and _is_plain(thing):
+        return _Remade(thing, whole=True)
+    return type(thing)(map(_without_init, thing)) if type(thing) in (list, tuple) else thing
+
+
+def _is_plain(error: BaseException) -> bool:
+    """Whether an exception leaves it to Python how it is pickled."""
+    own = {name for kind in type(error).__mro__ if _is_of_user(kind) for name in vars(kind)}
+    return own.isdisjoint(("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"))
+
+
+def _is_of_user(kind: type) -> bool:
+    """Whether a ``class`` statement has made a class, not the interpreter."""
+    return bool(kind.__flags__ & 1 << 9)
+
+
 def _round_trip(error: BaseException) -> bytes | None:
     """Pickle an exception if it can be made again from that."""
-    try:
-        content, _ = dumps(error)
-        again = pickle.loads(content)  # noqa: S301 - our own bytes
-    except Exception:  # noqa: BLE001 - users' exceptions raise anything: the stand-in has the words
-        return None
-    return content if isinstance(again, BaseException) else None
+    ways: list[Any] = [error]
+    if _is_plain(error):
+        ways = [_Remade(error, whole=True), error, _Remade(error, whole=False)]
+    for way in ways:
+        try:
+            content, _ = dumps(way)
+            again = pickle.loads(content)  # noqa: S301 - our own bytes
+        except Exception:  # noqa: BLE001, S112 - users' exceptions raise anything: the stand-in has the words
+            continue
+        if isinstance(again, BaseException):
+            return content
+    return None
 
 
 def _unseal(content: bytes | None, words: str, notes: list[str], causes: list[bytes | None]) -> BaseException:

@@ -80,6 +80,12 @@ class Parcel:
             _files.add(file)
             weakref.finalize(self, _close, file)
 
+    def body(self) -> memoryview:
+        """Give what is in it, to be looked at: mapped for as long as somebody has it."""
+        if self.file < 0:
+            return memoryview(self.data)[len(self.data) - self.bytes :]
+        return _map_private(self.file, self.bytes)
+
 
 _files: set[int] = set()  #: those of parcels
 
@@ -147,6 +153,18 @@ def _memory_file(pieces: list[bytes | memoryview]) -> int:
     return file
 
 
+class _KeptFile:
+    """A memory file that stays open, to be mapped again."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
 class Arrival(NamedTuple):
     """A parcel that came; ``open`` makes the thing again."""
 
@@ -158,6 +176,13 @@ class Arrival(NamedTuple):
     sizes: tuple[int, ...]  #: of the buffers
     body: memoryview
     spare: memoryview | None = None  #: the same memory once more, where nobody sees what is written to the other
+    file: _KeptFile | None = None  #: of memory without a pickle
+
+    def fresh(self) -> memoryview:
+        """Give memory that came without a pickle to somebody who may write to it: nobody else sees that."""
+        if self.file is None:
+            return memoryview(bytearray(self.body))
+        return _map_private(self.file.number, self.bytes)
 
     def open(self, *, own: bool = False) -> Any:
         """Unpickle, without copying buffers; raises what that raises. ``own``: what came stays as it is, and can be sent on."""
@@ -294,25 +319,23 @@ class Link:
                 break
             sizes = struct.unpack_from(f"<{buffers}Q", self._read, _HEAD.size)
             _check(pickled, sizes, total)
-            spare = None
+            spare = file = None
             if filed:
-                body, spare = self._map(total, twice=kind in self._twice)
+                body, spare, file = self._map(total, twice=kind in self._twice, keep=not pickled)
             else:
                 body = memoryview(self._read[begin:end])  # a bytearray of its own
             del self._read[:end]
-            found.append(Arrival(kind, tag, seconds, total, pickled, sizes, body, spare))
+            found.append(Arrival(kind, tag, seconds, total, pickled, sizes, body, spare, file))
 
-    def _map(self, size: int, *, twice: bool) -> tuple[memoryview, memoryview | None]:
+    def _map(self, size: int, *, twice: bool, keep: bool) -> tuple[memoryview, memoryview | None, _KeptFile | None]:
         """Map the next memory file privately, once or twice; it is unmapped when the last view of it is gone."""
         if not self._files:
             raise _Garbled("it announced memory and sent none")
-        file = self._files.popleft()
-        try:
-            if os.fstat(file).st_size != size:
-                raise _Garbled("it sent memory of another size than it announced")
-            return _map_private(file, size), _map_private(file, size) if twice else None
-        finally:
-            os.close(file)
+        file = _KeptFile(self._files.popleft())
+        if os.fstat(file.number).st_size != size:
+            raise _Garbled("it sent memory of another size than it announced")
+        spare = _map_private(file.number, size) if twice else None
+        return _map_private(file.number, size), spare, file if keep else None
 
     def close(self) -> None:
         """Close the socket and forget what was not sent or not read."""

@@ -265,7 +265,7 @@ class _Worker:
             self._tasks.keep_common(command)
             return False
         elif isinstance(command, ForgetCommon):
-            self._tasks.forget_common()
+            self._tasks.forget_common(command.numbers)
             return False
         return True
 

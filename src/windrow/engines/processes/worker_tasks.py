@@ -134,12 +134,18 @@ class TaskLaunches:
         """Take what calls have in common."""
         self._common[arrival.tag] = arrival
 
-    def forget_common(self) -> None:
-        """Forget all of it; launches that come later bring it again."""
-        self._common.clear()
+    def forget_common(self, numbers: tuple[int, ...]) -> None:
+        """Forget some of it, or all; launches that come later bring it again."""
+        if not numbers:
+            self._common.clear()
+        for number in numbers:
+            self._common.pop(number, None)
 
     def common(self, number: int) -> Any:
-        """Give what calls have in common."""
+        """Give what calls have in common; of memory each gets its own."""
+        thing = self._common[number]
+        if type(thing) is Arrival and not thing.pickled:
+            return thing.fresh()
         return _opened(self._common, number)
 
     def get(self, handle: Handle) -> Any:

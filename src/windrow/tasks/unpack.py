@@ -1,0 +1,77 @@
+"""What a worker makes of functions and calls that were sent: ``pack`` is the other side."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class WithArrays:
+    """Something pickled whose large arrays travel apart; opened in the worker."""
+
+    __slots__ = ("_parts", "_pickled", "_value")
+
+    def __init__(self, pickled: bytes, parts: list[Any]) -> None:
+        self._pickled = pickled
+        self._parts = parts  #: buffers, or numbers of arrays
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._pickled, self._parts)
+
+    def open(self, common: Callable[[int], Any] | None) -> Any:
+        """Make the thing, with arrays of its own."""
+        assert common is not None
+        return pickle.loads(self._pickled, buffers=[common(one) if type(one) is int else one for one in self._parts])  # noqa: S301
+
+    def once(self, common: Callable[[int], Any] | None) -> Any:
+        """Make it, or give what was made before."""
+        if not hasattr(self, "_value"):
+            self._value = self.open(common)
+        return self._value
+
+
+class EachCall(WithArrays):
+    """A function that changes what is not its own: made anew for every call, so that no call sees what another one did."""
+
+    __slots__ = ()
+
+    def once(self, common: Callable[[int], Any] | None) -> Any:
+        """Make it anew."""
+        parts = [bytearray(one) if type(one) is not int else one for one in self._parts]
+        return open_function(type(self)(self._pickled, parts).open(common), common)
+
+
+class WithState:
+    """A function whose modules are imported anew where it runs, and what the program has made of them since."""
+
+    __slots__ = ("_function", "_state")
+
+    def __init__(self, function: Any, state: list[tuple[str, str, Any]]) -> None:
+        self._function = function
+        self._state = state
+
+    def __reduce__(self) -> Any:
+        return WithState, (self._function, self._state)
+
+    def restore(self) -> Any:
+        """See to it that the modules have it; give the function."""
+        for module, path, value in self._state:
+            place: Any = sys.modules.get(module) or import_module(module)
+            *classes, name = path.split(".")
+            for one in classes:
+                place = vars(place)[one]
+            if vars(place).get(name, self) is not value:
+                setattr(place, name, value)
+        return self._function
+
+
+def open_function(thing: Any, common: Callable[[int], Any] | None) -> Any:
+    """Give the function that was sent, in the worker."""
+    if isinstance(thing, WithArrays):
+        thing = thing.once(common)
+    return thing.restore() if type(thing) is WithState else thing

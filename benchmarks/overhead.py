@@ -20,12 +20,27 @@ from typing import Any
 import harness
 import numpy as np
 
-from windrow.core.commands import Fetch, Launch, Merge
-from windrow.core.events import Event, Fetched, Finished, Merged, Started, WorkerJoined
+from windrow.core.commands import Fetch, Launch
+from windrow.core.events import Event, Finished, Held, Started, WorkerJoined
 from windrow.core.policies import Policies
-from windrow.core.records import Evidence, Failure, FailureKind, Handle, InputSpec, Measurement, Rows, StepCost, Worker
+from windrow.core.records import (
+    Evidence,
+    Failure,
+    FailureKind,
+    InputSpec,
+    Life,
+    Made,
+    Measurement,
+    MergePartials,
+    RowsReport,
+    RunRows,
+    StepCost,
+    Task,
+    Worker,
+)
+from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler
-from windrow.engines.base import Outcome
+from windrow.engines.base import NO_READING, Job, Outcome, Reading
 from windrow.engines.threads import ThreadsEngine
 from windrow.run.loop import run
 from windrow.shape.fixed import Fixed
@@ -63,14 +78,14 @@ def make_scheduler(tasks: int) -> Scheduler:
     rows = tasks * UNIT
     borders = tuple(range(0, rows + 1, UNIT))
     source = InputSpec(id=0, category="data", rows=rows, borders=borders)
-    return Scheduler([source], Policies(Fixed(UNIT)))
+    return Scheduler(RowFeeder([source], Policies(Fixed(UNIT))))
 
 
 def pure_us_per_task(tasks: int, workers: int = 8, batch: int = 8) -> float:
     """Time ``Scheduler.on`` alone: launch, start, finish, merges and fetches of every task."""
     scheduler = make_scheduler(tasks)
     measured = Measurement(wall=0.001, cpu=0.001)
-    waiting: list[Event] = [WorkerJoined(Worker(number, 0)) for number in range(workers)]
+    waiting: list[Event] = [WorkerJoined(Worker(Life(number, 0))) for number in range(workers)]
     spent = 0.0
     while not scheduler.finished:
         events, waiting = waiting[: 2 * batch], waiting[2 * batch :]
@@ -79,21 +94,22 @@ def pure_us_per_task(tasks: int, workers: int = 8, batch: int = 8) -> float:
         spent += time.thread_time() - begin
         for command in commands:
             if isinstance(command, Launch):
-                number, worker = command.attempt, command.worker
-                handle = Handle(number, number, worker, 0, command.task.inputs)
-                waiting.append(Started(number, worker, 0))
-                waiting.append(Finished(number, worker, 0, handle, measured, EVIDENCE))
-            elif isinstance(command, Merge):
-                ids = tuple(one.id for one in command.handles)
-                waiting.append(Merged(command.into, ids, command.worker, 0))
+                made = tuple(Made(name) for name in command.task.makes)
+                report = RowsReport(EVIDENCE) if isinstance(command.task.payload, RunRows) else None
+                waiting.append(Started(command.attempt, command.life))
+                waiting.append(Finished(command.attempt, command.life, made, measured, report))
             elif isinstance(command, Fetch):
-                waiting.append(Fetched(command.handle))
-    assert scheduler.ledger.done_rows == tasks * UNIT
+                waiting.append(Held(command.handle))
+    assert isinstance(scheduler.feeder, RowFeeder)
+    assert scheduler.feeder.ledger.done_rows == tasks * UNIT
     return spent / tasks * 1e6
 
 
 class Sorting:
     """A workload that burns a set time per task without the interpreter lock, or none."""
+
+    reading: Reading = NO_READING
+    used: tuple[float, int] | None = None
 
     def __init__(self, values: int) -> None:
         self.data = np.random.default_rng(1).random(values)
@@ -104,16 +120,32 @@ class Sorting:
     def classify(self, error: BaseException) -> Failure:
         return Failure(FailureKind.INTERNAL, type(error).__name__, str(error), "", error)
 
-    def inspect(self, number: int) -> tuple[int, tuple[int, ...]]:
+    def content(self, task: Task) -> Any:
+        return task.payload
+
+    def describe(self, task: Task) -> str:
+        return f"task {task.id}"
+
+    def hear(self, news: Any) -> None:
         raise NotImplementedError
 
-    def run(self, rows: tuple[Rows, ...], plan: Any) -> Outcome:  # noqa: ARG002 - nor is there one
+    def is_own(self, module: Any) -> bool:
+        raise NotImplementedError
+
+    def run(self, job: Job) -> Outcome:
+        payload = job.task.payload
+        (name,) = job.task.makes
+        if isinstance(payload, MergePartials):
+            return Outcome({name: sum(job.values)})
         if self.data.size:
             np.sort(self.data)
-        return Outcome(rows[0].stop - rows[0].start, Measurement(), EVIDENCE)
+        return Outcome({name: job.task.size}, RowsReport(EVIDENCE))
 
-    def merge(self, partials: Any) -> int:
-        return sum(partials)
+    def prepare(self, task: Task, plan: Any) -> None:
+        """Read nothing ahead."""
+
+    def news(self) -> None:
+        """Tell nothing."""
 
     def close(self) -> None:
         pass

@@ -64,6 +64,7 @@ class Dispatch:
         policy: LaunchPolicy,
     ) -> None:
         self.ready: dict[int, Node] = {}  #: tasks that could run anywhere
+        self.fed_waiting = 0  #: of these, from a feeder
         self.fetching: dict[int, Node] = {}  #: tasks whose inputs are on their way
         self.pinned: dict[Life, deque[Node]] = {}  #: tasks that run at one worker and nowhere else
         self.fresh: dict[int, Node] = {}  #: tasks that need a worker which has run nothing
@@ -131,6 +132,7 @@ class Dispatch:
             self.pinned.setdefault(node.task.pin, deque()).append(node)
         else:
             self.ready[node.id] = node
+            self.fed_waiting += node.fed
             if node.reads and len(self._workers.alive) > 1:
                 self._outputs.seek(node)
             cls.waiting += 1
@@ -146,8 +148,11 @@ class Dispatch:
     def remove(self, node: Node) -> None:
         """A task cannot run, or does; its entry is passed over when it comes up."""
         number = node.id
+        if node.entry < 0 and not (node.fresh or node.task.pin or self.fetching):
+            return  # it is in no queue
         if self.ready.pop(number, None) is not None:
             assert node.cls is not None
+            self.fed_waiting -= node.fed
             node.cls.waiting -= 1
             node.entry = -1
         elif node.fresh and number in self.fresh:
@@ -311,8 +316,6 @@ class Dispatch:
         if self._version != self._resources.version:
             self._version = self._resources.version
             self._unchecked = list(self._classes.values())
-        classes = {id(cls): cls for cls in self._unchecked if cls.waiting and not self._resources.possible(cls)}
+        classes = [cls for cls in self._unchecked if cls.waiting and not self._resources.possible(cls)]
         self._unchecked = []
-        if not classes:
-            return []
-        return [node for node in self.ready.values() if id(node.cls) in classes]
+        return [node for node in self.ready.values() if node.cls in classes] if classes else []

@@ -68,7 +68,7 @@ class Node:
         self.needs: Needs = task.needs  #: of its next attempt
         self.limits: Needs | None = None  #: of its next attempt; None: not asked for yet
         self.cls: NeedsClass | None = None  #: of these needs, once it was looked up
-        self.entry = 0  #: the entry in the queue of its class that counts
+        self.entry = -1  #: the entry in the queue of its class that counts; -1: none
         self.fresh = False  #: its next attempt needs a worker that has run nothing
         self.attempts: dict[int, Attempt] = {}  #: that count and have not ended
         self.void = 0  #: attempts that do not count and have not ended
@@ -205,7 +205,7 @@ class Graph:
         self._largest = max(self._largest, node.id)
         for name in task.makes:
             node.outputs[name] = self.outputs[name] = Output(name, node)
-        node.move(TaskState.READY, self._batch.now)
+        node.state = TaskState.READY
         return node
 
     def adopt(self, node: Node, name: str) -> Output:

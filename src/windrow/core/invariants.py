@@ -70,7 +70,7 @@ def _tasks(scheduler: Scheduler) -> None:
     _check(all(node.id in graph.nodes for node in graph.open.values()), "an open task is forgotten")
     waiting = sum(not node.fed for node in graph.open.values())
     _check(waiting == graph.waiting, f"{waiting} calls wait, counted {graph.waiting}")
-    for cls in {id(node.cls): node.cls for node in dispatch.ready.values()}.values():
+    for cls in {node.cls for node in dispatch.ready.values()}:
         count = sum(node.cls is cls for node in dispatch.ready.values())
         _check(cls is not None and cls.waiting == count, f"{count} tasks of {cls} wait")
 
@@ -126,6 +126,7 @@ def _attempts(scheduler: Scheduler) -> None:
             sizes[node.task.category] = sizes.get(node.task.category, 0) + node.task.size
     counted = {name: size for name, size in queues.fed_sizes.items() if size}
     _check({name: size for name, size in sizes.items() if size} == counted, f"{sizes} run, counted {counted}")
+    _check(sum(counted.values()) == queues.fed_rows, f"{counted} run, counted {queues.fed_rows}")
 
 
 def _outputs(scheduler: Scheduler) -> None:

@@ -60,6 +60,7 @@ class Partials:
         self.merges: dict[int, Bundle] = {}  #: by task
         self.no_more = False  #: the run is ending: nothing is to come for any bundle
         self.closed: set[Life] = set()  #: workers that get no more rows
+        self.dead: set[Life] = set()  #: those of them that are gone
         self.desk: Desk
         self._ledger = ledger
         self._safety = None if isinstance(safety, AtTheEnd) else safety
@@ -87,12 +88,14 @@ class Partials:
     def review(self, bundle: Bundle, level: int = 0) -> None:
         """Do what is due for a bundle after a level of it, or the rows left to cut, changed."""
         more = bundle.running or (bundle.input.cutter.rows and not self.no_more)
-        if more and bundle.life not in self.closed and self.desk.is_alive(bundle.life):
+        if more and bundle.life not in self.closed:
             if len(bundle.kept[level]) >= FAN_IN:
                 outputs, bundle.kept[level] = bundle.kept[level], {}
                 self._merge(bundle, list(outputs), level + 1)
             elif self._safety is not None and not bundle.merging and self._is_due(bundle):
                 self._gather(bundle)
+            elif bundle.running:
+                return
         elif not bundle.merging:  # else its end leads here again
             self._gather(bundle)
         self._drop_if_empty(bundle)
@@ -127,7 +130,7 @@ class Partials:
         outputs = [output for kept in bundle.kept for output in kept]
         bundle.kept = [{} for _ in bundle.kept]
         bundle.unsafe_s = 0.0
-        if len(outputs) > 1 and self.desk.is_alive(bundle.life):
+        if len(outputs) > 1 and bundle.life not in self.dead:
             self._merge(bundle, outputs, TO_BRING)
         else:
             self._bring(bundle, outputs)
@@ -206,9 +209,13 @@ class Partials:
             self._drop_if_empty(bundle)
         return self._ledger.release(output)
 
+    def losing(self, life: Life) -> None:
+        """A worker is gone: nothing is merged there any more."""
+        self.closed.add(life)
+        self.dead.add(life)
+
     def left(self, life: Life) -> None:
         """A worker is gone; partials that others hold are brought from there."""
-        self.closed.add(life)
         for key, bundle in list(self.bundles.items()):
             if key[0] != life:
                 continue

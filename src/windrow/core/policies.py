@@ -53,10 +53,6 @@ class Desk(Protocol):
         """Count the workers."""
         ...
 
-    def is_alive(self, life: Life) -> bool:
-        """Whether a worker is there and not about to be given up as lost."""
-        ...
-
     def launches(self) -> int:
         """Count the attempts that have not ended."""
         ...
@@ -129,8 +125,12 @@ class Feeder(Protocol):
         """A worker gets no more work but what is pinned to it: what it keeps is to be brought away."""
         ...
 
+    def losing(self, life: Life) -> None:
+        """A worker is gone: nothing is to be merged there any more; what it had is about to be returned or lost."""
+        ...
+
     def left(self, life: Life) -> None:
-        """A worker is gone; what it had was returned or lost before."""
+        """A worker is gone; what it had was returned or lost."""
         ...
 
     def plan(self, category: str) -> Plan:

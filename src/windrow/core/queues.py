@@ -104,6 +104,7 @@ class Queues:
         self.queued = 0  #: attempts that were launched behind others
         self.void = 0  #: attempts that nobody waits for
         self.fed_sizes: dict[str, int] = {}  #: by category: rows of feeders' tasks that run, those of twins once
+        self.fed_rows = 0  #: the sum of these
         self.launch_times = 0.0  #: the sum over feeders' attempts, for estimating what is left of them
         self.fed = 0  #: feeders' attempts
         self.wake: float | None = None  #: when to look again although nothing happened
@@ -203,6 +204,7 @@ class Queues:
 
     def _count(self, node: Node, size: int) -> None:
         category = node.task.category
+        self.fed_rows += size
         self.fed_sizes[category] = self.fed_sizes.get(category, 0) + size
 
     def started(self, attempt: Attempt) -> None:
@@ -305,7 +307,7 @@ class Queues:
 
     def rows_ahead(self, row_s: float | None) -> int:
         """Estimate the rows that workers still have before them, given the seconds a row takes."""
-        rows = sum(self.fed_sizes.values())
+        rows = self.fed_rows
         if not row_s:
             return rows
         passed = self._batch.now * self.fed - self.launch_times

@@ -55,7 +55,8 @@ class Recovery:
         if crashed and attempts:
             worker.proven = True  # that brings a task nearer to its end, however many such tasks there are
         self._blame_order(attempts if crashed else suspects, failure)
-        worker.gone = True
+        if self._feeder is not None:
+            self._feeder.losing(life)
         for output in self._outputs.lose(life):
             if output.attempt and not output.holders:
                 self._graph.lose(output)

@@ -221,10 +221,11 @@ class RowFeeder:
             self.partials.review(bundle)
             return False
         self._learn(task, event, report)
+        at = bundle if bundle.life == event.life else self.partials.bundle(event.life, bundle.input)
         if rows:
-            at = self.partials.bundle(event.life, bundle.input)
             self.partials.keep(at, output, 0, event.measurement.wall)
-        self.partials.review(bundle)
+        if at is not bundle or not rows:
+            self.partials.review(bundle)
         return True
 
     def _learn(self, task: Task, event: Finished, report: RowsReport) -> None:
@@ -349,6 +350,10 @@ class RowFeeder:
         """A worker gets no more rows."""
         self._at.pop(life, None)
         self.partials.close(life)
+
+    def losing(self, life: Life) -> None:
+        """A worker is gone: nothing is merged there any more."""
+        self.partials.losing(life)
 
     def left(self, life: Life) -> None:
         """A worker is gone."""

@@ -185,11 +185,6 @@ class Scheduler:
         """Count the workers."""
         return len(self.workers.alive)
 
-    def is_alive(self, life: Life) -> bool:
-        """Whether a worker is there and not about to be given up as lost."""
-        worker = self.workers.find(life)
-        return worker is not None and not worker.gone
-
     def launches(self) -> int:
         """Count the attempts that have not ended."""
         return len(self.queues.attempts)
@@ -244,7 +239,7 @@ class Scheduler:
     def _feed(self, feeder: Feeder) -> None:
         """Ask the feeder for tasks as long as a worker has room: idle ones first, then those with short queues."""
         resources, by_queue = self.resources, self.workers.by_queue
-        if any(node.fed for node in self.dispatch.ready.values()):
+        if self.dispatch.fed_waiting:
             return  # one that it gave does not fit yet
         for site in list(resources.open):
             while site.idle and not site.io and site not in resources.reserved:
@@ -255,7 +250,7 @@ class Scheduler:
             for worker in list(by_queue[length].values()):
                 if worker.io or worker.site in resources.reserved:
                     continue
-                if length >= min(feeder.window(), MAX_WINDOW) or not self._feed_one(feeder, worker):
+                if length >= feeder.window() or not self._feed_one(feeder, worker):
                     return
 
     def _feed_one(self, feeder: Feeder, worker: WorkerState) -> bool:
@@ -610,10 +605,10 @@ class Scheduler:
 
     def _end_if_done(self) -> None:
         graph, feeder = self.graph, self.feeder
-        waits = any(output.asked for output in self.outputs.fetching.values())
-        calls = any(not one.node.fed for one in self.queues.attempts.values()) or waits
-        rows = feeder is not None and (feeder.busy or self.queues.fed > self.queues.void)
-        if calls or rows:
+        queues = self.queues
+        if len(queues.attempts) > queues.fed or (feeder is not None and (feeder.busy or queues.fed > queues.void)):
+            return
+        if any(output.asked for output in self.outputs.fetching.values()):
             return
         if not self.stopping and (not self.closed or graph.open or (feeder is not None and not feeder.exhausted)):
             return

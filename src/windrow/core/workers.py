@@ -49,7 +49,7 @@ class WorkerState:
     """A living worker and what it is doing."""
 
     __slots__ = (
-        "baseline", "chain", "drain", "gone", "heard", "id", "io", "joined", "launches", "life", "proven", "shares", "site",
+        "baseline", "chain", "drain", "heard", "id", "io", "joined", "launches", "life", "proven", "shares", "site",
         "tasks",
     )  # fmt: skip
 
@@ -60,7 +60,6 @@ class WorkerState:
         self.site = resources.join(worker)
         self.chain: Chain | None = None  #: what it has to do
         self.drain: Drain | None = None  #: set when it is to get no more work
-        self.gone = False  #: it is lost, which is being settled
         self.launches = 0  #: so far
         self.proven = False  #: it has brought a task to an end, good or bad
         self.joined = self.heard = now  #: when an attempt of it ended last

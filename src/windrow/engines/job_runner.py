@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.core.events import Failed
 from windrow.core.records import Failure, FailureKind, Measurement, RunRows
-from windrow.engines.base import NO_READING
+from windrow.engines.base import NO_READING, Outcome
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
     from windrow.core.commands import Launch
     from windrow.core.records import Life
-    from windrow.engines.base import Job, Outcome, Reading, WorkerSide, Workload
+    from windrow.engines.base import Job, Reading, WorkerSide, Workload
     from windrow.engines.supervisor.status_page import StatusPage
 
 #: Seconds of a short task: the next one is taken to be short too, and what it uses is not looked up, unless it has limits or runs
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 BRIEF_S = 0.005
 #: Items of a container that are looked at for how large they are.
 MANY = 1000
+_NUMBERS = frozenset({type(None), bool, int, float, complex})
 
 
 class RunQueue:
@@ -167,11 +168,9 @@ class JobRunner:
             programs, side.used = side.used, None
             if not peak:  # by programs that it waited for; a meter that looked has seen that itself
                 cpu, peak, lock_wait = cpu + programs[0], programs[1], 0.0
-        told = outcome.measurement
-        used = Measurement(
-            wall, cpu, lock_wait, peak, told.bytes_read, told.bytes_written, told.load, baseline
-        )  # fmt: skip
-        return outcome._replace(measurement=used)
+        outputs, report, told = outcome
+        used = Measurement(wall, cpu, lock_wait, peak, told[4], told[5], told[6], baseline)
+        return Outcome(outputs, report, used)
 
     def close(self) -> BaseException | None:
         """Let the workload release its files; return what it raised, if it did."""
@@ -186,6 +185,8 @@ class JobRunner:
 
 def estimate_bytes(value: Any, depth: int = 0) -> int:
     """Estimate how large a value is from the arrays in it; 0 where that is not known."""
+    if type(value) in _NUMBERS:
+        return 0
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):

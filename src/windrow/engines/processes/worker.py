@@ -302,7 +302,10 @@ class _Worker:
             if arrival.kind == COMMON:
                 self._inbox.append(arrival)  # in the order of launches and of forgetting
                 continue
-            for command in arrival.open():
+            forget, commands = arrival.open()  # a CommandsMessage
+            if forget:
+                self._tasks.forget(forget)
+            for command in commands:
                 if type(command) is tuple:  # by far the most
                     self._inbox.append(self._tasks.read(command))
                 elif isinstance(command, (Fetch, Forget)):

@@ -201,6 +201,17 @@ def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     run_blocks(path)
 
 
+def test_every_promise_has_a_test_that_is_there() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "docs" / "promises.md").read_text(encoding="utf-8"))
+    assert len(named) > 50
+    missing = [f"{file}::{test}" for file, test in named if not re.search(rf"def {test}\(", _source(ROOT / file))]
+    assert missing == []
+
+
+def _source(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
 def test_the_readme_is_among_them() -> None:
     assert (ROOT / "README.md").is_file()
     assert FILES[0].name == "README.md"
@@ -224,6 +235,7 @@ def test_the_map_names_modules_that_are_there() -> None:
                 assert (ROOT / name).is_file(), name
                 continue
             places = [home / name, home / room / name, home / "hep" / name]
+            places += [home / here["room"] / name] if here else []  # of a shelf in the room
             assert any(place.is_file() for place in places), f"{name} in {line}"
             named.add(name)
     assert len(named) > 40

@@ -442,6 +442,31 @@ class TestBodies:
         assert compss_wait_on(read(3)) == 3
         assert not dict(read._what()[1].needs.amounts).get("cores")
 
+    def test_reading_and_writing_overlaps_with_computing(self, tmp_path: Path) -> None:
+        """Four tasks that each wait for the other three, on a session of two workers."""
+
+        def meet(name: str) -> str:
+            (tmp_path / name).touch()
+            until = time.monotonic() + 60
+            while len(list(tmp_path.iterdir())) < 4:
+                if time.monotonic() > until:
+                    raise TimeoutError(f"{name} was alone")
+                time.sleep(0.002)
+            return name
+
+        @IO()
+        @task(returns=1)
+        def read(name: str) -> str:
+            return meet(name)
+
+        @task(returns=1)
+        def compute(name: str) -> str:
+            return meet(name)
+
+        with wr.Session(engine="threads", workers=2):
+            met = [read("a"), compute("b"), read("c"), compute("d")]
+            assert compss_wait_on(met) == ["a", "b", "c", "d"]
+
     def test_others(self) -> None:
         @local
         def scale(values: list[int], by: int) -> list[int]:

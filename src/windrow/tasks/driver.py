@@ -95,6 +95,7 @@ class Driver:
             restart=self._engine.capabilities.can_restart,
             ahead=True,
             io_workers=self._workers,
+            first_io=self._workers,
         )
         self._scheduler = Scheduler(options=options)
         self._done = threading.Event()

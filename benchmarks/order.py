@@ -120,8 +120,8 @@ def _first_decision(log: str, checkpoints: Sequence[Mapping[str, Any]]) -> float
     """
     spent = 0.0
     for line in map(json.loads, log.splitlines()):
-        if line["event"] == "finished":
-            wall, cpu = line["wall"], line["cpu"]
+        if line["event"] == "attempt" and line["how"] == "done":
+            wall, cpu = line["wall"] / 1e6, line["cpu"] / 1e6
             spent += cpu if cpu > MOSTLY_WAITS * wall else wall  # as accounts of work do it
         elif line["event"] == "Planned" and checkpoints:
             late = checkpoints[0]["spent_s"] - spent

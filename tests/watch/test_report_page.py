@@ -299,3 +299,24 @@ def test_files_that_were_never_opened_are_told() -> None:
     data = unfinished_data(manifest, None)
     assert "3 of 3 files were not opened" in data["verdict"]
     assert [line["file"] for line in data["files"]] == ["f0.root", "f1.root", "f2.root"]
+
+
+def test_a_report_does_not_follow_a_planted_link_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    for name in ("page.html.part", "page.trace.json.part"):
+        (tmp_path / name).symlink_to(mine)
+    write_report(made(), tmp_path / "page.html")
+    assert mine.read_text() == "precious"
+    assert not (tmp_path / "page.html").is_symlink()
+    before = sorted(tmp_path.iterdir())
+
+    def full(*_: Any) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        write_report(made(), tmp_path / "page.html")
+    assert sorted(tmp_path.iterdir()) == before

@@ -7,6 +7,7 @@ always through the same door.
 from __future__ import annotations
 
 import copy
+import signal
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -344,8 +345,9 @@ def _within_step() -> Iterator[None]:
     except GeneratorExit as error:
         raise RuntimeError("a step raised GeneratorExit") from error
     except KeyboardInterrupt as error:
-        if threading.current_thread() is threading.main_thread():
-            raise  # Ctrl-C arrives there
+        at_driver = threading.current_thread() is threading.main_thread()
+        if at_driver and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            raise  # Ctrl-C arrives there, and not in the processes of workers
         raise RuntimeError("a step raised KeyboardInterrupt") from error
 
 

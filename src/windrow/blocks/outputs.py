@@ -19,6 +19,7 @@ import numpy as np
 from windrow.blocks.calls import Meter, sealed
 from windrow.blocks.cutflow_counts import merge_counts
 from windrow.blocks.failing import LeftOut, RowsFailed, error_text, is_about_rows, named_error, raise_from
+from windrow.blocks.fetch_ahead import outputs_of
 from windrow.blocks.probe import bounded
 from windrow.blocks.program import NOMINAL
 from windrow.errors import MergeError
@@ -158,7 +159,7 @@ def evaluate_outputs(run: ChunkRun) -> list[dict[OutputKey, Value]]:
         arguments = [argument for output in outputs for argument in output.arguments]
         together = Meter()
         with together.reading(run.store):
-            run.caller.prepare(f"outputs of lane {lane}", arguments, selection)
+            run.caller.prepare(outputs_of(lane), arguments, selection)
         size, count = together.bytes_read, len(outputs)
         for number, output in enumerate(outputs):
             meter = run.meters.setdefault(output.name, Meter())

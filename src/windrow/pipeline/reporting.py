@@ -14,7 +14,7 @@ from windrow.errors import UsageError
 from windrow.pipeline.ordering.text import cost_share, how_decided, is_moved
 from windrow.store.rundir import EVENTS, MANIFEST, REPORT, RESULT, TRACE
 from windrow.watch.environment import environment
-from windrow.watch.files import write_whole
+from windrow.watch.files import report_places, write_whole
 from windrow.watch.report.outputs import drawn_histograms, is_data, said_values
 from windrow.watch.report.plain_data import file_name, pathless, strict, without_paths
 from windrow.watch.report.unfinished import file_lines, manifest_facts, unfinished_data
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.result import Result
     from windrow.watch.readlog import Log
 
-__all__ = ["report_data", "report_rundir", "write_report"]
-
 #: Lines of tables; a page is to be read, and the result has everything.
 MOST_PROBLEMS = 200
 MOST_VALUES = 200
@@ -34,7 +32,7 @@ MOST_VALUES = 200
 def write_report(result: Result, path: Any = None) -> Path:
     """Write the page and, beside it, the trace of a run; return where the page is."""
     rundir = None if result.rundir is None else Path(result.rundir)
-    page, trace = _places(rundir, path)
+    page, trace = report_places(rundir, path, REPORT, TRACE)
     data = report_data(result)
     if rundir is not None:
         data = _dated(data, rundir)
@@ -63,7 +61,7 @@ def report_rundir(
         )
     else:
         data = unfinished_data(_manifest(rundir), log)
-    own_page, own_trace = _places(rundir, page)
+    own_page, own_trace = report_places(rundir, page, REPORT, TRACE)
     trace = trace or own_trace
     _write(data, log, own_page, trace)
     words = f"{data['headline']} {data['verdict']}"
@@ -171,18 +169,6 @@ def _inputs(result: Result) -> list[dict[str, str]]:
     # Entries come input by input, which is enough where no file stands in the fileset twice.
     pairs = dict.fromkeys((entry.file, entry.dataset) for entry in result.ledger.entries)
     return [{"label": file_name(label), "dataset": dataset} for label, dataset in pairs]
-
-
-def _places(rundir: Path | None, path: Any) -> tuple[Path, Path]:
-    """Say where the page and the trace go."""
-    if path is None and rundir is not None:
-        return rundir / REPORT, rundir / TRACE
-    page = Path(REPORT) if path is None else Path(path)
-    if page.is_dir():
-        page = page / REPORT
-    if not page.parent.is_dir():
-        raise UsageError(f"the report cannot be written to {page}: no directory {page.parent}")
-    return page, page.with_name(f"{page.stem}.trace.json")
 
 
 def _log_of(rundir: Path | None, kept: str | None) -> Log | None:

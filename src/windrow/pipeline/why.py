@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow import data as windrow_data
-from windrow.blocks.failing import named_error, raise_from
+from windrow.blocks.failing import first_line, named_error, raise_from
 from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.selection import everything
 from windrow.errors import MissingColumnError, StepError, UsageError, nearest
@@ -195,8 +195,7 @@ def _ask(run: ChunkRun, step: BoundStep, answers: Mapping[str, _Answer]) -> _Ans
 
 def _reason(error: Exception) -> str:
     # awkward adds where in its own source it noticed.
-    text = next((line for line in str(error).splitlines() if line.strip()), "(no message)")
-    text = text.partition(" (in compiled code")[0].partition(" while attempting to")[0]
+    text = first_line(error).partition(" (in compiled code")[0].partition(" while attempting to")[0]
     return f"{type(error).__name__}: {text if len(text) <= REASON_ROOM else text[:REASON_ROOM] + '…'}"
 
 

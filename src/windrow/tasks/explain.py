@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from windrow.watch.findings import Findings
     from windrow.watch.graph_run import GraphRun, Ran, Try
 
-__all__ = ["Explanation", "explain"]
-
 #: Tasks of the critical path that are named one by one.
 MOST_PATH = 12
 #: Inputs of a task that are named one by one.

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from windrow.errors import UsageError
+from windrow.store.rundir import REPORT, TRACE, RunDirectory
 from windrow.tasks.history import History
+from windrow.watch.files import report_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,7 +119,7 @@ class Watched:
 
     def report(self, path: Any) -> Path:
         """Write the page and, beside it, the trace; return where the page is."""
-        page, trace = _places(self.rundir, path)
+        page, trace = report_places(self.rundir, path, REPORT, TRACE)
         _write(self.run(), page, trace)
         return page
 
@@ -158,29 +159,14 @@ def report_session_directory(
     rundir: Path, page: Path | None = None, trace: Path | None = None
 ) -> tuple[Path, Path, bool, str]:
     """Write the report of a session's run directory; return page, trace, whether it is complete and how it ended."""
-    from windrow.store.rundir import RunDirectory
     from windrow.watch.graph_run import graph_run
     from windrow.watch.readlog import read_log
 
     directory = RunDirectory.open(rundir)
     lines = directory.log.read_text(encoding="utf-8", errors="replace") if directory.log.exists() else ""  # fmt: skip
     run = graph_run(read_log(lines.splitlines(), now=0), directory.read_manifest())
-    own_page, own_trace = _places(rundir, page)
+    own_page, own_trace = report_places(rundir, page, REPORT, TRACE)
     return own_page, trace or own_trace, *_write(run, own_page, trace or own_trace)
-
-
-def _places(rundir: Path | None, path: Any) -> tuple[Path, Path]:
-    """Say where the page and the trace go."""
-    from windrow.store.rundir import REPORT, TRACE
-
-    if path is None and rundir is not None:
-        return rundir / REPORT, rundir / TRACE
-    page = Path(REPORT) if path is None else Path(path)
-    if page.is_dir():
-        page = page / REPORT
-    if not page.parent.is_dir():
-        raise UsageError(f"the report cannot be written to {page}: no directory {page.parent}")
-    return page, page.with_name(f"{page.stem}.trace.json")
 
 
 @_without_collecting()

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from windrow.watch.graph_run import Link
 
-__all__ = ["Path", "Span", "Stretch", "critical_path", "least_time", "way_back"]
-
 
 class Span(NamedTuple):
     """When a task ran, and where; ``called`` is when it was asked for."""

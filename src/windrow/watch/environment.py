@@ -9,8 +9,6 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["commit_of", "environment", "installed_packages"]
-
 #: What answers may depend on.
 PACKAGES = (
     "awkward", "boost-histogram", "correctionlib", "hist", "numba", "numpy", "pyarrow", "scipy",

@@ -11,8 +11,6 @@ import os
 import threading
 from time import perf_counter
 
-__all__ = ["LockMeter"]
-
 #: Seconds between two looks: a thousand looks take under a minute, and Python changes hands every 5 ms.
 PAUSE_S = 0.05
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     _Kind = tuple[tuple[str, float], ...]  #: needs of several resources
 
-__all__ = ["RESOURCE", "RUNNING", "VAIN", "Supply", "cause_words", "shared_out", "waits"]
-
 RUNNING = "running"
 VAIN = "vain"  #: in attempts that came to nothing
 DOUBT = "doubt"  #: it was done, and what it had read might have been taken back

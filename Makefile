@@ -74,9 +74,14 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: test-tools
 	$(PYTEST) $(ONLY)
 
-# What takes too long for every change, and the property tests with random examples, in a random order.
+# What takes too long for every change, and the property tests with random examples, in a random order. With SEARCH=no
+# the former alone, with the same examples in the same order every time.
 test-slow: test-tools
+ifeq ($(SEARCH),no)
+	$(PYTEST) -m slow $(ONLY)
+else
 	WINDROW_PROFILE=slow $(PYTEST) --randomly-seed=default -m "slow or hypothesis" $(ONLY)
+endif
 
 # The property tests with many more random examples; hours.
 nightly: setup

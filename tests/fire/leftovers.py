@@ -134,7 +134,9 @@ def _open_files() -> Counter[str]:
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             found[str(entry.readlink())] += 1
-    return +Counter({name: n for name, n in found.items() if not name.endswith("/fd")})
+    # What tells whether memory was written to is opened once in a process, and stays.
+    own = ("/fd", "/pagemap", "[userfaultfd]")
+    return +Counter({name: n for name, n in found.items() if not name.endswith(own)})
 
 
 def _shared_memory() -> set[str]:

@@ -16,7 +16,7 @@ from windrow.core.events import Event, Finished, OutputReady, Submitted
 from windrow.core.records import Needs, Rows, Task
 from windrow.core.scheduler import Scheduler
 from windrow.engines.simulated.engine import SimulatedEngine
-from windrow.engines.simulated.model import Demand, DriverCosts, Model
+from windrow.engines.simulated.model import Costs, Demand, DriverCosts, Model
 from windrow.run.loop import run
 from windrow.tasks.driver import PooledEngine
 
@@ -24,19 +24,12 @@ from windrow.tasks.driver import PooledEngine
 ABOUT = 1e-9
 
 
-@dataclass(frozen=True)
-class GraphCosts:
+@dataclass(frozen=True, kw_only=True)
+class GraphCosts(Costs):
     """What tasks take, and after which share of that they release outputs, by task."""
 
     seconds: dict[int, float]
     early: dict[int, tuple[tuple[float, str], ...]]
-    fetch_s: float = 0.0
-    device: str | None = None
-    overlap: float = 0.0
-    requests: int = 0
-    cold_s: float = 0.0
-    inspect_s: float = 0.0
-    merge_s: float = 0.0
 
     def demand(self, rows: Rows, tries: int, seed: int) -> Demand:
         return Demand(free_s=self.seconds[rows.input])
@@ -100,7 +93,7 @@ def worlds(draw: st.DrawFn, *, bounded: bool = True) -> World:
     fetch_s = draw(st.sampled_from([0.0, 0.5])) if bounded else 0.0
     offers: dict[str, float] = {"cores": max(2, workers) if bounded else workers, "licence": 2}
     driver = draw(st.sampled_from([FREE, DriverCosts()])) if bounded else FREE
-    return World(tasks, GraphCosts(seconds, early, fetch_s), workers, offers, driver)
+    return World(tasks, GraphCosts(seconds=seconds, early=early, fetch_s=fetch_s), workers, offers, driver)
 
 
 def simulated(world: World) -> Seen:
@@ -240,7 +233,7 @@ def test_nobody_is_idle_while_there_is_something_to_do(world: World) -> None:
 
 def test_the_checks_are_not_blind() -> None:
     tasks = [Task(1, "t", makes=("1.0",)), Task(2, "t", makes=("2.0",), reads=("1.0",))]
-    world = World(tasks, GraphCosts({1: 1.0, 2: 1.0}, {1: (), 2: ()}), 2, {"cores": 2}, FREE)
+    world = World(tasks, GraphCosts(seconds={1: 1.0, 2: 1.0}, early={1: (), 2: ()}), 2, {"cores": 2}, FREE)
     seen = simulated(world)
     check_order(world, seen)
     assert (seen.ends, critical_path(world)) == ({1: 1.0, 2: 2.0}, 2.0)

@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Discard, OutputFailed, OutputMade, TaskEnd, TaskEnded
-from windrow.core.outputs import Output
+from windrow.core.outputs import NOTHING, Output
 from windrow.core.policies import NO_TRIES, Tries
 from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Made
 from windrow.core.transitions import ENDS, TASK_MOVES, TaskState, move
@@ -35,16 +35,6 @@ _WAITS = {
     TaskState.DELAYED: "pause",
     TaskState.HOMING: "values",
 }
-
-
-class _Nothing(dict[Any, Any]):
-    """The empty dictionary of all tasks that have nothing to put into one: there are many, and few ever have."""
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        raise InternalError(f"{key!r} was put where all share that they have nothing")
-
-
-NOTHING = _Nothing()
 
 
 class Node:
@@ -70,7 +60,7 @@ class Node:
         self.cls: NeedsClass | None = None  #: of these needs, once it was looked up
         self.entry = -1  #: the entry in the queue of its class that counts; -1: none
         self.fresh = False  #: its next attempt needs a worker that has run nothing
-        self.attempts: dict[int, Attempt] = {}  #: that count and have not ended
+        self.attempts: dict[int, Attempt] = NOTHING  #: that count and have not ended
         self.void = 0  #: attempts that do not count and have not ended
         self.ahead = False  #: its attempt was launched before all that it reads was there
         self.reads: dict[str, Output] = NOTHING
@@ -92,22 +82,26 @@ class Node:
         old = self.state
         if state not in TASK_MOVES[old]:
             move(TASK_MOVES, old, state, "task", self.id)  # tells the story
-        if now > self.since:
+        since = self.since
+        if now > since:
             if old is TaskState.RUNNING:
-                begun = self.begun if self.begun is not None else now if state is not TaskState.DONE else self.since
-                self._spend("queue", begun - self.since)
-                self._spend("run", now - begun)
+                begun = self.begun
+                if begun is None:  # of a short one its end alone is told
+                    begun = since if state is TaskState.DONE else now
+                if begun > since:
+                    self._spend("queue", begun - since)
+                if now > begun:
+                    self._spend("run", now - begun)
             elif old is TaskState.READY:
-                self._spend("worker" if self.cls is None else self.cls.blocked_on, now - self.since)
+                self._spend("worker" if self.cls is None else self.cls.blocked_on, now - since)
             elif old is not TaskState.DONE:
-                self._spend(_WAITS[old], now - self.since)
+                self._spend(_WAITS[old], now - since)
             self.since = now
         self.begun = None
         self.state = state
 
     def _spend(self, what: str, seconds: float) -> None:
-        if seconds > 0:
-            self.spent[what] = self.spent.get(what, 0.0) + seconds
+        self.spent[what] = self.spent.get(what, 0.0) + seconds
 
     @property
     def is_needed(self) -> bool:
@@ -172,9 +166,9 @@ class Graph:
         nodes = []
         for task in tasks:
             self._number += 1
-            node = self.nodes[task.id] = Node(task, self._number, self._batch.now, fed=fed)
-            self._largest = max(self._largest, node.id)
-            self.open[node.id] = node
+            node = self.nodes[task.id] = self.open[task.id] = Node(task, self._number, self._batch.now, fed=fed)
+            if node.id > self._largest:
+                self._largest = node.id
             for name in task.makes:
                 node.outputs[name] = self.outputs[name] = Output(name, node)
             if task.reads:
@@ -193,8 +187,12 @@ class Graph:
             self.submitted += len(nodes)
             self.waiting += len(nodes)
         for node in nodes:
-            if node.id in self.open:
-                self._enter(node)
+            if node.reads or node.unended:
+                if node.id in self.open:
+                    self._enter(node)
+            else:  # by far the most
+                node.state = TaskState.READY
+                self._dispatch.add(node)
         self._drain_agenda()
         return nodes
 
@@ -508,6 +506,8 @@ class Graph:
         self.open[node.id] = node
         missing = len(node.unended)
         for output in node.reads.values():
+            if not output.readers:
+                output.readers = {}
             output.readers[node.id] = node
             missing += not output.made
         node.missing = missing

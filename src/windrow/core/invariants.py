@@ -174,7 +174,8 @@ def _workers(scheduler: Scheduler) -> None:
         _check(length <= MAX_QUEUE, f"worker {worker.id} has {length} launches")
         _check(worker.chain is None or length > 0, f"worker {worker.id} has an empty queue")
         at = [number for number, found in enumerate(workers.by_queue) if worker.id in found]
-        _check(at == ([length] if length and worker.open else []), f"worker {worker.id} with {length} is at {at}")
+        there = length and worker.open and workers.indexed
+        _check(at == ([length] if there else []), f"worker {worker.id} with {length} is at {at}")
         idle = worker.id in worker.site.idle
         _check(idle == (worker.open and not length), f"worker {worker.id} with {length} launches: idle is {idle}")
         _check(not idle or worker.site in resources.open, f"worker {worker.id} is idle, and its site is closed")

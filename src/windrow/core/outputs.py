@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Command, Discard, Fetch, Take
 from windrow.core.records import DRIVER, FailureKind, Handle, Life, Made
+from windrow.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +25,16 @@ class Batch:
     def __init__(self) -> None:
         self.now = 0.0
         self.out: list[Command] = []
+
+
+class _Nothing(dict[Any, Any]):
+    """The empty dictionary of all that have nothing to put into one: there are many, and few ever have."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise InternalError(f"{key!r} was put where all share that they have nothing")
+
+
+NOTHING = _Nothing()
 
 
 class Output:
@@ -47,7 +58,7 @@ class Output:
         self.asked = False  #: the user or the feeder waits for it
         self.claimed = True  #: the user or the feeder may still ask for it
         self.consumers = 0  #: tasks that read it, ended or not, as long as they may be done again
-        self.readers: dict[int, Node] = {}  #: those of them that have not ended
+        self.readers: dict[int, Node] = NOTHING  #: those of them that have not ended
 
     @property
     def needed(self) -> bool:

@@ -133,6 +133,8 @@ class Queues:
         self.queued += attempt.queued
         self._set_queue(worker, attempt, +1)
         self.attempts[attempt.id] = attempt
+        if not node.attempts:
+            node.attempts = {}
         node.attempts[attempt.id] = attempt
         worker.launches += 1
         if node.state is not TaskState.RUNNING:
@@ -192,15 +194,16 @@ class Queues:
 
     def _set_queue(self, worker: WorkerState, attempt: Attempt, change: int) -> None:
         """Put an attempt into a worker's chain, or take it out; workers are found by the length of their queues."""
-        chain = attempt.chain
-        if worker.drain is None and chain.attempts:
-            self._workers.by_queue[len(chain.attempts)].pop(worker.id, None)
+        attempts = attempt.chain.attempts
+        indexed = self._workers.indexed and worker.drain is None
+        if indexed and attempts:
+            self._workers.by_queue[len(attempts)].pop(worker.id, None)
         if change > 0:
-            chain.attempts[attempt.id] = attempt
+            attempts[attempt.id] = attempt
         else:
-            del chain.attempts[attempt.id]
-        if worker.drain is None and chain.attempts:
-            self._workers.by_queue[len(chain.attempts)][worker.id] = worker
+            del attempts[attempt.id]
+        if indexed and attempts:
+            self._workers.by_queue[len(attempts)][worker.id] = worker
 
     def _count(self, node: Node, size: int) -> None:
         category = node.task.category
@@ -368,14 +371,16 @@ class Queues:
         if self.queued:
             self._recall(idle)
         if self._options.speculate:
-            for workers in self._workers.by_queue[1:]:
-                for worker in workers.values():
-                    self._wake_at(max(self.due(worker), now + LOOK_S))
+            for worker in self._busy():
+                self._wake_at(max(self.due(worker), now + LOOK_S))
         return True
+
+    def _busy(self) -> list[WorkerState]:
+        return [one for one in self._workers.alive.values() if one.chain is not None and one.drain is None]
 
     def _recall(self, idle: int) -> None:
         """Have given back what waits at one worker although another has room."""
-        busy = [worker.chain for workers in self._workers.by_queue[2:] for worker in workers.values() if worker.chain]
+        busy = [one.chain for one in self._busy() if one.chain is not None and one.queue > 1]
         for chain in sorted(busy, key=lambda one: -len(one.attempts))[:idle]:
             *before, last = chain.attempts.values()
             if last.node.fed:
@@ -399,14 +404,13 @@ class Queues:
             return []
         now = self._batch.now
         found = []
-        for workers in self._workers.by_queue[1:]:
-            for worker in workers.values():
-                if now >= self.due(worker) and worker.chain is not None:
-                    found += [
-                        one
-                        for one in worker.chain.attempts.values()
-                        if one.node.task.twin and len(one.node.attempts) == 1 and not one.void
-                    ]
+        for worker in self._busy():
+            if now >= self.due(worker) and worker.chain is not None:
+                found += [
+                    one
+                    for one in worker.chain.attempts.values()
+                    if one.node.task.twin and len(one.node.attempts) == 1 and not one.void
+                ]
         return found
 
     def copied(self) -> None:

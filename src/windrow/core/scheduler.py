@@ -63,7 +63,7 @@ class Scheduler:
         self.spent = Spent()
         batch = self._batch = Batch()
         self.resources = Resources()
-        self.workers = Workers(self.resources, self.options, self.spent)
+        self.workers = Workers(self.resources, self.options, self.spent, indexed=feeder is not None)
         self.outputs = Outputs(batch, feeder, self.options.crashes, MOST_LOSSES)
         self.queues = Queues(
             batch, self.resources, self.workers, self.outputs, self.policy, self.options, self.spent
@@ -273,7 +273,8 @@ class Scheduler:
     def _launch(self, node: Node, worker: WorkerState) -> None:
         """Let a worker run a task."""
         self.dispatch.remove(node)
-        self.dispatch.classify(node)
+        if node.limits is None:
+            self.dispatch.classify(node)
         if worker.life in self.outputs.sought and not self.queues.is_short(node):
             self._bring_ahead(worker.life, node)
         self.queues.launch(node, worker, self._plan_of(node))
@@ -484,7 +485,8 @@ class Scheduler:
             self.discard(attempt.id, attempt.life, (*attempt.reported.values(), *event.made))
             self.graph.attempt_over(node)
             return
-        self.queues.call_off(node)  # a twin of it
+        if node.attempts:
+            self.queues.call_off(node)  # a twin of it
         self.policy.seen(node.task, attempt.plan, event.measurement)
         self.graph.finish(attempt, event.made)
         if event.measurement.baseline and attempt.worker.drain is None:

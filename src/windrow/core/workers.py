@@ -80,9 +80,11 @@ class WorkerState:
 class Workers:
     """All living workers, and the lives that are to come."""
 
-    def __init__(self, resources: Resources, options: Options, spent: Spent) -> None:
+    def __init__(self, resources: Resources, options: Options, spent: Spent, *, indexed: bool) -> None:
         self.alive: dict[int, WorkerState] = {}
-        self.by_queue: list[dict[int, WorkerState]] = [{} for _ in range(MAX_QUEUE + 1)]  #: open ones with a chain
+        #: for a feeder: open workers by how many launches they have; who came to a number first is served first
+        self.by_queue: list[dict[int, WorkerState]] = [{} for _ in range(MAX_QUEUE + 1)]
+        self.indexed = indexed
         self.draining: dict[int, WorkerState] = {}
         self.starting: dict[int, Life] = {}  #: by worker: the life that was ordered
         self.notes: list[str] = []

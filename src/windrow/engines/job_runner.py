@@ -7,19 +7,22 @@ here, and nowhere else.
 from __future__ import annotations
 
 import os
+import resource
+import time
 import warnings
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from windrow.core.events import Failed
 from windrow.core.records import Failure, FailureKind, Measurement, RunRows
-from windrow.engines.base import NO_READING
+from windrow.engines.base import NO_READING, Outcome
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
     from windrow.core.commands import Launch
     from windrow.core.records import Life
-    from windrow.engines.base import Job, Outcome, Reading, WorkerSide, Workload
+    from windrow.engines.base import Job, Reading, WorkerSide, Workload
+    from windrow.engines.supervisor.status_page import StatusPage
 
 #: Seconds of a short task: the next one is taken to be short too, and what it uses is not looked up, unless it has limits or runs
 #: rows. That takes four system calls in a thread, two of which let go of the interpreter lock, and some 0.03 ms in a process, which
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 BRIEF_S = 0.005
 #: Items of a container that are looked at for how large they are.
 MANY = 1000
+_NUMBERS = frozenset({type(None), bool, int, float, complex})
 
 
 class RunQueue:
@@ -52,16 +56,43 @@ class RunQueue:
             self.known = False
 
 
-class Meter(Protocol):
-    """Sees what an attempt uses, where an attempt has a process to itself."""
+class Meter:
+    """What one attempt uses, as seen by the process that it has to itself.
+
+    CPU is that of all threads of the process and of the children that it has waited for, since all of it is spent on
+    the attempt; the wait for the interpreter lock, which the job runner measures, is that of the worker's thread alone.
+    """
+
+    def __init__(self, page: StatusPage) -> None:
+        self._page = page
+        self._cpu = 0.0
+        self._metered = True
 
     def begin(self, launch: Launch, *, short: bool = False) -> None:
-        """An attempt begins, which is probably ``short``."""
-        ...
+        """Start the limits and clear the peak; of a short attempt without limits say only that it begins."""
+        limits = dict(launch.limits.amounts)
+        self._metered = bool(limits) or not short
+        self._page.begin(
+            launch.attempt, int(limits.get("memory", 0)), float(limits.get("seconds", 0.0)),
+            metered=self._metered,
+        )  # fmt: skip
+        if self._metered:
+            self._cpu = _cpu_s()
 
     def end(self) -> tuple[float, int, int]:
-        """It has ended, well or badly: its CPU seconds, its peak memory, and the memory that stays."""
-        ...
+        """End the limits; CPU seconds, peak of the process tree, memory that stays; zeros where it was not metered."""
+        if not self._metered:
+            self._page.end(metered=False)
+            return 0.0, 0, 0
+        cpu = _cpu_s() - self._cpu
+        stays = self._page.resident()
+        # The kernel counts pages in batches, and its peak may lag behind by one.
+        return cpu, max(self._page.end(), stays), stays
+
+
+def _cpu_s() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 class JobRunner:
@@ -137,11 +168,9 @@ class JobRunner:
             programs, side.used = side.used, None
             if not peak:  # by programs that it waited for; a meter that looked has seen that itself
                 cpu, peak, lock_wait = cpu + programs[0], programs[1], 0.0
-        told = outcome.measurement
-        used = Measurement(
-            wall, cpu, lock_wait, peak, told.bytes_read, told.bytes_written, told.load, baseline
-        )  # fmt: skip
-        return outcome._replace(measurement=used)
+        outputs, report, told = outcome
+        used = Measurement(wall, cpu, lock_wait, peak, told[4], told[5], told[6], baseline)
+        return Outcome(outputs, report, used)
 
     def close(self) -> BaseException | None:
         """Let the workload release its files; return what it raised, if it did."""
@@ -156,6 +185,8 @@ class JobRunner:
 
 def estimate_bytes(value: Any, depth: int = 0) -> int:
     """Estimate how large a value is from the arrays in it; 0 where that is not known."""
+    if type(value) in _NUMBERS:
+        return 0
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):

@@ -55,7 +55,8 @@ class SharedOutputs:
             tell(OutputReady(number, life, self._keep(name, number, value)))
 
         try:
-            values = tuple([self.get(handle, mine=task.consumes) for handle in launch.inputs])
+            inputs = launch.inputs
+            values = tuple([self.get(handle, mine=task.consumes) for handle in inputs]) if inputs else ()
         except KeyError:
             # What it reads was not made after all, or was discarded just now as the task was called off.
             if launch.ahead:

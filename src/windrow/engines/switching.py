@@ -162,9 +162,12 @@ class SwitchingEngine:
     def stop(self) -> None:
         """End both engines."""
         try:
-            if self._starting is not None:
-                self._starting.join()
-                self._starting.engine.stop()
+            starting, self._starting = self._starting, None
+            if starting is not None:  # the run was over before it had begun, or had failed to
+                starting.join()
+                starting.engine.stop()
+                if isinstance(starting.error, EngineError):
+                    self._give_up(starting.error)
             if self._second is not None:
                 self._second.stop()
         finally:

@@ -133,7 +133,7 @@ class _Run:
         order = self._order(orders, workload, place)
         rows = self._rows(beginning, plans, order, place)
         engine = place.engine(rows)
-        scheduler = self._scheduler(rows, engine)
+        scheduler = self._scheduler(rows, engine, place)
         journaling = None
         if self.journal is not None:
             journaling = Journaling(self.journal, beginning, self.definition, self.source, workload)
@@ -318,7 +318,7 @@ class _Run:
             plans,
         )
 
-    def _scheduler(self, rows: RowFeeder, engine: Engine) -> Scheduler:
+    def _scheduler(self, rows: RowFeeder, engine: Engine, place: Place) -> Scheduler:
         options = self.options
         return Scheduler(
             rows,
@@ -326,7 +326,7 @@ class _Run:
             SchedulerOptions(
                 on_error="skip" if options.on_error == "skip" else "stop",
                 open=self.stream is not None,
-                restart=engine.capabilities.can_restart,
+                restart=engine.capabilities.can_restart or place.may_switch,
                 speculate=engine.capabilities.can_kill,
             ),
         )

@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import exp, sqrt
 from typing import TYPE_CHECKING
 
-from windrow.engines.simulated.model import Demand, Model, SimulatedInput, drawn, normal
+from windrow.engines.simulated.model import Costs, Demand, Model, SimulatedInput, drawn, normal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,21 +92,14 @@ def _add(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedCosts:
-    """What the tasks of a recorded category cost (``Costs`` of the simulator)."""
+class RecordedCosts(Costs):
+    """What the tasks of a recorded category cost; with a ``device`` reads go there and nothing is blocked otherwise."""
 
     rows: Mapping[int, CostsOfRows]  #: by input: computing, blocked seconds, bytes
     fixed_s: float = 0.0  #: computing of every task
     lock_share: float = 0.0
     sigma: float = 0.0  #: how much tasks that should cost the same differ
     memory: float = 0.0
-    cold_s: float = 0.0
-    inspect_s: float = 0.0
-    merge_s: float = 0.0
-    fetch_s: float = 0.0
-    device: str | None = None  #: reads go there and nothing is blocked otherwise
-    overlap: float = 0.0
-    requests: int = 1
 
     def demand(self, rows: Rows, tries: int, seed: int) -> Demand:
         """Say what a task asks for."""
@@ -120,10 +113,6 @@ class RecordedCosts:
         locked = self.lock_share * compute
         blocked = 0.0 if self.device is not None else high[1] - low[1]
         return Demand(compute - locked, locked, blocked, high[2] - low[2], self.memory)
-
-    def releases(self, task: int) -> Sequence[tuple[float, str]]:  # noqa: ARG002 - a Protocol's
-        """Release nothing early."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

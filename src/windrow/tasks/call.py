@@ -270,22 +270,16 @@ class DeclaredFunctions:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, Declared]] = {}
+        self.known: dict[int, tuple[Any, Declared]] = {}
         self._once: dict[int, weakref.ref[Any]] = {}
-
-    def __contains__(self, function: Any) -> bool:
-        return id(function) in self._known
 
     def declare(self, function: Callable[..., Any]) -> Declared:
         """Give what is declared of a function, or declare it."""
         declared = getattr(function, "declared", None)
         if isinstance(declared, Declared):
             return declared
-        found = self._known.get(id(function))
-        if found is not None:
-            return found[1]
         made = task(function).declared
-        for table in (self._known, self._once):
+        for table in (self.known, self._once):
             if len(table) >= MOST:
                 table.clear()
         seen = self._once.get(id(function))
@@ -293,5 +287,5 @@ class DeclaredFunctions:
             with suppress(TypeError):  # some cannot be looked at weakly
                 self._once[id(function)] = weakref.ref(function)
                 return made
-        self._known[id(function)] = (function, made)
+        self.known[id(function)] = (function, made)
         return made

@@ -10,7 +10,7 @@ import json
 import threading
 from collections import Counter, deque
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from windrow.core.commands import Fetch, Launch, Recall, TaskEnded
 from windrow.core.events import (
@@ -110,6 +110,10 @@ class _Entry:
         return self.earlier + call_line(latest, call, *about)
 
 
+#: A task that has ended: its entry, when, how, why, and what its time was spent on.
+_Unwritten: TypeAlias = tuple[_Entry, float, str, str, tuple[tuple[str, float], ...]]
+
+
 class History:
     """An observer of the loop; others may ask it at any time."""
 
@@ -124,7 +128,8 @@ class History:
         self.reused: dict[str, int] = {}  #: by name: calls that were answered without a task
         self.dropped: dict[str, Sums] = {}
         self.entries: dict[int, _Entry] = {}  #: tasks that have not ended
-        self.lines: dict[int, str] = {}  #: of those that have, the oldest first
+        #: of those that have, the oldest first: their lines, or what these are made of when somebody asks
+        self.lines: dict[int, str | _Unwritten] = {}
         self.running: dict[int, _Entry] = {}  #: by attempt
         self.rare: deque[dict[str, Any]] = deque(maxlen=MOST_RARE)
         self.brought: deque[dict[str, Any]] = deque(maxlen=most)
@@ -257,7 +262,10 @@ class History:
         if command.state == "done" and entry.attempt >= 0:
             count, seconds = self._spent.get(entry.task.category, (0, 0.0))
             self._spent[entry.task.category] = (count + 1, seconds + entry.wall)
-        self._keep(number, entry.lines(time, command.state, why, command.spent))
+        if self.written is None and number not in self.lines:  # writing a line takes longer than many a task
+            self.lines[number] = (entry, time, command.state, why, command.spent)
+        else:
+            self._keep(number, entry.lines(time, command.state, why, command.spent))
         if len(self.lines) > self._most:
             self._drop(next(iter(self.lines)))
 
@@ -265,28 +273,40 @@ class History:
         """One that was done fails later."""
         if number not in self.lines:
             return
-        log = read_log(self.lines[number].splitlines(), now=0)
+        log = read_log(self._text(number).splitlines(), now=0)
         call = log.calls[number]
         self.counts[call.state] -= 1
         self.counts[state] += 1
         self._keep(number, call_line(None, call._replace(state=state, why=why, ended=micros(time))))
 
+    def _text(self, number: int) -> str:
+        """Give the lines of a task that has ended."""
+        found = self.lines.get(number, "")
+        return found if isinstance(found, str) else found[0].lines(*found[1:])
+
     def _keep(self, number: int, text: str) -> None:
-        self.lines[number] = self.lines.get(number, "") + text
+        self.lines[number] = self._text(number) + text
         if self.written is not None:
             self.written(text)
 
     def _drop(self, number: int) -> None:
         """Keep of a task only what it adds to those of its name."""
-        log = read_log(self.lines.pop(number).splitlines(), now=0)
-        call, walls = log.calls[number], log.attempts.wall.tolist()
-        sums = self.dropped.setdefault(call.name, Sums())
+        found = self.lines.pop(number)
+        if isinstance(found, str):
+            log = read_log(found.splitlines(), now=0)
+            call = log.calls[number]
+            name, state, walls = call.name, call.state, log.attempts.wall.tolist()
+        else:
+            entry, _, state, *_ = found
+            name, walls = entry.task.category, [0.0] * entry.earlier.count("\n")
+            walls += [entry.wall] if entry.attempt >= 0 else []
+        sums = self.dropped.setdefault(name, Sums())
         took = walls[-1] if walls else 0.0
         sums.count += 1
         sums.seconds += took
         sums.longest = max(sums.longest, took)
-        sums.failed += call.state == "failed"
-        sums.cancelled += call.state == "cancelled"
+        sums.failed += state == "failed"
+        sums.cancelled += state == "cancelled"
         sums.retries += max(len(walls) - 1, 0)
         sums.ran += bool(walls)
 
@@ -318,7 +338,7 @@ class History:
         """Say what ran so far, as far as it is kept here."""
         with self.lock:
             now = self.now()
-            text = "".join(self.lines.values())
+            text = "".join([self._text(number) for number in self.lines])
             others = [
                 self._offers,
                 *self.rare,

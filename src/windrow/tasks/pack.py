@@ -125,7 +125,7 @@ class Packer:
 
     def is_full(self) -> bool:
         """Whether so much waits in memory for being sent that a program which makes more should wait too."""
-        return self._arrays.bytes_left() > self._most
+        return bool(self._arrays.left) and self._arrays.bytes_left() > self._most
 
     def _dump_function(self, function: Any, captured: Captured) -> tuple[bytes, list[memoryview]]:
         state = captured.state_of_modules()

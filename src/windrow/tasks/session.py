@@ -169,11 +169,14 @@ class Session(Watchable, NamedOptions):
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
         """Call a plain function as a task, as executors do."""
+        known = self._functions.known.get(id(function))
+        if known is not None:  # by far the most
+            return self.call(known[1], arguments, keywords)
         declared = self._functions.declare(function)
         try:
             return self.call(declared, arguments, keywords)
         finally:
-            if function not in self._functions:
+            if id(function) not in self._functions.known:
                 self._traits.pop(id(declared), None)
 
     def call(
@@ -237,7 +240,7 @@ class Session(Watchable, NamedOptions):
         around: tuple[Any, ...],
     ) -> None:
         """Say what becomes of others if a call fails, and make of it what travels to a worker."""
-        if self._packer is not None and self._packer.is_full():
+        if self._isolated and self._packer is not None and self._packer.is_full():
             wait_for_room(self, self._packer)
         declared, group = call.declared, current_group(self)
         if group is None:

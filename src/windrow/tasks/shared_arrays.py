@@ -55,12 +55,12 @@ class SharedArrays:
         self._numbers = numbers
         self._known: dict[tuple[int, int], SharedArray] = {}  #: by address and size
         #: bytes, by number, of arrays that are gone and wait in calls for being sent
-        self._left: dict[int, int] = {}
+        self.left: dict[int, int] = {}
         self._watch = write_watch()
 
     def bytes_left(self) -> int:
         """Count what waits in memory although nobody but calls has it."""
-        return sum(list(self._left.values())) if self._left else 0
+        return sum(list(self.left.values()))
 
     def take(self, array: Any) -> tuple[Any, ...]:
         """Note how an array is now, to be compared later."""
@@ -102,14 +102,14 @@ class SharedArrays:
         parcel = pack_common(number, b"", [raw])
 
         sent = weakref.ref(parcel)
-        weakref.finalize(parcel, self._left.pop, number, None).atexit = False
+        weakref.finalize(parcel, self.left.pop, number, None).atexit = False
 
         def forget(_: Any) -> None:
             known = self._known.get(key)
             if known is not None and known.number == number:
                 del self._known[key]
             if sent() is not None:
-                self._left[number] = size
+                self.left[number] = size
 
         if not isinstance(owner, np.ndarray):  # of which nobody tells when it is gone
             return SharedArray(number, parcel, None, watched=False)

@@ -42,6 +42,7 @@ from windrow.engines.job_runner import at_least_one, warn_unclosed
 from windrow.engines.processes import messages
 from windrow.engines.processes.connection import Connection
 from windrow.engines.processes.messages import (
+    CommandsMessage,
     Forget,
     ForgetCommon,
     LaunchMessage,
@@ -168,15 +169,13 @@ class ProcessesEngine:
                         batches.setdefault(life.worker, []).append(message)
         for worker, batch in batches.items():
             connection = self._connections[worker]
-            if connection.late:
-                batch.insert(0, Forget(connection.late))
-                connection.late = []
-            self._send(connection, pack(batch, messages.COMMANDS))
             gone = connection.take_gone()
             if gone:
-                self._send(connection, pack([ForgetCommon(gone)], messages.COMMANDS))
+                batch.append(ForgetCommon(gone))
             if connection.has_too_much():
-                self._send(connection, pack([ForgetCommon()], messages.COMMANDS))
+                batch.append(ForgetCommon())
+            late, connection.late = connection.late, []
+            self._send(connection, pack(tuple(CommandsMessage(late, batch)), messages.COMMANDS))
 
     def _connection(self, life: Life) -> Connection | None:
         connection = self._connections.get(life.worker)
@@ -208,10 +207,12 @@ class ProcessesEngine:
             packed, payload = NO_CALL, task.payload
             if content is not payload:
                 packed = messages.pack_call(task.id, *dumps(content, apart=APART), {})
-        along, numbers, parcels = self._outputs.bring({position: launch.inputs[position] for position in launch.bring})
+        along, numbers, parcels = self._outputs.bring(launch)
+        if packed.common:
+            parcels = connection.missing_common(packed.common) + parcels
         if packed.parcel is not None:
             parcels.append(packed.parcel)
-        for parcel in [*connection.missing_common(packed.common), *parcels]:
+        for parcel in parcels:
             self._send(connection, parcel)
         connection.launch(launch, now)
         message = LaunchMessage(

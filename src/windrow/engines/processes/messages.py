@@ -68,6 +68,13 @@ class ReportMessage(NamedTuple):
     report: Any = None  #: of the workload; a Failure if the attempt failed
 
 
+class CommandsMessage(NamedTuple):
+    """What a worker is told at a time."""
+
+    forget: list[tuple[str, int]]  #: small outputs, by name and attempt, that no task needs any more
+    commands: list[Any]  #: launches as plain tuples; of other kinds the record itself
+
+
 class News(NamedTuple):
     """What a worker learned beside its results, for the workload at home."""
 
@@ -75,7 +82,7 @@ class News(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """Tells a worker to forget outputs."""
+    """Tells a worker to forget outputs, after what it was told to send before."""
 
     handles: list[tuple[str, int]]  #: output and attempt
 

@@ -8,6 +8,7 @@ from windrow.engines.processes.messages import INPUT
 from windrow.engines.processes.values import own_copy
 
 if TYPE_CHECKING:
+    from windrow.core.commands import Launch
     from windrow.core.records import Handle
     from windrow.engines.processes.transport import Arrival, Parcel
 
@@ -54,12 +55,13 @@ class DriverOutputs:
         self._arrivals.pop(handle, None)
         self._opened.pop(handle, None)
 
-    def bring(self, handles: dict[int, Handle]) -> tuple[dict[int, Any], dict[int, int], list[Parcel]]:
-        """Say how inputs travel, by position: small ones along with the launch, others by the numbers of parcels, and these."""
+    def bring(self, launch: Launch) -> tuple[dict[int, Any], dict[int, int], list[Parcel]]:
+        """Say how inputs that the worker lacks travel: small ones along with the launch, others by the numbers of parcels."""
         along: dict[int, Any] = {}
         numbers: dict[int, int] = {}
         parcels: list[Parcel] = []
-        for position, handle in handles.items():
+        for position in launch.bring:
+            handle = launch.inputs[position]
             if handle in self._values:
                 along[position] = self._values[handle]
             else:

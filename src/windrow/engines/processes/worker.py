@@ -9,7 +9,6 @@ a while looks there. All commands that have come are read between two jobs, so t
 from __future__ import annotations
 
 import contextlib
-import resource
 import sys
 import threading
 import time
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.core.commands import Cancel, Fetch, Recall, StopWorker
 from windrow.core.events import FetchFailed
 from windrow.core.records import Failure, FailureKind, Handle, Life, RowsReport
-from windrow.engines.job_runner import JobRunner
+from windrow.engines.job_runner import JobRunner, Meter
 from windrow.engines.processes.messages import (
     BROKEN,
     COMMON,
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from windrow.core.commands import Launch
     from windrow.engines.supervisor.status_page import StatusPage
 
 #: Seconds in which the reports of short tasks are sent together while others wait behind them: a message for each wakes the driver
@@ -67,45 +65,6 @@ def main(sock: socket.socket, page: StatusPage) -> None:
 
 class _DriverGone(Exception):
     """The driver does not listen any more."""
-
-
-class _Meter:
-    """What one attempt uses, as seen by its own process.
-
-    CPU is that of all threads of the process and of the children that it has waited for, since all of it is spent on
-    the attempt; the wait for the interpreter lock, which the job runner measures, is that of the worker's thread alone.
-    """
-
-    def __init__(self, page: StatusPage) -> None:
-        self._page = page
-        self._cpu = 0.0
-        self._metered = True
-
-    def begin(self, launch: Launch, *, short: bool = False) -> None:
-        """Start the limits and clear the peak; of a short attempt without limits say only that it begins."""
-        limits = dict(launch.limits.amounts)
-        self._metered = bool(limits) or not short
-        self._page.begin(
-            launch.attempt, int(limits.get("memory", 0)), float(limits.get("seconds", 0.0)),
-            metered=self._metered,
-        )  # fmt: skip
-        if self._metered:
-            self._cpu = _cpu_s()
-
-    def end(self) -> tuple[float, int, int]:
-        """End the limits; CPU seconds, peak of the process tree, memory that stays; zeros where it was not metered."""
-        if not self._metered:
-            self._page.end(metered=False)
-            return 0.0, 0, 0
-        cpu = _cpu_s() - self._cpu
-        stays = self._page.resident()
-        # The kernel counts pages in batches, and its peak may lag behind by one.
-        return cpu, max(self._page.end(), stays), stays
-
-
-def _cpu_s() -> float:
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 class _Listening:
@@ -194,7 +153,7 @@ class _Worker:
         if numpy is not None:
             # All workers are copies of one process; what they draw from NumPy's own state must differ.
             numpy.random.seed()
-        return JobRunner(workload, setup.life, _Meter(page) if setup.metering else None)
+        return JobRunner(workload, setup.life, Meter(page) if setup.metering else None)
 
     def _loop(self, runner: JobRunner) -> None:
         inbox = self._inbox
@@ -343,7 +302,10 @@ class _Worker:
             if arrival.kind == COMMON:
                 self._inbox.append(arrival)  # in the order of launches and of forgetting
                 continue
-            for command in arrival.open():
+            forget, commands = arrival.open()  # a CommandsMessage
+            if forget:
+                self._tasks.forget(forget)
+            for command in commands:
                 if type(command) is tuple:  # by far the most
                     self._inbox.append(self._tasks.read(command))
                 elif isinstance(command, (Fetch, Forget)):

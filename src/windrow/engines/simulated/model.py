@@ -7,10 +7,10 @@ events: a task costs the same wherever and whenever it runs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from struct import Struct
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
@@ -54,55 +54,29 @@ class Demand(NamedTuple):
     memory: float = 0.0  #: bytes, at its peak
 
 
-class Costs(Protocol):
-    """What the tasks of a category cost."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What the tasks of a category cost beside what each of them demands."""
 
-    @property
-    def device(self) -> str | None:
-        """Name the device that is read from."""
-        ...
-
-    @property
-    def overlap(self) -> float:
-        """Give the share of the bytes that is read while computing."""
-        ...
-
-    @property
-    def requests(self) -> int:
-        """Give the requests per task; each waits for the device's latency."""
-        ...
-
-    @property
-    def cold_s(self) -> float:
-        """Give what the first task of a worker takes more (compiling, importing, opening)."""
-        ...
-
-    @property
-    def inspect_s(self) -> float:
-        """Give what opening an input takes."""
-        ...
-
-    @property
-    def merge_s(self) -> float:
-        """Give what adding one partial to another takes."""
-        ...
-
-    @property
-    def fetch_s(self) -> float:
-        """Give what bringing a partial to the driver takes."""
-        ...
+    device: str | None = None  #: that is read from
+    overlap: float = 0.0  #: the share of the bytes that is read while computing
+    requests: int = 1  #: of a task; each waits for the device's latency
+    cold_s: float = 0.0  #: what the first task of a worker takes more (compiling, importing, opening)
+    inspect_s: float = 0.0  #: opening an input
+    merge_s: float = 0.0  #: adding one partial to another
+    fetch_s: float = 0.0  #: bringing a partial to the driver
 
     def demand(self, rows: Rows, tries: int, seed: int) -> Demand:
         """Say what a task asks for; ``tries`` counts earlier attempts at the same rows."""
-        ...
+        raise NotImplementedError
 
-    def releases(self, task: int) -> Sequence[tuple[float, str]]:
+    def releases(self, task: int) -> Sequence[tuple[float, str]]:  # noqa: ARG002 - by default nothing early
         """Say after which shares of its time a call releases which outputs."""
-        ...
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AffineCosts:
+class AffineCosts(Costs):
     """Tasks that cost ``fixed + per_row * rows``, more or less."""
 
     fixed_s: float = 0.0
@@ -113,15 +87,8 @@ class AffineCosts:
     straggler_factor: float = 1.0  #: times as long as others
     lock_share: float = 0.0  #: of computing, with the interpreter lock
     read_per_row: float = 0.0
-    device: str | None = None
-    overlap: float = 0.0
-    requests: int = 1
     memory_fixed: float = 0.0
     memory_per_row: float = 0.0
-    cold_s: float = 0.0
-    inspect_s: float = 0.0
-    merge_s: float = 0.0
-    fetch_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("straggler_share", "lock_share", "overlap"):
@@ -130,10 +97,10 @@ class AffineCosts:
                 raise UsageError(f"{name} is a share between 0 and 1; got {value}")
         if self.read_per_row and self.device is None:
             raise UsageError("read_per_row needs device=, the device that is read from")
-        for name in self.__slots__:
-            value = getattr(self, name)
+        for one in fields(self):
+            value = getattr(self, one.name)
             if isinstance(value, int | float) and value < 0:
-                raise UsageError(f"{name} is not negative; got {value}")
+                raise UsageError(f"{one.name} is not negative; got {value}")
 
     def demand(self, rows: Rows, tries: int, seed: int) -> Demand:
         """Say what a task asks for."""
@@ -153,10 +120,6 @@ class AffineCosts:
         locked = self.lock_share * compute
         memory = self.memory_fixed + self.memory_per_row * size
         return Demand(compute - locked, locked, 0.0, self.read_per_row * size, memory)
-
-    def releases(self, task: int) -> Sequence[tuple[float, str]]:  # noqa: ARG002 - a Protocol's
-        """Release nothing early."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

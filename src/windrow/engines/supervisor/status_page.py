@@ -15,7 +15,7 @@ import time
 from typing import NamedTuple
 
 # Whole 64-bit words, each of which the machine reads and writes at once.
-_SEQUENCE, _BUSY, _ATTEMPT, _STARTED, _MEMORY, _NANOSECONDS, _BASELINE = range(7)  # the worker's
+_SEQUENCE, _BUSY, _ATTEMPT, _STARTED, _MEMORY, _NANOSECONDS = range(6)  # the worker's
 _PEAK_OF, _PEAK = range(8, 10)  # the supervisor's
 _BYTES = 128
 #: Resets the peak of the resident set that the kernel keeps for a process; see proc(5).
@@ -32,7 +32,6 @@ class AttemptStatus(NamedTuple):
     started_ns: int  #: CLOCK_MONOTONIC
     memory_limit: int  #: bytes of the process tree
     seconds_limit: float
-    baseline: int  #: bytes the worker itself had when the attempt began
 
 
 class StatusPage:
@@ -88,8 +87,6 @@ class StatusPage:
         words[_STARTED] = time.monotonic_ns()
         words[_MEMORY] = memory_limit
         words[_NANOSECONDS] = int(seconds_limit * 1e9)
-        if metered:
-            words[_BASELINE] = self.resident()
         words[_SEQUENCE] += 1
         if (memory_limit or seconds_limit) and time.monotonic() >= self._watched_until and self._bell >= 0:
             with contextlib.suppress(OSError):  # a supervisor that died is the driver's business
@@ -134,9 +131,7 @@ class StatusPage:
         words = self._words
         sequence = words[_SEQUENCE]
         busy = words[_BUSY]
-        seen = AttemptStatus(
-            sequence, words[_ATTEMPT], words[_STARTED], words[_MEMORY], words[_NANOSECONDS] / 1e9, words[_BASELINE]
-        )
+        seen = AttemptStatus(sequence, words[_ATTEMPT], words[_STARTED], words[_MEMORY], words[_NANOSECONDS] / 1e9)
         if sequence % 2 or not busy or words[_SEQUENCE] != sequence:
             return None
         return seen

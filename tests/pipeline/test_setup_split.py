@@ -137,7 +137,7 @@ class _WatchedReader:
         self._source.before_read(self._index, columns, start)
         with self._source.lock:
             self._source.read.update((self._index, name, start, stop) for name in columns)
-            self._source.by_setup += threading.current_thread().name.startswith("windrow-setup")
+            self._source.by_setup += threading.current_thread().name.startswith("windrow-reader")
         return self._inner.read(columns, start, stop)
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ def test_late_columns_are_read_by_workers_and_only_where_rows_are_left(folder: P
 
     watched.before_read = note
     run(watched, (1, 2))
-    assert threads["good"] == threads["x"] == {"windrow-setup"}
+    assert threads["good"] == threads["x"] == {"windrow-reader"}
     assert threads["late"] == threads["y"] == {"windrow-worker"}
     read = {(index, start) for index, name, start, _ in watched.read if name == "late"}
     expected = {(seed, unit * UNIT) for seed in range(3) for unit in range(UNITS) if unit % 3 == 0}

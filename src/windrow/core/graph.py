@@ -104,9 +104,12 @@ class Node:
         self.spent[what] = self.spent.get(what, 0.0) + seconds
 
     @property
-    def is_needed(self) -> bool:
-        """Whether anything that it makes would be made again if it were lost."""
-        return any(output.needed for output in self.outputs.values())
+    def is_claimed(self) -> bool:
+        """Whether somebody may ask for one of its outputs, or reads it and may have to be done again."""
+        for output in self.outputs.values():  # noqa: SIM110 - a generator takes twice as long
+            if output.claimed or output.consumers:
+                return True
+        return False
 
 
 class Graph:
@@ -580,9 +583,7 @@ class Graph:
             if node.kept and not any(output.holders for output in node.outputs.values()):
                 free(node.kept)
                 node.kept = ()
-            if node.attempts or node.void or self.nodes.get(node.id) is not node:
-                continue
-            if any(output.claimed or output.consumers for output in node.outputs.values()):
+            if node.attempts or node.void or node.is_claimed or self.nodes.get(node.id) is not node:
                 continue
             del self.nodes[node.id]
             for name in node.outputs:

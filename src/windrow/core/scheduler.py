@@ -200,7 +200,7 @@ class Scheduler:
 
     def rows_running(self, category: str) -> int:
         """Count the rows of a category that workers have before them."""
-        return self.queues.fed_sizes.get(category, 0)
+        return self.queues.rows_of(category)
 
     def mean_life_s(self) -> float | None:
         """Say how long a worker lives on average; None if none was lost."""

@@ -283,7 +283,7 @@ rows = 4000
 analysis = tests.fragile()
 @analysis.column
 def stop(x):
-    if 45 in x:
+    if 45 in x and not arrived.is_set():   # once: a step is asked about its first rows a second time
         os.kill(os.getpid(), signal.SIGINT)
         arrived.wait(10)   # ends at once where the run keeps the handler it found
     return x

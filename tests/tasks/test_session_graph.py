@@ -142,6 +142,27 @@ def test_what_was_released_is_counted_once_however_often_it_was_tried(tmp_path: 
     assert words.groups() == ("3", "")
 
 
+def test_a_resource_that_was_lacking_is_named_before_and_after() -> None:
+    go = threading.Event()
+
+    @wr.task(resources={"licence": 1})
+    def licensed() -> bool:
+        return go.wait(120)
+
+    with wr.Session(engine="threads", workers=3, resources={"licence": 1}) as session:
+        first, second = licensed(), licensed()
+        assert one(1).result() == 2  # it was called last, so the scheduler has seen the others
+        waiting = session.explain(second)
+        go.set()
+        assert first.result()
+        assert second.result()
+        session.barrier()
+        ended = session.explain(second)
+    assert "waiting for licence" in waiting
+    assert "waiting for licence" in ended
+    assert "running" in ended
+
+
 def test_a_retry_and_a_release_are_explained() -> None:
     tries: list[int] = []
     released, go, over = threading.Event(), threading.Event(), threading.Event()

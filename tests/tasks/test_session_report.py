@@ -17,10 +17,11 @@ import pytest
 from click.testing import CliRunner
 
 import windrow as wr
+from attempt_records import done, finished, launched
 from windrow.cli.main import main
-from windrow.core.commands import Launch, Recall, TaskEnded
-from windrow.core.events import Cancelled, Finished
-from windrow.core.records import Handle, Measurement, Plan, Task
+from windrow.core.commands import Recall, TaskEnded
+from windrow.core.events import Cancelled
+from windrow.core.records import Life, Measurement, Task
 from windrow.errors import UsageError
 from windrow.tasks.history import History
 from windrow.watch import progress as watch_progress
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ENGINES = ["inline", "threads", "processes"]
+HALF_A_SECOND = Measurement(wall=0.5)
 
 
 @wr.task
@@ -214,14 +216,11 @@ def test_a_rundir_is_not_shared(tmp_path: Path) -> None:
 
 def test_a_long_session_is_remembered_in_sums() -> None:
     watch = History("s", "threads", most=10)
-    plan = Plan(id=0, category="a")
     for number in range(1, 101):
-        task = Task(number, "a" if number % 2 else "b", (), 1)
-        used = Measurement(wall=0.5)
-        done = Finished(number, 0, 0, Handle(number, number, 0, 0, ()), used)
+        task = Task(number, "a" if number % 2 else "b")
         watch.called(task)
-        watch([], [Launch(task, number, 0, 0, plan)], monotonic())
-        watch([done], [TaskEnded(number, "done")], monotonic())
+        watch([], [launched(task)], monotonic())
+        watch([finished(number, used=HALF_A_SECOND)], [done(number)], monotonic())
     run = watch.run()
     assert sorted(run.tasks) == list(range(91, 101))
     assert {name: (sums.count, sums.seconds, sums.longest) for name, sums in run.dropped.items()} == {
@@ -232,28 +231,24 @@ def test_a_long_session_is_remembered_in_sums() -> None:
 
 
 def test_an_attempt_that_was_recalled_was_none() -> None:
-    watch = History("s", "threads")
-    plan, task = Plan(id=0, category="a"), Task(1, "a", (), 1)
+    watch, task = History("s", "threads"), Task(1, "a")
     watch.called(task)
     began = monotonic()
-    watch([], [Launch(task, 1, 0, 0, plan), Recall(1, 0, 0)], began + 1)
-    watch([Cancelled(1, 0, 0)], [Launch(task, 2, 1, 0, plan)], began + 2)
-    done = Finished(2, 1, 0, Handle(2, 2, 1, 0, ()), Measurement(wall=0.5))
-    watch([done], [TaskEnded(1, "done")], began + 4)
+    watch([], [launched(task, 1), Recall(1, Life(0, 0))], began + 1)
+    watch([Cancelled(1, Life(0, 0))], [launched(task, 2, worker=1)], began + 2)
+    watch([finished(2, worker=1, used=HALF_A_SECOND)], [done(1, attempt=2)], began + 4)
     (only,) = watch.run().tasks[1].tries
     assert (only.attempt, only.worker, only.how) == (2, 1, "done")
 
 
 def test_an_attempt_that_was_called_off_does_not_count() -> None:
-    watch = History("s", "threads")
-    plan, task = Plan(id=0, category="a"), Task(1, "a", (), 1)
+    watch, task = History("s", "threads"), Task(1, "a")
     began = monotonic()
     watch.called(task)
-    watch([], [Launch(task, 1, 0, 0, plan)], began + 1)
-    watch([], [Launch(task, 2, 1, 0, plan)], began + 2)
-    late, good = (Finished(n, n - 1, 0, Handle(n, n, n - 1, 0, ()), Measurement(wall=0.5)) for n in (1, 2))
-    watch([late], [], began + 3)
-    watch([good], [TaskEnded(1, "done")], began + 4)
+    watch([], [launched(task, 1)], began + 1)
+    watch([], [launched(task, 2, worker=1)], began + 2)
+    watch([finished(1, used=HALF_A_SECOND)], [], began + 3)
+    watch([finished(2, worker=1, used=HALF_A_SECOND)], [done(1, attempt=2)], began + 4)
     run = watch.run()
     assert [(one.attempt, one.how) for one in run.tasks[1].tries] == [(1, "cancelled"), (2, "done")]
     watch([], [TaskEnded(1, "failed")], began + 5)
@@ -261,11 +256,10 @@ def test_an_attempt_that_was_called_off_does_not_count() -> None:
 
 
 def test_what_waits_at_a_worker_does_not_run() -> None:
-    watch = History("s", "threads")
-    plan, tasks = Plan(id=0, category="a"), [Task(n, "a", (), 1) for n in (1, 2, 3)]
+    watch, tasks = History("s", "threads"), [Task(n, "a") for n in (1, 2, 3)]
     for task in tasks:
         watch.called(task)
-    watch([], [Launch(task, task.id, 0, 0, plan) for task in tasks], monotonic())
+    watch([], [launched(task) for task in tasks], monotonic())
     assert [one.state for one in watch.run().tasks.values()] == ["running", "waiting", "waiting"]
     shot = watch.snapshot(workers=1)
     assert (shot.running, shot.waiting) == (1, 2)
@@ -361,7 +355,7 @@ def test_nobody_is_disturbed_while_typing(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_last_line_is_true_while_nothing_happens() -> None:
-    watch, task = History("s", "threads"), Task(1, "a", (), 1)
+    watch, task = History("s", "threads"), Task(1, "a")
     shots: list[SessionSnapshot] = []
     progress = SessionProgress(lambda finished: watch.snapshot(1, finished=finished), watch_progress.Call(shots.append))
 
@@ -371,10 +365,9 @@ def test_the_last_line_is_true_while_nothing_happens() -> None:
             assert monotonic() < latest
 
     watch.called(task)
-    watch([], [Launch(task, 1, 0, 0, Plan(id=0, category="a"))], monotonic())
+    watch([], [launched(task)], monotonic())
     until(lambda: bool(shots and shots[-1].running))
-    done = Finished(1, 0, 0, Handle(1, 1, 0, 0, ()), Measurement(wall=0.5))
-    watch([done], [TaskEnded(1, "done")], monotonic())  # and nothing more
+    watch([finished(1, used=HALF_A_SECOND)], [done(1)], monotonic())  # and nothing more
     until(lambda: shots[-1].done == 1)
     assert not shots[-1].finished
     progress.end()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windrow.core import events as happened
-from windrow.core.records import Handle, Measurement, Rows
+from attempt_records import done, finished, launched, rows_task
+from windrow.core.records import Measurement, Opened, OpenInput, Rows, Task
 from windrow.watch import lockmeter
 from windrow.watch.lockmeter import LATE_S, PAUSE_S, LockMeter
 from windrow.watch.log import MOST_BORDERS, EventLog
@@ -95,20 +95,21 @@ def test_inputs_are_logged_with_their_borders_unless_there_are_too_many() -> Non
     stream = io.StringIO()
     log = EventLog(stream)
     many = tuple(range(MOST_BORDERS + 1))
-    log([happened.Discovered(0, 20, (0, 10, 20), 0, 0)], [], 0.0)
-    log([happened.Discovered(1, MOST_BORDERS, many, 0, 0)], [], 0.0)
+    for number, found in enumerate([Opened(20, (0, 10, 20)), Opened(MOST_BORDERS, many)]):
+        log([], [launched(Task(number, "data", payload=OpenInput(number)))], 0.0)
+        log([finished(number, report=found)], [done(number)], 0.0)
     log.flush()
     first, second = (json.loads(line) for line in stream.getvalue().splitlines())
-    assert (first["units"], first["borders"]) == (2, [0, 10, 20])
-    assert second["units"] == MOST_BORDERS
+    assert (first["input"], first["units"], first["borders"]) == (0, 2, [0, 10, 20])
+    assert (second["input"], second["units"]) == (1, MOST_BORDERS)
     assert "borders" not in second
 
 
 def test_peaks_are_logged_and_read() -> None:
     stream = io.StringIO()
     log = EventLog(stream)
-    handle = Handle(1, 1, 0, 0, (Rows(0, 0, 10),))
-    log([happened.Finished(1, 0, 0, handle, Measurement(peak_memory=12345))], [], 0.0)
+    log([], [launched(rows_task(1, Rows(0, 0, 10)))], 0.0)
+    log([finished(1, used=Measurement(peak_memory=12345))], [done(1)], 0.0)
     log.flush()
     text = stream.getvalue()
     assert read_log([text]).attempts.peak.tolist() == [12345]
@@ -117,6 +118,7 @@ def test_peaks_are_logged_and_read() -> None:
 def test_a_task_about_no_rows_is_logged_too() -> None:
     stream = io.StringIO()
     log = EventLog(stream)
-    log([happened.Finished(1, 0, 0, Handle(1, 1, 0, 0, ()), Measurement())], [], 0.0)
+    log([], [launched(rows_task(1))], 0.0)
+    log([finished(1)], [done(1)], 0.0)
     log.flush()
     assert read_log([stream.getvalue()]).attempts.input.tolist() == [-1]

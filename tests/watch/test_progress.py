@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.core.events import CancelRequested
-from windrow.core.scheduler import Standing
+from windrow.core.rows import Standing
 from windrow.errors import UsageError
 from windrow.watch.progress import Rate, Snapshot, snapshot, watching
 

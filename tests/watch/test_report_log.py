@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.core.commands import Discard, Launch, Resolve
-from windrow.core.events import Discovered, Finished, WorkerLost
-from windrow.core.records import Handle, Measurement, Plan, Rows, Task
+from attempt_records import done, finished, launched, rows_task
+from windrow.core.commands import Resolve
+from windrow.core.events import WorkerLost
+from windrow.core.records import Life, Measurement, Opened, OpenInput, Plan, Rows, Task
 from windrow.errors import DataError
 from windrow.watch.log import EventLog
 from windrow.watch.readlog import Log, read_log
@@ -24,18 +25,17 @@ PLAN = Plan(id=3, category="data", order=())
 
 
 def written(tasks: list[tuple[int, float, float, float]], *, discard: frozenset[int] = frozenset()) -> list[str]:
-    """Write (worker, launched, heard, wall) with the real event log; task i has rows 10 i to 10 i + 10 of input i % 3."""
+    """Write (worker, sent, heard, wall) with the real event log; task i has rows 10 i to 10 i + 10 of input i % 3."""
     stream = io.StringIO()
     log = EventLog(stream)
     moments: list[tuple[float, int, Any, Any]] = []
-    for number, (worker, launched, heard, wall) in enumerate(tasks):
-        rows = (Rows(number % 3, 10 * number, 10 * number + 10),)
-        launch = Launch(Task(number, f"set {number % 3}", rows, 10), number, worker, 0, PLAN)
-        handle = Handle(number, number, worker, 0, rows)
+    for number, (worker, sent, heard, wall) in enumerate(tasks):
+        rows = Rows(number % 3, 10 * number, 10 * number + 10)
+        launch = launched(rows_task(number, rows, category=f"set {number % 3}"), worker=worker, plan=PLAN)
         used = Measurement(wall, 0.5 * wall, 0.25 * wall, bytes_read=100)
-        moments.append((launched, 0, [], [launch]))
-        orders = [Discard(handle)] if number in discard else []
-        moments.append((heard, 1, [Finished(number, worker, 0, handle, used)], orders))
+        moments.append((sent, 0, [], [launch]))
+        ends = [] if number in discard else [done(number)]
+        moments.append((heard, 1, [finished(number, worker, used)], ends))
     for now, _, events, commands in sorted(moments, key=lambda one: one[:2]):
         log(events, commands, now)
     log.flush()
@@ -88,8 +88,9 @@ def test_a_log_of_an_earlier_version_is_refused(kind: str) -> None:
 def test_rare_events_memory_and_the_end() -> None:
     stream = io.StringIO()
     log = EventLog(stream, memory=iter(range(1000, 2000)).__next__)
-    log([Discovered(0, 40, (0, 10, 40), 0, 0)], [], 100.0)
-    log([WorkerLost(1, 0)], [], 101.0)
+    log([], [launched(Task(1, "data", payload=OpenInput(0)))], 100.0)
+    log([finished(1, report=Opened(40, (0, 10, 40)))], [done(1)], 100.0)
+    log([WorkerLost(Life(1, 0))], [], 101.0)
     log([], [Resolve("failed", None, "for a reason")], 102.0)
     log.flush()
     found = read_log([*stream.getvalue().splitlines(), '{"event":"dropped","lines":7}'])

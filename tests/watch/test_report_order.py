@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
+from attempt_records import launched, rows_task
 from ordering import eager, slow_first
-from windrow.core.commands import Launch
 from windrow.core.events import Planned
-from windrow.core.records import Plan, Rows, Task
-from windrow.core.scheduler import Standing
+from windrow.core.records import Plan, Rows
+from windrow.core.rows import Standing
 from windrow.pipeline.ordering.text import how_decided, order_line, order_lines, savings
 from windrow.pipeline.reporting import report_data
 from windrow.watch.log import EventLog
@@ -33,6 +33,8 @@ from windrow.watch.trace import trace_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from windrow.core.commands import Launch
 
 ROWS = 40_000
 
@@ -281,7 +283,7 @@ OTHER = replace(WRITTEN, id=2, order=("b", "a"), reason="saves", guards=(("a", "
 
 
 def launch(plan: Plan) -> Launch:
-    return Launch(Task(0, "tt", (Rows(0, 0, 10),), 10), 0, 0, 0, plan)
+    return launched(rows_task(0, Rows(0, 0, 10), category="tt"), plan=plan)
 
 
 def test_the_log_has_new_orders_and_the_trace_names_them() -> None:

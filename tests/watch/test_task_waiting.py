@@ -13,8 +13,8 @@ from searching import examples
 from windrow.watch.critical_path import Span, critical_path
 from windrow.watch.graph_run import GraphRun, Ran, Try, graph_run
 from windrow.watch.log import Attempt, Call, call_line
-from windrow.watch.readlog import Brought, read_log
-from windrow.watch.waiting import Supply, cause_words, shared_out, waits
+from windrow.watch.readlog import read_log
+from windrow.watch.waiting import cause_words, shared_out, waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,12 +24,6 @@ NOW = 60
 
 def times(most: int = NOW) -> st.SearchStrategy[int]:
     return st.integers(0, most)
-
-
-@st.composite
-def intervals(draw: st.DrawFn) -> tuple[int, int]:
-    begin, end = sorted((draw(times()), draw(times())))
-    return begin, end
 
 
 @st.composite
@@ -53,20 +47,8 @@ def tasks(draw: st.DrawFn) -> Ran:
     return Ran(9, "it", called, end, "done", tuple(tries), reads, after, needs=dict(needs))
 
 
-def by_tick(
-    task: Ran,
-    there: Mapping[str, Sequence[int]],
-    ended: Mapping[int, int],
-    brought: Mapping[str, Sequence[Brought]],
-    offers: Mapping[str, float],
-    holds: Sequence[tuple[int, int, Mapping[str, float]]],
-    staffed: int,
-) -> Counter[str]:
+def by_tick(task: Ran, there: Mapping[str, Sequence[int]], ended: Mapping[int, int], staffed: int) -> Counter[str]:
     """Ask of every tick why the task did not get on."""
-
-    def free(name: str, tick: int) -> float:
-        taken = sum(needs.get(name, 0) for begin, end, needs in holds if begin <= tick < end)
-        return offers.get(name, 0) - taken
 
     def waiting(tick: int, until: int, held: int) -> str:
         if tick < held:
@@ -77,14 +59,7 @@ def by_tick(
                 return "inputs"
         if any(tick < ended[number] for number in task.after):
             return "files"
-        if tick < staffed:
-            return "start"
-        if any(one.begin <= tick < one.end for output in task.reads for one in brought[output]):
-            return "values"
-        for name in ("gpu", "memory"):
-            if name in task.needs and free(name, tick) < task.needs[name]:
-                return "memory" if name == "memory" else f"resource {name}"
-        return "worker"
+        return "start" if tick < staffed else "worker"
 
     found: Counter[str] = Counter()
     for tick in range(task.called, task.end):
@@ -102,10 +77,13 @@ def by_tick(
                 held = one.held
                 if one.how != "done":
                     continue
-                cause = "doubt"
+                cause = "values"
             break
         found[cause or waiting(tick, task.end, held)] += 1
     return found
+
+
+lacks = st.dictionaries(st.sampled_from(["values", "gpu", "memory"]), st.integers(1, 20))
 
 
 @settings(max_examples=examples(200))
@@ -114,25 +92,25 @@ def by_tick(
     there=st.fixed_dictionaries({name: st.lists(times(), max_size=2).map(sorted) for name in ("1.0", "2.0")}),
     ended=st.fixed_dictionaries({3: times(), 4: times()}),
     staffed=times(20),
-    brought=st.fixed_dictionaries(
-        {name: st.lists(intervals().map(lambda pair: Brought(*pair)), max_size=2) for name in ("1.0", "2.0")}
-    ),
-    offers=st.fixed_dictionaries({"gpu": st.integers(1, 3), "memory": st.integers(1, 3)}),
-    holds=st.lists(
-        st.tuples(intervals(), st.dictionaries(st.sampled_from(["gpu", "memory"]), st.integers(1, 3))).map(
-            lambda pair: (*pair[0], pair[1])
-        ),
-        max_size=4,
-    ),
+    lacked=lacks,
 )
 def test_every_tick_has_the_cause_it_should_have(
-    task: Ran, there: Any, ended: Any, brought: Any, offers: Any, holds: Any, staffed: int
+    task: Ran, there: Any, ended: Any, staffed: int, lacked: dict[str, int]
 ) -> None:
-    holds = [one for one in holds if one[0] < one[1]]
-    found = shared_out(task, there.__getitem__, ended.__getitem__, brought, Supply(offers, holds), staffed)
-    assert found == by_tick(task, there, ended, brought, offers, holds, staffed)
-    assert sum(found.values()) == task.end - task.called
-    assert all(time > 0 for time in found.values())
+    found = shared_out(task, there.__getitem__, ended.__getitem__, staffed)
+    expected = by_tick(task, there, ended, staffed)
+    assert found == expected
+    # What was lacking is named within the time that the task had no place to run, and nowhere else.
+    named = shared_out(task._replace(lacked=lacked), there.__getitem__, ended.__getitem__, staffed)
+    assert sum(named.values()) == task.end - task.called
+    assert all(time > 0 for time in named.values())
+    room = {"worker", "values", "memory", "resource gpu"}
+    assert {cause: time for cause, time in named.items() if cause not in room} == {
+        cause: time for cause, time in expected.items() if cause not in room
+    }
+    for name, time in lacked.items():
+        cause = "resource gpu" if name == "gpu" else name
+        assert named.get(cause, 0) == max(time, expected[cause]) or "worker" not in named
 
 
 def test_causes_of_a_session_by_hand() -> None:
@@ -140,35 +118,29 @@ def test_causes_of_a_session_by_hand() -> None:
     one_licence = {"cores": 1, "licence": 1}
     made = {
         1: Ran(1, "a", 0, 100, "done", (Try(1, 0, 0, 2, 100, 100),), released=(("1.0", 40),), needs=one_licence),
-        2: Ran(2, "b", 0, 150, "done", (Try(2, 1, 100, 100, 150, 150),), needs=one_licence),
-        3: Ran(3, "c", 10, 60, "done", (Try(3, 2, 50, 50, 60, 60),), reads=("1.0",), needs={"cores": 1}),
-        4: Ran(4, "d", 20, 170, "done", (Try(4, 2, 160, 160, 170, 170),), after=(2,), needs={"cores": 1}),
+        2: Ran(2, "b", 0, 150, "done", (Try(2, 1, 100, 100, 150, 150),), needs=one_licence, lacked={"licence": 97}),
+        3: Ran(3, "c", 10, 60, "done", (Try(3, 2, 50, 50, 60, 60),), reads=("1.0",), lacked={"values": 6}),
+        4: Ran(4, "d", 20, 170, "done", (Try(4, 2, 160, 160, 170, 170),), after=(2,)),
     }  # fmt: skip
-    log = replace(read_log(()), offers={"cores": 3, "licence": 1}, brought={"1.0": [Brought(42, 48)]})
-    run = GraphRun(name="s", tasks=made, workers=3, span=170, log=log)
-    assert waits(run) == {
+    assert waits(GraphRun(name="s", tasks=made, workers=3, span=170)) == {
         1: {"worker": 2, "running": 98},
-        2: {"resource licence": 100, "running": 50},
+        2: {"worker": 3, "resource licence": 97, "running": 50},
         3: {"inputs": 30, "worker": 4, "values": 6, "running": 10},
         4: {"files": 130, "worker": 10, "running": 10},
     }
     assert cause_words("resource licence") == "for licence"
 
 
-def test_what_the_scheduler_counted_is_not_worked_out_again() -> None:
-    task = Ran(
-        1,
-        "a",
-        0,
-        9,
-        "done",
-        (Try(1, 0, 5, 5, 9, 9),),
-        needs={"cores": 1},
-        spent={"inputs": 3, "queue": 1, "licence": 1, "run": 4},
-    )
-    assert waits(GraphRun(name="x", tasks={1: task}, workers=1, span=9)) == {
-        1: {"inputs": 3, "worker": 1, "resource licence": 1, "running": 4}
+def test_a_task_that_waits_is_said_to_lack_what_is_taken_now() -> None:
+    running = (Try(1, 0, 0, 0, 50, 50, "running"),)
+    made = {
+        1: Ran(1, "a", 0, 50, "running", running, needs={"cores": 1, "licence": 2}),
+        2: Ran(2, "b", 10, 50, "waiting", needs={"cores": 1, "licence": 2}),
+        3: Ran(3, "c", 10, 50, "waiting", needs={"cores": 1, "licence": 1}),
     }
+    log = replace(read_log(()), offers={"cores": 1, "licence": 3})
+    found = waits(GraphRun(name="s", tasks=made, workers=1, span=50, log=log))
+    assert (found[2], found[3]) == ({"resource licence": 40}, {"worker": 40})
 
 
 def tried(task: int, worker: int, launched: int, heard: int, wall: int, how: str) -> Attempt:

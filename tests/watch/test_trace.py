@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from windrow.core.commands import Launch
-from windrow.core.events import Failed, Finished
-from windrow.core.records import Failure, FailureKind, Handle, Measurement, Plan, Rows, Task
+from attempt_records import done, finished, launched, rows_task
+from windrow.core.events import Failed
+from windrow.core.records import Failure, FailureKind, Life, Measurement, Rows
 from windrow.watch.log import EventLog
 from windrow.watch.readlog import Log, read_log
 from windrow.watch.trace import trace_text
-
-PLAN = Plan(id=0, category="data", order=())
 
 
 def small_log(tasks: int = 6) -> Log:
@@ -24,15 +22,16 @@ def small_log(tasks: int = 6) -> Log:
     stream = io.StringIO()
     log = EventLog(stream, memory=iter(range(10**6, 10**9, 10**6)).__next__)
     for number in range(tasks):
-        rows = (Rows(number % 2, 100 * number, 100 * number + 100),)
+        rows = Rows(number % 2, 100 * number, 100 * number + 100)
         worker, begin = number % 2, 50 + 0.5 * (number // 2)
-        log([], [Launch(Task(number, f"<set {number % 2}>", rows, 100), number, worker, 0, PLAN)], begin)
-        handle = Handle(number, number, worker, 0, rows)
+        task = rows_task(number, rows, category=f"<set {number % 2}>")
+        log([], [launched(task, worker=worker)], begin)
         used = Measurement(0.5, 0.4, 0.05, bytes_read=1000)
-        log([Finished(number, worker, 0, handle, used)], [], begin + 0.5)
-    log([], [Launch(Task(99, "<set 0>", (Rows(0, 0, 1),), 1), 99, 0, 0, PLAN)], 59.5)
+        log([finished(number, worker, used)], [done(number)], begin + 0.5)
+    last = tasks + 1
+    log([], [launched(rows_task(last, Rows(0, 0, 1), category="<set 0>"))], 59.5)
     failure = Failure(FailureKind.USER, "ValueError", "in /somewhere/secret/file.root", "", None)
-    log([Failed(99, 0, 0, failure)], [], 60.0)
+    log([Failed(last, Life(0, 0), failure)], [], 60.0)
     log.flush()
     return read_log(stream.getvalue().splitlines())
 

@@ -5,50 +5,51 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import windrow as wr
-from windrow.core import events as happened
-from windrow.core.commands import Discard, Launch, TaskEnded
-from windrow.core.options import Options
+from attempt_records import done, finished, launched, rows_task
+from row_workload import RowSide, RowWork
+from windrow.core.events import WorkerJoined
 from windrow.core.policies import Policies
-from windrow.core.records import Failure, FailureKind, Handle, InputSpec, Measurement, Plan, Rows, Worker
+from windrow.core.records import Failure, FailureKind, InputSpec, Life, Measurement, Plan, Rows, RowsReport, Worker
+from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
-from windrow.engines.base import Outcome
 from windrow.engines.inline import InlineEngine
 from windrow.run.loop import run
 from windrow.shape.fixed import Fixed
 from windrow.watch.log import PAUSE_S, PIECE, EventLog, own_memory
 from windrow.watch.readlog import read_log
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-class Work:
+
+class Work(RowSide, RowWork):
     def open_worker(self, worker: int) -> Work:
         return self
 
     def classify(self, error: BaseException) -> Failure:
         return Failure(FailureKind.USER, type(error).__name__, 'a "quoted" reason', "", error)
 
-    def inspect(self, number: int) -> tuple[int, tuple[int, ...]]:
+    def open_input(self, number: int) -> tuple[int, tuple[int, ...]]:
         return 40, (0, 10, 20, 30, 40)
 
-    def run(self, rows: Any, plan: Any) -> Outcome:
+    def run_rows(self, rows: tuple[Rows, ...], plan: Plan, prepared: Any) -> tuple[Any, Measurement, None]:
         if rows[0].start == 20:
             raise ValueError
-        return Outcome([], Measurement(bytes_read=77))
+        return [], Measurement(bytes_read=77), None
 
-    def merge(self, partials: Any) -> Any:
+    def merge(self, partials: Sequence[Any]) -> Any:
         return []
-
-    def close(self) -> None:
-        pass
 
 
 def test_every_task_has_one_line_and_every_line_is_json(tmp_path: Path) -> None:
-    scheduler = Scheduler([InputSpec(id=0, category="data")], Policies(Fixed(10)), Options(on_error="skip"))
+    feeder = RowFeeder([InputSpec(id=0, category="data")], Policies(Fixed(10)), RowOptions(on_error="skip"))
+    scheduler = Scheduler(feeder)
     with EventLog.open(tmp_path / "log.jsonl") as log:
         run(scheduler, InlineEngine(), Work(), observers=[log])
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
@@ -64,31 +65,34 @@ def test_every_task_has_one_line_and_every_line_is_json(tmp_path: Path) -> None:
     assert lines[-1]["status"] == "incomplete"
 
 
-def report(number: int) -> happened.Finished:
-    handle = Handle(number, number, 0, 0, (Rows(0, 0, 10),))
-    return happened.Finished(number, 0, 0, handle, Measurement())
+def run_chunk(log: EventLog, number: int, now: float) -> None:
+    log([], [launched(rows_task(number, Rows(0, 0, 10)))], now)
+    log([finished(number)], [done(number)], now)
 
 
 def test_a_discarded_report_says_so() -> None:
+    """Of two attempts at one task the scheduler names the one that counts, in the batch of its end."""
     stream = io.StringIO()
     log = EventLog(stream)
-    event = report(1)
-    log([event], [Discard(event.handle)], 0.0)
+    task = rows_task(7, Rows(0, 0, 10))
+    log([], [launched(task, 1), launched(task, 2, worker=1)], 0.0)
+    log([finished(2, worker=1), finished(1)], [done(7, attempt=2)], 1.0)
     log.flush()
-    assert json.loads(stream.getvalue())["how"] == "discarded"
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["attempt"], line["how"]) for line in lines] == [(2, "done"), (1, "discarded")]
 
 
 def test_lines_are_written_in_pieces_or_after_a_pause() -> None:
     stream = io.StringIO()
     log = EventLog(stream)
-    log([report(1)], [], 0.0)
-    log([happened.WorkerJoined(Worker(0, 0))], [], PAUSE_S / 2)
+    run_chunk(log, 1, 0.0)
+    log([WorkerJoined(Worker(Life(0, 0)))], [], PAUSE_S / 2)
     assert stream.getvalue() == ""
     log([], [], PAUSE_S)
     assert stream.getvalue().count("\n") == 2
     written = 2
     for number in range(PIECE // 100):
-        log([report(number)], [], PAUSE_S)
+        run_chunk(log, number, PAUSE_S)
         written += 1
         if stream.getvalue().count("\n") > 2:
             break
@@ -99,7 +103,7 @@ def test_a_log_in_memory_is_bounded_and_says_what_is_missing(monkeypatch: Any) -
     monkeypatch.setattr("windrow.watch.log.REMEMBERED", 400)
     log = EventLog.remembered()
     for number in range(10):
-        log([happened.WorkerJoined(Worker(number, 1))], [], 2.0 * number)
+        log([WorkerJoined(Worker(Life(number, 1)))], [], 2.0 * number)
     log.close()
     assert log.text is not None
     lines = [json.loads(line) for line in log.text.splitlines()]
@@ -128,7 +132,7 @@ def test_a_full_disk_loses_lines_and_nothing_else(lines: int) -> None:
     """Whether it is noticed while the run goes on or at its end."""
     log = EventLog(Path("/dev/full").open("w"))  # noqa: SIM115 - the log closes it
     for number in range(lines // 100 + 1):
-        log([report(number)], [], 0.0)
+        run_chunk(log, number, 0.0)
     with pytest.warns(
         UserWarning, match=r"the log /dev/full is not complete: .*No space left on device; the result is not"
     ):
@@ -166,45 +170,16 @@ def test_rows_that_are_left_out_are_not_finished(tmp_path: Path) -> None:
     assert log.attempts.rows[log.attempts.done].sum() == 999
 
 
-class Life(NamedTuple):
-    worker: int
-    incarnation: int
-
-
-class Payload(NamedTuple):
-    rows: tuple[Rows, ...]
-
-
-class RowsReport(NamedTuple):
-    skipped: tuple[tuple[Rows, Any], ...]
-
-
-def test_events_that_name_a_life_and_carry_a_report_fill_the_same_line() -> None:
-    """The words of a scheduler with one kind of task: payloads, lives, reports."""
-
-    class Task(NamedTuple):
-        id: int
-        category: str
-        payload: Payload
-
-    class Finished(NamedTuple):
-        attempt: int
-        life: Life
-        measurement: Measurement
-        report: RowsReport
-
+def test_the_line_of_a_chunk_says_whose_it_is_and_counts_the_rows_of_its_result() -> None:
     stream = io.StringIO()
     log = EventLog(stream)
-    task: Any = Task(7, "ttbar", Payload((Rows(0, 10, 20), Rows(0, 30, 40))))
-    launch: Any = Launch(task, 5, 3, 0, Plan(id=2, category="ttbar"))
-    log([], [launch], 1.0)
-    skipped = ((Rows(0, 12, 15), None),)
-    done: Any = Finished(5, Life(3, 1), Measurement(wall=0.5), RowsReport(skipped))
-    ended: Any = TaskEnded(7, "done")
-    log([done], [ended], 2.0)
+    task = rows_task(7, Rows(0, 10, 20), Rows(0, 30, 40), category="ttbar")
+    log([], [launched(task, 5, worker=3, plan=Plan(id=2, category="ttbar"))], 1.0)
+    bad = Failure(FailureKind.USER, "ValueError", "no")
+    left_out = RowsReport(skipped=((Rows(0, 12, 15), bad),))
+    log([finished(5, 3, Measurement(wall=0.5), left_out)], [done(7, attempt=5)], 2.0)
     log.flush()
     (line,) = (json.loads(text) for text in stream.getvalue().splitlines())
     assert (line["task"], line["name"], line["worker"], line["plan"]) == (7, "ttbar", 3, 2)
     assert (line["start"], line["stop"], line["rows"]) == (10, 40, 17)
-    # The scheduler tells of a task's end in the batch of the attempt that counts, by its number.
-    assert line["how"] == "discarded"
+    assert (line["attempt"], line["how"]) == (5, "done")

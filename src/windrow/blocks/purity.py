@@ -108,7 +108,8 @@ def _differing(one: Any, other: Any, rows: NDArray[np.int64]) -> NDArray[np.int6
     if not len(one) or one.ndim != other.ndim:
         return rows
     if one.ndim == 1:
-        return rows[_unequal(ak.to_numpy(one), ak.to_numpy(other))]
+        # Without the mask of an optional type, which has nothing to hide here.
+        return rows[_unequal(ak.to_numpy(one, allow_missing=False), ak.to_numpy(other, allow_missing=False))]
     lengths = _lengths(one)
     unlike = lengths != _lengths(other)
     if unlike.any():

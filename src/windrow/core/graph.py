@@ -126,7 +126,7 @@ class Graph:
         self.on_lost: Callable[[str], None] | None = None  #: the feeder's, for outputs of its own
         self._number = 0
         self._largest = 0  #: id of a task
-        self._ended: list[Node] = []  #: tasks that nobody may need any more
+        self.garbage: list[Node] = []  #: tasks that perhaps nobody needs any more
         self._agenda: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._batch = batch
         self._outputs = outputs
@@ -374,7 +374,7 @@ class Graph:
             spent = tuple(node.spent.items())
             self._batch.out.append(TaskEnded(node.id, state, node.failure, attempt, made, spent))
         node.told = True
-        self._ended.append(node)
+        self.garbage.append(node)
 
     # -- what becomes of outputs
 
@@ -413,7 +413,7 @@ class Graph:
         if output.fed:
             self._outputs.forget(output)
             output.claimed = output.asked = False
-            self._ended.append(maker)
+            self.garbage.append(maker)
             assert self.on_lost is not None
             self.on_lost(output.name)
             return
@@ -439,7 +439,7 @@ class Graph:
         """Nobody will ask for an output any more."""
         output.asked = output.claimed = False
         self.tidy(output)
-        self._ended.append(output.maker)
+        self.garbage.append(output.maker)
 
     def tidy(self, output: Output) -> None:
         """Drop an output that nobody needs."""
@@ -456,7 +456,7 @@ class Graph:
             output.consumers -= 1
             output.claimed = False
             self._outputs.forget(output)
-            self._ended.append(output.maker)
+            self.garbage.append(output.maker)
         node.reads = NOTHING
 
     def arrived(self, output: Output, size: int, seconds: float) -> None:
@@ -564,7 +564,7 @@ class Graph:
 
     def attempt_over(self, node: Node) -> None:
         """An attempt that did not count has ended: its task may be forgotten now."""
-        self._ended.append(node)
+        self.garbage.append(node)
 
     def collect_garbage(self, free: Callable[[Grant], None]) -> None:
         """Forget tasks that nobody can need any more, so that a run does not grow with all it ever did.
@@ -572,7 +572,7 @@ class Graph:
         A task is needed while it has not ended or an attempt of it runs, while somebody may ask for one of its
         outputs, and while one that reads from it is here, as that may have to be done again.
         """
-        candidates = self._ended
+        candidates = self.garbage
         while candidates:
             node = candidates.pop()
             if node.state not in ENDS:

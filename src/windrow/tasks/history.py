@@ -32,6 +32,7 @@ from windrow.watch.graph_run import Sums, graph_run
 from windrow.watch.log import Attempt, Call, attempt_line, call_line, failure_words, micros
 from windrow.watch.progress import SessionSnapshot
 from windrow.watch.readlog import read_log
+from windrow.watch.waiting import COMMON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 MOST_TASKS = 50_000
 #: Workers that came and went, and wishes to stop.
 MOST_RARE = 1_000
+#: Of what the scheduler counts of the time of a task: what its attempts and those of others show by themselves.
+_SEEN = COMMON | {"inputs", "worker", "queue", "run", "pause"}
 #: Tasks of a name that must have ended before anything is said of how long the others take.
 ENOUGH = 3
 
@@ -98,9 +101,10 @@ class _Entry:
         needs = task.needs.amounts
         if len(needs) > 1:
             needs = tuple([one for one in needs if one[0] != "place"])
+        lacked = tuple([(name, micros(time)) for name, time in spent if name not in _SEEN])
         call = Call(
             task.id, task.category, int(self.called * 1e6), int(ended * 1e6), state, task.reads, task.after,
-            tuple(self.released or ()), needs, task.group, why, tuple([(name, micros(time)) for name, time in spent]),
+            tuple(self.released or ()), needs, task.group, why, lacked,
         )  # fmt: skip
         about = ("", 0) if latest is None else (self.why, micros(self.held))
         return self.earlier + call_line(latest, call, *about)

@@ -49,7 +49,7 @@ class Ran(NamedTuple):
     needs: Mapping[str, float] = MappingProxyType({})
     group: int = 0
     why: str = ""
-    spent: Mapping[str, int] = MappingProxyType({})  #: by what it waited for or did, where the scheduler counted that
+    lacked: Mapping[str, int] = MappingProxyType({})  #: how long it waited for resources and values, by their names
 
     @property
     def cores(self) -> float:
@@ -222,7 +222,7 @@ def _ran(call: Call, tries: tuple[Try, ...], now: int) -> Ran:
         state = "running" if runs else "waiting"
     return Ran(
         call.id, call.name, call.called, max(end, call.called), state, tries, call.reads, call.after, call.released,
-        dict(call.needs), call.group, call.why, dict(call.spent),
+        dict(call.needs), call.group, call.why, dict(call.lacked),
     )  # fmt: skip
 
 

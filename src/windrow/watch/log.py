@@ -94,7 +94,7 @@ class Call(NamedTuple):
     needs: tuple[tuple[str, float], ...] = (("cores", 1),)
     group: int = 0
     why: str = ""
-    spent: tuple[tuple[str, int], ...] = ()  #: by what it waited for or did, where the scheduler counted that
+    lacked: tuple[tuple[str, int], ...] = ()  #: how long it waited for resources and values, by their names
 
 
 def chunk_line(one: Attempt, used: Measurement, plan: int, rows: Sequence[Rows], left_out: int) -> str:
@@ -123,7 +123,7 @@ def call_line(one: Attempt | None, call: Call, why: str = "", held: int = 0) -> 
     if call[6:] == _NOTHING_ELSE and not why and not held:  # by far the most
         return f"{line}}}\n"
     more: dict[str, Any] = {"why": why, "held": held, "after": call.after, "group": call.group, "reason": call.why}
-    more |= {"released": call.released, "spent": call.spent}
+    more |= {"released": call.released, "lacked": call.lacked}
     if call.needs != (("cores", 1),):
         more["needs"] = dict(call.needs)
     return f"{line}{_added({name: value for name, value in more.items() if value})}}}\n"

@@ -187,7 +187,7 @@ class _Reader:
                 int(line["task"]), str(line["name"]), int(line["called"]), int(line["ended"]), str(line["state"]),
                 tuple(get("reads", ())), tuple(get("after", ())), tuple([tuple(one) for one in get("released", ())]),
                 tuple(get("needs", _ONE_CORE).items()), get("group", 0), get("reason", ""),
-                tuple([tuple(one) for one in get("spent", ())]),
+                tuple([tuple(one) for one in get("lacked", ())]),
             )  # fmt: skip
 
     def log(self, now: int | None) -> Log:

@@ -172,6 +172,11 @@ class Dispatch:
 
     # -- one pass
 
+    @property
+    def waits(self) -> bool:
+        """Whether anything waits for a worker, or is kept for what has waited."""
+        return bool(self.ready or self.pinned or self.fresh or self._resources.reserved)
+
     def place(self) -> None:
         """Give ready tasks to workers that have room."""
         if self.fresh:

@@ -104,9 +104,12 @@ class Node:
         self.spent[what] = self.spent.get(what, 0.0) + seconds
 
     @property
-    def is_needed(self) -> bool:
-        """Whether anything that it makes would be made again if it were lost."""
-        return any(output.needed for output in self.outputs.values())
+    def is_claimed(self) -> bool:
+        """Whether somebody may ask for one of its outputs, or reads it and may have to be done again."""
+        for output in self.outputs.values():  # noqa: SIM110 - a generator takes twice as long
+            if output.claimed or output.consumers:
+                return True
+        return False
 
 
 class Graph:
@@ -126,7 +129,7 @@ class Graph:
         self.on_lost: Callable[[str], None] | None = None  #: the feeder's, for outputs of its own
         self._number = 0
         self._largest = 0  #: id of a task
-        self._ended: list[Node] = []  #: tasks that nobody may need any more
+        self.garbage: list[Node] = []  #: tasks that perhaps nobody needs any more
         self._agenda: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._batch = batch
         self._outputs = outputs
@@ -374,7 +377,7 @@ class Graph:
             spent = tuple(node.spent.items())
             self._batch.out.append(TaskEnded(node.id, state, node.failure, attempt, made, spent))
         node.told = True
-        self._ended.append(node)
+        self.garbage.append(node)
 
     # -- what becomes of outputs
 
@@ -413,7 +416,7 @@ class Graph:
         if output.fed:
             self._outputs.forget(output)
             output.claimed = output.asked = False
-            self._ended.append(maker)
+            self.garbage.append(maker)
             assert self.on_lost is not None
             self.on_lost(output.name)
             return
@@ -439,7 +442,7 @@ class Graph:
         """Nobody will ask for an output any more."""
         output.asked = output.claimed = False
         self.tidy(output)
-        self._ended.append(output.maker)
+        self.garbage.append(output.maker)
 
     def tidy(self, output: Output) -> None:
         """Drop an output that nobody needs."""
@@ -456,7 +459,7 @@ class Graph:
             output.consumers -= 1
             output.claimed = False
             self._outputs.forget(output)
-            self._ended.append(output.maker)
+            self.garbage.append(output.maker)
         node.reads = NOTHING
 
     def arrived(self, output: Output, size: int, seconds: float) -> None:
@@ -564,7 +567,7 @@ class Graph:
 
     def attempt_over(self, node: Node) -> None:
         """An attempt that did not count has ended: its task may be forgotten now."""
-        self._ended.append(node)
+        self.garbage.append(node)
 
     def collect_garbage(self, free: Callable[[Grant], None]) -> None:
         """Forget tasks that nobody can need any more, so that a run does not grow with all it ever did.
@@ -572,7 +575,7 @@ class Graph:
         A task is needed while it has not ended or an attempt of it runs, while somebody may ask for one of its
         outputs, and while one that reads from it is here, as that may have to be done again.
         """
-        candidates = self._ended
+        candidates = self.garbage
         while candidates:
             node = candidates.pop()
             if node.state not in ENDS:
@@ -580,9 +583,7 @@ class Graph:
             if node.kept and not any(output.holders for output in node.outputs.values()):
                 free(node.kept)
                 node.kept = ()
-            if node.attempts or node.void or self.nodes.get(node.id) is not node:
-                continue
-            if any(output.claimed or output.consumers for output in node.outputs.values()):
+            if node.attempts or node.void or node.is_claimed or self.nodes.get(node.id) is not node:
                 continue
             del self.nodes[node.id]
             for name in node.outputs:

@@ -88,7 +88,7 @@ class Partials:
     def review(self, bundle: Bundle, level: int = 0) -> None:
         """Do what is due for a bundle after a level of it, or the rows left to cut, changed."""
         more = bundle.running or (bundle.input.cutter.rows and not self.no_more)
-        if more and bundle.life not in self.closed:
+        if more and (not self.closed or bundle.life not in self.closed):
             if len(bundle.kept[level]) >= FAN_IN:
                 outputs, bundle.kept[level] = bundle.kept[level], {}
                 self._merge(bundle, list(outputs), level + 1)

@@ -113,16 +113,21 @@ class Scheduler:
         for event in events:
             handlers[type(event)](event)
         if self.status is None:
-            self.graph.collect_garbage(self.resources.free)
+            graph = self.graph
+            if graph.garbage:
+                graph.collect_garbage(self.resources.free)
             if not self.stopping:
                 self._hand_out()
             else:
                 self.dispatch.place()  # merges of what is done
-            self._release_drained()
-            self.graph.collect_garbage(self.resources.free)
-            self._end_if_done()
-            if not self.finished and not self.workers.alive:
-                self._fail_without_workers()
+            if self.workers.draining:
+                self._release_drained()
+            if len(self.queues.attempts) <= self.queues.void:  # else something is under way
+                if graph.garbage:
+                    graph.collect_garbage(self.resources.free)
+                self._end_if_done()
+                if not self.finished and not self.workers.alive:
+                    self._fail_without_workers()
         return out
 
     @property
@@ -205,30 +210,31 @@ class Scheduler:
 
     def _hand_out(self) -> None:
         """Give work to workers that have room, and say when to look again."""
-        now = self._batch.now
-        self.workers.resume(now, self._batch.out)
-        self._pass_time()
+        if self.workers.pauses:
+            self.workers.resume(self._batch.now, self._batch.out)
+        if self.times:
+            self._pass_time()
         if self.graph.fatal is not None and self.options.on_error == "stop":
             self.fail_run(self.graph.fatal)
             return
         dispatch, queues = self.dispatch, self.queues
-        dispatch.place()
+        if dispatch.waits:
+            dispatch.place()
         if self.options.ahead:
             for node, worker in queues.followers(dispatch.classify):
                 self._launch(node, worker)
         self._feeder_until = None
-        if self.feeder is not None and not self.stopping:
+        if self.feeder is not None:
             self._feed(self.feeder)
-        if self.stopping:
-            return
-        self._order_workers()
-        for node in dispatch.impossible() if self._nobody_comes else ():
-            if node.id in self.graph.open:  # it may have ended with another
-                self.recovery.give_up(node, too_large(node, self.resources))
+        if dispatch.fresh or self.options.io_workers:
+            self._order_workers()
+        if dispatch.ready and self._nobody_comes:
+            for node in dispatch.impossible():
+                if node.id in self.graph.open:  # it may have ended with another
+                    self.recovery.give_up(node, too_large(node, self.resources))
         queues.wake = None
-        idle = sum(len(site.idle) for site in self.resources.open if not site.io)
-        if idle and queues.attempts and not dispatch.ready:
-            self._help_idle(idle)
+        if self.resources.open and queues.attempts and not dispatch.ready:
+            self._help_idle()
         self._set_wake()
 
     @property
@@ -318,9 +324,10 @@ class Scheduler:
             node.fresh = False
             self.dispatch.add(node)
 
-    def _help_idle(self, idle: int) -> None:
+    def _help_idle(self) -> None:
         """Near the end idle workers take over what others have."""
-        if not self.queues.rebalance(idle):
+        idle = sum(len(site.idle) for site in self.resources.open if not site.io)
+        if not idle or not self.queues.rebalance(idle):
             return
         for attempt in self.queues.overdue():
             cls = self.dispatch.classify(attempt.node)
@@ -346,8 +353,14 @@ class Scheduler:
                 graph.end(node, TaskState.FAILED, too_late(node))
 
     def _set_wake(self) -> None:
-        times = (self.times[0][0] if self.times else None, self.workers.wake, self.queues.wake, self._feeder_until)
-        due = min((time for time in times if time is not None), default=None)
+        due = self.queues.wake
+        for time in (
+            self.times[0][0] if self.times else None,
+            self.workers.pauses[0][0] if self.workers.pauses else None,
+            self._feeder_until,
+        ):
+            if time is not None and (due is None or time < due):
+                due = time
         if due is not None and due != self._woken:
             self._batch.out.append(WakeAt(due))
         self._woken = due

@@ -93,7 +93,7 @@ class Workers:
         self._resources = resources
         self._options = options
         self._spent = spent
-        self._pauses: list[tuple[float, Life, bool]] = []  #: heap: when a life may begin
+        self.pauses: list[tuple[float, Life, bool]] = []  #: heap: when a life may begin
         self._lives: dict[int, int] = {}  #: by worker: the newest incarnation ever seen
         self._useless: dict[int, int] = {}  #: by worker: lives in a row that ended no task
         self._last_end = ""  #: of the worker that left last
@@ -128,15 +128,10 @@ class Workers:
 
     def resume(self, now: float, out: list[Command]) -> None:
         """Begin the lives that were put off."""
-        while self._pauses and self._pauses[0][0] <= now:
-            _, life, io = heappop(self._pauses)
+        while self.pauses and self.pauses[0][0] <= now:
+            _, life, io = heappop(self.pauses)
             if life.incarnation > self._lives.get(life.worker, -1):
                 self._start(life, io, out)
-
-    @property
-    def wake(self) -> float | None:
-        """When the next life may begin."""
-        return self._pauses[0][0] if self._pauses else None
 
     def _start(self, life: Life, io: bool, out: list[Command]) -> None:
         self.starting[life.worker] = life
@@ -191,11 +186,11 @@ class Workers:
         if slow < 0:
             self._start(life, io, out)
         else:
-            heappush(self._pauses, (now + min(FIRST_PAUSE_S * 2**slow, LONGEST_PAUSE_S), life, io))
+            heappush(self.pauses, (now + min(FIRST_PAUSE_S * 2**slow, LONGEST_PAUSE_S), life, io))
 
     def no_workers_failure(self) -> Failure | None:
         """Say how the last worker ended if there is none and none will come."""
-        if self.alive or self.starting or self._pauses or not self._anybody or not self._last_end:
+        if self.alive or self.starting or self.pauses or not self._anybody or not self._last_end:
             return None
         story = f"no worker is left; the last to end was {self._last_end}"
         return Failure(FailureKind.INTERNAL, "NoWorkers", story)

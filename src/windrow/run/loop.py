@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from windrow.core.commands import Discard, Launch, OutputFailed, OutputMade, Replan, Resolve, Take, TaskEnded, WakeAt
+from windrow.core.commands import OutputFailed, OutputMade, Replan, Resolve, Take, TaskEnded, WakeAt
 from windrow.core.events import CancelRequested, Event, Planned, Tick
 from windrow.core.rows import RowFeeder
 
@@ -159,6 +159,10 @@ def run(
     return loop.outcome(clock() - begin, cpu)
 
 
+#: Commands that are for the loop itself.
+_OTHERS = frozenset({Take, Replan, WakeAt, Resolve})
+
+
 @dataclass(slots=True)
 class _Loop:
     scheduler: Scheduler
@@ -219,31 +223,35 @@ class _Loop:
             answers: list[Event] = []
             orders: list[EngineCommand] = []
             for command in commands:
-                if isinstance(command, (Launch, Discard)):  # by far the most
-                    orders.append(command)
-                elif isinstance(command, (TaskEnded, OutputMade, OutputFailed)):
+                kind = type(command)
+                if kind is TaskEnded or kind is OutputMade or kind is OutputFailed:
                     continue  # observers tell whoever waits for a task
-                elif isinstance(command, Take):
-                    value = self.engine.take(command.handle, mine=command.mine)
-                    self.collector.add(command.handle, value, command.about)
-                elif isinstance(command, Replan):
-                    assert self.planner is not None
-                    plan = self.planner(command.job)
-                    before = command.job.plan
-                    if (plan.order, plan.guards) != (before.order, before.guards):
-                        self.plans.append(plan)
-                    answers.append(Planned(plan))
-                elif isinstance(command, WakeAt):
-                    self.wake = command.time
-                elif isinstance(command, Resolve):
-                    self.end = command
+                if kind in _OTHERS:
+                    self._obey(command, answers)
                 else:
-                    orders.append(command)
+                    orders.append(command)  # type: ignore[arg-type]  # by far the most
             if orders:
                 self.engine.do(orders)
             for observer in self.observers:
                 observer(events, commands, now)
             events = answers
+
+    def _obey(self, command: Command, answers: list[Event]) -> None:
+        """Do what is not for the engine."""
+        if isinstance(command, Take):
+            value = self.engine.take(command.handle, mine=command.mine)
+            self.collector.add(command.handle, value, command.about)
+        elif isinstance(command, Replan):
+            assert self.planner is not None
+            plan = self.planner(command.job)
+            before = command.job.plan
+            if (plan.order, plan.guards) != (before.order, before.guards):
+                self.plans.append(plan)
+            answers.append(Planned(plan))
+        elif isinstance(command, WakeAt):
+            self.wake = command.time
+        elif isinstance(command, Resolve):
+            self.end = command
 
     def outcome(self, wall_s: float, driver_cpu_s: float) -> RunOutcome:
         assert self.end is not None

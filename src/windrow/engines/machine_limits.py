@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["granted_cores", "granted_memory"]
-
 #: Version 1 says "no limit" with the largest multiple of a page.
 ABSURD = 1 << 60
 MEGABYTE = 1 << 20

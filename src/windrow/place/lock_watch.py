@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from windrow.core.records import Measurement
 
-__all__ = ["LockWatch"]
-
 #: Work that must have been seen before anything is said: the first chunks compile and open files.
 SEEN_S = 1.0
 SEEN_TASKS = 4

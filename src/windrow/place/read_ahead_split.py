@@ -18,8 +18,6 @@ from windrow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Balance", "FixedSplit", "MeasuredSplit", "Pool", "exact_split", "paper_step", "pool_split"]
-
 #: Chunks between two checkpoints: at first, and at most.
 FIRST_PERIOD = 4
 LONGEST_PERIOD = 64
@@ -177,6 +175,11 @@ class _Seen:
         """Seconds of the run for each row."""
         return (self.until - self.began) / max(self.rows, 1)
 
+    @property
+    def computing(self) -> float:
+        """The share of setting up apart that is computing."""
+        return self.setup_cpu / max(self.setup_wall, 1e-12)
+
 
 class MeasuredSplit:
     """Nobody sets up apart, unless workers are seen to wait for data; then it is tried, and kept if it pays.
@@ -268,14 +271,14 @@ class MeasuredSplit:
         if seen.setup_rows:
             setup_s = seen.setup_wall / seen.setup_rows
             process_s = seen.wall / max(seen.rows, 1)
-            balance.checkpoint(setup_s, process_s, seen.setup_cpu / max(seen.setup_wall, 1e-12))
+            balance.checkpoint(setup_s, process_s, seen.computing)
             self.pool = balance.pool
         self._seen = _Seen(began=seen.until)
 
     def _pays(self, seen: _Seen) -> bool:
         """Say whether a trial was a success."""
         if self._inline_row_s is None:
-            waited = 1 - seen.setup_cpu / max(seen.setup_wall, 1e-12)
+            waited = 1 - seen.computing
             how = f"{waited:.0%} of the time that reading takes is waiting"
             pays = waited >= WAITS and seen.setup_rows > 0
             self._words = f"reading: {'ahead of the workers' if pays else 'by the workers themselves'}, because {how}"

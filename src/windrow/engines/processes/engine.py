@@ -12,19 +12,8 @@ import selectors
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
+from windrow.core import events as happened
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, StartWorker, StopWorker
-from windrow.core.events import (
-    Cancelled,
-    Event,
-    Failed,
-    FetchFailed,
-    Finished,
-    Held,
-    OutputReady,
-    Started,
-    WorkerJoined,
-    WorkerLost,
-)
 from windrow.core.records import (
     DRIVER,
     NO_NEEDS,
@@ -104,7 +93,7 @@ class ProcessesEngine:
         self._packed_workload: Parcel | None = None
         self._connections: dict[int, Connection] = {}  #: by worker
         self._anybody = False  #: whether any worker was ever ready
-        self._events: list[Event] = []
+        self._events: list[happened.Event] = []
         self._outputs = DriverOutputs()
         self._unclosed: dict[int, BaseException | None] = {}  #: what closing a worker's side raised
 
@@ -147,7 +136,7 @@ class ProcessesEngine:
             self._connect(command.life, io=command.io)
         except (EngineError, OSError) as error:
             failure = Failure(FailureKind.LOST, type(error).__name__, str(error), "", error)
-            self._events.append(WorkerLost(command.life, failure))
+            self._events.append(happened.WorkerLost(command.life, failure))
 
     # -- commands
 
@@ -199,7 +188,7 @@ class ProcessesEngine:
         task = launch.task
         content = self._workload.content(task)
         if content is None:
-            self._events.append(Cancelled(launch.attempt, launch.life))
+            self._events.append(happened.Cancelled(launch.attempt, launch.life))
             return None
         if isinstance(content, Packed):
             packed, payload = content, None
@@ -269,7 +258,7 @@ class ProcessesEngine:
 
     # -- events
 
-    def wait(self, timeout: float | None) -> list[Event]:
+    def wait(self, timeout: float | None) -> list[happened.Event]:
         """Return what the workers reported and how they ended."""
         deadline = None if timeout is None else monotonic() + timeout
         while True:
@@ -318,7 +307,7 @@ class ProcessesEngine:
                 connection.killed()
                 self._supervisor.kill(*connection.life)
 
-    def _began(self, connection: Connection, started: Started | None) -> None:
+    def _began(self, connection: Connection, started: happened.Started | None) -> None:
         """Report a beginning that was seen on a worker's page, unless the worker has reported it too."""
         if started is None:
             return
@@ -349,7 +338,9 @@ class ProcessesEngine:
                     self._workload.hear(message.news)
                     continue
                 event = (
-                    message if isinstance(message, FetchFailed) else self._event(connection, ReportMessage(*message))
+                    message
+                    if isinstance(message, happened.FetchFailed)
+                    else self._event(connection, ReportMessage(*message))
                 )
                 if connection.note(event, now):
                     self._events.append(event)
@@ -360,7 +351,7 @@ class ProcessesEngine:
         elif arrival.kind == messages.READY:
             connection.joined = self._anybody = True
             offers = NO_NEEDS if connection.io else ONE_CORE
-            self._events.append(WorkerJoined(Worker(connection.life, offers, io=connection.io)))
+            self._events.append(happened.WorkerJoined(Worker(connection.life, offers, io=connection.io)))
         elif arrival.kind == messages.UNCLOSED:
             self._unclosed[connection.life.worker] = arrival.open()
         elif arrival.kind == messages.BROKEN:
@@ -369,28 +360,28 @@ class ProcessesEngine:
                 raise EngineError(failure.message) from failure.exception
             connection.refused = failure
 
-    def _event(self, connection: Connection, message: ReportMessage) -> Event:
+    def _event(self, connection: Connection, message: ReportMessage) -> happened.Event:
         """Make the event of a report, and keep what came with it."""
         attempt, life = message.attempt, connection.life
         if message.what == messages.STARTED:
-            return Started(attempt, life)
+            return happened.Started(attempt, life)
         if message.what == messages.CANCELLED:
-            return Cancelled(attempt, life)
+            return happened.Cancelled(attempt, life)
         if message.what == messages.FAILED:
-            return Failed(attempt, life, message.report)
+            return happened.Failed(attempt, life, message.report)
         values = message.values or {}
         for name, value in values.items():
             self._outputs.keep_value(Handle(name, attempt), value)
         made = tuple([Made(name, size, name in values) for name, size in message.made])
         if message.what == messages.FINISHED:
-            return Finished(attempt, life, made, Measurement._make(message.used), message.report)
+            return happened.Finished(attempt, life, made, Measurement._make(message.used), message.report)
         if message.parcel:
             arrival = connection.released.popleft()
             self._outputs.keep_arrival(Handle(made[0].output, attempt), arrival)
             made = (made[0]._replace(bytes=arrival.bytes, here=True),)
-        return OutputReady(attempt, life, made[0])
+        return happened.OutputReady(attempt, life, made[0])
 
-    def _fetched(self, connection: Connection, arrival: Arrival) -> Event:
+    def _fetched(self, connection: Connection, arrival: Arrival) -> happened.Event:
         """Keep an output that was asked for, and open it if the program itself wants it."""
         fetch, wanted = connection.fetching.popleft()
         handle, begin = fetch.handle, perf_counter()
@@ -405,8 +396,8 @@ class ProcessesEngine:
                     f'({type(error).__name__}: {error}); return something that can be, or use engine="threads"'
                 )
                 failure = Failure(FailureKind.USER, type(error).__name__, message, "", error)
-                return FetchFailed(handle, connection.life, failure)
-        return Held(handle, DRIVER, arrival.bytes, arrival.seconds + perf_counter() - begin)
+                return happened.FetchFailed(handle, connection.life, failure)
+        return happened.Held(handle, DRIVER, arrival.bytes, arrival.seconds + perf_counter() - begin)
 
     def take(self, handle: Handle, *, mine: bool = False) -> Any:
         """Hand over an output that the driver's side has."""

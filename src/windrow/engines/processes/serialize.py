@@ -22,8 +22,6 @@ from windrow.errors import EngineError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Sealed", "culprit", "dumps", "portable"]
-
 #: Causes of causes that are sent along with an exception.
 CAUSES = 8
 #: Steps into a thing that cannot be pickled, in search of what is at fault.

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
-__all__ = ["Arrival", "Link", "Parcel", "pack", "parcel_of"]
-
 #: Larger bodies go into a memory file: handing one over costs some 30 us, copying twice through a socket as much per 64 KB.
 IN_SOCKET = 64 * 1024
 #: Smaller buffers are copied into the pickle: describing one costs more.

@@ -20,22 +20,7 @@ from windrow.core.commands import Cancel, Fetch, Recall, StopWorker
 from windrow.core.events import FetchFailed
 from windrow.core.records import Failure, FailureKind, Handle, Life, RowsReport
 from windrow.engines.job_runner import JobRunner, Meter
-from windrow.engines.processes.messages import (
-    BROKEN,
-    COMMON,
-    FAILED,
-    OUTPUT,
-    READY,
-    REPORTS,
-    STARTED,
-    UNCLOSED,
-    Forget,
-    ForgetCommon,
-    LaunchMessage,
-    News,
-    ReportMessage,
-    WorkerSetup,
-)
+from windrow.engines.processes import messages
 from windrow.engines.processes.serialize import culprit, portable
 from windrow.engines.processes.transport import Arrival, Link, pack
 from windrow.engines.processes.values import is_plain
@@ -111,7 +96,7 @@ class _Worker:
         self._link = link
         self._inbox: deque[Any] = deque()  #: launches, what calls have in common, and what is done in their order
         #: Outputs that others wait for, so they come first; and what is to be forgotten after them.
-        self._wanted: deque[Handle | Forget] = deque()
+        self._wanted: deque[Handle | messages.Forget] = deque()
         self._cancelled: set[int] = set()
         self._reports: list[Any] = []
         self._life = Life(0, 0)
@@ -129,7 +114,7 @@ class _Worker:
         except BaseException as error:  # noqa: BLE001 - told to the driver, which knows what to do
             self._tell_broken(error, "the work cannot be unpickled in a worker's process")
             return
-        self._send(pack(None, READY))
+        self._send(pack(None, messages.READY))
         try:
             self._loop(runner)
         except _DriverGone:
@@ -139,13 +124,13 @@ class _Worker:
             return
         problem = runner.close()
         if problem is not None:
-            self._send(pack(portable(problem, self._life.worker), UNCLOSED))
+            self._send(pack(portable(problem, self._life.worker), messages.UNCLOSED))
 
     def _begin(self, page: StatusPage) -> JobRunner:
         arrivals: list[Any] = []
         while len(arrivals) < 2:
             arrivals += self._receive()
-        setup: WorkerSetup = arrivals[0].open()
+        setup: messages.WorkerSetup = arrivals[0].open()
         self._life = setup.life
         self._tasks = WorkerTasks(setup.life)
         workload = arrivals[1].open()
@@ -169,22 +154,22 @@ class _Worker:
                 if isinstance(command, StopWorker):
                     self._flush()
                     return
-                if isinstance(command, LaunchMessage):
+                if isinstance(command, messages.LaunchMessage):
                     if self._launch(runner, command):
                         break  # something may have come meanwhile
                 elif isinstance(command, Arrival):
                     self._tasks.keep_common(command)
-                elif isinstance(command, ForgetCommon):
+                elif isinstance(command, messages.ForgetCommon):
                     self._tasks.forget_common(command.numbers)
 
-    def _launch(self, runner: JobRunner, message: LaunchMessage) -> bool:
+    def _launch(self, runner: JobRunner, message: messages.LaunchMessage) -> bool:
         """Run a launch; say whether that took time."""
         number = message.attempt
         if number in self._cancelled:
             self._call_off(message)
             return False
         if not self._may_report_later(runner):
-            self._reports.append(ReportMessage(STARTED, number))
+            self._reports.append(messages.ReportMessage(messages.STARTED, number))
             # The first job opens the workload's side: before the page knows of the attempt.
             if len(self._reports) > 1 or self._link.pending or not self._opened:
                 self._flush()
@@ -192,10 +177,10 @@ class _Worker:
         try:
             report = self._tasks.run(runner, message, self._tell, self._unwanted, self._listening)
         except KeyboardInterrupt as error:  # raised by the user's code: workers ignore the signal
-            report = ReportMessage(FAILED, number, report=runner.classify(error))
+            report = messages.ReportMessage(messages.FAILED, number, report=runner.classify(error))
         found = runner.news()
         if found is not None:
-            self._reports.append(News(found))  # before the report that may rely on it
+            self._reports.append(messages.News(found))  # before the report that may rely on it
         self._reports.append(self._sendable(report))
         self._cancelled.discard(number)
         try:
@@ -211,12 +196,12 @@ class _Worker:
             return False
         return time.monotonic() - self._sent < TOGETHER_S
 
-    def _call_off(self, message: LaunchMessage) -> None:
+    def _call_off(self, message: messages.LaunchMessage) -> None:
         """Say that an attempt will not begin."""
         self._cancelled.discard(message.attempt)
         self._reports.append(self._tasks.call_off(message))
 
-    def _tell(self, report: ReportMessage, parcel: Any = None) -> None:
+    def _tell(self, report: messages.ReportMessage, parcel: Any = None) -> None:
         """Report while a job goes on; what the report speaks of travels before it."""
         with self._listening.turn:
             if parcel is not None:
@@ -239,25 +224,27 @@ class _Worker:
         inbox = self._inbox
         for _ in range(len(inbox) if self._cancelled else 0):
             command = inbox.popleft()
-            if isinstance(command, LaunchMessage) and command.attempt in self._cancelled:
+            if isinstance(command, messages.LaunchMessage) and command.attempt in self._cancelled:
                 self._call_off(command)
             else:
                 inbox.append(command)
         # Whatever else pickling may do is done between two tasks, so that none of them is blamed for it.
-        while self._wanted and (isinstance(self._wanted[0], Forget) or is_plain(self._tasks.get(self._wanted[0]))):
+        while self._wanted and (
+            isinstance(self._wanted[0], messages.Forget) or is_plain(self._tasks.get(self._wanted[0]))
+        ):
             self._hand_over(self._wanted.popleft())
         self._flush()
 
-    def _hand_over(self, handle: Handle | Forget) -> None:
+    def _hand_over(self, handle: Handle | messages.Forget) -> None:
         """Send an output to the driver, or forget some."""
-        if isinstance(handle, Forget):
+        if isinstance(handle, messages.Forget):
             self._tasks.forget(handle.handles)
             return
         if self._reports or self._link.pending:
             self._flush()  # should pickling end the process, all before it is known to be innocent
         value = self._tasks.get(handle)
         try:
-            parcel = pack(value, OUTPUT)
+            parcel = pack(value, messages.OUTPUT)
         except BaseException as error:  # noqa: BLE001 - what pickling a user's object raises can be anything
             self._reports.append(FetchFailed(handle, self._life, self._unsendable(value, error)))
             return
@@ -277,7 +264,7 @@ class _Worker:
         stand_in.__cause__ = error
         return Failure(kind, type(error).__name__, message, "", portable(stand_in, worker))
 
-    def _sendable(self, report: ReportMessage) -> ReportMessage:
+    def _sendable(self, report: messages.ReportMessage) -> messages.ReportMessage:
         """Replace exceptions by what can be sent."""
         told = report.report
         if isinstance(told, Failure):
@@ -299,7 +286,7 @@ class _Worker:
         for arrival in self._receive():
             if self._tasks.arrived(arrival):
                 continue
-            if arrival.kind == COMMON:
+            if arrival.kind == messages.COMMON:
                 self._inbox.append(arrival)  # in the order of launches and of forgetting
                 continue
             forget, commands = arrival.open()  # a CommandsMessage
@@ -308,7 +295,7 @@ class _Worker:
             for command in commands:
                 if type(command) is tuple:  # by far the most
                     self._inbox.append(self._tasks.read(command))
-                elif isinstance(command, (Fetch, Forget)):
+                elif isinstance(command, (Fetch, messages.Forget)):
                     self._wanted.append(command.handle if isinstance(command, Fetch) else command)
                 elif isinstance(command, Cancel):
                     self._cancelled.add(command.attempt)
@@ -334,8 +321,8 @@ class _Worker:
 
     def _put_reports(self) -> None:
         if self._reports:
-            plain = [tuple(one) if type(one) is ReportMessage else one for one in self._reports]
-            self._link.put(pack(plain, REPORTS))
+            plain = [tuple(one) if type(one) is messages.ReportMessage else one for one in self._reports]
+            self._link.put(pack(plain, messages.REPORTS))
             self._reports.clear()
 
     def _send(self, parcel: Any) -> None:
@@ -345,4 +332,4 @@ class _Worker:
     def _tell_broken(self, error: BaseException, what: str) -> None:
         message = f"{what}: {type(error).__name__}: {error}"
         failure = Failure(FailureKind.INTERNAL, type(error).__name__, message, "", portable(error, self._life.worker))
-        self._send(pack(failure, BROKEN))
+        self._send(pack(failure, messages.BROKEN))

@@ -10,17 +10,7 @@ from windrow.core.events import Failed
 from windrow.core.records import NO_LIMITS, Failure, FailureKind, Needs, Task
 from windrow.engines.base import Job
 from windrow.engines.job_runner import estimate_bytes
-from windrow.engines.processes.messages import (
-    CANCELLED,
-    CONTENT,
-    FAILED,
-    FINISHED,
-    INPUT,
-    RELEASED,
-    RELEASED_OUTPUT,
-    LaunchMessage,
-    ReportMessage,
-)
+from windrow.engines.processes import messages
 from windrow.engines.processes.transport import Arrival, pack
 from windrow.engines.processes.values import is_small
 
@@ -47,17 +37,17 @@ class WorkerTasks:
 
     def arrived(self, arrival: Arrival) -> bool:
         """Take a parcel; False if it is none of a launch."""
-        if arrival.kind == CONTENT:
+        if arrival.kind == messages.CONTENT:
             self._contents[arrival.tag] = arrival
-        elif arrival.kind == INPUT:
+        elif arrival.kind == messages.INPUT:
             self._inputs[arrival.tag] = arrival
         else:
             return False
         return True
 
-    def read(self, fields: tuple[Any, ...]) -> LaunchMessage:
+    def read(self, fields: tuple[Any, ...]) -> messages.LaunchMessage:
         """Take a launch: what was brought for it is there for others too, whatever becomes of it."""
-        message = LaunchMessage(*fields)
+        message = messages.LaunchMessage(*fields)
         self._waiting.add(message.attempt)
         if not isinstance(message.plan, int):
             number, plan = message.plan
@@ -73,20 +63,20 @@ class WorkerTasks:
         """Whether an attempt came and has not begun."""
         return attempt in self._waiting
 
-    def call_off(self, message: LaunchMessage) -> ReportMessage:
+    def call_off(self, message: messages.LaunchMessage) -> messages.ReportMessage:
         """Say that a launch will not be run."""
         self._waiting.discard(message.attempt)
         self._contents.pop(message.task, None)
-        return ReportMessage(CANCELLED, message.attempt)
+        return messages.ReportMessage(messages.CANCELLED, message.attempt)
 
     def run(
         self,
         runner: JobRunner,
-        message: LaunchMessage,
+        message: messages.LaunchMessage,
         tell: Callable[..., None],
         cancelled: Callable[[int], bool],
         meanwhile: AbstractContextManager[None],
-    ) -> ReportMessage:
+    ) -> messages.ReportMessage:
         """Run a launch and report. Only when it has begun others may look what came ``meanwhile``."""
         number = message.attempt
         if any(key not in self._outputs for key in message.inputs):
@@ -96,13 +86,13 @@ class WorkerTasks:
 
         def release(name: str, value: Any) -> None:
             self._outputs[name, number] = value
-            report = ReportMessage(RELEASED_OUTPUT, number, ((name, estimate_bytes(value)),))
+            report = messages.ReportMessage(messages.RELEASED_OUTPUT, number, ((name, estimate_bytes(value)),))
             if is_small(value):
                 tell(report._replace(made=((name, 0),), values={name: value}))
                 return
             # At once: it was released because others wait for it.
             try:
-                parcel = pack(value, RELEASED, number)
+                parcel = pack(value, messages.RELEASED, number)
             except BaseException:  # noqa: BLE001 - whoever asks for it is told why
                 tell(report)
             else:
@@ -118,7 +108,7 @@ class WorkerTasks:
                     content = pickle.loads(message.content)  # noqa: S301 - from our own driver only
             except BaseException as error:  # noqa: BLE001 - a user's object that cannot be made again
                 error.add_note("raised while what a task needs was unpickled in a worker's process")
-                return ReportMessage(FAILED, number, report=runner.classify(error))
+                return messages.ReportMessage(messages.FAILED, number, report=runner.classify(error))
             if message.consumes:
                 self.forget(message.inputs)
             launch = self._launch(message)
@@ -127,27 +117,29 @@ class WorkerTasks:
             )  # fmt: skip
             ran = runner.run(launch, job)
         if isinstance(ran, Failed):
-            return ReportMessage(FAILED, number, report=ran.failure)
+            return messages.ReportMessage(messages.FAILED, number, report=ran.failure)
         made, small = [], {}
         for name, value in ran.outputs.items():
             self._outputs[name, number] = value
             if is_small(value):
                 small[name] = value
             made.append((name, 0 if name in small else estimate_bytes(value)))
-        return ReportMessage(FINISHED, number, tuple(made), small, False, tuple(ran.measurement), ran.report)
+        return messages.ReportMessage(
+            messages.FINISHED, number, tuple(made), small, False, tuple(ran.measurement), ran.report
+        )
 
-    def _launch(self, message: LaunchMessage) -> Launch:
+    def _launch(self, message: messages.LaunchMessage) -> Launch:
         task = Task(message.task, message.category, message.size, message.payload, makes=message.makes)
         limits = Needs(message.limits) if message.limits else NO_LIMITS
         return Launch(task, message.attempt, self._life, self._plans[message.plan], limits)
 
-    def _without_inputs(self, message: LaunchMessage) -> ReportMessage:
+    def _without_inputs(self, message: messages.LaunchMessage) -> messages.ReportMessage:
         """Say that a task cannot run, as what it reads is not there."""
         report = self.call_off(message)
         if message.ahead:  # it was being made when the launch was sent, and came to nothing
             return report
         lost = Failure(FailureKind.LOST, "OutputLost", f"what task {message.task} reads was gone when it began")
-        return ReportMessage(FAILED, message.attempt, report=lost)
+        return messages.ReportMessage(messages.FAILED, message.attempt, report=lost)
 
     def keep_common(self, arrival: Arrival) -> None:
         """Take what calls have in common."""

@@ -21,8 +21,6 @@ from windrow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Device", "FairShare", "User", "cores_rate", "lock_rate"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:

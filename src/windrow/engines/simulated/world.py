@@ -14,19 +14,8 @@ from math import inf
 from operator import add
 from typing import TYPE_CHECKING, Any
 
+from windrow.core import events as happened
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
-from windrow.core.events import (
-    Cancelled,
-    Event,
-    Exhausted,
-    Failed,
-    Finished,
-    Held,
-    OutputReady,
-    Started,
-    WorkerJoined,
-    WorkerLost,
-)
 from windrow.core.records import (
     NO_NEEDS,
     ONE_CORE,
@@ -62,7 +51,7 @@ class World:
     """All workers and shared things of a simulated run."""
 
     def __init__(
-        self, model: Model, workers: int, seed: int, report: Callable[[Event, float], None], *, apart: bool
+        self, model: Model, workers: int, seed: int, report: Callable[[happened.Event, float], None], *, apart: bool
     ) -> None:
         self.model, self.seed = model, seed
         self.tally = Tally()
@@ -145,7 +134,7 @@ class World:
             first, _ = drawn(self.seed, 4, number, incarnation)
             self._at(now - fleet.life_s * math.log(first), self._lose, life)
         io = number in self._io
-        self._report(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io)), now)
+        self._report(happened.WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io)), now)
 
     def _start(self, now: float, command: StartWorker) -> None:
         """Begin a life when that is possible again, if ever."""
@@ -154,7 +143,7 @@ class World:
             self._io.add(life.worker)
         if life.worker in self._gone:
             why = Failure(FailureKind.LOST, "Gone", f"worker {life.worker} left for good")
-            self._report(WorkerLost(life, why), now)
+            self._report(happened.WorkerLost(life, why), now)
             return
         fleet = self.model.fleet
         rested = self._lost_at.get(life.worker, -inf) + (fleet.rejoin_s or 0.0)
@@ -175,7 +164,7 @@ class World:
             return
         self._remove(worker, now)
         self._lost_at[number] = now
-        self._report(WorkerLost(life, LOST), now)
+        self._report(happened.WorkerLost(life, LOST), now)
         rejoin = self.model.fleet.rejoin_s
         if rejoin is not None:
             self._at(now + rejoin, self._join, Life(number, incarnation + 1))
@@ -216,14 +205,14 @@ class World:
             worker.cancelled.add(command.attempt)
         elif self._apart:
             self._abandon(job, now)
-            self._ended(job, Cancelled(command.attempt, worker.life), now)
+            self._ended(job, happened.Cancelled(command.attempt, worker.life), now)
 
     def _recall(self, worker: SimulatedWorker, command: Recall, now: float) -> None:
         """Give back a launch that has not begun."""
         for one in worker.inbox:
             if isinstance(one, Launch) and one.attempt == command.attempt:
                 worker.inbox.remove(one)
-                self._report(Cancelled(one.attempt, worker.life), now)
+                self._report(happened.Cancelled(one.attempt, worker.life), now)
                 return
 
     def _go_on(self, worker: SimulatedWorker, now: float) -> None:
@@ -239,7 +228,7 @@ class World:
                 self._alone(job, self._fetch_s[command.handle.attempt] / worker.speed)
             elif isinstance(command, StopWorker):
                 self._remove(worker, now)
-                self._report(WorkerLost(worker.life), now)
+                self._report(happened.WorkerLost(worker.life), now)
                 return
         worker.taking = False
 
@@ -249,13 +238,13 @@ class World:
         missing = any(handle not in self._values for handle in launch.inputs)
         if number in worker.cancelled or (missing and launch.ahead):
             worker.cancelled.discard(number)
-            self._report(Cancelled(number, worker.life), now)
+            self._report(happened.Cancelled(number, worker.life), now)
             return
         if missing:
             lost = Failure(FailureKind.LOST, "OutputLost", f"what task {task.id} reads was gone when it began")
-            self._report(Failed(number, worker.life, lost), now)
+            self._report(happened.Failed(number, worker.life, lost), now)
             return
-        self._report(Started(number, worker.life), now)
+        self._report(happened.Started(number, worker.life), now)
         worker.job = job = SimulatedJob(worker, launch, now)
         payload, costs = task.payload, self._task_costs(task)
         if isinstance(payload, MergePartials):
@@ -316,7 +305,7 @@ class World:
         job, name = what
         if not job.dead:
             self._keep(job, name, ())
-            self._report(OutputReady(job.attempt, job.worker.life, Made(name, here=True)), now)
+            self._report(happened.OutputReady(job.attempt, job.worker.life, Made(name, here=True)), now)
 
     # -- jobs
 
@@ -382,7 +371,7 @@ class World:
             return
         self._abandon(job, now)
         limit = dict(job.command.limits.amounts)["seconds"]
-        self._ended(job, Exhausted(job.attempt, job.worker.life, "seconds", limit, now - job.begun), now)
+        self._ended(job, happened.Exhausted(job.attempt, job.worker.life, "seconds", limit, now - job.begun), now)
 
     def _finished(self, job: SimulatedJob, now: float) -> None:
         """Say how a job ended that took its time, and keep what it made."""
@@ -390,7 +379,7 @@ class World:
         wall = now - job.begun
         if isinstance(command, Fetch):
             tally.other_s += wall
-            self._ended(job, Held(command.handle), now)
+            self._ended(job, happened.Held(command.handle), now)
             return
         payload, report = command.task.payload, None
         used = Measurement(wall)
@@ -409,7 +398,7 @@ class World:
             if job.share < 1:
                 tally.lost_s += wall
                 more = job.memory / job.share
-                self._ended(job, Exhausted(command.attempt, life, "memory", job.memory, more), now)
+                self._ended(job, happened.Exhausted(command.attempt, life, "memory", job.memory, more), now)
                 return
             tally.count(job, wall, now)
             lock_wait = max(0.0, wall - job.computing_s - job.cores_wait_s)
@@ -422,7 +411,7 @@ class World:
         made = tuple(
             [self._keep(job, name, value, here=here) for name in command.task.makes if not self._has(job, name)]
         )
-        self._ended(job, Finished(command.attempt, life, made, used, report), now)
+        self._ended(job, happened.Finished(command.attempt, life, made, used, report), now)
 
     def _has(self, job: SimulatedJob, name: str) -> bool:
         return Handle(name, job.attempt) in self._values
@@ -432,7 +421,7 @@ class World:
         self._fetch_s[job.attempt] = self._task_costs(job.command.task).fetch_s
         return Made(name, here=here)
 
-    def _ended(self, job: SimulatedJob, event: Event, now: float) -> None:
+    def _ended(self, job: SimulatedJob, event: happened.Event, now: float) -> None:
         worker = job.worker
         worker.job = None
         job.dead = True

@@ -372,7 +372,9 @@ class Queues:
             self._recall(idle)
         if self._options.speculate:
             for worker in self._busy():
-                self._wake_at(max(self.due(worker), now + LOOK_S))
+                due = self.due(worker)
+                if due > now:  # those that are overdue are looked at now
+                    self._wake_at(max(due, now + LOOK_S))
         return True
 
     def _busy(self) -> list[WorkerState]:

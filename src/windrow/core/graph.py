@@ -265,7 +265,10 @@ class Graph:
     def _done(self, node: Node, attempt: int, made: tuple[Made, ...]) -> None:
         node.move(TaskState.DONE, self._batch.now)
         node.tries, node.doubt = NO_TRIES, None
-        self._leave(node)
+        if node.fed and not node.reads:  # nobody waits for its end
+            del self.open[node.id]
+        else:
+            self._leave(node)
         self._tell(node, attempt, made)
 
     def _bring_home(self, attempt: Attempt, made: Sequence[Made]) -> None:

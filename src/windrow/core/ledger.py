@@ -14,7 +14,7 @@ from windrow.core.records import Failure, Rows
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 RowState = Literal["done", "failed", "held", "missing"]
 
@@ -94,15 +94,20 @@ class Ledger:
         self.known_rows += book.everything.total
         self.closed_inputs += book.closed
 
-    def accept(self, output: str, rows: tuple[Rows, ...], skipped: Iterable[tuple[Rows, Failure]] = ()) -> bool:
+    def accept(self, output: str, rows: tuple[Rows, ...], skipped: Sequence[tuple[Rows, Failure]] = ()) -> bool:
         """Let a partial hold its rows, and give up ``skipped`` ones; False, and no change, if one has an owner."""
+        if len(rows) == 1 and not skipped:  # by far the most; adding one range is all or nothing by itself
+            number, start, stop = rows[0]
+            if not self.books[number].taken.add(start, stop):
+                return False
+            self.held_rows += stop - start
+            self.held[output] = rows
+            return True
         parts = [*rows, *[part for part, _ in skipped]]
-        if len(parts) > 1 and not all(self.books[one.input].taken.free(one.start, one.stop) for one in parts):
+        if not all(self.books[one.input].taken.free(one.start, one.stop) for one in parts):
             return False
         for number, start, stop in rows:
             if not self.books[number].taken.add(start, stop):
-                if len(parts) == 1:  # adding one range is all or nothing by itself
-                    return False
                 raise InternalError(f"{output!r} names a row twice: {rows}")
             self.held_rows += stop - start
         if rows:

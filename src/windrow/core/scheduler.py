@@ -271,7 +271,7 @@ class Scheduler:
         cls = self.dispatch.classify(node)
         fits = self.resources.fits(cls, worker.site) if worker.chain is None else worker.chain.cls is cls
         if fits:
-            self._launch(node, worker)
+            self.queues.launch(node, worker, feeder.plan(task.category))
         else:
             self.dispatch.add(node)
         return fits

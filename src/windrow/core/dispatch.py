@@ -93,7 +93,7 @@ class Dispatch:
         if node.limits is None:
             needs, node.limits = self._policy.grant(node.task, self.plan_of(node), node.tries)
             latest = self._latest
-            if latest is not None and latest.needs == needs:  # most have the needs of the one before
+            if latest is not None and latest.needs is needs:  # most have the needs of the one before
                 node.cls = latest
             else:
                 node.cls = self._latest = self._class(needs)

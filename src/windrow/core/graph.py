@@ -243,7 +243,8 @@ class Graph:
             self._make(node, attempt, one)
         if len(made) + len(attempt.reported) != len(node.outputs) or self.lacking or attempt.reported:
             self._look_for_lacking(attempt, made)
-        self._drain_agenda()
+        if self._agenda:
+            self._drain_agenda()
 
     def _look_for_lacking(self, attempt: Attempt, made: Sequence[Made]) -> None:
         """Outputs that were lost or dropped since they were reported are made again; some are not made any more."""
@@ -377,7 +378,8 @@ class Graph:
             spent = tuple(node.spent.items())
             self._batch.out.append(TaskEnded(node.id, state, node.failure, attempt, made, spent))
         node.told = True
-        self.garbage.append(node)
+        if not (node.fed and node.outputs and node.state is TaskState.DONE):  # else the feeder claims what it made
+            self.garbage.append(node)
 
     # -- what becomes of outputs
 

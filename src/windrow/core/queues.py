@@ -103,8 +103,7 @@ class Queues:
         self.attempts: dict[int, Attempt] = {}
         self.queued = 0  #: attempts that were launched behind others
         self.void = 0  #: attempts that nobody waits for
-        self.fed_sizes: dict[str, int] = {}  #: by category: rows of feeders' tasks that run, those of twins once
-        self.fed_rows = 0  #: the sum of these
+        self.fed_rows = 0  #: of feeders' tasks that run, those of twins once
         self.launch_times = 0.0  #: the sum over feeders' attempts, for estimating what is left of them
         self.fed = 0  #: feeders' attempts
         self.wake: float | None = None  #: when to look again although nothing happened
@@ -140,7 +139,7 @@ class Queues:
         if node.state is not TaskState.RUNNING:
             node.move(TaskState.RUNNING, batch.now)
             if node.fed:
-                self._count(node, task.size)
+                self.fed_rows += task.size
         if node.fed:
             self.fed += 1
             self.launch_times += batch.now
@@ -205,11 +204,6 @@ class Queues:
         if indexed and attempts:
             self._workers.by_queue[len(attempts)][worker.id] = worker
 
-    def _count(self, node: Node, size: int) -> None:
-        category = node.task.category
-        self.fed_rows += size
-        self.fed_sizes[category] = self.fed_sizes.get(category, 0) + size
-
     def started(self, attempt: Attempt) -> None:
         """An attempt runs."""
         if attempt.started is None:
@@ -247,7 +241,7 @@ class Queues:
         if counts:
             del node.attempts[attempt.id]
             if node.fed and not node.attempts:
-                self._count(node, -node.task.size)
+                self.fed_rows -= node.task.size
         else:
             node.void -= 1
             self.void -= 1
@@ -269,7 +263,7 @@ class Queues:
         node.void += 1
         self.void += 1
         if node.fed and not node.attempts:
-            self._count(node, -node.task.size)
+            self.fed_rows -= node.task.size
         self.cancel(attempt)
 
     def cancel(self, attempt: Attempt) -> None:
@@ -307,6 +301,11 @@ class Queues:
 
     def _begins_short(self, chain: Chain) -> bool:
         return self.is_short(next(iter(chain.attempts.values())).node)
+
+    def rows_of(self, category: str) -> int:
+        """Count the rows of a category that workers have before them."""
+        nodes = {one.node.id: one.node.task for one in self.attempts.values() if one.node.fed and not one.void}
+        return sum(task.size for task in nodes.values() if task.category == category)
 
     def rows_ahead(self, row_s: float | None) -> int:
         """Estimate the rows that workers still have before them, given the seconds a row takes."""

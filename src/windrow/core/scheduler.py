@@ -200,7 +200,7 @@ class Scheduler:
 
     def rows_running(self, category: str) -> int:
         """Count the rows of a category that workers have before them."""
-        return self.queues.fed_sizes.get(category, 0)
+        return self.queues.rows_of(category)
 
     def mean_life_s(self) -> float | None:
         """Say how long a worker lives on average; None if none was lost."""
@@ -310,10 +310,11 @@ class Scheduler:
             for _ in range(min(self.dispatch.waiting_io, self.options.io_workers)):
                 self.workers.start_io(self._batch.out)
         if self.dispatch.fresh and not self.workers.starting and not self.workers.draining:
-            used = [one for one in self.workers.alive.values() if one.launches and not one.io]
+            able = [one for one in self.workers.alive.values() if not one.io]
+            used = [one for one in able if one.launches]
             if not self.options.restart:
                 self._take_any_worker()
-            elif used and len(used) == len(self.workers.alive):
+            elif used and len(used) == len(able):
                 worker = min(used, key=lambda one: one.queue)
                 self._drain(worker, "a task that used too much is to be tried on a fresh worker", replace=True)
 

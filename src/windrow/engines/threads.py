@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
 from windrow.core.events import Cancelled, Event, Held, Started, WorkerJoined, WorkerLost
-from windrow.core.records import DRIVER, NO_NEEDS, ONE_CORE, Handle, Life, RunRows, Worker
+from windrow.core.records import DRIVER, NO_NEEDS, ONE_CORE, Handle, Life, MergePartials, OpenInput, RunRows, Worker
 from windrow.engines.base import Capabilities
 from windrow.engines.job_runner import JobRunner, at_least_one, warn_unclosed
 from windrow.engines.shared_outputs import SharedOutputs
@@ -199,7 +199,7 @@ class _WorkerThread(threading.Thread):
             if launch is None:
                 return
             event = self._launch(runner, launch)
-            rows = isinstance(launch.task.payload, RunRows)
+            rows = isinstance(launch.task.payload, (RunRows, MergePartials, OpenInput))
             low = LOW_WATER_QUEUED if launch.queued and not rows else LOW_WATER
             if event is not None:
                 engine.outbox.append(event)

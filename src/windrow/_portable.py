@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     Floats: TypeAlias = NDArray[np.float64]
 
-__all__ = ["exp", "high_product", "log", "normal_quantile", "poisson_log_probability"]
 
 # log(x) after fdlibm's e_log.c (Sun Microsystems, 1993): ln 2 in two parts, and the series in
 # s = f / (2 + f), highest power first.

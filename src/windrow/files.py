@@ -23,8 +23,6 @@ from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["File", "file"]
-
 
 def file(path: str | os.PathLike[str], *, load: Callable[[str], Any] | None = None) -> File:
     """Name a file that steps use; calling what is returned gives its loaded content::

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["matching"]
 
 _ANY_DEPTH = "**"
 _Directory = tuple[int, int]  #: device and number

@@ -18,15 +18,6 @@ from windrow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "format_bytes",
-    "format_count",
-    "format_rate",
-    "format_seconds",
-    "parse_bytes",
-    "parse_rate",
-    "parse_seconds",
-]
 
 _DECIMAL = [(1, "B"), *((1000 ** (i + 1), f"{p}B") for i, p in enumerate("kMGTPE"))]
 _BINARY = [(1, "B"), *((1024 ** (i + 1), f"{p}iB") for i, p in enumerate("KMGTPE"))]

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from windrow.data.base import FileInfo, Input, Reader
 
-__all__ = ["Column", "Contents", "Group", "Table", "Together", "grouped", "look", "together"]
 
 #: A prefix that several columns share is worth a line of its own.
 GROUP_SIZE = 2

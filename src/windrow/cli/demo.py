@@ -14,7 +14,6 @@ from windrow.errors import InternalError
 if TYPE_CHECKING:
     from windrow.pipeline.result import Result
 
-__all__ = ["FILES", "PLACES", "example_directory", "generated", "run_example"]
 
 #: The files of the example that the demo needs.
 FILES = ("generate.py", "analysis.py")

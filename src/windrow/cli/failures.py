@@ -16,7 +16,6 @@ from windrow.errors import InternalError, StepError, WindrowError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["describe"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _INSTALLED = {"site-packages", "dist-packages"}

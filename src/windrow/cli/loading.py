@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.pipeline import Pipeline
 
-__all__ = ["LoadError", "data_in", "data_of", "loaded", "pipeline_in", "split_target"]
 
 #: The name that wins where a file has several pipelines, and the names of the file's own data.
 USUAL_NAME = "analysis"

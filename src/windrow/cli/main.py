@@ -20,7 +20,6 @@ from windrow.errors import UsageError
 if TYPE_CHECKING:
     from windrow.pipeline.result import Result
 
-__all__ = ["main"]
 
 ERROR = 1
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from windrow.cli.contents import Together
     from windrow.cli.skeleton import Dataset
 
-__all__ = ["command"]
 
 #: Files of each --from that are opened: a dataset's files are alike, and opening thousands takes
 #: minutes.

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.result import Result
 
-__all__ = ["check_json", "check_writable", "incomplete_text", "result_text"]
 
 #: As many as one reads; the JSON summary has them all.
 SHOWN_PROBLEMS = 10

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import click
 
-__all__ = ["command"]
-
 
 @click.command("report")
 @click.argument("rundir", type=click.Path(path_type=Path))

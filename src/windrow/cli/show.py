@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from windrow.cli.contents import Contents, Together
 
-__all__ = ["command"]
-
 
 @click.command("show")
 @click.argument("files", nargs=-1, required=True, metavar="FILE[:TREE]...")

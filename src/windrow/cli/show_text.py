@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from windrow.cli.contents import Column, Contents, Group, Together
     from windrow.data.base import FileInfo
 
-__all__ = ["columns_text", "differences_text", "file_text", "overview_text"]
 
 WIDTH = 100
 #: What a physicist looks for first in a collection.

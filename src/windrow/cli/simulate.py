@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from windrow.run.recorded import Recorded
     from windrow.run.simulate import Forecast
 
-__all__ = ["command"]
 
 #: Workers beyond this would take hours to simulate and memory in gigabytes.
 MOST_WORKERS = 100_000

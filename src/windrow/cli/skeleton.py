@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from windrow.cli.skeleton_objects import Objects
     from windrow.cli.skeleton_sample import Sample
 
-__all__ = ["Argument", "Dataset", "Design", "FlatCut", "Spectrum", "design", "word"]
 
 #: Columns that say which row it is, in the ways experiments call them; the first complete set wins.
 IDENTITIES = (

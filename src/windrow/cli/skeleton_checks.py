@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from windrow.cli.skeleton import Design
     from windrow.cli.skeleton_objects import Objects
 
-__all__ = ["checks_text"]
 
 #: Rows of each dataset that the test runs on: a moment, whatever the files.
 ROWS = 200

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["WIDTH", "as_name", "bracketed", "import_lines", "is_name", "quoted"]
 
 #: The default of ruff and black; projects choose longer lines rather than shorter ones.
 WIDTH = 88

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from windrow.cli.contents import Group, Together
     from windrow.cli.skeleton_sample import Sample
 
-__all__ = ["ISOLATED", "Objects", "find_objects", "four_vectors"]
-
 
 @dataclass(frozen=True, slots=True)
 class Species:

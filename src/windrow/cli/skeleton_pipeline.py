@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from windrow.cli.skeleton import Argument, Design, Spectrum
     from windrow.cli.skeleton_objects import Objects
 
-__all__ = ["analysis_text", "readme_text"]
-
 
 def analysis_text(design: Design) -> str:
     """Write the analysis."""

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Source
 
-__all__ = ["Axis", "Sample", "axis_of"]
 
 #: Rows of each file that are looked at: enough for quantiles, and read in a moment.
 SAMPLE_ROWS = 50_000

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Input
 
-__all__ = ["ArrayReader", "ArrayTable", "as_read", "native", "native_lists"]
-
 
 class ArrayTable:
     """Named arrays of one length, shared by all readers of them."""

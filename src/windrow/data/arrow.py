@@ -13,8 +13,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Leaf", "convert", "empty", "find_leaves", "joined"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:

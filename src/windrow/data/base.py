@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["IDENTITY_COLUMN", "MAX_UNIT_ROWS", "ColumnInfo", "FileInfo", "Input", "Reader", "Source"]
 
 #: Units larger than this are cut on a fixed grid, so that one unit never decides the memory of a
 #: run.

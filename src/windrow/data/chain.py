@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from windrow.data.base import ColumnInfo, Reader, Source
 
-__all__ = ["Chain", "ChainReader", "chain"]
 
 #: Files a thread keeps open: rows that are looked up lie close together as a rule.
 OPEN_FILES = 4

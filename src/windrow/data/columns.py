@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from windrow.data.base import ColumnInfo, FileInfo
 
-__all__ = ["check_request", "find_collections"]
-
 
 def find_collections(columns: Mapping[str, ColumnInfo]) -> Mapping[str, tuple[str, ...]]:
     """Return prefix -> member columns for every prefix that names records.

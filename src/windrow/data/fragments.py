@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Fragment", "Shape", "read_fragment", "read_shape", "shape_of", "write_fragment"]
 
 #: Bytes of a batch: small against the memory of a worker, large against the cost of a batch.
 _BATCH_BYTES = 32 << 20

@@ -25,7 +25,6 @@ from windrow.errors import CorruptFileError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Blocks", "HttpFile", "Range", "coalesced", "multipart"]
 
 Range = tuple[int, int]  #: first byte, and the one after the last
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from windrow.data.base import Input, Reader, Source
     from windrow.data.joined_columns import JoinedColumns
 
-__all__ = ["JoinedReader", "JoinedSource", "join"]
 
 Missing = Literal["error", "none"]
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from windrow.data.base import ColumnInfo, FileInfo
     from windrow.data.chain import Chain
 
-__all__ = ["JoinedColumns", "joined_columns"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedColumns:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["IdentityIndex"]
-
 
 class IdentityIndex:
     """Integer columns, sorted once by their hash; finding costs a binary search for each row."""

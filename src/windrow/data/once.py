@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Once"]
 
 T = TypeVar("T")
 

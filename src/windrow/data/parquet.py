@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Input
 
-__all__ = ["ParquetLayout", "ParquetReader"]
 
 #: Above this many (column, row group) pairs the stored sizes are taken from the first row group:
 #: each costs 2 us.

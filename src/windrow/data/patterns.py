@@ -11,8 +11,6 @@ from windrow.errors import UnknownNameError, UsageError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["choose"]
-
 
 def choose(patterns: str | Sequence[str], names: Iterable[str], *, what: str) -> tuple[str, ...]:
     """Return the names that the patterns choose, in the order of ``names``.

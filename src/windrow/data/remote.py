@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from windrow.data.http_ranges import Range
 
-__all__ = ["Ahead", "FetchesAhead", "Link", "RemoteFile", "RemoteHandle", "Wanted"]
 
 #: Columns and the rows [start, stop) of them.
 Wanted = tuple["Sequence[str]", int, int]

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Input
 
-__all__ = ["RNTupleLayout", "RNTupleReader"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RNTupleLayout:

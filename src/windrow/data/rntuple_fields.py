@@ -16,7 +16,6 @@ import uproot
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ["Field", "find_fields"]
 
 #: How ROOT's TTree converter names the records behind projected collections; their members have
 #: plain names, too.

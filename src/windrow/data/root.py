@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Input, Reader
 
-__all__ = ["RNTUPLE", "chosen_tree", "open_root", "trees_in"]
 
 #: What ROOT calls the things that have rows.
 RNTUPLE = "ROOT::RNTuple"

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from windrow.data.remote import RemoteFile
 
-__all__ = ["BasketFile", "Baskets", "Unsupported"]
 
 _Array = np.ndarray[Any, Any]
 

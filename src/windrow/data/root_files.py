@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from queue import Queue
 
-__all__ = ["RemoteSource", "is_local", "open_file", "remote_file", "translated"]
-
 
 def is_local(location: str) -> bool:
     """Say whether the file can be opened by the operating system."""

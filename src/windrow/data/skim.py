@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["FORMATS", "SkimFile", "write_skim"]
 
 Format = Literal["parquet", "rntuple", "ttree"]
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from windrow.data.fragments import Shape
 
-__all__ = ["Collection", "Plan", "is_plain_list", "number_type", "plan_skim", "zipped_columns"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collection:

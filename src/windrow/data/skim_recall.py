@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from windrow.data.base import Input
     from windrow.data.spec import Parsed
 
-__all__ = ["LOOKED_AT", "find_skims", "merge_records"]
 
 #: Files that are all looked at, which takes some 20 microseconds each and rarely as much as half a
 #: millisecond. Of more, one for each directory and dataset, and the others if that one is a skim.

@@ -24,21 +24,6 @@ if TYPE_CHECKING:
     from windrow.data.base import FileInfo
     from windrow.data.skim_plan import Plan
 
-__all__ = [
-    "PARQUET_KEY",
-    "ROOT_KEY",
-    "complete_record",
-    "counters_in",
-    "encoded",
-    "hidden_in",
-    "made_in",
-    "original_sums",
-    "public",
-    "read_record",
-    "record_of_parquet",
-    "record_of_root",
-    "users_own",
-]
 
 PARQUET_KEY = b"windrow"
 ROOT_KEY = "windrow_skim"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from windrow.data.skim_plan import Plan
 
-__all__ = ["write"]
-
 
 def write(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[str, Any]) -> None:
     """Write the pieces to a new file, each as one cluster."""

@@ -21,8 +21,6 @@ from windrow.errors import CorruptFileError, SpecError, nearest
 if TYPE_CHECKING:
     from windrow.data.base import Input, Reader, Source
 
-__all__ = ["FileSource", "open"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSource:

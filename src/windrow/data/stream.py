@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Reader
 
-__all__ = ["Stream", "Tap", "stream"]
-
 
 class Tap(Protocol):
     """Where batches come from."""

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, overload
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Borders"]
-
 
 class Borders(Sequence[int]):
     """The borders of all units that ever came, for a stream without an end.

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["END", "DirectoryTap"]
 
 #: A file of this name in the directory says that no other will come.
 END = "stream.end"

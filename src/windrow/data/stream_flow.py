@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from windrow.data.arrays import ArrayTable
 
-__all__ = ["Flow", "Portion", "StreamReader"]
 
 #: Pieces of an unfinished unit that are kept apart: a producer of single rows must not cost an object for each.
 MANY_PIECES = 64

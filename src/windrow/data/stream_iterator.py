@@ -9,8 +9,6 @@ from windrow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["IteratorTap"]
-
 
 class IteratorTap:
     """Batches of an iterable; an iterator can be gone through once."""

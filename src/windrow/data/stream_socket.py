@@ -14,7 +14,6 @@ from windrow.errors import DataError, SpecError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SocketTap", "loopback_address"]
 
 #: Seconds in which whoever sends the stream has to begin to listen: both may be started at the same time.
 CONNECT_S = 10.0

@@ -19,8 +19,6 @@ from windrow.errors import DataError, SpecError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Columns", "joined", "packed", "part", "size_of", "table_of"]
-
 
 def table_of(batch: Any, where: str, columns: Sequence[str] | None = None) -> ArrayTable:
     """Make a table of a batch; ``columns`` are the only ones that are taken, if it says so."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Input
 
-__all__ = ["table"]
-
 
 def table(files: Any, tree: str | None = None, *, columns: Sequence[str] | None = None) -> dict[str, Any]:
     """Return the columns of a tree by name, the files one after the other.

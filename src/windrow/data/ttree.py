@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Input
 
-__all__ = ["TTreeLayout", "TTreeReader", "leaves", "ttree_layout"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TTreeLayout:

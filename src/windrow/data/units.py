@@ -15,15 +15,6 @@ from windrow.errors import SpecError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "MIN_READ_ROWS",
-    "MIN_UNIT_ROWS",
-    "cluster_borders",
-    "common_borders",
-    "read_borders",
-    "unit_borders",
-    "units_within",
-]
 
 #: Smaller file units are joined up to this many rows: filling a histogram has a fixed cost of some
 #: 0.2 ms, for every output, region and variation. Units of 200 K rows instead of 100 K made a

@@ -23,7 +23,6 @@ from windrow.errors import MissingFileError, SpecError, UsageError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LumiMask", "lumi_mask", "lumi_ranges"]
 
 _LIMIT = 2**32
 _EXPECTED = 'expected {"run": [[first, last], ...], ...}, as in {"273158": [[1, 1279]]}'

@@ -15,7 +15,6 @@ from windrow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["momenta"]
 
 #: The names vector knows, by what they measure.
 _AZIMUTHAL = (("px", "py"), ("pt", "phi"))

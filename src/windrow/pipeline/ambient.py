@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.bind import Definition
 
-__all__ = ["ambient", "check_arrived", "is_own", "restore", "seal"]
-
 
 def ambient() -> dict[str, Any]:
     """Gather what belongs to this process and steps may rely on."""

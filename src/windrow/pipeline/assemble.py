@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.workload import PipelineWorkload
     from windrow.run.loop import RunOutcome
 
-__all__ = ["assemble"]
-
 
 def assemble(
     *,

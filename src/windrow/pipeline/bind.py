@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.saves import SaveDefinition
     from windrow.pipeline.steps import Read, StepDefinition
 
-__all__ = ["Definition", "bind"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:

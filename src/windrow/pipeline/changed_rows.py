@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.kept import KeptFile, KeptRows
     from windrow.pipeline.result import Result
 
-__all__ = ["ChangedRow", "Changes", "changed_rows"]
 
 #: Rows whose identity is read at once.
 PIECE = 1_000_000

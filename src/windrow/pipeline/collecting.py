@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.products import Product
     from windrow.pipeline.steps import StepDefinition
 
-__all__ = ["Collecting", "pack", "unite", "unpack"]
 
 #: Partials of one input that wait until they are united: most are small, and each uniting looks at all nodes.
 WAITING = 8

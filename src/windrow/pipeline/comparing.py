@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.cutflow.table import Line, Table
 
-__all__ = ["Comparison", "LineDifference", "compare"]
 
 #: Sums of weights that are this close may have been added in another order.
 ROUNDING = 1e-12

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from windrow.blocks.program import BoundStep
     from windrow.errors import StepError
 
-__all__ = ["stop_where_it_raised", "user_frames"]
 
 #: Where Windrow's own files are: their frames are not what a user wants to see.
 OURS = str(Path(__file__).resolve().parents[1])

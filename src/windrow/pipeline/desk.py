@@ -27,17 +27,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.steps import StepDefinition
 
-__all__ = [
-    "attempt",
-    "definition_at_desk",
-    "find_input",
-    "makers",
-    "opened",
-    "output_reading",
-    "pieces",
-    "row_number",
-    "run_over",
-]
 
 #: Rows at a time where the data has no clusters of its own: few rows are wanted, and soon.
 PIECE_ROWS = 4096

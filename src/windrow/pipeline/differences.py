@@ -10,8 +10,6 @@ import numpy as np
 
 from windrow.pipeline.histograms import is_histogram
 
-__all__ = ["OutputDifference", "difference", "output_differences"]
-
 
 @dataclass(frozen=True, slots=True)
 class OutputDifference:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.steps import StepDefinition
 
-__all__ = ["different_steps", "fingerprint", "parameters_said"]
 
 #: Compiled code differs between versions of Python.
 _PYTHON = sys.implementation.cache_tag or sys.version

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["contents_used", "frozen_names"]
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 _PLAIN_NAMES = frozenset(kind.__name__ for kind in _PLAIN)

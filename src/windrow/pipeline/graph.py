@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.steps import StepDefinition
 
-__all__ = ["ALL", "check_definitions", "dependencies", "matching_regions", "regions_of", "written_order"]
 
 #: The region there is when none was declared.
 ALL = "all"

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.ledger import Ledger
     from windrow.pipeline.result import Result
 
-__all__ = ["comparison_html", "cutflow_html", "ledger_html", "nminus1_html", "result_html", "sparkline", "table_html"]
 
 _LINE = "1px solid rgba(128,128,128,.35)"
 _CELL = f"padding:.15em .8em .15em 0;border-bottom:{_LINE};text-align:"

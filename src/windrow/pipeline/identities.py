@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from windrow.store.fingerprint_libraries import Library
     from windrow.store.fingerprints import Fingerprint
 
-__all__ = ["Identity", "identities", "step_fingerprints"]
 
 #: Packages that read files and hold arrays: other versions may give other numbers.
 _FOUNDATIONS = ("numpy", "awkward", "uproot", "pyarrow", "numba")

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Input, Source
 
-__all__ = ["FileStamp", "InputIdentities", "file_stamp", "own_identity"]
 
 #: Between the parts of an identity: the file's own, what else counts, and when the file's status last changed.
 _NEXT = "\x1f"

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.workload import PipelineWorkload
     from windrow.store.journal import Journal
 
-__all__ = ["Journaling"]
-
 
 class _Entry(NamedTuple):
     """How an input of the scheduler is written down."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from windrow.blocks.selection import RowSet
 
-__all__ = ["KeptFile", "KeptRows"]
-
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:

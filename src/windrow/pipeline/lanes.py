@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.saves import SaveDefinition
 
-__all__ = ["lanes_for", "prefix_region", "regions_without", "without_region"]
-
 
 def without_region(region: str, cut: str) -> str:
     """Name the hidden lane of a region's cuts but one; no user writes such a name."""

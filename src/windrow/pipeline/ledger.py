@@ -11,8 +11,6 @@ from windrow.core.records import FailureKind
 if TYPE_CHECKING:
     from windrow.core.ledger import Ledger as Book
 
-__all__ = ["Entry", "Ledger", "left_out_notes"]
-
 
 def left_out_notes(book: Book) -> list[str]:
     """Say how many rows were left out because of which step; the ledger has them one by one."""

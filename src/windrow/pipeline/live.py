@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.workload import PipelineWorkload
     from windrow.run.loop import Collector
 
-__all__ = ["Inbox", "Live", "outcome_so_far", "still"]
-
 
 class Inbox:
     """What comes to a run from outside: rows of a stream, questions, and the wish to end."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.ledger import Ledger
     from windrow.pipeline.result import Result
 
-__all__ = ["lumis"]
-
 
 def lumis(result: Result) -> dict[str, list[list[int]]]:
     """Read which (run, luminosityBlock) the processed rows have: ``{"1": [[1, 33], [40, 41]]}``, ready for ``json.dump``.

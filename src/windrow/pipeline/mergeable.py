@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.ledger import Entry
     from windrow.pipeline.result import Result
 
-__all__ = [
-    "FileNames",
-    "check_no_row_twice",
-    "check_same_analysis",
-    "check_same_scale",
-    "check_same_steps",
-    "factors_of",
-]
-
 
 def check_same_analysis(first: Result, other: Result) -> None:
     """Refuse results whose names, regions, cuts, outputs or metadata differ."""

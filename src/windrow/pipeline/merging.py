@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from windrow.data.base import Input, Reader
     from windrow.pipeline.cutflow.nminus1 import Count
 
-__all__ = ["SeveralSources", "add_outputs", "merge"]
 
 Key = tuple[str, str | None, str]
 Outputs = Mapping[Key, Any]

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from windrow.pipeline.workload import PipelineWorkload
 
-__all__ = ["News", "Told", "hear", "news"]
-
 
 @dataclass(slots=True)
 class News:

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from windrow.core.scheduler import Scheduler
     from windrow.pipeline.workload import PipelineWorkload
 
-__all__ = ["Patience"]
 
 #: As long as a chunk of known cost takes at most: after Ctrl-C most of what is at work still counts.
 PATIENCE_S = 2.0

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.pipeline import Pipeline
 
-__all__ = ["Peek", "peek"]
-
 
 def peek(
     pipeline: Pipeline,

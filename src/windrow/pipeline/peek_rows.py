@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from windrow.blocks.results import Verdict
     from windrow.data.base import FileInfo
 
-__all__ = ["Found", "columns_of", "in_file", "keys_of", "read_now", "together", "verdicts"]
-
 
 @dataclass(slots=True)
 class Found:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Peek"]
 
 #: A table is read, not scrolled through; values are all there.
 SHOWN_ROWS = 60

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.options import Options
     from windrow.pipeline.result import Result
 
-__all__ = ["Pipeline"]
-
 
 class Pipeline(Writing):
     """An analysis over rows: cuts, columns, weights, regions and outputs, in the order they are written.

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.options import Options
     from windrow.store.fingerprints import Fingerprint
 
-__all__ = ["Place", "choose_place", "limits"]
 
 #: Inputs smaller than this in all are not worth starting threads for: a thread costs about 0.1 ms, a chunk of
 #: so few bytes or rows takes a few milliseconds.

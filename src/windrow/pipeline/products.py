@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.bind import Definition
 
-__all__ = ["Product", "classes", "products_of"]
-
 
 class Product(NamedTuple):
     """One thing that a run makes for a dataset."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from windrow.core.records import Failure
     from windrow.pipeline.options import Options
 
-__all__ = ["raised"]
 
 #: A worker with no rows takes 60 to 150 MB, by the libraries it has loaded.
 EMPTY_WORKER = 150_000_000

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Source
 
-__all__ = ["read_rows"]
 
 #: Rows closer than this are read in one request: seeking costs more than reading a few thousand numbers.
 GAP = 65_536

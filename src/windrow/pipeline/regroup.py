@@ -23,7 +23,6 @@ from windrow.pipeline.merging import add_outputs
 if TYPE_CHECKING:
     from windrow.pipeline.result import Result
 
-__all__ = ["MEMBERS", "group", "only", "scale"]
 
 #: Where the metadata of a group keeps the metadata of its members, by dataset.
 MEMBERS = "members"

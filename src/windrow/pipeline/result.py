@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.cutflow.table import Cutflow
     from windrow.pipeline.ledger import Ledger
 
-__all__ = ["Result", "StepSummary"]
-
 
 @dataclass(frozen=True, slots=True)
 class StepSummary:

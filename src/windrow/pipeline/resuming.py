@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from windrow.store.fingerprints import Fingerprint
     from windrow.store.journal import Blob, Journal, KnownInput
 
-__all__ = ["Beginning", "asked_orders", "begin", "begin_anew"]
-
 
 @dataclass(slots=True)
 class Beginning:

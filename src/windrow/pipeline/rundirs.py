@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.options import Options
 
-__all__ = ["running_in"]
 
 #: Options that say where things go, not what the run is.
 _ASIDE = ("rundir", "progress", "block_rows", "split", "resume")

@@ -65,8 +65,6 @@ if TYPE_CHECKING:
     from windrow.store.fingerprints import Fingerprint
     from windrow.store.rundir import RunDirectory
 
-__all__ = ["Options", "check_pipeline", "run_pipeline"]
-
 
 def run_pipeline(
     pipeline: Pipeline, definition: Definition, data: Any, options: Options, inbox: Inbox | None = None

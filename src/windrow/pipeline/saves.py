@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.steps import StepDefinition
 
-__all__ = ["EVERY_REGION", "SaveDefinition", "bind_saves", "check_save", "define_save", "regions_named"]
 
 #: What ``region=`` is when it is left out: rows of any region.
 EVERY_REGION = "*"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.result import Result
 
-__all__ = ["INCLUSIVE", "check_suffix", "entries", "safe_name", "save", "variation_suffix"]
 
 #: What the place of the region is called for outputs over all rows, before any cut.
 INCLUSIVE = "inclusive"

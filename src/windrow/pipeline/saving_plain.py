@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.result import Result
 
-__all__ = ["NotPlain", "plain", "write_json", "write_npz"]
 
 #: Version of the layout of the JSON file.
 FORMAT = 1

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.result import Result
 
-__all__ = ["write_root"]
 
 MAX_DIMENSIONS = 3
 

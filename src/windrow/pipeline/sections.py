@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from windrow.data.base import Source
     from windrow.pipeline.result import Result
 
-__all__ = ["read_sections", "sections"]
 
 COLUMNS = ("run", "luminosityBlock")
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.workload import PipelineWorkload
     from windrow.run.loop import RunOutcome
 
-__all__ = ["publish", "saving"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Target:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from windrow.store.lock import DirectoryLock
 
-__all__ = ["staging"]
 
 PREFIX = ".windrow-staging-"
 

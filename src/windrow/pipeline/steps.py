@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.when import When
 
-__all__ = ["RESERVED", "Kind", "Read", "StepDefinition", "define"]
 
 Kind = Literal["cut", "column", "weight", "output"]
 

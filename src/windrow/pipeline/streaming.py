@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.workload import PipelineWorkload as Workload
     from windrow.store.fingerprints import Fingerprint
 
-__all__ = ["Streaming", "streaming"]
 
 #: Portions of the stream that a worker may have or wait for: what comes meanwhile is handed over together.
 PORTIONS = 2

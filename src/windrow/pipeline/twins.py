@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from windrow.blocks.program import Argument, BoundStep
 
-__all__ = ["mark_twins"]
 
 #: Digests of functions and parameters by their ids, while the steps hold them; None where something cannot be looked into.
 Digests = dict[int, str | None]

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.pipeline import Pipeline
 
-__all__ = ["Why", "why"]
 
 #: Rows of identity columns read at once: a few megabytes.
 SEARCH_ROWS = 262_144

@@ -12,8 +12,6 @@ from windrow.pipeline.short import short
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Line", "Story", "WeightLine", "Why"]
-
 
 @dataclass(frozen=True, slots=True)
 class Line:

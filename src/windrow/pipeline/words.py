@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from windrow.pipeline.pipeline import Pipeline
 
-__all__ = ["describe"]
-
 
 def describe(pipeline: Pipeline) -> str:
     """Say what an analysis consists of."""

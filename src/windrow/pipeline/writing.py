@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from windrow.core.records import StepCost
     from windrow.pipeline.steps import Kind
 
-__all__ = ["Writing", "is_checked"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     Words: TypeAlias = NDArray[np.uint64]
 
-__all__ = ["Ahead", "Block", "grant", "make_shared"]
 
 #: Numbers from which on a draw is shared: the other half then takes some 100 us at least, many times
 #: what it takes to wake a thread.

@@ -37,7 +37,6 @@ from windrow.random.scalars import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["kernel"]
 
 #: Numbers at a time: five arrays of this length stay in the first-level cache.
 _BLOCK = 512

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Compiler", "loops"]
 
 #: Numbers after which a loop is compiled, beside the work that goes on: NumPy has then taken 0.7 s
 #: for them, about as long as Numba takes to be imported and to load what an earlier process

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     Words: TypeAlias = NDArray[np.uint64]
 
-__all__ = ["IDENTITIES", "PLACES", "RANGE", "Entries", "Span", "compiled_rows", "drawn_from"]
 
 #: What the words are that a compiled loop is given: see ``compiled_rows``.
 IDENTITIES, RANGE, PLACES = 0, 1, 2

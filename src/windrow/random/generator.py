@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     Words: TypeAlias = NDArray[np.uint64]
 
-__all__ = ["MULTIPLIERS", "ROUNDS", "WEYL", "another_key", "philox", "stream_key"]
 
 _LOW32 = 0xFFFFFFFF
 _LOW64 = 0xFFFFFFFFFFFFFFFF

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     Words: TypeAlias = NDArray[np.uint64]
 
-__all__ = ["HASHED_AT_ONCE", "NEGATIVE", "absorber", "entry_identity", "file_hash", "identity_hash"]
 
 #: Rows hashed at a time: what is used over and over stays in the cache.
 HASHED_AT_ONCE = 16_384

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
     Counts: TypeAlias = int | NDArray[np.int64]  #: numbers per row: the same for all, or of each
 
-__all__ = ["METHODS", "Wish", "make", "make_object", "new"]
 
 #: Method -> the type of its numbers.
 METHODS: dict[str, type] = {

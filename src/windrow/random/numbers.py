@@ -22,8 +22,6 @@ from windrow.random.scalars import (
     unit,
 )
 
-__all__ = ["exponential", "integers", "normal", "poisson", "uniform"]
-
 
 @kept
 def uniform(key: Any, identity: Any, counter: Any) -> Any:

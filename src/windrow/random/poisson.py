@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     Words: TypeAlias = NDArray[np.uint64]
     Floats: TypeAlias = NDArray[np.float64]
 
-__all__ = ["LARGEST_MEAN", "NOTHING_LEFT", "SMALL_MEAN", "fill_poisson"]
 
 #: Below it inversion takes fewer steps; rejection needs at least 10.
 SMALL_MEAN = 10.0

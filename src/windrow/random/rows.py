@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 
     Words: TypeAlias = NDArray[np.uint64]
 
-__all__ = [
-    "WRONG_INTEGERS",
-    "WRONG_MEAN",
-    "WRONG_NORMAL",
-    "WRONG_NUMBER",
-    "WRONG_SCALE",
-    "WRONG_UNIFORM",
-    "RowRng",
-    "RowStream",
-]
 
 #: Rows whose numbers are made together when one of them asks.
 _ROWS = 2_048

@@ -37,26 +37,6 @@ from windrow.random.poisson import NOTHING_LEFT, SMALL_MEAN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "GOLDEN",
-    "above_zero",
-    "block",
-    "blocks",
-    "central_quantile",
-    "centred",
-    "compiled",
-    "far_quantile",
-    "high_word",
-    "inlined",
-    "kept",
-    "log",
-    "mixed",
-    "near_quantile",
-    "poisson_of",
-    "poisson_terms",
-    "quantile",
-    "unit",
-]
 
 #: Nothing is divided by zero here, so no check may stand in the way of vectors.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["LOW32", "Shape", "flat_means", "shape_of", "short", "whole"]
 
 #: The counter has 32 bits for the object and 32 for the draw.
 LOW32 = 0xFFFFFFFF

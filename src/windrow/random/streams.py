@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Words: TypeAlias = NDArray[np.uint64]
 
-__all__ = ["Rng", "Stream"]
-
 
 class Rng:
     """What a step's ``rng`` is: ``rng("name")`` is a stream of numbers for the step's rows."""

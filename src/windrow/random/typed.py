@@ -32,7 +32,6 @@ from windrow.random.shapes import LOW32
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RNG", "row_rng", "table"]
 
 types: Any = numba_types  # half of its names are made when it is imported
 

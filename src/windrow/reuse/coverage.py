@@ -15,7 +15,6 @@ from windrow.core.intervals import Intervals
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Covered", "Portion", "Reuse", "divide", "first_rows", "is_torn"]
 
 Ranges = tuple[tuple[int, int], ...]
 

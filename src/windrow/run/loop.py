@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from windrow.core.scheduler import Scheduler
     from windrow.engines.base import Engine, Workload
 
-__all__ = ["Collector", "Inbox", "Observer", "RunOutcome", "run"]
 
 #: Seconds after which the inbox is looked at although nobody rang.
 LISTEN_S = 0.25

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from windrow.watch.readlog import Log
 
-__all__ = ["read_record"]
 
 #: Sizes of tasks must differ by this factor for what every task costs to be told from what rows cost.
 TELLING = 1.5

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from windrow.engines.simulated.devices import Device
     from windrow.engines.simulated.engine import Kind
 
-__all__ = ["CostsOfRows", "Recorded", "RecordedCosts", "lock_share_of", "lock_wait_of", "scatter"]
-
 
 def lock_wait_of(share: float, threads: int) -> float:
     """Foretell how long a thread waits for the lock, per second of its computing.

@@ -9,7 +9,6 @@ from windrow.shape.costs import enough_rows
 if TYPE_CHECKING:
     from windrow.core.records import StepCost
 
-__all__ = ["MOST_BLOCK", "SMALLEST_BLOCK", "StepKind", "block_rows"]
 
 StepKind = Literal["flat", "awkward"]
 

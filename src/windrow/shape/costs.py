@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from windrow.core.records import StepCost
 
-__all__ = ["FIXED_SHARE", "enough_rows", "fit"]
 
 #: Calls are made so large that their fixed cost stays under this share of their time.
 FIXED_SHARE = 0.05

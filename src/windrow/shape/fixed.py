@@ -9,8 +9,6 @@ from windrow.shape.guided import Queued
 if TYPE_CHECKING:
     from windrow.core.policies import ShapeRequest
 
-__all__ = ["Fixed"]
-
 
 class Fixed(Queued):
     """The shape decision of a user who knows better."""

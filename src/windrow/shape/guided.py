@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from windrow.core.policies import ShapeRequest
     from windrow.core.records import StepCost
 
-__all__ = ["Guided", "Queued"]
 
 #: Rows of a task at most: it bounds the memory of a task, and larger ones gain nothing, as the
 #: fixed cost of awkward steps is under 5 % there (blocks of 1 M rows ran within a few percent of

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
     from pathlib import Path
 
-__all__ = ["BLOBS", "blob_path", "read_blob", "remove_blobs", "remove_unknown_blobs", "write_blob"]
 
 #: The directory, in that of the run.
 BLOBS = "blobs"

@@ -24,7 +24,6 @@ from windrow.store.fingerprint_graph import digest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CODE_OF", "Origin", "Reading", "plain", "read_code"]
 
 #: Compiled code differs between versions of Python.
 CODE_OF = (sys.implementation.cache_tag or sys.version).encode()

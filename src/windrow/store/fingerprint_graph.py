@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import blake2b
 
-__all__ = ["Node", "Order", "digest", "digests"]
-
 
 class Order(IntEnum):
     """Whether the children of a node are a sequence."""

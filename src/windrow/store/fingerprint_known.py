@@ -14,8 +14,6 @@ from windrow.store.fingerprint_values import Shape, Unknown, hashed, mro_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["describe_known"]
-
 
 def describe_known(value: Any) -> Shape | None:
     """Describe a value of a library that is known here; None for others."""

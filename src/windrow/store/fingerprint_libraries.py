@@ -21,17 +21,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "PYTHON",
-    "Library",
-    "full_name",
-    "library_of_class",
-    "library_of_module",
-    "library_of_names",
-    "library_to_be_loaded",
-    "names_in",
-    "names_of",
-]
 
 #: A distribution, or a module that belongs to none, and its version.
 Library = tuple[str, str]

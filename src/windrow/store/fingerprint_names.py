@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from windrow.store.fingerprint_code import Origin
 
-__all__ = ["InLibrary", "Missing", "Source", "absolute", "content_of", "imported", "resolve", "take"]
-
 
 class InLibrary(NamedTuple):
     """Something of a library that the code names."""

@@ -44,8 +44,6 @@ from windrow.store.fingerprint_values import Shape, Unknown, describe_state, des
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["describe"]
-
 
 def describe(value: Any) -> Shape:
     """Describe anything; ``Unknown`` if it cannot be looked into."""

@@ -22,16 +22,6 @@ from windrow.store.fingerprint_names import InLibrary, Missing, Source, resolve
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-__all__ = [
-    "CURRENT",
-    "ENVIRONMENT",
-    "LOOKS_UP",
-    "cannot_be_followed",
-    "has_frozen_something",
-    "named_if_unseen",
-    "unseen",
-    "unseen_of",
-]
 
 _OF_OS = {"environ", "environb", "getenv", "getenvb", "getcwd", "getcwdb"}
 _OF_SYS = {"argv", "orig_argv"}

@@ -33,8 +33,6 @@ from windrow.store.fingerprint_unseen import has_frozen_something
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["A_KEY", "Shape", "Unknown", "describe_state", "describe_value", "hashed", "mro_of", "static_attribute"]
-
 
 #: What a key of a mapping is to it.
 A_KEY = "a key"

@@ -18,7 +18,6 @@ from windrow.store.fingerprint_values import A_KEY, Unknown
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Walk"]
 
 #: Things to look at before giving up: some seconds.
 LIMIT = 1_000_000

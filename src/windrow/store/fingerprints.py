@@ -21,7 +21,6 @@ from windrow.store.fingerprint_walk import Walk
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Fingerprint", "difference", "fingerprint"]
 
 _WHOLE = "all of it"
 _LIBRARY = "library "

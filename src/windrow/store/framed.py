@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["Frame"]
 
 _HEADER = struct.Struct("<16sIQ16s")  # magic, format, length of what follows, its xxh3 digest
 

@@ -16,16 +16,6 @@ from windrow.store.whole import part_of, sync_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "JOURNAL",
-    "READING",
-    "START_ANEW",
-    "cannot_be_read",
-    "create_file",
-    "journal_names",
-    "open_file",
-    "remove_journal",
-]
 
 #: The database, in the directory of the run.
 JOURNAL = "journal.sqlite"

@@ -14,7 +14,6 @@ from windrow.errors import InternalError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Blob", "KnownInput", "Ranges", "check_disjoint", "plain", "seal", "set_of_rows"]
 
 Ranges = tuple[tuple[int, int], ...]
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from windrow.store.journal import Journal
     from windrow.store.journal_records import Blob
 
-__all__ = ["Keeper"]
 
 Key = tuple[str, tuple[str, ...]]  # key of an input, products
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["LOCK", "DirectoryLock", "take_lock"]
 
 #: Hidden, and ours by its name: nobody else calls a file that.
 LOCK = ".windrow-lock"

@@ -11,8 +11,6 @@ from windrow.errors import CorruptFileError, DataError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["check_private", "check_private_directory", "keep_others_out"]
-
 
 def check_private(path: Path, status: os.stat_result) -> None:
     """Refuse a file that others can change, or replace; ``status`` is that of the open file."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from io import FileIO
 
-__all__ = ["AGAIN", "ENDING", "PART", "Entry", "Output", "Results"]
 
 #: How files of results end, and those that are being written.
 ENDING = ".result"

@@ -20,7 +20,6 @@ from windrow.store.results import ENDING, PART
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Evicted", "Kept", "Room", "Usage", "evict", "kept_results", "plan_eviction"]
 
 _USED_BY = "sessions"
 #: Where there are no locks, a session is thought to be over after a week.

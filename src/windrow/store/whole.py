@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["part_of", "sync_directory", "write_whole", "write_whole_bytes"]
 
 #: What a file system answers that cannot, or need not, be told to keep a directory.
 _NO_DIRECTORY_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES}

@@ -16,7 +16,6 @@ from windrow.errors import TaskOutputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["STREAM", "is_generator", "ready", "releasing_through", "run_body"]
 
 #: As ``outputs=``: how many there are is known when the body has ended.
 STREAM = "stream"

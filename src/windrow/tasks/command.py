@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from windrow.tasks.file_kinds import FileKind
 
-__all__ = ["Command", "CommandBody", "CommandTask", "command"]
 
 #: What templates may name beside the function's own parameters.
 WORDS = ("cores", "memory", "gpus", "tmp")

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from windrow.engines.supervisor.process_tree import Process
 
-__all__ = ["COMMAND", "end_members", "in_worker", "main", "members", "new_mark", "take_in"]
 
 #: The environment variable by which all that a command started is known.
 COMMAND = "WINDROW_COMMAND"

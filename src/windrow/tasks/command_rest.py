@@ -19,8 +19,6 @@ from windrow.tasks.file_stamps import OURS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["at_work", "places_of", "writers"]
-
 
 class _Open(NamedTuple):
     """What a process has open."""

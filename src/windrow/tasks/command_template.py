@@ -19,7 +19,6 @@ from windrow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["argument_list", "command_line"]
 
 _LITERAL = re.compile(r"\{\{([A-Za-z_]\w*)\}\}")
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")

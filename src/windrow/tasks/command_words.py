@@ -14,7 +14,6 @@ from windrow.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from windrow.tasks.shell import Order, Ran
 
-__all__ = ["could_not_start", "raise_failure", "story"]
 
 #: Of what a command printed, this much is shown; ``facts["stderr"]`` has more.
 LINES = 20

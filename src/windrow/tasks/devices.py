@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from windrow.tasks.declare import Declared
     from windrow.tasks.worker import RunningCall
 
-__all__ = ["GPU", "ClaimDevices", "Devices", "visible_devices"]
 
 #: As it is called among resources.
 GPU = "gpu"

@@ -27,7 +27,6 @@ from windrow.tasks.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Executor"]
 
 #: Where the standard library's executors tell of initializers that failed.
 LOG = logging.getLogger("concurrent.futures")

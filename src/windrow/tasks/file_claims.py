@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from windrow.tasks.future import Future
 
-__all__ = ["Claim", "Claims", "Entry", "literal", "meet"]
 
 Shape = Literal["file", "tree", "glob"]
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FileKind", "InDir", "InFile", "InFiles", "InOutFile", "OutDir", "OutFile", "OutFiles", "file_parameters"]
-
 
 @dataclass(frozen=True, slots=True)
 class FileKind:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from windrow.tasks.file_stamps import Stamp
     from windrow.tasks.session import Session
 
-__all__ = ["Leftovers"]
-
 
 class Leftovers:
     """What earlier runs left, looked for when it is asked for first: the whole store is read for that."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from windrow.tasks.file_kinds import FileKind
     from windrow.tasks.file_reading import Read
 
-__all__ = ["Making", "Write", "files_made", "is_special", "place_of", "unwritten"]
-
 
 class Write(NamedTuple):
     """A path that the body writes."""

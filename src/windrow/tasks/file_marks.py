@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from windrow.tasks.file_kinds import FileKind
 
-__all__ = ["MARK", "check_replaceable", "mark_directory", "mark_file", "names_in", "others_in"]
 
 #: The hidden directory, where there are no extended attributes.
 MARK = f"{OURS}made"

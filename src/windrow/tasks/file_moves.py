@@ -21,7 +21,6 @@ from windrow.tasks.file_stamps import OURS, files_in
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["copy_file", "final_name", "keep_links", "merge", "replace", "replace_link", "settle_links"]
 
 #: Nanoseconds by which a file is made younger, until its time differs: some file systems keep seconds only.
 _STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)

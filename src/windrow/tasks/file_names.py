@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from windrow.tasks.worker import RunningCall
 
-__all__ = ["FinalNames"]
-
 
 class FinalNames:
     """The final names of private directories and files, for one attempt of a call."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from windrow.tasks.file_reading import Read
     from windrow.tasks.file_work import Write
 
-__all__ = ["check_apart", "keeping"]
-
 
 def keeping(writes: list[Write], reads: list[Read]) -> Iterator[Write]:
     """A call that reads what it overwrites may have to read it again."""

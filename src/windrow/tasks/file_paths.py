@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from windrow.tasks.call import Call
     from windrow.tasks.file_kinds import FileKind
 
-__all__ = [
-    "GivenPath",
-    "as_given",
-    "given_paths",
-    "is_remote",
-    "like",
-    "one_name",
-    "pattern_of",
-    "places_of",
-    "text_of",
-]
 
 _WORD = re.compile(r"\{(\w+)\}")
 

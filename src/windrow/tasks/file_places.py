@@ -32,24 +32,6 @@ from windrow.tasks.file_stamps import OURS, Stamp, files_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "all_moved",
-    "completed",
-    "has_kept",
-    "keep",
-    "kept",
-    "locked",
-    "make_private",
-    "moved",
-    "new_token",
-    "note_begun",
-    "note_completed",
-    "remove_dead",
-    "remove_private",
-    "remove_session",
-    "session_directory",
-]
-
 
 _SESSION = re.compile(re.escape(OURS) + r"(?P<machine>[0-9a-f]{8})-(?P<pid>\d+)-(?P<began>\d+)-[0-9a-f]{8}")
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from windrow.tasks.file_claims import Claim
 
-__all__ = ["OURS", "Stamp", "content_digest", "files_in", "matches", "places_in", "stamp", "stamps_of", "there"]
 
 #: How names of private directories begin; they are no part of what a directory holds.
 OURS = ".windrow-"

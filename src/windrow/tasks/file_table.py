@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from windrow.tasks.file_paths import GivenPath
     from windrow.tasks.session import Session
 
-__all__ = ["FileTable"]
 
 #: Files of a directory that are looked at one by one when it is read; of larger ones nothing is promised.
 MOST_IN_A_DIRECTORY = 1000

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from windrow.tasks.declare import OnFailure
     from windrow.tasks.session import Session
 
-__all__ = ["Group", "current_group"]
 
 #: Those that were entered, outermost first; each context has its own, as several threads may be in one group.
 _entered: ContextVar[tuple[Group, ...]] = ContextVar("windrow_groups", default=())

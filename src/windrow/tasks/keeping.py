@@ -30,18 +30,6 @@ if TYPE_CHECKING:
     from windrow.tasks.lineage_code import Codes
     from windrow.tasks.worker import RunningCall
 
-__all__ = [
-    "FILES",
-    "WHY_NOT",
-    "Fetch",
-    "Keep",
-    "KeptValue",
-    "beside_in",
-    "is_as_it_was_made",
-    "look_for_room_again",
-    "still_as_read",
-    "still_there",
-]
 
 #: What is noted with a result: the stamps of the files that the task wrote, and of those that it read and of which only
 #: futures knew the paths, digests of their content if that was asked for, and why there are no values. Of files that it

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from windrow.tasks.keeping import KeptValue
     from windrow.tasks.session import Session
 
-__all__ = ["KeptFuture"]
-
 
 class KeptFuture(Future):
     """The future of a result that an earlier run has kept: done, and its value read when somebody asks."""

@@ -22,7 +22,6 @@ from windrow.units import format_bytes
 if TYPE_CHECKING:
     from windrow.tasks.declare import Declared
 
-__all__ = ["Codes", "Known", "NotReusable", "digest_of"]
 
 #: Functions that are remembered; of those made for one call each there is no end.
 MOST = 1000

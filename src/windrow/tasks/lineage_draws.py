@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from windrow.tasks.lineage_sites import Site
 
-__all__ = ["draws_from"]
 
 #: Things in a container that is searched for generators.
 _SEARCHED = 1000

@@ -19,7 +19,6 @@ from windrow.store.fingerprint_names import absolute, content_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["Site", "is_always_run", "sites_of"]
 
 _FROM_GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME"}
 _FROM_CLOSURE = {"LOAD_DEREF", "LOAD_CLASSDEREF"}

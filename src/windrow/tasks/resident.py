@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from windrow.tasks.worker import RunningCall
 
-__all__ = ["Resident", "Residents", "begin_worker", "end_worker", "made_here", "made_of_others", "resident"]
-
 
 def resident(load: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
     """Give a task something that each worker makes once, when a task there first needs it::

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from windrow.tasks.lineage import Lineage
     from windrow.tasks.session import Session
 
-__all__ = ["Reuse", "ReuseStats", "results_directory"]
 
 #: What results may take in a store. A laptop has that to spare, and a day's work of small results fits in.
 BUDGET = "10 GB"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from windrow.tasks.session import Session
     from windrow.tasks.worker import RunningCall
 
-__all__ = ["NotedReads", "ReusedFiles"]
 
 #: Times of files go by steps of so many seconds, on a local disk: what is written twice within one has the same.
 STEP_S = time.clock_getres(5) if sys.platform == "linux" else 0.01  # 5: CLOCK_REALTIME_COARSE

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import IO
 
-__all__ = ["Order", "Ran", "run"]
 
 #: What is kept of the errors that programs print, in memory.
 TAIL_BYTES = 1 << 16

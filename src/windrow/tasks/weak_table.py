@@ -12,7 +12,6 @@ from weakref import ref
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["WeakTable"]
 
 Key = TypeVar("Key", int, str)
 Value = TypeVar("Value")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
@@ -36,10 +37,12 @@ def page(bell: int) -> Iterator[StatusPage]:
 
 @pytest.fixture
 def watched(page: StatusPage) -> Iterator[WatchedWorker]:
-    """This very process as the supervisor watches it."""
-    worker = WatchedWorker(0, 0, os.getpid(), page)
-    yield worker
-    worker.close()
+    """A process that sleeps as the supervisor watches it: this one may have children that other tests have left."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        worker = WatchedWorker(0, 0, process.pid, page)
+        yield worker
+        worker.close()
+        process.kill()
 
 
 def rang(bell: int) -> bool:

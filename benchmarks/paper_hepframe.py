@@ -250,9 +250,9 @@ def situation(case: str) -> Situation:
     """The propositions as cuts, with rows drawn by the published pass rates."""
     rates = PASS_SCINP if case == "scinp" else PASS
     names = {number: f"{number} {steps[-1]}" for number, steps in PROPOSITIONS.items()}
-    needs: dict[str, tuple[str, ...]] = {}
+    needs: dict[str, tuple[str, ...]] = dict.fromkeys(names.values(), ())
     for number, need in sorted(depend(build(case))):
-        needs[names[number]] = (*needs.get(names[number], ()), names[need])
+        needs[names[number]] = (*needs[names[number]], names[need])
     order = tuple(names.values())
     rng = np.random.default_rng(3)
     drawn = rng.random((20_000, len(names))) < np.array([rates[number] for number in names])

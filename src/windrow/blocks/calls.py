@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
     from windrow.blocks.selection import Selection
 
-#: What computes less than this share of its time waits for something of its own; the rest of others' time is theirs.
+#: A step that computes for less than this share of its time waits for itself (a file, a server); of other steps the time that they
+#: did not compute was taken by other threads and programs.
 WAITS = 0.1
 
 
@@ -107,7 +108,7 @@ Pick = slice | Any | None
 
 
 def sealed(values: Any) -> Any:
-    """Return a view whose numbers cannot be written to: others read the same ones, perhaps the user's own."""
+    """Return a view whose numbers cannot be written to: other steps, and perhaps the user, read the same array."""
     if isinstance(values, np.ndarray):
         values = values.view()
         values.flags.writeable = False

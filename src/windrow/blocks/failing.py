@@ -38,7 +38,7 @@ MOST_ROWS = 64
 #: Calls to find them: two for each halving, so that they are enough for so many rows of any unit (a quarter of a
 #: million rows at most), one by one.
 MOST_CALLS = 2_500
-#: Exceptions of a chunk that are kept; of the others, the words.
+#: Exceptions of a chunk that are kept whole; of further ones only the message.
 KEPT_EXCEPTIONS = 3
 
 
@@ -164,7 +164,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _end_causes(error: BaseException) -> None:
-    """Cut a chain of causes that leads back to itself: whoever follows it would never end."""
+    """Cut a chain of causes that leads back to itself: printing it would never end."""
     seen = {id(error)}
     while error.__cause__ is not None:
         if id(error.__cause__) in seen:

@@ -233,7 +233,7 @@ def fewer_rows(value: Any, home: Selection, rows: Selection) -> Any:
         return value
     if isinstance(value, Verdict):
         undefined = None if value.undefined is None else value.undefined[where]
-        # Where no row is left without an answer, that is said as if nobody had ever been.
+        # None stands for "every row has an answer".
         some = undefined is not None and undefined.any()
         return Verdict(value.passed[where], undefined if some else None)
     if isinstance(value, UpDown):

@@ -59,7 +59,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert again.read_summary() == {"rows": 3}
     assert again.log.read_text() == "{}\n"
     manifest = again.read_manifest()
-    assert (manifest["pipeline"], manifest["state"], manifest["format"]) == ("p", "complete", 1)
+    assert (manifest["pipeline"], manifest["state"], manifest["format"]) == ("p", "complete", 2)
 
 
 def test_a_manifest_grows(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ import cramjam
 
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
 from windrow.store.framed import Frame
-from windrow.store.journal import Journal
-from windrow.store.journal_file import JOURNAL, journal_names, remove_journal
+from windrow.store.journal.journal import JOURNAL, Journal, remove_journal
+from windrow.store.journal.journal import NAMES as JOURNAL_NAMES
 from windrow.store.lock import LOCK, take_lock
 from windrow.store.private import check_private_directory, keep_others_out
 from windrow.store.whole import part_of, write_whole_bytes
@@ -45,8 +45,8 @@ __all__ = [
     "write_whole_bytes",
 ]
 
-#: Version of the layout of a run directory and of the result file in it; raised when older code cannot read it.
-FORMAT = 1
+#: Version of the layout of a run directory. Version 1 had a journal of several files.
+FORMAT = 2
 
 MANIFEST = "manifest.json"
 EVENTS = "events.jsonl"
@@ -63,7 +63,7 @@ PREVIOUS = "previous"
 
 _KIND = "windrow run"
 _RESULT_FRAME = Frame(
-    magic=b"windrow result\n\0", format=FORMAT, what="a result", again="run the analysis again, or copy the file again"
+    magic=b"windrow result\n\0", format=1, what="a result", again="run the analysis again, or copy the file again"
 )
 
 
@@ -107,6 +107,7 @@ class RunDirectory:
             raise UsageError(f"another run is going on in {place}: wait until it has ended, or name another directory")
         try:
             _refuse_files_of_others(place)
+            _refuse_other_format(place)
             if (place / PREVIOUS).exists():
                 _refuse_files_of_others(place / PREVIOUS)
             if keep_journal:
@@ -139,6 +140,7 @@ class RunDirectory:
             raise MissingFileError(f"no run directory {place}", file=str(place))
         if not is_run_directory(place):
             raise DataError(f"{place} is not the directory of a run: it has no {MANIFEST} that Windrow wrote")
+        _refuse_other_format(place)
         return cls(place)
 
     @property
@@ -230,12 +232,25 @@ class RunDirectory:
 def _refuse_files_of_others(place: Path) -> None:
     if not place.is_dir():
         raise UsageError(f"{place} is a file, and a run needs a directory of that name")
-    names = sorted((*NAMES, *journal_names()))
+    names = sorted((*NAMES, *JOURNAL_NAMES))
     taken = [name for name in names if os.path.lexists(place / name)]
     if taken and not is_run_directory(place):
         raise UsageError(
             f"{place} is not the directory of a run, and has files a run would replace: {', '.join(taken)}; "
             "name a new directory"
+        )
+
+
+def _refuse_other_format(place: Path) -> None:
+    """Refuse a directory of another version: files of its run would be left among those of a new one."""
+    if not is_run_directory(place):
+        return
+    version = RunDirectory(place).read_manifest().get("format")
+    if version != FORMAT:
+        whose = "a newer" if isinstance(version, int) and version > FORMAT else "an earlier"
+        raise DataError(
+            f"{place} was made by {whose} version of Windrow (format {version}, this one has {FORMAT}): name another "
+            "directory, or remove this one and run again; the version that made it can still read it"
         )
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from windrow.data.paths import is_remote
 from windrow.errors import WindrowError
 from windrow.store.fingerprints import fingerprint
-from windrow.store.journal import KnownInput
+from windrow.store.journal.journal import KnownInput
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
     from windrow.data.base import Input, Source
@@ -41,7 +42,7 @@ class InputIdentities:
 
     def known(self, item: Input, identity: str, rows: int, borders: tuple[int, ...]) -> KnownInput:
         """Make the entry of an input that was opened and said what identifies it."""
-        size, mtime, ctime = _stat(item) or (None, None, None)
+        size, mtime, ctime = _times(item) or (None, None, None)
         own = self._content(item) if item.format == "arrays" else identity
         return KnownInput(
             key=self.keys[item.index],
@@ -61,10 +62,8 @@ class InputIdentities:
             return False
         if item.format == "arrays":
             return own == self._content(item)
-        now = _stat(item)
-        if now is not None and (now[0], now[1], str(now[2])) == (
-            known.size, known.mtime_ns, others[1],
-        ):  # fmt: skip
+        now = _times(item)
+        if now is not None and (*now[:2], str(now[2])) == (known.size, known.mtime_ns, others[1]):
             return True
         try:
             reader = self._source.open(item.index)
@@ -98,7 +97,7 @@ class InputIdentities:
         """Say what is read beside the file an input is named by."""
         if item.format == "arrays":
             return self._content(item)
-        status = _stat(item)
+        status = _times(item)
         if status is not None:
             return repr((item.label, status))
         try:
@@ -135,21 +134,20 @@ FileStamp: TypeAlias = tuple[int, int, int, int]
 
 def file_stamp(item: Input) -> FileStamp | None:
     """Say what a local file is by; None for what is no local file, or is gone."""
-    if item.format == "arrays" or is_remote(str(item.location)):
-        return None
-    try:
-        found = Path(item.location).stat()
-    except (OSError, TypeError, ValueError):
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    found = _status(item)
+    return None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def _stat(item: Input) -> tuple[int, int, int] | None:
+def _times(item: Input) -> tuple[int, int, int] | None:
     """Size, and times of the last change of a local file: of its content, which can be set back, and of anything."""
+    found = _status(item)
+    return None if found is None else (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _status(item: Input) -> os.stat_result | None:
     if item.format == "arrays" or is_remote(str(item.location)):
         return None
     try:
-        found = Path(item.location).stat()
+        return Path(item.location).stat()
     except (OSError, TypeError, ValueError):
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,8 +1,4 @@
-"""Partials that reached the driver: united per input as they come, so that they stay few, and written down if asked.
-
-What is written down is a merged partial with its rows for each heap of an input of the scheduler; a later one takes the
-place of the one before. There are several heaps where some rows are of no use to a later run, as sums cannot be taken apart.
-"""
+"""Partials that reached the driver: united per input as they come, so that they stay few, taken apart, and packed."""
 
 from __future__ import annotations
 
@@ -11,16 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.chunk import Partial
+from windrow.blocks.cutflow_counts import is_end
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.tree import Nodes, join
 from windrow.core.intervals import Intervals
-from windrow.pipeline.projecting import project
+from windrow.pipeline.definition.products import Product
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from windrow.core.records import Handle, Rows
-    from windrow.pipeline.products import Product
+    from windrow.pipeline.resume.journal_writer import JournalWriter
     from windrow.pipeline.steps import StepDefinition
 
 
@@ -36,8 +33,8 @@ def unite(partials: Sequence[Partial]) -> Partial:
     return Partial(partials[0].input, nodes, fragments, kept)
 
 
-class Heap:
-    """What is there of one input of the scheduler."""
+class UnitedPartial:
+    """Partials of one input of the scheduler, as one, with the rows they are of."""
 
     __slots__ = ("_waiting", "rows")
 
@@ -60,43 +57,49 @@ class Heap:
         return self._waiting[0]
 
 
-class Heaps:
-    """What is there of one input of the scheduler, on heaps that are kept apart."""
+class PartialCollector:
+    """The collector of a run: one united partial for each input of the scheduler.
 
-    __slots__ = ("_named",)
+    Where the run is written down there may be two: rows that are not written down stay apart, as sums cannot be.
+    """
 
-    def __init__(self) -> None:
-        self._named: dict[str, Heap] = {}
-
-    def add(self, name: str, rows: tuple[Rows, ...], partial: Partial) -> Heap:
-        """Put a partial on one of the heaps, and return that."""
-        heap = self._named.setdefault(name, Heap())
-        heap.add(rows, partial)
-        return heap
-
-    def all(self) -> list[Partial]:
-        """Give one partial for each heap."""
-        return [heap.whole() for _, heap in sorted(self._named.items())]
-
-
-class Collecting:
-    """The collector of a pipeline's run; ``put`` chooses a heap for a partial and adds it there, else all go on one."""
-
-    def __init__(self, put: Callable[[tuple[Rows, ...], Partial, Heaps], None] | None = None) -> None:
-        self._heaps: dict[int, Heaps] = {}
-        self._put = put
+    def __init__(self, journal: JournalWriter | None = None) -> None:
+        self._journal = journal
+        self._united: dict[tuple[int, bool], UnitedPartial] = {}  #: by input, and whether it is written down
 
     def add(self, handle: Handle, partial: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
         """Take a partial over; it is about rows."""
-        heaps = self._heaps.setdefault(about[0].input, Heaps())
-        if self._put is None:
-            heaps.add("", about, partial)
-        else:
-            self._put(about, partial, heaps)
+        number = about[0].input
+        written = self._journal is not None and self._journal.takes(about)
+        united = self._united.setdefault((number, written), UnitedPartial())
+        united.add(about, partial)
+        if self._journal is not None and written:
+            self._journal.changed(number, united)
 
     def partials(self) -> dict[int, list[Any]]:
-        """Give what there is of each input of the scheduler."""
-        return {number: heaps.all() for number, heaps in sorted(self._heaps.items())}
+        """Give the partials of each input of the scheduler."""
+        found: dict[int, list[Any]] = {}
+        for (number, _), united in sorted(self._united.items(), key=lambda one: one[0]):
+            found.setdefault(number, []).append(united.whole())
+        return found
+
+
+def project(partial: Partial, products: frozenset[Product]) -> Partial:
+    """Leave in a partial just what belongs to some products; nothing is copied."""
+    regions = {product.region for product in products if product.kind == "cutflow"}
+    ends = Product("ends") in products
+    nodes: Nodes[Leaf] = Nodes()
+    for node, leaf in partial.nodes.values.items():
+        nodes.values[node] = Leaf(
+            {key: value for key, value in leaf.outputs.items() if Product("output", *key[:2]) in products},
+            {key: lines for key, lines in leaf.counts.items() if key[1] in regions or (ends and is_end(key[1]))},
+            leaf.given_up if ends else {},
+            # Windows are looked at with the eyes of each region, so one region is enough to need them whole.
+            leaf.windows if regions else (),
+        )
+    kept = tuple((region, rows) for region, rows in partial.kept if region in regions)
+    fragments = partial.fragments if any(product.kind == "save" for product in products) else ()
+    return replace(partial, nodes=nodes, kept=kept, fragments=fragments)
 
 
 def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryview]:

@@ -551,9 +551,11 @@ def _written(place: Path) -> int:
     """Count the partials that are written down; the run may go on meanwhile."""
     if not (place / "journal.sqlite").exists():
         return 0
-    connection = sqlite3.connect(f"file:{place / 'journal.sqlite'}?mode=ro", uri=True)
-    (count,) = connection.execute("SELECT count(*) FROM blobs").fetchone()
-    connection.close()
+    with contextlib.closing(sqlite3.connect(f"file:{place / 'journal.sqlite'}?mode=ro", uri=True)) as connection:
+        try:
+            (count,) = connection.execute("SELECT count(*) FROM blobs").fetchone()
+        except sqlite3.OperationalError:  # a commit goes on
+            return 0
     return int(count)
 
 

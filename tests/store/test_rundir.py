@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from searching import examples
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
+from windrow.store.atomic_write import write_whole
 from windrow.store.lock import take_lock
-from windrow.store.rundir import NAMES, RunDirectory, read_result_file, write_whole_bytes
+from windrow.store.rundir import NAMES, RunDirectory, read_result_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -349,7 +350,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space left"):
-        write_whole_bytes(file, b"new")
+        write_whole(file, [b"new"])
     assert file.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["f"]
 

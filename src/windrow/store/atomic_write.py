@@ -16,27 +16,29 @@ if TYPE_CHECKING:
 _NO_DIRECTORY_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES}
 
 
-def write_whole(path: Path, pieces: Sequence[bytes | memoryview], *, mode: int = 0o666) -> None:
-    """Write a file beside its place and move it there when it is complete; the caller may want its name synced too."""
-    part = part_of(path)
-    part.unlink(missing_ok=True)
+def write_whole(
+    path: Path, pieces: Sequence[bytes | memoryview], *, part: Path | None = None, sync: bool = True
+) -> None:
+    """Write a file for its owner alone, at ``part``, and move it to its place when it is complete.
+
+    The caller may want its name synced too. Without ``sync`` a power cut may leave a file that is not whole.
+    """
+    if part is None:
+        part = part_of(path)
+        part.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
         # No buffer: pieces can be large and need not be copied on their way.
-        with os.fdopen(os.open(part, flags, mode), "wb", buffering=0) as stream:
+        with os.fdopen(os.open(part, flags, 0o600), "wb", buffering=0) as stream:
             for piece in pieces:
                 _write_all(stream.fileno(), piece)
-            os.fsync(stream.fileno())
+            if sync:
+                os.fsync(stream.fileno())
         part.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
         raise
-
-
-def write_whole_bytes(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-    """Write a file that is in one piece."""
-    write_whole(path, [content], mode=mode)
 
 
 def sync_directory(place: Path) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.options import Options
     from windrow.pipeline.products import Product
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
     from windrow.pipeline.workload import PipelineWorkload as Workload
     from windrow.store.fingerprints import Fingerprint
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import sys
+import unicodedata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,8 +18,8 @@ from windrow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from windrow.cli.contents import Together
-    from windrow.cli.skeleton import Dataset
+    from windrow.cli.contents import Contents
+    from windrow.data.base import Source
 
 
 #: Files of each --from that are opened: a dataset's files are alike, and opening thousands takes
@@ -48,24 +50,31 @@ def command(name: str, sources: tuple[str, ...], kind: str, debug: bool) -> int:
     Looks at the files: triggers, objects, weights and ranges are theirs. Nothing is overwritten.
     """
     from windrow.cli.failures import describe
+    from windrow.cli.new.template import fill_directory
 
     try:
         directory = _directory(name)
         if kind == "pipeline":
             texts = _pipeline(directory.name, sources)
         else:
-            texts = _plain(kind, directory.name, sources)
-        _write(directory, texts)
+            _check_no_sources(kind, sources)
+            texts = fill_directory(kind, directory.name, {})
+        directory.mkdir(parents=True)
+        for file, text in texts.items():
+            (directory / file).write_text(text, encoding="utf-8")
     except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
         click.echo(describe(error, debug=debug), err=True)
         raise SystemExit(1) from None
-    click.echo(_ending(directory, texts, kind))
+    program = directory / f"{directory.name}.py"
+    lines = ["written:", *(f"  {directory / file}" for file in texts), "", "next:", f"  python {program}"]
+    lines += [f"  windrow run {program}"] if kind == "pipeline" else []
+    click.echo("\n".join([*lines, f"  pytest {directory}"]))
     return 0
 
 
 def _directory(name: str) -> Path:
     """Refuse names that Python could not import, and directories that are there."""
-    from windrow.cli.skeleton_layout import is_name
+    from windrow.cli.new.design import is_name
 
     directory = Path(name)
     plain = directory.name
@@ -89,35 +98,19 @@ def _installed(name: str) -> bool:
 
 def _better(directory: Path) -> str:
     """Return a name that is as near to the wanted one as can be and would be taken."""
-    from windrow.cli.skeleton_layout import as_name, is_name
+    from windrow.cli.new.design import is_name
 
-    name = as_name(directory.name) or "analysis"
+    normal = unicodedata.normalize("NFKC", directory.name)
+    letters = [letter if f"_{letter}".isidentifier() else " " for letter in normal]
+    name = "_".join("".join(letters).split()).strip("_") or "analysis"
     while not is_name(name) or _installed(name) or (directory.parent / name).exists():
         name = f"my_{name}"
     return name
 
 
-def _write(directory: Path, texts: Mapping[str, str]) -> None:
-    directory.mkdir(parents=True)
-    for file, text in texts.items():
-        (directory / file).write_text(text, encoding="utf-8")
-
-
-def _ending(directory: Path, texts: Mapping[str, str], kind: str) -> str:
-    program = directory / f"{directory.name}.py"
-    lines = ["written:", *(f"  {directory / file}" for file in texts), "", "next:"]
-    lines.append(f"  python {program}")
-    if kind == "pipeline":
-        lines.append(f"  windrow run {program}")
-    return "\n".join([*lines, f"  pytest {directory}"])
-
-
-def _plain(kind: str, name: str, sources: Sequence[str]) -> dict[str, str]:
-    from windrow.cli.skeleton_plain import plain_texts
-
+def _check_no_sources(kind: str, sources: Sequence[str]) -> None:
     if sources:
         raise UsageError(f"--from is for pipelines; a {kind} skeleton brings its own example data")
-    return plain_texts(kind, name)
 
 
 # -- pipelines ------------------------------------------------------------------------------------
@@ -127,11 +120,9 @@ def _pipeline(name: str, sources: Sequence[str]) -> dict[str, str]:
     """Look at the files, say what is in them, and return the texts."""
     from windrow import data
     from windrow.cli.contents import look, together
-    from windrow.cli.show_text import differences_text, file_text, overview_text
-    from windrow.cli.skeleton import design
-    from windrow.cli.skeleton_checks import checks_text
-    from windrow.cli.skeleton_pipeline import analysis_text, readme_text
-    from windrow.cli.skeleton_sample import Sample
+    from windrow.cli.new.design import design, taken_names
+    from windrow.cli.new.template import fill_directory
+    from windrow.cli.show_text import files_text
 
     if not sources:
         raise UsageError(
@@ -141,31 +132,20 @@ def _pipeline(name: str, sources: Sequence[str]) -> dict[str, str]:
     source = data.open({dataset: {"files": paths[:LOOKED_AT]} for dataset, paths in files.items()})
     found = look(source)
     merged = together(found)
-    parts = [*map(file_text, found), overview_text(merged.columns, merged.info, everything=False)]
-    if len(found) > 1:
-        parts.append(differences_text(merged))
+    click.echo(files_text(found, merged) + "\n")
     for dataset, paths in files.items():
         if len(paths) > LOOKED_AT:
-            parts.append(f"looked at {LOOKED_AT} of the {len(paths):,} files of {dataset}")
-    click.echo("\n\n".join(parts) + "\n")
-    datasets = _datasets(sources, files, source, found)
-    plan = design(name, sources, datasets, merged, Sample(source, range(len(source.inputs))))
-    if not plan.spectra and len(merged.common) < len(merged.columns):
-        raise UsageError(_strangers(merged))
-    return {f"{name}.py": analysis_text(plan), f"test_{name}.py": checks_text(plan), "README.md": readme_text(plan)}
-
-
-def _strangers(merged: Together) -> str:
-    """Say how files differ that one analysis can do nothing with but count rows."""
-    differ = [f"{len(names):,} are missing in {label}" for label, names in merged.missing.items()]
-    if merged.types:
-        differ.append(f"{len(merged.types):,} differ in type")
-    return (
-        "the files have too little in common for one analysis: no number of each row and no collection "
-        f"with momenta is in all of them with the same type. Of {len(merged.columns):,} columns "
-        f"{', '.join(differ)}; they are listed above. Write an analysis for each: "
-        "windrow new NAME --from FILE"
-    )
+            click.echo(f"looked at {LOOKED_AT} of the {len(paths):,} files of {dataset}\n")
+    values = design(name, merged, source)
+    if values["spectra"] is None and len(merged.common) < len(merged.columns):
+        raise UsageError(
+            "the files have too little in common for one analysis: no number of each row and no collection with "
+            "momenta is in all of them with the same type, as listed above. Write an analysis for each: "
+            "windrow new NAME --from FILE"
+        )
+    values["fileset"] = _fileset(sources, files, source, found)
+    values["sources"] = "\n".join(f"- `{given}`" for given in sources)
+    return fill_directory("pipeline", name, values, taken_names(merged))
 
 
 def _files(sources: Sequence[str]) -> dict[str, list[str]]:
@@ -194,21 +174,22 @@ def _dataset_name(path: str) -> str:
     return re.sub(r"\W+", "_", stem).strip("_") or "data"
 
 
-def _datasets(
-    sources: Sequence[str], files: Mapping[str, Sequence[str]], source: Any, found: Sequence[Any]
-) -> list[Dataset]:
-    """Describe the datasets of the analysis; simulation is what has a weight of simulation."""
-    from windrow.cli.skeleton import WEIGHTS, Dataset
+def _fileset(
+    sources: Sequence[str], files: Mapping[str, Sequence[str]], source: Source, found: Sequence[Contents]
+) -> str:
+    """Write the datasets of the analysis; simulation is what has a weight of simulation in all its files."""
+    from windrow.cli.new.design import WEIGHTS
 
-    weighted: dict[str, bool] = {}
+    simulated = dict.fromkeys(files, True)
     for one, contents in zip(source.inputs, found, strict=True):
-        here = any(name in contents.columns for name in WEIGHTS)
-        weighted[one.dataset] = weighted.get(one.dataset, True) and here
-    any_weight = any(weighted.values())
-    return [
-        Dataset(name, (_absolute(given),), weighted[name] if any_weight else None)
-        for given, name in zip(sources, files, strict=True)
-    ]
+        simulated[one.dataset] &= any(name in contents.columns for name in WEIGHTS)
+    lines = ["{"]
+    for given, name in zip(sources, files, strict=True):
+        metadata = {"is_mc": simulated[name]} if any(simulated.values()) else {}
+        path = json.dumps(_absolute(given), ensure_ascii=False)
+        about = ", ".join(f'"{key}": {value}' for key, value in metadata.items())
+        lines.append(f'    {json.dumps(name)}: {{"files": [{path}], "metadata": {{{about}}}}},')
+    return "\n".join([*lines, "}"])
 
 
 def _absolute(source: str) -> str:

@@ -17,7 +17,8 @@ from windrow.watch.layered_layout import Edge
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from windrow.watch.graph_run import GraphRun, Ran
+    from windrow.watch.graph_run import GraphRun
+    from windrow.watch.log import CallRecord
 
 #: Fills by name, in the order of their first call.
 FILLS = ("#ddebfb", "#fde6d3", "#dcf2e1", "#eadff7", "#fbf0c8", "#fadfe6", "#d8f0f0", "#ece7df")
@@ -65,7 +66,7 @@ def state_of(node: GraphNode) -> str:
     return next((state for state in _WORST_FIRST if node.states.get(state)), "waiting")
 
 
-def levels_of(tasks: Mapping[int, Ran]) -> dict[int, int]:
+def levels_of(tasks: Mapping[int, CallRecord]) -> dict[int, int]:
     """Say how far each task is from the beginning; a task needs only such as were called before it."""
     levels: dict[int, int] = {}
     for number in sorted(tasks):
@@ -78,7 +79,7 @@ def levels_of(tasks: Mapping[int, Ran]) -> dict[int, int]:
     return levels
 
 
-def nodes_and_edges(tasks: Mapping[int, Ran], most: int) -> tuple[tuple[GraphNode, ...], tuple[GraphEdge, ...]]:
+def nodes_and_edges(tasks: Mapping[int, CallRecord], most: int) -> tuple[tuple[GraphNode, ...], tuple[GraphEdge, ...]]:
     """Give one node per task, or, for more than ``most``, one per name and level, then per name and several levels."""
     levels = levels_of(tasks)
     keys = {number: str(number) for number in tasks}
@@ -109,7 +110,7 @@ def _together(kinds: set[tuple[str, int]], most: int) -> int:
     return together
 
 
-def _node(key: str, ids: list[int], tasks: Mapping[int, Ran], levels: Mapping[int, int]) -> GraphNode:
+def _node(key: str, ids: list[int], tasks: Mapping[int, CallRecord], levels: Mapping[int, int]) -> GraphNode:
     work = sum([one.end - one.begin for number in ids for one in tasks[number].tries])
     return GraphNode(
         key=key,

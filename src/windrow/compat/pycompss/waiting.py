@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from windrow.compat.pycompss.layout import trackable
+from windrow.compat.pycompss.arguments import trackable
 from windrow.compat.pycompss.runtime import closed_session, session_or_none
 from windrow.engines.processes.values import own_copy
 from windrow.errors import NotYetError, UsageError
@@ -15,35 +15,17 @@ from windrow.tasks.call import map_nested
 from windrow.tasks.future import Future
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from windrow.tasks.session import Session
 
-__all__ = [
-    "compss_delete_file",
-    "compss_delete_object",
-    "compss_file_exists",
-    "compss_free_resources",
-    "compss_get_number_of_resources",
-    "compss_open",
-    "compss_request_resources",
-    "compss_set_wall_clock",
-    "compss_snapshot",
-    "compss_wait_on",
-    "compss_wait_on_directory",
-    "compss_wait_on_file",
-    "instead_of_failures",
-    "local",
-]
-
-#: What is given for the return values of tasks that may fail.
-_instead: WeakKeyDictionary[Future, Any] = WeakKeyDictionary()
+#: By the future of what a task may fail to make: what is given instead.
+_defaults: WeakKeyDictionary[Future, Any] = WeakKeyDictionary()
 
 
-def instead_of_failures(futures: Sequence[Future], defaults: Sequence[Any]) -> None:
-    """Note what is given for return values if their task fails."""
-    for future, default in zip(futures, defaults, strict=True):
-        _instead[future] = default
+def note_default(future: Future, default: Any) -> None:
+    """Note what is given for a future if its task fails."""
+    _defaults[future] = default
 
 
 # -- objects
@@ -89,8 +71,8 @@ class _Waiting:
         latest = self._session.latest(thing)
         if not isinstance(latest, Future):
             return thing
-        if latest in _instead and latest.exception() is not None:
-            return _instead[latest]
+        if latest in _defaults and latest.exception() is not None:
+            return _defaults[latest]
         value = latest.result()
         if not self._copies or not trackable(value):
             return value
@@ -121,6 +103,15 @@ def local(function: Callable[..., Any]) -> Callable[..., Any]:
 # -- files
 
 
+def _for_each(names: tuple[Any, ...], ask: Callable[[Any], Any]) -> Any:
+    """Ask for each name, in lists too; one gives one answer, several a list."""
+
+    def answer(name: Any) -> Any:
+        return [answer(one) for one in name] if isinstance(name, (list, tuple)) else ask(name)
+
+    return _one_or_list([answer(name) for name in names])
+
+
 def compss_open(file_name: Any, mode: str = "r") -> Any:
     """Open a file when the tasks that write it have ended; to write it, when all that use it have."""
     compss_wait_on_file(file_name)
@@ -132,12 +123,15 @@ def compss_open(file_name: Any, mode: str = "r") -> Any:
 
 
 def compss_wait_on_file(*file_name: Any) -> Any:
-    """Wait for the tasks that write files; raises what they raised."""
+    """Wait for the tasks that write files, and give the names; raises what the tasks raised."""
     session = session_or_none()
-    if session is not None:
-        for one in file_name:
-            session.files.wait(one)
-    return _one_or_list([True] * len(file_name))
+
+    def wait(name: Any) -> Any:
+        if session is not None:
+            session.files.wait(name)
+        return name
+
+    return _for_each(file_name, wait)
 
 
 def compss_wait_on_directory(*directory_name: Any) -> Any:
@@ -148,22 +142,24 @@ def compss_wait_on_directory(*directory_name: Any) -> Any:
 def compss_file_exists(*file_name: Any) -> Any:
     """Say of files whether they exist, when the tasks that write them have ended."""
     compss_wait_on_file(*file_name)
-    return _one_or_list([Path(one).exists() for one in file_name])
+    return _for_each(file_name, lambda name: Path(name).exists())
 
 
 def compss_delete_file(*file_name: Any) -> Any:
-    """Delete files, when all tasks have ended that may use them."""
+    """Delete files, when all tasks have ended that may use them; say of each whether it was there."""
     session = session_or_none()
     if session is not None:
         session.barrier()
-    gone = []
-    for one in file_name:
+
+    def delete(name: Any) -> bool:
         if session is not None:
-            session.files.forget(one)
-        path = Path(one)
-        gone.append(path.exists())
+            session.files.forget(name)
+        path = Path(name)
+        there = path.exists()
         path.unlink(missing_ok=True)
-    return _one_or_list(gone)
+        return there
+
+    return _for_each(file_name, delete)
 
 
 # -- the machine

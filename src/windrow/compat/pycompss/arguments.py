@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from windrow.tasks.session import Session
 
-__all__ = ["Change", "Fresh", "Layout", "Outgoing", "PathArgument", "Place", "copy_path", "follow", "trackable"]
-
 #: Where something is among the arguments: the position or the name of one, then the way into collections.
 Place = tuple[Any, ...]
+#: The arguments of a call, by position or name.
+Arguments = dict[int | str, Any]
 
 #: Where a directory is written that has files of others.
 _KEEPING = "declare the parameter as DIRECTORY_INOUT, which keeps what is there"
@@ -62,7 +62,7 @@ class Fresh(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CallLayout:
     """What the worker must know of a call; not a tuple, so that nobody looks for futures in it."""
 
     outputs: int  #: all of them
@@ -74,64 +74,48 @@ class Layout:
 
     def __reduce__(self) -> Any:
         # One goes with every call: dataclasses take nearly twice as long by themselves.
-        state = (self.outputs, self.changed, self.containers, self.paths, self.written, self.lent)
-        return Layout, state
+        return CallLayout, (self.outputs, self.changed, self.containers, self.paths, self.written, self.lent)
 
-    def private(self, args: tuple[Any, ...], keywords: dict[str, Any], paths: tuple[Any, ...]) -> Arguments:
+    def private(self, arguments: Arguments, paths: tuple[Any, ...]) -> Arguments:
         """Give the body arguments of its own: others may read the versions before."""
-        own = Arguments(list(args), dict(keywords))
+        own = dict(arguments)
         for place, depth in self.containers:
-            own.put((place,), _copied(own.get((place,)), depth))
+            own[place] = _copied(own[place], depth)
         memo: dict[int, Any] = {}  # one for all: what is the same thing stays the same thing
         copies: dict[int, Any] = {}
-        for place in self.changed:
-            thing = own.get(place)
-            new = thing.kind() if type(thing) is Fresh else deepcopy(thing, memo)
-            if type(thing) is not Fresh:
-                copies[id(thing)] = new
-            own.put(place, new)
-        for one in self.lent:
-            own.put((one,), own_copy(own.get((one,)), memo))
-        own.same(copies)
+        for way in self.changed:
+            thing = look_up(own, way)
+            if type(thing) is Fresh:
+                new = thing.kind()
+            else:
+                new = copies[id(thing)] = deepcopy(thing, memo)
+            _put(own, way, new)
+        for place in self.lent:
+            own[place] = own_copy(own[place], memo)
+        # An argument that is also given to be changed is changed, as in a plain call.
+        own = {place: copies.get(id(value), value) for place, value in own.items()}
         before = None
-        for place, path in zip(self.paths, paths, strict=True):
-            if not place:
+        for way, path in zip(self.paths, paths, strict=True):
+            if not way:
                 before = path
                 continue
-            own.put(place, path)
+            _put(own, way, path)
             if before is not None:
                 copy_path(before, path)
                 before = None
         return own
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """The arguments of a body."""
+def look_up(arguments: Arguments, way: Place) -> Any:
+    """Give what is at a place among the arguments."""
+    thing: Any = arguments
+    for key in way:
+        thing = thing[key]
+    return thing
 
-    args: list[Any]
-    keywords: dict[str, Any]
 
-    def get(self, place: Place) -> Any:
-        """Give what is at a place."""
-        thing: Any = self.keywords if isinstance(place[0], str) else self.args
-        for key in place:
-            thing = thing[key]
-        return thing
-
-    def put(self, place: Place, value: Any) -> None:
-        """Put something there."""
-        container: Any = self.keywords if isinstance(place[0], str) else self.args
-        for key in place[:-1]:
-            container = container[key]
-        container[place[-1]] = value
-
-    def same(self, copies: dict[int, Any]) -> None:
-        """An argument that is also given to be changed is changed, as in a plain call."""
-        for number, value in enumerate(self.args):
-            self.args[number] = copies.get(id(value), value)
-        for name, value in self.keywords.items():
-            self.keywords[name] = copies.get(id(value), value)
+def _put(arguments: Arguments, way: Place, value: Any) -> None:
+    look_up(arguments, way[:-1])[way[-1]] = value
 
 
 def copy_path(source: Any, target: Any) -> None:
@@ -177,7 +161,7 @@ class PathArgument(NamedTuple):
 
 
 @dataclass(slots=True)
-class Outgoing:
+class CallArguments:
     """The arguments of a call on their way out."""
 
     session: Session
@@ -210,17 +194,11 @@ class Outgoing:
             return value
         return self._changed(parameter, (place,), Change(value))
 
-    def layout(self, returns: int, more: int) -> Layout:
+    def layout(self, returns: int, more: int) -> CallLayout:
         """Say to the worker what is where."""
         outputs = max(returns + len(self.changes) + more, 1)
-        return Layout(
-            outputs,
-            tuple(self.places),
-            tuple(self.containers),
-            tuple(self.path_places),
-            tuple(self.written),
-            tuple(self.lent),
-        )
+        paths, written = tuple(self.path_places), tuple(self.written)
+        return CallLayout(outputs, tuple(self.places), tuple(self.containers), paths, written, tuple(self.lent))
 
     def _is_lent(self, value: Any) -> bool:
         """Whether others may use the very thing that a body reads: tasks' values, and all where memory is shared."""

@@ -14,21 +14,25 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from windrow.compat.pycompss.exceptions import COMPSsException
-from windrow.compat.pycompss.layout import copy_path
+from windrow.compat.pycompss.arguments import copy_path, look_up
 from windrow.errors import TaskOutputError, UsageError
 from windrow.tasks.body import ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from windrow.compat.pycompss.layout import Arguments, Layout, Place
+    from windrow.compat.pycompss.arguments import Arguments, CallLayout, Place
 
-__all__ = ["Body", "Running", "compss_ready_value", "inside"]
+
+class COMPSsException(Exception):
+    """Raised in a task of a ``TaskGroup``: the rest of the group is cancelled, and the group's end raises it."""
+
+    #: Trying the task again would say the same.
+    final = True
 
 
 @dataclass(slots=True)
-class Running:
+class RunningBody:
     """A body that runs in this context."""
 
     name: str
@@ -37,11 +41,11 @@ class Running:
     released: dict[int, Any] = field(default_factory=dict)
 
 
-_running: ContextVar[Running | None] = ContextVar("windrow_pycompss_body", default=None)
+_running: ContextVar[RunningBody | None] = ContextVar("windrow_pycompss_body", default=None)
 
 
 @contextmanager
-def inside(running: Running) -> Iterator[None]:
+def inside(running: RunningBody) -> Iterator[None]:
     """Say that a body runs in this context: tasks that it calls are plain functions."""
     token = _running.set(running)
     try:
@@ -50,7 +54,7 @@ def inside(running: Running) -> Iterator[None]:
         _running.reset(token)
 
 
-def running_body() -> Running | None:
+def running_body() -> RunningBody | None:
     """Give the body that runs in this context, if one does."""
     return _running.get()
 
@@ -91,24 +95,27 @@ class Body:
     time_out: float = 0.0
     home: int = field(default_factory=os.getpid)
 
-    def __call__(self, layout: Layout, args: tuple[Any, ...], keywords: dict[str, Any], *paths: Any) -> Any:
+    def __call__(self, layout: CallLayout, arguments: Arguments, *paths: Any) -> Any:
         """Run; give what was made and not released yet."""
         if os.getpid() != self.home:
             abroad.set()
-        running = Running(self.name, self.returns, pass_on=True)
+        running = RunningBody(self.name, self.returns, pass_on=True)
         with inside(running):
-            made = self._made(layout, args, keywords, paths, running)
+            made = self._made(layout, arguments, paths, running)
         made += [None] * (layout.outputs - len(made))
         left = [one for number, one in enumerate(made) if number not in running.released]
         return tuple(left) if len(left) > 1 else left[0] if left else None
 
     def _made(
-        self, layout: Layout, args: tuple[Any, ...], keywords: dict[str, Any], paths: tuple[Any, ...], running: Running
+        self, layout: CallLayout, arguments: Arguments, paths: tuple[Any, ...], running: RunningBody
     ) -> list[Any]:
-        own = layout.private(args, keywords, paths)
+        own = layout.private(arguments, paths)
         try:
             with time_limit(self.name, self.time_out):
-                result = self.function(*own.args, **own.keywords)
+                result = self.function(
+                    *[value for place, value in own.items() if isinstance(place, int)],
+                    **{place: value for place, value in own.items() if isinstance(place, str)},
+                )
             returned = returned_values(running, result)
         except COMPSsException:
             raise
@@ -118,19 +125,12 @@ class Body:
             sys.stderr.write(f"windrow: task {self.name!r} failed and is ignored: {type(error).__name__}: {error}\n")
             for number, directory in layout.written:
                 _empty(Path(paths[number]), directory)
-            before = layout.private(args, keywords, paths)  # files, too, are as they were
+            before = layout.private(arguments, paths)  # files, too, are as they were
             for number, directory in layout.written:
                 self._put_default(layout.paths[number], Path(paths[number]), directory)
-            return self._instead(layout, before)
-        return [*returned, *[own.get(place) for place in layout.changed]]
-
-    def _instead(self, layout: Layout, before: Arguments) -> list[Any]:
-        """Give what a task leaves that failed and may: the defaults, else what was there before."""
-        made = default_returns(self.defaults, self.returns)
-        for place in layout.changed:
-            name = self._name_at(place)
-            made.append(self.defaults[name] if name in self.defaults else before.get(place))
-        return made
+            made = default_returns(self.defaults, self.returns)
+            return made + [self.defaults.get(self._name_at(way), look_up(before, way)) for way in layout.changed]
+        return [*returned, *[look_up(own, way) for way in layout.changed]]
 
     def _put_default(self, place: Place, path: Path, directory: bool) -> None:
         """Put a copy of the default file where a failed task was to write."""
@@ -162,7 +162,7 @@ def default_returns(defaults: Mapping[str, Any], returns: int) -> list[Any]:
     return [said] * returns
 
 
-def returned_values(running: Running, result: Any) -> list[Any]:
+def returned_values(running: RunningBody, result: Any) -> list[Any]:
     """Divide what a function returned among what it declares; what it released counts as returned."""
     wanted = running.returns
     if wanted <= 1:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.errors import UnknownNameError, nearest
-from windrow.pipeline.short import ROOM, short
+from windrow.pipeline.inspect.format_value import ROOM, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -17,7 +17,7 @@ from windrow.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from windrow.pipeline.cutflow.table import Cutflow
-    from windrow.pipeline.ledger import Ledger
+    from windrow.pipeline.results.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class Result(Mapping[str, Any]):
         Keys are the new names, values names or patterns of datasets. Datasets in no group stay as they are; one in two
         groups is an error. Outputs, cutflows and N-1 tables are added up; this result is not changed.
         """
-        from windrow.pipeline.regroup import group
+        from windrow.pipeline.results.regroup import group
 
         return group(self, groups)
 
@@ -198,7 +198,7 @@ class Result(Mapping[str, Any]):
         ``result.scale(lambda meta, out: meta["xsec"] * LUMI / out["sumw"]["sumw"])``. Variances scale with the square.
         Counts of rows and outputs that are no histograms stay as they are; a note names those.
         """
-        from windrow.pipeline.regroup import scale
+        from windrow.pipeline.results.regroup import scale
 
         return scale(self, factor)
 
@@ -210,20 +210,20 @@ class Result(Mapping[str, Any]):
         which ``coffea.util.load`` reads. ``.json``: the same nesting, histograms in the UHI schema. ``.npz``: arrays
         called ``dataset/output/region/variation``. Outputs over all rows have the region "inclusive".
         """
-        from windrow.pipeline.saving import save
+        from windrow.pipeline.results.export import save
 
         return save(self, path)
 
     def compare(self, other: Result, *, rows: int = 20) -> Any:
         """Say what differs from another run: outputs, cutflows, and which rows changed side."""
-        from windrow.pipeline.comparing import compare
+        from windrow.pipeline.results.compare import compare
 
         return compare(self, other, rows=rows)
 
     @property
     def lumis(self) -> dict[str, list[list[int]]]:
         """The run and luminosity section ranges that were processed, as certification files have them."""
-        from windrow.pipeline.lumis import lumis
+        from windrow.pipeline.results.lumi_sections import lumis
 
         return lumis(self)
 
@@ -235,12 +235,12 @@ class Result(Mapping[str, Any]):
 
     def report(self, path: Any = None) -> Any:
         """Write one HTML page about the run, by default ``report.html`` in the run directory; returns its path."""
-        from windrow.pipeline.reporting import write_report
+        from windrow.pipeline.results.report_data import write_report
 
         return write_report(self, path)
 
     def _repr_html_(self) -> str:
-        from windrow.pipeline.html import result_html
+        from windrow.pipeline.results.html import result_html
 
         return result_html(self)
 

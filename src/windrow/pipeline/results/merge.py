@@ -14,16 +14,16 @@ from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.program import NOMINAL
 from windrow.core.intervals import Intervals
 from windrow.errors import MergeError, UsageError
-from windrow.pipeline.kept import KeptRows
-from windrow.pipeline.ledger import Entry, Ledger
-from windrow.pipeline.mergeable import (
+from windrow.pipeline.results.ledger import Entry, Ledger
+from windrow.pipeline.results.mergeable import (
     FileNames,
     check_no_row_twice,
     check_same_analysis,
     check_same_scale,
     check_same_steps,
 )
-from windrow.pipeline.result import Result, StepSummary
+from windrow.pipeline.results.region_rows import KeptRows
+from windrow.pipeline.results.result import Result, StepSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.errors import UsageError
-from windrow.pipeline.histograms import is_histogram
-from windrow.pipeline.saving import entries, safe_name
+from windrow.pipeline.results.export import entries, safe_name
+from windrow.pipeline.results.histograms import is_histogram
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
 
 
 #: Version of the layout of the JSON file.

@@ -20,8 +20,10 @@ from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.selection import Selection, everything, keep, union
 from windrow.errors import StepError, UnknownNameError, UsageError, nearest
 from windrow.pipeline.bind import bind
-from windrow.pipeline.debugging import stop_where_it_raised
-from windrow.pipeline.desk import (
+from windrow.pipeline.inspect.debugger import stop_where_it_raised
+from windrow.pipeline.inspect.peek_rows import Found, columns_of, in_file, keys_of, read_now, together, verdicts
+from windrow.pipeline.inspect.peek_table import Peek
+from windrow.pipeline.inspect.rows import (
     STAND_IN,
     attempt,
     definition_at_desk,
@@ -33,8 +35,6 @@ from windrow.pipeline.desk import (
     row_number,
     run_over,
 )
-from windrow.pipeline.peek_rows import Found, columns_of, in_file, keys_of, read_now, together, verdicts
-from windrow.pipeline.peek_table import Peek
 
 if TYPE_CHECKING:
     from os import PathLike

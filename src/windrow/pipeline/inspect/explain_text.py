@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from windrow.pipeline.short import short
+from windrow.pipeline.inspect.format_value import short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,9 +21,9 @@ from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.selection import everything
 from windrow.errors import MissingColumnError, StepError, UsageError, nearest
 from windrow.pipeline.bind import bind
-from windrow.pipeline.desk import attempt, definition_at_desk, find_input, opened, row_number, run_over
-from windrow.pipeline.short import short
-from windrow.pipeline.why_words import Line, Story, WeightLine, Why
+from windrow.pipeline.inspect.explain_text import Line, Story, WeightLine, Why
+from windrow.pipeline.inspect.format_value import short
+from windrow.pipeline.inspect.rows import attempt, definition_at_desk, find_input, opened, row_number, run_over
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

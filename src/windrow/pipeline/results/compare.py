@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from windrow.errors import UsageError
-from windrow.pipeline.changed_rows import ChangedRow, Changes, changed_rows
-from windrow.pipeline.differences import OutputDifference, output_differences
-from windrow.pipeline.result import Result
+from windrow.pipeline.results.compare_rows import ChangedRow, Changes, changed_rows
+from windrow.pipeline.results.differences import OutputDifference, output_differences
+from windrow.pipeline.results.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,7 @@ class Comparison:
         return str(self)
 
     def _repr_html_(self) -> str:
-        from windrow.pipeline.html import comparison_html
+        from windrow.pipeline.results.html import comparison_html
 
         return comparison_html(self)
 

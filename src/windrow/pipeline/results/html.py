@@ -12,18 +12,18 @@ import numpy as np
 
 from windrow.blocks.program import NOMINAL
 from windrow.pipeline.cutflow.formats import remarks, said
-from windrow.pipeline.histograms import histograms_in, is_histogram
 from windrow.pipeline.ordering.text import order_line
+from windrow.pipeline.results.histograms import histograms_in, is_histogram
 from windrow.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from windrow.pipeline.comparing import Comparison
     from windrow.pipeline.cutflow.nminus1 import NMinusOne
     from windrow.pipeline.cutflow.table import Line
-    from windrow.pipeline.ledger import Ledger
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.compare import Comparison
+    from windrow.pipeline.results.ledger import Ledger
+    from windrow.pipeline.results.result import Result
 
 
 _LINE = "1px solid rgba(128,128,128,.35)"

@@ -20,8 +20,8 @@ from windrow import __version__
 from windrow.data.base import Input
 from windrow.data.paths import is_remote
 from windrow.errors import CorruptFileError, DataError, MissingFileError, WindrowError
-from windrow.pipeline.merging import merge
-from windrow.pipeline.result import Result
+from windrow.pipeline.results.merge import merge
+from windrow.pipeline.results.result import Result
 from windrow.store.rundir import RESULT, RunDirectory, is_run_directory, read_result_file
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ArraysNotKept", "keep", "load", "merge"]
 
-#: Raised when results of earlier versions can no longer be read: 2 has one record of cutflow counts.
-FORMAT = 2
+#: Raised when results of earlier versions can no longer be read: 3 names the modules of ``pipeline/results``.
+FORMAT = 3
 #: Fields that say where a result is, not what it is.
 _PLACE = ("log", "rundir")
 #: Fields whose entries are kept one by one.

@@ -20,8 +20,8 @@ from windrow.watch.report.plain_data import file_name, pathless, strict, without
 from windrow.watch.report.unfinished import file_lines, manifest_facts, unfinished_data
 
 if TYPE_CHECKING:
-    from windrow.pipeline.ledger import Entry
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.ledger import Entry
+    from windrow.pipeline.results.result import Result
     from windrow.watch.readlog import Log
 
 #: Lines of tables; a page is to be read, and the result has everything.
@@ -51,7 +51,7 @@ def report_rundir(
         raise UsageError(f"no run directory {rundir}")
     log = _log_of(rundir, None)
     if (rundir / RESULT).exists():
-        from windrow.pipeline.keeping import load
+        from windrow.pipeline.results.load import load
 
         data = _dated(report_data(load(rundir)), rundir)
     elif log is None and not (rundir / MANIFEST).exists():

@@ -117,6 +117,6 @@ class Ledger:
         return "\n".join([self.summary(), *(str(entry) for entry in self.problems)])
 
     def _repr_html_(self) -> str:
-        from windrow.pipeline.html import ledger_html
+        from windrow.pipeline.results.html import ledger_html
 
         return ledger_html(self)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from windrow.pipeline.histograms import is_histogram
+from windrow.pipeline.results.histograms import is_histogram
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.blocks.selection import Selection
-from windrow.pipeline.short import short
+from windrow.pipeline.inspect.format_value import short
 from windrow.random.rows import RowRng
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 #: Where Windrow's own files are: their frames are not what a user wants to see.
-OURS = str(Path(__file__).resolve().parents[1])
+OURS = str(Path(__file__).resolve().parents[2])
 
 
 def stop_where_it_raised(

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.errors import WindrowError
-from windrow.pipeline.reading_rows import read_rows
+from windrow.pipeline.results.reading_rows import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from windrow.pipeline.kept import KeptFile, KeptRows
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.region_rows import KeptFile, KeptRows
+    from windrow.pipeline.results.result import Result
 
 
 #: Rows whose identity is read at once.

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.errors import UsageError
-from windrow.pipeline.histograms import is_histogram, padded
-from windrow.pipeline.saving import entries, safe_name, variation_suffix
-from windrow.pipeline.saving_plain import NotPlain, plain
+from windrow.pipeline.results.export import entries, safe_name, variation_suffix
+from windrow.pipeline.results.export_plain import NotPlain, plain
+from windrow.pipeline.results.histograms import is_histogram, padded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
 
 
 MAX_DIMENSIONS = 3

@@ -7,26 +7,65 @@ limit in bytes holds the producer back, so the memory does not depend on who is 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from windrow.data.arrays import as_read
 from windrow.data.base import MAX_UNIT_ROWS, FileInfo, Input
 from windrow.data.columns import check_request, find_collections
-from windrow.data.stream_borders import Borders
-from windrow.data.stream_tables import Columns, joined, packed, part, size_of, table_of
+from windrow.data.stream.batches import Columns, joined, packed, part, size_of, table_of
 from windrow.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from windrow.data.arrays import ArrayTable
 
 
 #: Pieces of an unfinished unit that are kept apart: a producer of single rows must not cost an object for each.
 MANY_PIECES = 64
+
+
+class Borders(Sequence[int]):
+    """The borders of all units that ever came, for a stream without an end.
+
+    Of one that was forgotten it is only known that it is below those that are not. It is answered by the least that it
+    can have been, its own number, so that rows that are in memory are looked up by bisection as in any list of borders.
+    """
+
+    def __init__(self) -> None:
+        # Forgotten ones, and those that are known: replaced as a whole, as other threads look at them meanwhile.
+        self._state = 0, array("q", [0])
+
+    def extend(self, ends: Iterable[int]) -> None:
+        """Add the ends of units."""
+        forgotten, known = self._state
+        self._state = forgotten, known + array("q", ends)
+
+    def forget(self, row: int) -> None:
+        """Forget the borders below a row; the last is always known."""
+        forgotten, known = self._state
+        count = min(bisect_left(known, row), len(known) - 1)
+        self._state = forgotten + count, known[count:]
+
+    def __len__(self) -> int:
+        forgotten, known = self._state
+        return forgotten + len(known)
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, place: int | slice) -> int | tuple[int, ...]:
+        forgotten, known = self._state
+        places = range(forgotten + len(known))[place]
+        if isinstance(places, int):
+            return places if places < forgotten else known[places - forgotten]
+        return tuple(n if n < forgotten else known[n - forgotten] for n in places)
 
 
 @dataclass(frozen=True, slots=True)

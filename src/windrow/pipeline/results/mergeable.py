@@ -15,8 +15,8 @@ from windrow.pipeline.fingerprints import different_steps
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from windrow.pipeline.ledger import Entry
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.ledger import Entry
+    from windrow.pipeline.results.result import Result
 
 
 def check_same_analysis(first: Result, other: Result) -> None:

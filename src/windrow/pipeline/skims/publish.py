@@ -20,9 +20,9 @@ from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.paths import is_remote
 from windrow.errors import SaveError, UsageError
 from windrow.pipeline.cutflow.nminus1 import Count
+from windrow.pipeline.results.sections import sections
 from windrow.pipeline.saves import known_after_cuts, regions_named
-from windrow.pipeline.sections import sections
-from windrow.pipeline.staging import staging
+from windrow.pipeline.skims.staging import staging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from windrow.data.base import Source
     from windrow.data.fragments import Fragment
     from windrow.pipeline.bind import Definition
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
     from windrow.pipeline.saves import SaveDefinition
     from windrow.pipeline.workload import PipelineWorkload
     from windrow.run.loop import RunOutcome

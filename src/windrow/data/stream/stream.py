@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 from windrow.data.base import Input
 from windrow.data.spec import BARE_DATASET
-from windrow.data.stream_flow import Flow
+from windrow.data.stream.flow import Flow
+from windrow.data.stream.sources import DirectoryWatch, Tap, loopback_address, take_from_iterable, take_from_socket
 from windrow.errors import SpecError, UsageError
 from windrow.units import parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from windrow.data.base import Reader
-
-
-class Tap(Protocol):
-    """Where batches come from."""
-
-    label: str
-
-    def opened(self) -> Self:
-        """Give what one run reads from; refuse where that is possible once only."""
-        ...
-
-    def batches(self) -> Iterator[tuple[str, Any]]:
-        """Give what to call a batch, and the batch; may wait for as long as it takes."""
-        ...
-
-    def stop(self) -> bool:
-        """End ``batches`` from another thread; False if that is not possible before its next batch."""
-        ...
 
 
 class Stream:
@@ -43,7 +25,8 @@ class Stream:
 
     def __init__(
         self,
-        tap: Tap,
+        label: str,
+        open_tap: Callable[[], Tap],
         *,
         dataset: str,
         metadata: Mapping[str, Any],
@@ -51,11 +34,11 @@ class Stream:
         columns: Sequence[str] | None,
         buffer: int,
     ) -> None:
-        self.inputs = (Input(index=0, dataset=dataset, label=tap.label, location=None, format="arrays"),)
+        self.inputs = (Input(index=0, dataset=dataset, label=label, location=None, format="arrays"),)
         self.datasets = MappingProxyType({dataset: MappingProxyType(dict(metadata))})
         self.batch = batch
         self.buffer = buffer
-        self._tap = tap
+        self._open_tap = open_tap
         self._columns = columns
 
     def __repr__(self) -> str:
@@ -79,7 +62,7 @@ class Stream:
             buffer=self.buffer,
             max_rows=max_rows,
         )
-        return self._tap.opened(), flow
+        return self._open_tap(), flow
 
 
 def stream(
@@ -121,8 +104,10 @@ def stream(
     if size < 1:
         raise SpecError(f"buffer= must be more than nothing, got {buffer!r}")
     names = None if columns is None else tuple(columns)
+    label, open_tap = _find_source(source, names, until_idle)
     return Stream(
-        _tap(source, names, until_idle),
+        label,
+        open_tap,
         dataset=dataset,
         metadata={"dataset": dataset, **(metadata or {})},
         batch=batch,
@@ -131,30 +116,46 @@ def stream(
     )
 
 
-def _tap(source: Any, columns: Sequence[str] | None, until_idle: str | float | None) -> Tap:
-    if isinstance(source, str) and source.startswith("tcp://"):
-        from windrow.data.stream_socket import SocketTap
-
-        _only_for_directories(until_idle)
-        return SocketTap(source)
-    if isinstance(source, str | os.PathLike):
-        from windrow.data.stream_directory import DirectoryTap
-
+def _find_source(
+    source: Any, columns: Sequence[str] | None, until_idle: str | float | None
+) -> tuple[str, Callable[[], Tap]]:
+    """Return what to call the source, and what opens it for one run."""
+    is_socket = isinstance(source, str) and source.startswith("tcp://")
+    is_directory = isinstance(source, str | os.PathLike) and not is_socket
+    if until_idle is not None and not is_directory:
+        raise SpecError("until_idle= is for directories: iterators and sockets end by themselves")
+    if is_socket:
+        label = f"stream {source}"
+        return label, partial(Tap, partial(take_from_socket, loopback_address(source), label))
+    if is_directory:
         path = Path(source)
         pattern = path.name if any(sign in path.name for sign in "*?[") else ""
+        place = path.parent if pattern else path
+        if not place.is_dir():
+            raise SpecError(f"{place} is no directory: a stream of files needs one that exists")
         idle = None if until_idle is None else parse_seconds(until_idle)
-        return DirectoryTap(path.parent if pattern else path, pattern, columns, idle)
+        return f"stream {path}", lambda: Tap(DirectoryWatch(place, pattern, columns, idle).batches)
     if isinstance(source, Iterable) and not isinstance(source, Mapping):
-        from windrow.data.stream_iterator import IteratorTap
-
-        _only_for_directories(until_idle)
-        return IteratorTap(source)
+        return "stream", _Iterations(source).open
     raise SpecError(
         f"cannot stream from {source!r:.60}; expected an iterable of batches, a directory or tcp://localhost:PORT"
         + ("; a mapping of arrays is no stream: run over it as it is, or give [it]" * isinstance(source, Mapping))
     )
 
 
-def _only_for_directories(until_idle: Any) -> None:
-    if until_idle is not None:
-        raise SpecError("until_idle= is for directories: iterators and sockets end by themselves")
+class _Iterations:
+    """An iterable of batches; an iterator can be gone through once."""
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self._batches = batches
+        self._used = False
+
+    def open(self) -> Tap:
+        if iter(self._batches) is self._batches:
+            if self._used:
+                raise UsageError(
+                    "this stream was run before, and its iterator gives its batches once: make a new one, or give a "
+                    "list or another thing that can be gone through again"
+                )
+            self._used = True
+        return Tap(lambda _: take_from_iterable(self._batches), ends_at_once=False)

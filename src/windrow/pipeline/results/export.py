@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator
 
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
 
 
 #: What the place of the region is called for outputs over all rows, before any cut.
@@ -94,19 +94,19 @@ def variation_suffix(variation: str) -> str:
 
 
 def _write_root(result: Result, path: Path) -> list[str]:
-    from windrow.pipeline.saving_root import write_root
+    from windrow.pipeline.results.export_root import write_root
 
     return write_root(result, path)
 
 
 def _write_json(result: Result, path: Path) -> list[str]:
-    from windrow.pipeline.saving_plain import write_json
+    from windrow.pipeline.results.export_plain import write_json
 
     return write_json(result, path)
 
 
 def _write_npz(result: Result, path: Path) -> list[str]:
-    from windrow.pipeline.saving_plain import write_npz
+    from windrow.pipeline.results.export_plain import write_npz
 
     return write_npz(result, path)
 

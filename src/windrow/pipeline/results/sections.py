@@ -8,13 +8,13 @@ import numpy as np
 
 from windrow.data.skim_record import original_sums
 from windrow.errors import MissingColumnError
-from windrow.pipeline.reading_rows import read_rows
+from windrow.pipeline.results.reading_rows import read_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from windrow.data.base import Source
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
 
 
 COLUMNS = ("run", "luminosityBlock")

@@ -9,14 +9,14 @@ import numpy as np
 
 from windrow.errors import DataError, WindrowError
 from windrow.hep.lumi import lumi_ranges
-from windrow.pipeline.regroup import MEMBERS
-from windrow.pipeline.sections import read_sections
+from windrow.pipeline.results.regroup import MEMBERS
+from windrow.pipeline.results.sections import read_sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from windrow.pipeline.ledger import Ledger
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.ledger import Ledger
+    from windrow.pipeline.results.result import Result
 
 
 def lumis(result: Result) -> dict[str, list[list[int]]]:

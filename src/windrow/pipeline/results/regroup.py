@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.pipeline.cutflow.nminus1 import NMinusOneTables
 from windrow.pipeline.cutflow.table import Cutflow
-from windrow.pipeline.histograms import has_variances, histograms_in, map_histograms, scaled
-from windrow.pipeline.mergeable import factors_of
-from windrow.pipeline.merging import add_outputs
+from windrow.pipeline.results.histograms import has_variances, histograms_in, map_histograms, scaled
+from windrow.pipeline.results.merge import add_outputs
+from windrow.pipeline.results.mergeable import factors_of
 
 if TYPE_CHECKING:
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
 
 
 #: Where the metadata of a group keeps the metadata of its members, by dataset.

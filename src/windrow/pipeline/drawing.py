@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
-from windrow.pipeline.desk import STAND_IN, definition_at_desk
 from windrow.pipeline.graph import factors, matching_regions
+from windrow.pipeline.inspect.rows import STAND_IN, definition_at_desk
 from windrow.pipeline.saves import regions_named
 from windrow.watch.graph_drawing import INK, LINE, PALE_INK, Card, Look, draw_graph, line_sample, scroll_drawing
 from windrow.watch.layered_layout import Edge

@@ -21,7 +21,7 @@ from reference import Execution, Plan, StepRaisedError
 from searching import examples
 from strategies import analyses, filesets
 from windrow.errors import MissingColumnError, UnknownNameError, UsageError
-from windrow.pipeline.why import why
+from windrow.pipeline.inspect.explain_row import why
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -286,7 +286,7 @@ class Table:
         return "\n".join(text)
 
     def _repr_html_(self) -> str:
-        from windrow.pipeline.html import table_html
+        from windrow.pipeline.results.html import table_html
 
         return table_html(self)
 
@@ -416,7 +416,7 @@ class Cutflow(RegionTables[Table]):
         return "\n\n".join(str(table) for table in self.values())
 
     def _repr_html_(self) -> str:
-        from windrow.pipeline.html import cutflow_html
+        from windrow.pipeline.results.html import cutflow_html
 
         return cutflow_html(self)
 

@@ -17,9 +17,9 @@ from windrow.pipeline.cutflow.table import Cutflow, Table
 from windrow.pipeline.cutflow.written import Member
 from windrow.pipeline.definition.products import classes, products_of
 from windrow.pipeline.fingerprints import fingerprint, parameters_said
-from windrow.pipeline.kept import KeptFile, KeptRows
-from windrow.pipeline.ledger import Entry, Ledger, left_out_notes
-from windrow.pipeline.result import Result, StepSummary
+from windrow.pipeline.results.ledger import Entry, Ledger, left_out_notes
+from windrow.pipeline.results.region_rows import KeptFile, KeptRows
+from windrow.pipeline.results.result import Result, StepSummary
 from windrow.pipeline.run.partials import project, unite
 from windrow.shape.costs import fit
 

@@ -20,7 +20,6 @@ from windrow.engines.machine_limits import granted_cores
 from windrow.errors import EngineError
 from windrow.pipeline.assemble import assemble
 from windrow.pipeline.identities import step_fingerprints
-from windrow.pipeline.keeping import keep
 from windrow.pipeline.live import outcome_so_far, still
 from windrow.pipeline.options import Options
 from windrow.pipeline.ordering.controller import FELL_BACK, OrderController
@@ -31,11 +30,12 @@ from windrow.pipeline.ordering.summary import summarise_orders
 from windrow.pipeline.patience import Patience
 from windrow.pipeline.places import Place, choose_place, limits
 from windrow.pipeline.raising import raised
+from windrow.pipeline.results.load import keep
 from windrow.pipeline.resume.journal_writer import JournalWriter
 from windrow.pipeline.resume.plan import asked_orders, begin, begin_anew
 from windrow.pipeline.resume.rundir import running_in
 from windrow.pipeline.run.partials import PartialCollector
-from windrow.pipeline.skims import publish, saving
+from windrow.pipeline.skims.publish import publish, saving
 from windrow.pipeline.streaming import streaming
 from windrow.pipeline.workload import PipelineWorkload
 from windrow.random import ahead
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.live import Inbox
     from windrow.pipeline.ordering.initial_orders import Orders
     from windrow.pipeline.pipeline import Pipeline
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
     from windrow.pipeline.resume.plan import ResumePlan
     from windrow.pipeline.streaming import Streaming
     from windrow.run.loop import Observer, RunOutcome

@@ -16,7 +16,7 @@ from windrow.core.events import CancelRequested, Closed, Event, Submitted
 from windrow.core.intervals import Intervals
 from windrow.core.ledger import Entry
 from windrow.core.records import InputSpec
-from windrow.data.stream import Stream
+from windrow.data.stream.stream import Stream
 from windrow.errors import DataError, NotYetError, UsageError, WindrowError
 from windrow.pipeline.live import Inbox
 from windrow.pipeline.places import Place
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from windrow.core.records import Handle
     from windrow.core.rows import RowFeeder, Standing
     from windrow.data.base import FileInfo, Input, Source
-    from windrow.data.stream import Tap
-    from windrow.data.stream_flow import Flow, Portion
+    from windrow.data.stream.flow import Flow, Portion
+    from windrow.data.stream.sources import Tap
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.definition.products import Product
     from windrow.pipeline.options import Options
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
     from windrow.pipeline.workload import PipelineWorkload as Workload
     from windrow.store.fingerprints import Fingerprint
 
@@ -271,7 +271,7 @@ class StreamPump:
             except StopIteration:
                 pass
             finally:
-                batches.close()  # type: ignore[attr-defined]  # all of them are generators
+                batches.close()
         except BaseException as error:  # noqa: BLE001 - the run tells it
             if self._until is None:  # afterwards nobody wants to know
                 self.error = self._told(error)

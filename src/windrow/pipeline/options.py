@@ -12,8 +12,6 @@ from windrow.errors import NotYetError, UsageError, nearest
 from windrow.pipeline.ordering.policies import POLICIES
 from windrow.units import parse_bytes, parse_seconds
 
-__all__ = ["Options"]
-
 ENGINES = ("auto", "inline", "threads", "processes")
 LATER_ENGINES = ("dask",)
 
@@ -29,7 +27,7 @@ class Options:
     cutflow: Any = "estimated"  #: then "estimated" or "exact" by pattern of datasets
     nminus1: Any = False  #: True for all regions, or those named
     max_rows: int | None = None
-    on_error: str = "stop"
+    on_error: Any = "stop"  #: or "skip"
     seed: int = 0
     rundir: Any = None
     progress: Any = None

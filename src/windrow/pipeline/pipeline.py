@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from windrow.core.accounts import Account
-    from windrow.pipeline.live import Live
     from windrow.pipeline.options import Options
     from windrow.pipeline.results.result import Result
+    from windrow.pipeline.run.background import Live
 
 
 class Pipeline(Writing):
@@ -88,7 +88,7 @@ class Pipeline(Writing):
             What all workers together may use ("8 GB"), and how long a chunk may take ("5 min"); enforced on processes.
         """
         from windrow.pipeline.options import Options
-        from windrow.pipeline.running import run_pipeline
+        from windrow.pipeline.run.run import run_pipeline
 
         options = Options(
             order=order, chunk=chunk, engine=engine, workers=workers, memory=memory,
@@ -105,9 +105,9 @@ class Pipeline(Writing):
         last one. Made for streams (``wr.data.stream``), and of use for anything that takes long.
         """
         from windrow.data import open as open_source
-        from windrow.pipeline.live import Live
         from windrow.pipeline.options import Options
-        from windrow.pipeline.running import run_pipeline
+        from windrow.pipeline.run.background import Live
+        from windrow.pipeline.run.run import run_pipeline
 
         chosen = Options(**options)
         definition, source = self.definition(chosen.seed, chosen), open_source(data)
@@ -118,7 +118,7 @@ class Pipeline(Writing):
 
         Raises ``RowPurityError`` naming the first step that looks at other rows.
         """
-        from windrow.pipeline.running import check_pipeline
+        from windrow.pipeline.run.run import check_pipeline
 
         return check_pipeline(self, data, rows, seed)
 

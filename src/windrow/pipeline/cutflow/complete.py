@@ -91,7 +91,7 @@ class Completion:
         """Return the cutflows with every table of the written order exact."""
         from windrow.pipeline.cutflow.table import Cutflow
         from windrow.pipeline.pipeline import Pipeline
-        from windrow.pipeline.running import run_pipeline
+        from windrow.pipeline.run.run import run_pipeline
 
         definition = self._cutflows_only(analysis)
         source = self._done_rows({dataset for (_, dataset), table in self.tables.items() if not table.is_exact})

@@ -17,7 +17,7 @@ from windrow.pipeline.definition.products import products_of
 from windrow.pipeline.identities import Identity, identities
 from windrow.pipeline.resume.input_digest import InputIdentities, own_identity
 from windrow.pipeline.run.partials import unpack
-from windrow.pipeline.workload import Feed
+from windrow.pipeline.run.workload import Feed
 from windrow.reuse.coverage import Covered, divide, first_rows
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from windrow.data.fragments import Fragment
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.results.result import Result
+    from windrow.pipeline.run.workload import PipelineWorkload
     from windrow.pipeline.saves import SaveDefinition
-    from windrow.pipeline.workload import PipelineWorkload
     from windrow.run.loop import RunOutcome
 
 
@@ -248,7 +248,7 @@ def _lost(dataset: str, result: Result) -> int:
 def _empty(target: _Target, definition: Definition, source: Source, workload: PipelineWorkload) -> dict[str, Any]:
     """Find the columns of a file that no row got into."""
     inputs = [item for item in source.inputs if item.dataset == target.dataset]
-    item = min(inputs, key=lambda item: item.index not in workload.borders)
+    item = min(inputs, key=lambda item: item.index not in workload.facts.borders)
     reader = source.open(item.index)
     try:
         program = workload.program(item, reader.info)

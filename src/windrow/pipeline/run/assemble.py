@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from windrow.pipeline.definition.products import Product
     from windrow.pipeline.options import Options
     from windrow.pipeline.resume.plan import ResumePlan
-    from windrow.pipeline.workload import PipelineWorkload
+    from windrow.pipeline.run.facts import RunFacts
+    from windrow.pipeline.run.workload import PipelineWorkload
     from windrow.run.loop import RunOutcome
 
 
@@ -44,9 +45,10 @@ def assemble(
     definition: Definition,
     source: Source,
     workload: PipelineWorkload,
+    facts: RunFacts,
     rows: RowFeeder,
     outcome: RunOutcome,
-    beginning: ResumePlan,
+    plan: ResumePlan,
     decisions: Sequence[str],
     issued: Sequence[tuple[str, tuple[str, ...], str]],
     guards: tuple[tuple[str, str], ...],
@@ -58,34 +60,34 @@ def assemble(
     """Make the result of a run that ended."""
     book = rows.ledger
     united = {
-        item.index: _united(beginning.partials(item.index, outcome.partials, definition), definition)
+        item.index: _united(plan.partials(item.index, outcome.partials, definition), definition)
         for item in source.inputs
     }
-    last_rows = {item.index: beginning.last_row(item.index, book) for item in source.inputs}
+    last_rows = {item.index: plan.last_row(item.index, book) for item in source.inputs}
     absent: dict[str, str] = {}
     leaves = {}
     for dataset in source.datasets:
-        leaves[dataset] = leaf = _dataset_leaf(dataset, source, workload, last_rows, united)
+        leaves[dataset] = leaf = _dataset_leaf(dataset, source, facts, last_rows, united)
         _fill_empty_lanes(dataset, leaf, definition, source, workload, absent)
-    accounts = {item.index: beginning.account(item.index, book) for item in source.inputs}
+    accounts = {item.index: plan.account(item.index, book) for item in source.inputs}
     tables = _tables(definition, source, leaves, {dataset: order for dataset, order, _ in issued})
-    kept, notes = _kept(definition, source, workload, united, beginning)
+    kept, notes = _kept(definition, source, facts, united, plan)
     left_out = left_out_notes(book)
-    notes = [*outcome.notes, *left_out, *_default_notes(source, workload, accounts), *notes]
+    notes = [*outcome.notes, *left_out, *_default_notes(source, facts, accounts), *notes]
     return Result(
         **_asked_for(definition, source),
         outputs={
             dataset: {key: value.value for key, value in leaf.outputs.items()} for dataset, leaf in leaves.items()
         },
-        cutflow=Cutflow(tables, _completion(definition, source, workload, options, accounts, last_rows, tables)),
+        cutflow=Cutflow(tables, _completion(definition, source, facts, options, accounts, last_rows, tables)),
         nminus1=_nminus1(definition, leaves),
         ledger=_ledger(source, accounts),
-        steps=_steps(definition, outcome, workload),
+        steps=_steps(definition, outcome, facts),
         order=tuple(issued),
         decisions=tuple(decisions),
         notes=tuple(notes),
         guards=guards,
-        reads=_reads(source, workload),
+        reads=_reads(source, facts),
         bytes_read=outcome.bytes_read,
         seconds=seconds,
         engine=engine,
@@ -101,10 +103,10 @@ def assemble(
     )
 
 
-def _reads(source: Source, workload: PipelineWorkload) -> list[tuple[str, str, int, int]]:
+def _reads(source: Source, facts: RunFacts) -> list[tuple[str, str, int, int]]:
     return [
         (source.inputs[index].label, column, start, stop)
-        for (index, column), ranges in workload.reads.items()
+        for (index, column), ranges in facts.reads.items()
         for start, stop in ranges
     ]
 
@@ -138,11 +140,7 @@ def _united(parts: Sequence[tuple[frozenset[Product] | None, Partial]], definiti
 
 
 def _dataset_leaf(
-    dataset: str,
-    source: Source,
-    workload: PipelineWorkload,
-    last_rows: Mapping[int, int],
-    united: Mapping[int, Sequence[Partial]],
+    dataset: str, source: Source, facts: RunFacts, last_rows: Mapping[int, int], united: Mapping[int, Sequence[Partial]]
 ) -> Leaf:
     """Merge the partials of a dataset: units of each input, then inputs in fileset order."""
     inputs = [item for item in source.inputs if item.dataset == dataset]
@@ -151,7 +149,7 @@ def _dataset_leaf(
         leaves = []
         for partial in united[item.index]:
             # The tree has as many leaves as units are asked for, whatever became of them.
-            units = bisect_left(workload.borders[item.index], last_rows[item.index])
+            units = bisect_left(facts.borders[item.index], last_rows[item.index])
             leaf = collapse(partial.nodes, units, merge_leaves)
             if leaf is not None:
                 leaves.append(leaf)
@@ -183,7 +181,7 @@ def _fill_empty_lanes(
         return
     inputs = [item for item in source.inputs if item.dataset == dataset]
     # Best one that was opened before: with no rows asked for, none was.
-    item = min(inputs, key=lambda item: item.index not in workload.borders)
+    item = min(inputs, key=lambda item: item.index not in workload.facts.borders)
     try:
         reader = source.open(item.index)
     except (WindrowError, OSError) as error:
@@ -260,7 +258,7 @@ def _tables(
 def _completion(
     definition: Definition,
     source: Source,
-    workload: PipelineWorkload,
+    facts: RunFacts,
     options: Options,
     accounts: Mapping[int, Sequence[CoreEntry]],
     last_rows: Mapping[int, int],
@@ -272,8 +270,8 @@ def _completion(
     inputs = {}
     for item in source.inputs:
         rows = [(start, stop) for start, stop, state, _ in accounts[item.index] if state == "done" and stop is not None]
-        if rows and item.index in workload.borders:
-            inputs[item.index] = units_done(item, workload.borders[item.index], tuple(rows), last_rows[item.index])
+        if rows and item.index in facts.borders:
+            inputs[item.index] = units_done(item, facts.borders[item.index], tuple(rows), last_rows[item.index])
     shown = options.progress if isinstance(options.progress, bool) else None  # a callable may not be picklable
     return Completion(
         tables=tables,
@@ -284,7 +282,7 @@ def _completion(
         ),
         fingerprints={name: fingerprint(step) for name, step in definition.steps.items()},
         inputs=inputs,
-        identities=dict(workload.identities),
+        identities=dict(facts.identities),
         definition=definition,
     )  # fmt: skip
 
@@ -313,7 +311,7 @@ def _ledger(source: Source, accounts: Mapping[int, Sequence[CoreEntry]]) -> Ledg
     )  # fmt: skip
 
 
-def _steps(definition: Definition, outcome: RunOutcome, workload: PipelineWorkload) -> dict[str, StepSummary]:
+def _steps(definition: Definition, outcome: RunOutcome, facts: RunFacts) -> dict[str, StepSummary]:
     totals: dict[str, Any] = {}
     for evidence in outcome.evidence.values():
         for name, cost in evidence.steps:
@@ -325,29 +323,25 @@ def _steps(definition: Definition, outcome: RunOutcome, workload: PipelineWorklo
             fixed, per_row = fit(cost)
             summaries[name] = StepSummary(
                 name, step.kind, cost.calls, cost.rows_in, cost.rows_out, cost.wall,
-                fixed, per_row, cost.bytes_read, workload.twins.get(name, ""),
+                fixed, per_row, cost.bytes_read, facts.twins.get(name, ""),
             )  # fmt: skip
     return summaries
 
 
 def _kept(
-    definition: Definition,
-    source: Source,
-    workload: PipelineWorkload,
-    united: Mapping[int, Sequence[Partial]],
-    beginning: ResumePlan,
+    definition: Definition, source: Source, facts: RunFacts, united: Mapping[int, Sequence[Partial]], plan: ResumePlan
 ) -> tuple[KeptRows | None, list[str]]:
     """Gather which rows each region has."""
     if not definition.keep_rows:
         return None, []
-    if not workload.keeping:
+    if not facts.keeping:
         return None, ["which rows each region has was not kept: there are too many"]
     parts: dict[tuple[str, int], list[RowSet]] = {}
     files: list[KeptFile] = []
     for item in source.inputs:
-        if item.index not in workload.identities or not beginning.is_asked(item.index):
+        if item.index not in facts.identities or not plan.is_asked(item.index):
             continue
-        identity = workload.identities[item.index]
+        identity = facts.identities[item.index]
         for partial in united[item.index]:
             for region, rows in partial.kept:
                 parts.setdefault((region, len(files)), []).append(rows)
@@ -356,13 +350,11 @@ def _kept(
     return KeptRows(tuple(files), tuple(definition.regions), ordered), []
 
 
-def _default_notes(
-    source: Source, workload: PipelineWorkload, accounts: Mapping[int, Sequence[CoreEntry]]
-) -> list[str]:
+def _default_notes(source: Source, facts: RunFacts, accounts: Mapping[int, Sequence[CoreEntry]]) -> list[str]:
     """Say which optional columns were missing where, counted."""
     files: dict[str, int] = {}
     rows: dict[str, int] = {}
-    for index, column in workload.defaults:
+    for index, column in facts.defaults:
         asked = sum(stop - start for start, stop, _, _ in accounts[index] if stop is not None)
         files[column] = files.get(column, 0) + 1
         rows[column] = rows.get(column, 0) + asked

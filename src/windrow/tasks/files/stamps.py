@@ -16,11 +16,13 @@ from windrow.globs import matching
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from windrow.tasks.file_claims import Claim
+    from windrow.tasks.files.claims import Claim
 
 
 #: How names of private directories begin; they are no part of what a directory holds.
 OURS = ".windrow-"
+#: How a hidden file is called that says which files tasks have put into the directory beside it; see ``ownership``.
+MARK = f"{OURS}made-"
 #: Where results are kept unless another directory is named, and how the part of any store is called that tasks use.
 STORE, RESULTS = ".windrow", "results"
 #: A file that was touched so many seconds ago may be changed again without another time, on any disk.
@@ -68,7 +70,7 @@ def files_in(directory: str, *, follow: bool = False) -> Iterator[str]:
     for place, _, names in places_in(directory, follow=follow):
         for name in sorted(names):
             path = os.path.join(place, name)
-            if os.path.exists(path):  # a link to nowhere is no file
+            if not name.startswith(MARK) and os.path.exists(path):  # a link to nowhere is no file
                 yield path
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from windrow.tasks.call import Call
-    from windrow.tasks.file_kinds import FileKind
+    from windrow.tasks.files.annotations import FileKind
 
 
 _WORD = re.compile(r"\{(\w+)\}")

@@ -1,12 +1,13 @@
 """The files of a session: which task writes a path, who reads it, and what that means for the next call."""
 
-# ruff: noqa: PTH109, PTH110, PTH112, PTH113, PTH119, PTH120, PTH208
+# ruff: noqa: PTH109, PTH110, PTH112, PTH113, PTH118, PTH119, PTH120, PTH208
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
 
 import atexit
 import os
+import shutil
 import tempfile
 import threading
 import weakref
@@ -15,47 +16,37 @@ from typing import TYPE_CHECKING
 
 from windrow.errors import MissingFileError, UsageError, nearest
 from windrow.tasks.call import FileArgument, Slot
-from windrow.tasks.file_claims import Claim, Claims
-from windrow.tasks.file_leftovers import Leftovers
-from windrow.tasks.file_overlaps import check_apart, keeping
-from windrow.tasks.file_paths import given_paths, is_remote, one_name, pattern_of
-from windrow.tasks.file_places import new_token, remove_dead, remove_session, session_directory
-from windrow.tasks.file_reading import Maker, Read
-from windrow.tasks.file_stamps import OURS, Stamp, matches, stamp, stamps_of, there
-from windrow.tasks.file_work import FileWork, Write, moved_by
+from windrow.tasks.files.claims import Claim, Claims, meet
+from windrow.tasks.files.paths import given_paths, is_remote, one_name, pattern_of
+from windrow.tasks.files.reading import Maker, Read
+from windrow.tasks.files.scratch import new_token, remove_dead, session_directory
+from windrow.tasks.files.stamps import OURS, Stamp, matches, stamp, there
+from windrow.tasks.files.writing import FileWork, Write
 from windrow.tasks.future import Future
 
 if TYPE_CHECKING:
     from windrow.tasks.call import Call
-    from windrow.tasks.file_claims import Entry
-    from windrow.tasks.file_paths import GivenPath
-    from windrow.tasks.session import Session
+    from windrow.tasks.files.claims import Entry
+    from windrow.tasks.files.paths import GivenPath
 
 
 #: Files of a directory that are looked at one by one when it is read; of larger ones nothing is promised.
 MOST_IN_A_DIRECTORY = 1000
-#: Tasks at a time that write where only a future knows: who names a file comes after each of them, one by one.
-MOST_LATE = 64
 
 
 class FileTable:
     """By path: the latest writer and its readers.
 
     A call that reads a file depends on the call that wrote it last. One that writes a file comes after the call that wrote
-    it last and after all that read that version. Who may have to run again reads the version it was promised.
+    it last and after all that read that version, whose values are brought home: they cannot be made again after that.
     """
 
     def __init__(self) -> None:
         self._claims = Claims()
-        self._left = Leftovers()
         self._token = ""
         self._places: dict[str, str] = {}  #: directories that tasks write to, and our name in them
         #: By call: what it writes, to which its futures lead.
         self._written: weakref.WeakKeyDictionary[Call, tuple[Write, ...]] = weakref.WeakKeyDictionary()
-        #: Tasks that write where only a future knows: those that may not have ended, and all.
-        self._late: dict[int, weakref.ref[Call]] = {}
-        self._all_late: set[int] = set()
-        self._followers: dict[int, int] = {}  #: of such tasks: one that comes after it
         self._lock = threading.Lock()
         # Sessions of executors are ended by nobody, if those are forgotten.
         self._process = os.getpid()
@@ -69,80 +60,51 @@ class FileTable:
         with self._lock:
             self._token = self._token or new_token()
             given = given_paths(calling)
-            calling.after += self._open_late(calling, given)
-            reads = [self._read(calling, one) for one in given if one.kind.reads and not one.kind.writes]
-            writes = [
-                self._write(calling, one, number) for number, one in enumerate(one for one in given if one.kind.writes)
-            ]
             if not given:
                 return
-            check_apart(calling, writes)
-            here = any(isinstance(one.path, Future) or one.kind.directory for one in given)
-            work = FileWork(self._token, os.getcwd() if here else "", tuple(reads), tuple(keeping(writes, reads)))
+            reads = [self._read(calling, one) for one in given if not one.kind.writes]
+            written = [one for one in given if one.kind.writes]
+            writes = [self._write(calling, one, f"{calling.id}.f{number}") for number, one in enumerate(written)]
+            _check_apart(calling, writes)
             calling.more += [one.output for one in writes]
-            calling.around.append(work)
+            calling.around.append(FileWork(self._token, os.getcwd(), tuple(reads), tuple(writes)))
 
     def submitted(self, calling: Call) -> None:
         """A call is about to be made: from now on what it writes is known as its work."""
-        work = next((one for one in calling.around if isinstance(one, FileWork)), None)
+        work = self.note_written(calling)
         if work is None:
             return
-        self.note_written(calling)
+        session = calling.session
         with self._lock:
             changed = [one.read for one in work.writes if one.read is not None]
             for read in (*work.reads, *changed):
                 for claim in read.claims:
-                    self._claims.read(claim, calling.id, calling.session.open)
+                    self._claims.read(claim, calling.id, session.calls.get)
             for number, write in enumerate(work.writes):
-                future = calling.session.promise(calling, f"f{number}")
-                if write.claim is not None:
-                    self._claims.write(write.claim, calling.id, future)
-                elif calling.id not in self._late:
-                    self._late[calling.id] = weakref.ref(calling)
-                    self._all_late.add(calling.id)
+                for entry in self._claims.meeting(write.claim):
+                    for reader in entry.readers:
+                        _bring_home(session.calls.get(reader))
+                self._claims.write(write.claim, calling.id, session.promise(calling, f"f{number}"))
 
-    def note_written(self, calling: Call) -> None:
+    def note_written(self, calling: Call) -> FileWork | None:
         """Remember what a call writes, or has written in an earlier run: its futures may be given as paths."""
         work = next((one for one in calling.around if isinstance(one, FileWork)), None)
         if work is not None and work.writes:
             self._written[calling] = work.writes
-
-    def are_known(self, calling: Call) -> bool:
-        """Whether it was known, when the files of a call were looked at, where all tasks write that it comes after."""
-        return self._all_late.isdisjoint(calling.after)
-
-    def _open_late(self, calling: Call, given: list[GivenPath]) -> list[int]:
-        """List the tasks that may yet write any file: who reads or writes a path that is known comes after them.
-
-        Those that write where only futures know are not kept apart from each other, but for those of long before: so a
-        few stand for all. One that has failed or was cancelled does not stand for the one before it any more.
-        """
-        if not (self._late and given):
-            return []
-        known = calling.session.open
-        # One that another thread is just handing over is not known yet, and has not ended.
-        self._late = {one: record for one, record in self._late.items() if _is_open(record())}
-        last = [one for one in self._late if one in known and self._followers.get(one) not in known]
-        if not all(isinstance(one.path, Future) and not one.kind.reads for one in given):
-            return last
-        if len(last) < MOST_LATE:
-            return []
-        self._followers[last[0]] = calling.id
-        return last[:1]
+        return work
 
     # -- what is read
 
     def _read(self, calling: Call, given: GivenPath) -> Read:
-        where = (given.parameter, given.kind, given.place, given.item)
         if isinstance(given.path, Future):
             return self._read_of(calling, given, given.path.call)
         path = os.fspath(given.path)
         if is_remote(path):
-            return Read(*where, path)
+            return Read(given)
         claims = self._claims_of(calling, given, path)
-        written = [one for claim in claims for one in self._claims.makers(claim) if one.future is not None]
-        makers = {one.writer: one for one in written}
-        if claims == [Claim("file", path)] and _are_overtaken(list(makers.values()), path):
+        makers = {one.writer: one for claim in claims for one in self._claims.makers(claim)}
+        several = claims[0].shape != "file"
+        if not several and _are_overtaken(list(makers.values()), path):
             makers = {}
         slots = []
         for _, maker in sorted(makers.items()):
@@ -150,76 +112,43 @@ class FileTable:
             slot = calling.read(maker.future)
             assert isinstance(slot, Slot)  # what is said of files is never taken from a store
             slots.append(slot.number)
-            calling.files.append(FileArgument(given.parameter, given.kind, path, maker.future))
-        found = _there(claims) if claims[0].shape != "file" or not makers else ()
+            calling.files.append(FileArgument(given.parameter, given.kind, path, maker.future, among=path * several))
+        found = _there(claims) if several or not makers else ()
         if found is None:  # it is a dependency of which nothing is said
             calling.files.append(FileArgument(given.parameter, given.kind, path))
         stamps = found or ()
-        if makers:
-            stamps = self._made_by_nobody(calling.session, stamps, written)
-        if not makers and not stamps and not os.path.isdir(path) and not self._late:
+        if not makers and not stamps and not os.path.isdir(path):
             raise self._missing(calling, given, path, claims)
-        calling.files += [FileArgument(given.parameter, given.kind, one.path, None, one) for one in stamps]
-        # What a task makes beside its declared outputs may replace what is there now.
-        promised = () if makers or self._late else stamps
-        if max(self._late, default=0) > max(makers, default=0):
-            slots = []  # nor is anything promised that may be overwritten before
-        return Read(*where, path, tuple(claims), promised, tuple(slots))
+        calling.files += [
+            FileArgument(given.parameter, given.kind, one.path, None, one, among=path * several) for one in stamps
+        ]
+        # What a task makes, beside its declared outputs too, may replace what is there now.
+        return Read(given, tuple(claims), () if makers else stamps, tuple(slots))
 
     def _read_of(self, calling: Call, given: GivenPath, record: Call) -> Read:
         """A future says which file is read: perhaps any of those that its task writes."""
         writes = self._written.get(record, ())
-        claims = tuple(one.claim for one in writes if one.claim is not None)
+        claims = tuple(one.claim for one in writes)
         slot = None
         for one in [one for claim in claims for one in self._claims.makers(claim)]:
             if one.future is None or one.writer < record.id:
                 continue
             if one.writer != record.id:  # it was overwritten since: that is what is there to be read
                 calling.read(one.future)
-                path = one.claim.path
-                calling.files.append(FileArgument(given.parameter, given.kind, path, one.future))
+                calling.files.append(FileArgument(given.parameter, given.kind, one.claim.path, one.future))
             elif record.rule == "ignore":
                 said = calling.read(one.future)
                 slot = said.number if isinstance(said, Slot) else None
-        only = writes[0].path if len(writes) == 1 and not writes[0].kind.pattern else ""
+        only = os.fspath(writes[0].given.path) if len(writes) == 1 and not writes[0].given.kind.pattern else ""
         maker = Maker(record.name, len(writes), only, record.rule == "ignore", slot)
-        return Read(given.parameter, given.kind, given.place, given.item, "", claims, maker=maker)
+        return Read(given._replace(path=""), claims, maker=maker)
 
     def _claims_of(self, calling: Call, given: GivenPath, path: str) -> list[Claim]:
         if given.kind.pattern:
             pattern, begins = pattern_of(calling, given)
             return [Claim("glob", pattern), *([Claim("file", path)] if begins else [])]
         tree = given.kind.directory or os.path.isdir(path)
-        if given.kind.name == "InDir":
-            self._prepare(os.path.dirname(os.path.realpath(path)))  # where it may be shown
         return [Claim("tree" if tree else "file", path)]
-
-    def _made_by_nobody(self, session: Session, stamps: tuple[Stamp, ...], written: list[Entry]) -> tuple[Stamp, ...]:
-        """Find the files that are none of what earlier tasks write, or have left in earlier runs."""
-        files = {one.claim.path for one in written if one.claim.shape == "file"}
-        trees = [one.claim for one in written if one.claim.shape == "tree"]
-        # Which files match a pattern is known when their writer puts them into place.
-        said: set[Stamp] = set()
-        writers: list[tuple[Claim, Call]] = []
-        for claim, future in [(one.claim, one.future) for one in written]:
-            if future is None:
-                continue
-            writers.append((claim, future.call))
-            if claim.shape != "glob":
-                continue
-            if type(future._result) is tuple:
-                said.update(stamps_of(future._result))
-                continue
-            for write in self._written.get(future.call, ()):
-                if write.claim == claim:
-                    files.update(moved_by(future.call.id, write, self._token))
-        own = [
-            one
-            for one in stamps
-            if not (one.path in files or one in said or any(two.covers(one.path) for two in trees))
-        ]
-        left = self._left.among(session, writers, own)
-        return tuple(one for one in own if one not in left)
 
     def _missing(
         self, calling: Call, given: GivenPath, path: str, claims: list[Claim]
@@ -245,18 +174,15 @@ class FileTable:
 
     # -- what is written
 
-    def _write(self, calling: Call, given: GivenPath, number: int) -> Write:
-        where = (given.parameter, given.kind, given.place, given.item)
-        output = f"{calling.id}.f{number}"
+    def _write(self, calling: Call, given: GivenPath, output: str) -> Write:
         if isinstance(given.path, Future):
-            if given.kind.pattern or given.kind.reads:
-                raise UsageError(
-                    f"task {calling.declared.name!r}: parameter {given.parameter!r} is annotated with wr.{given.kind.name}, whose path has "
-                    "to be known at the call; give the value of the future"
-                )
-            return Write(*where, "", output)
+            raise UsageError(
+                f"task {calling.declared.name!r} is given a future as the path of what it writes (parameter "
+                f"{given.parameter!r}, {given.kind.name}), which has to be known at the call, as who reads the file comes "
+                "after this task: give the path itself, or the future's result()"
+            )
         path, begins = os.fspath(given.path), False
-        self._refuse_directory(calling, given, path)
+        _refuse_directory(calling, given, path)
         claim = Claim("tree" if given.kind.directory else "file", path)
         if given.kind.pattern:
             pattern, begins = pattern_of(calling, given)
@@ -266,25 +192,10 @@ class FileTable:
         before = {one for entry in meeting for one in (entry.writer, *entry.readers)}
         known = calling.session.open
         calling.after += sorted(one for one in before if one in known and one not in calling.after)
-        keeping = read is not None or any(
-            entry.was_read or (entry.writer and entry.claim != claim) for entry in meeting
-        )
+        files = [one.claim.path for one in meeting if one.writer and one.claim.shape == "file"]
         self._prepare(os.path.dirname(os.path.realpath(path)))
         calling.files.append(FileArgument(given.parameter, given.kind, path))
-        return Write(*where, path, output, claim, begins, keeping, read)
-
-    def _refuse_directory(self, calling: Call, given: GivenPath, path: str) -> None:
-        there = os.path.lexists(path) and not os.path.isfile(path)
-        if given.kind.directory and os.path.isfile(path) and given.kind.name == "OutDir":
-            raise UsageError(
-                f"task {calling.declared.name!r} writes a directory to {path} (parameter {given.parameter!r}, OutDir), where "
-                "a file is; remove that, or annotate with wr.OutFile"
-            )
-        if not given.kind.directory and there and os.path.isdir(path):
-            raise UsageError(
-                f"task {calling.declared.name!r} writes a file to {path} (parameter {given.parameter!r}, "
-                f"{given.kind.name}), where a directory is; name a file in it, or annotate with wr.OutDir"
-            )
+        return Write(given, output, claim, begins, read, frozenset(files if claim.shape == "tree" else ()))
 
     def _prepare(self, place: str) -> None:
         """Begin to write to a directory."""
@@ -305,9 +216,8 @@ class FileTable:
         """Wait for the tasks that write a path, if any do, and return it as absolute text; raises what they raised."""
         text = one_name(os.fspath(path))
         with self._lock:
-            shape = "tree" if os.path.isdir(text) else "file"
-            makers = [*self._claims.makers(Claim("file", text))]
-            if shape == "tree":
+            makers = self._claims.makers(Claim("file", text))
+            if os.path.isdir(text):
                 makers += self._claims.makers(Claim("tree", text))
         for one in makers:
             if one.future is not None:
@@ -326,7 +236,7 @@ class FileTable:
         with self._lock:
             self._token = self._token or new_token()
             self._prepare(place)
-        return session_directory(place, self._token)
+        return os.path.join(session_directory(place, self._token), "tmp")
 
     def close(self) -> None:
         """The session has ended: leave nothing private behind."""
@@ -337,15 +247,11 @@ class FileTable:
 _living: weakref.WeakSet[FileTable] = weakref.WeakSet()
 
 
-def _is_open(record: Call | None) -> bool:
-    return record is not None and record.state in ("waiting", "running")
-
-
 def _remove_all(process: int, places: dict[str, str]) -> None:
     """Remove what a session keeps, unless this is a fork of its process."""
     if os.getpid() == process:
         for place, token in places.items():
-            remove_session(place, token)
+            shutil.rmtree(session_directory(place, token), ignore_errors=True)
     places.clear()
 
 
@@ -353,6 +259,45 @@ def _remove_all(process: int, places: dict[str, str]) -> None:
 def _close_all() -> None:
     for one in list(_living):
         one.close()
+
+
+def _bring_home(reader: Call | None) -> None:
+    """What a task has read is about to be overwritten, so that its values could not be made again: bring them home."""
+    for name in reader.outputs if reader is not None else ():
+        assert reader is not None
+        future = reader.session.futures.get(name)
+        if future is not None:
+            reader.session.prepare(future)
+
+
+def _check_apart(calling: Call, writes: list[Write]) -> None:
+    """Refuse a call that writes something twice; in the order of paths only neighbours can be that."""
+    last: Write | None = None
+    tree: Write | None = None
+    for one in sorted(writes, key=lambda one: one.claim.path + os.sep):
+        for other in (last, tree):
+            if other is not None and _clash(one.claim, other.claim):
+                raise UsageError(
+                    f"task {calling.declared.name!r} is given {other.given.path} and {one.given.path} to write (parameters "
+                    f"{other.given.parameter!r} and {one.given.parameter!r}): give each output a path of its own"
+                )
+        last = one
+        tree = one if one.claim.shape == "tree" else tree
+
+
+def _clash(one: Claim, other: Claim) -> bool:
+    if one.shape == "glob" or other.shape == "glob":
+        return one == other
+    return meet(one, other)
+
+
+def _refuse_directory(calling: Call, given: GivenPath, path: str) -> None:
+    writes = f"task {calling.declared.name!r} writes a"
+    where = f"to {path} (parameter {given.parameter!r}, {given.kind.name})"
+    if given.kind.name == "OutDir" and os.path.isfile(path):
+        raise UsageError(f"{writes} directory {where}, where a file is; remove that, or annotate with wr.OutFile")
+    if not given.kind.directory and os.path.isdir(path):
+        raise UsageError(f"{writes} file {where}, where a directory is; name a file in it, or annotate with wr.OutDir")
 
 
 def _there(claims: list[Claim]) -> tuple[Stamp, ...] | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from windrow.store.results import Entry, Results
     from windrow.tasks.call import Call, FileArgument
-    from windrow.tasks.file_stamps import Stamp
+    from windrow.tasks.files.stamps import Stamp
     from windrow.tasks.session import Session
     from windrow.tasks.worker import RunningCall
 
@@ -33,20 +33,20 @@ class ReusedFiles:
         self._known: dict[str, tuple[Stamp, str]] = {}
 
     def stated(self, calling: Call) -> list[bytes]:
-        """Say what the files are that a call reads, in one order."""
-        from windrow.tasks.file_stamps import content_digest
+        """Say what the files are that a call reads, in one order.
+
+        Of what a task makes it says who that is: what it was like is noted when it is read. So it is with other files that
+        are read along with it, as those may be left by earlier runs and written anew.
+        """
         from windrow.tasks.lineage import NotReusable, makers_of_paths
 
-        if calling.declared.files and not self._session.files.are_known(calling):
-            raise NotReusable(
-                "it comes after a task that writes a file whose path only a future knows, which may be one of its own files"
-            )
         found: set[str] = set()
         for future in makers_of_paths(calling):
             made = future.call
             if made.key and made.state == "done" and not self._is_as_it_was_made(made.key):
                 raise NotReusable(f"it reads what {made.name!r} wrote, which has been changed since, or was not kept")
             found.add("by future, as it was read")
+        made_in_part = self._made_in_part(calling)
         for one in calling.files:
             if not one.kind.reads:
                 continue
@@ -57,21 +57,31 @@ class ReusedFiles:
                 name = one.maker.call.name
                 raise NotReusable(f"it reads {one.path}, which task {name!r} writes, and that is not reused itself")
             if maker:
-                # Which of the maker's files it is, is said by the arguments; what it was like, by what was noted.
+                # Which of the maker's files it is, is said by the arguments.
                 found.add(f"{where} as it was read, made by {maker}")
-                continue
-            if one.stamp is None:
-                raise NotReusable(
-                    f"it reads all of {one.path}, which has so many files that they are not looked at one by one"
-                )
-            try:
-                if not _is_settled(one.stamp):
-                    raise NotReusable(f"it reads {one.path}, which is being written")
-                said = content_digest(one.path) if self._by_content else one.stamp[1:]
-            except OSError as error:
-                raise NotReusable(f"it reads {one.path}, which cannot be read ({error})") from error
-            found.add(f"{where} {one.path} {said}")
+            elif (one.parameter, one.among) not in made_in_part:
+                found.add(f"{where} {one.path} {self._said(one)}")
         return [one.encode("utf-8", "surrogateescape") for one in sorted(found)]
+
+    def _made_in_part(self, calling: Call) -> set[tuple[str, str]]:
+        """Find those of the paths that stand for several files of which tasks make some, by parameter and path."""
+        return {(one.parameter, one.among) for one in calling.files if one.among and self._maker(one) != ""}
+
+    def _said(self, one: FileArgument) -> object:
+        """Say what a file is like that no task makes."""
+        from windrow.tasks.files.stamps import content_digest
+        from windrow.tasks.lineage import NotReusable
+
+        if one.stamp is None:
+            raise NotReusable(
+                f"it reads all of {one.path}, which has so many files that they are not looked at one by one"
+            )
+        try:
+            if not _is_settled(one.stamp):
+                raise NotReusable(f"it reads {one.path}, which is being written")
+            return content_digest(one.path) if self._by_content else one.stamp[1:]
+        except OSError as error:
+            raise NotReusable(f"it reads {one.path}, which cannot be read ({error})") from error
 
     def _maker(self, one: FileArgument) -> str | None:
         """Give the key of the call that writes a file, or has in an earlier run; None if it has no key, empty if there is none."""
@@ -110,12 +120,24 @@ class ReusedFiles:
         from windrow.tasks.keeping import still_as_read
 
         stamps = still_as_read(entry)
-        return stamps is not None and not self._are_being_written(one.path for one in stamps)
+        if stamps is None or self._are_being_written(one.path for one in stamps):
+            return False
+        known, made_in_part = {one.path for one in stamps}, self._made_in_part(calling)
+        beside = [one for one in calling.files if (one.parameter, one.among) in made_in_part and one.stamp is not None]
+        return all(one.path in known for one in beside)
 
     def noted(self, calling: Call) -> tuple[Stamp, ...]:
-        """List the files that a call reads of which its lineage says no more than who made them in an earlier run."""
+        """List the files that a call reads of which its lineage says no more than who made them in an earlier run.
+
+        What tasks of this session make, and what is beside that, is noted when it is read.
+        """
+        made_here = {(one.parameter, one.among) for one in calling.files if one.maker is not None}
+        made_in_part = self._made_in_part(calling) - made_here
         return tuple(
-            one.stamp for one in calling.files if one.kind.reads and one.stamp is not None and self._maker(one)
+            one.stamp
+            for one in calling.files
+            if one.kind.reads and one.stamp is not None
+            if (one.parameter, one.among) in made_in_part or (not one.among and self._maker(one))
         )
 
     def _are_being_written(self, paths: Iterable[str]) -> bool:
@@ -162,7 +184,7 @@ class NotedReads(NamedTuple):
 
 def _is_settled(known: Stamp) -> bool:
     """Wait until a file that changes from now on gets another time; False if it has changed meanwhile."""
-    from windrow.tasks.file_stamps import stamp
+    from windrow.tasks.files.stamps import stamp
 
     age = time.time() - known.mtime_ns / 1e9
     if not 0 <= age < STEP_S:

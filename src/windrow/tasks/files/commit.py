@@ -14,9 +14,9 @@ import shutil
 import stat as modes
 from typing import TYPE_CHECKING
 
-from windrow.tasks.file_marks import MARK, mark_directory, mark_file, others_in
-from windrow.tasks.file_places import MOST_TRIES, has_kept, keep
-from windrow.tasks.file_stamps import OURS, files_in
+from windrow.tasks.files.ownership import mark_directory, mark_file, others_in
+from windrow.tasks.files.scratch import MOST_TRIES
+from windrow.tasks.files.stamps import OURS, files_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,23 +29,17 @@ _STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
-def replace(source: str, target: str, top: str, *, keeping: bool) -> None:
-    """Put a file or directory in the place of another; with ``keeping`` that stays where readers find it."""
-    if keeping and os.path.lexists(target):
-        keep(top, target)
+def replace(source: str, target: str, task: str) -> None:
+    """Put a file or directory that a task made in the place of another."""
     if not os.path.isdir(source) or os.path.islink(source):
-        _replace_file(source, target, top)
+        _replace_file(source, target, task)
         return
-    mark_directory(source, without=set(others_in(target)))
     if os.path.isdir(target):
         for one in files_in(source):
-            _tell_apart(one, os.path.join(target, os.path.relpath(one, source)), top)
+            _tell_apart(one, os.path.join(target, os.path.relpath(one, source)))
         with contextlib.suppress(FileNotFoundError):  # another session replaces it too
             shutil.copymode(target, source)
-            # What sessions know of single files in it stays with the name.
-            for name in os.listdir(target):
-                if name.startswith(OURS) and name != MARK:
-                    os.rename(os.path.join(target, name), os.path.join(source, name))
+    mark_directory(source, target, task, without=set(others_in(target)))
     _replace_directory(source, target)
 
 
@@ -94,13 +88,13 @@ def _exchange_in_steps(source: str, target: str) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def merge(source: str, target: str, top: str, *, keeping: bool) -> None:
+def merge(source: str, target: str, task: str) -> None:
     """Put a file in place, or all files of a directory into another, beside what is there."""
     if not os.path.isdir(source) or os.path.islink(source):
-        replace(source, target, top, keeping=keeping)
+        replace(source, target, task)
         return
     if not os.path.lexists(target):
-        mark_directory(source)
+        mark_directory(source, target, task)
         try:
             os.rename(source, target)
         except OSError as error:
@@ -109,19 +103,19 @@ def merge(source: str, target: str, top: str, *, keeping: bool) -> None:
         else:
             return
     for name in sorted(os.listdir(source)):
-        merge(os.path.join(source, name), os.path.join(target, name), top, keeping=keeping)
+        merge(os.path.join(source, name), os.path.join(target, name), task)
 
 
-def _replace_file(source: str, target: str, top: str) -> None:
+def _replace_file(source: str, target: str, task: str) -> None:
     if not os.path.islink(source) and os.lstat(source).st_nlink == 1:  # else it is somebody's file
         with contextlib.suppress(FileNotFoundError):
             shutil.copymode(target, source)  # who may read it does not change
-        _tell_apart(source, target, top)
-        mark_file(source, target)
+        _tell_apart(source, target)
+        mark_file(source, target, task)
     os.replace(source, target)
 
 
-def _tell_apart(source: str, target: str, top: str) -> None:
+def _tell_apart(source: str, target: str) -> None:
     """See that size and time tell a file from the one it replaces, however fast one follows the other."""
     for step in _STEPS_NS:
         new = os.lstat(source)
@@ -131,24 +125,9 @@ def _tell_apart(source: str, target: str, top: str) -> None:
             former = os.stat(target)
         except OSError:
             return
-        same = (new.st_size, new.st_mtime_ns) == (former.st_size, former.st_mtime_ns)
-        if not same and not has_kept(top, target, new.st_size, new.st_mtime_ns):
+        if (new.st_size, new.st_mtime_ns) != (former.st_size, former.st_mtime_ns):
             return
         os.utime(source, ns=(new.st_atime_ns, new.st_mtime_ns + step))
-
-
-def keep_links(private: str, place: str = "") -> None:
-    """Make links from one file of a private directory to another relative: they are moved together."""
-    # What a body has made so that it cannot be looked into stays as it is.
-    with contextlib.suppress(PermissionError), os.scandir(place or private) as entries:
-        for one in list(entries):
-            if one.is_symlink():
-                to = os.readlink(one.path)
-                if to.startswith(private + os.sep):
-                    os.remove(one.path)
-                    os.symlink(os.path.relpath(to, place or private), one.path)
-            elif one.is_dir():
-                keep_links(private, one.path)
 
 
 def replace_link(source: str, path: str) -> None:
@@ -162,7 +141,7 @@ def replace_link(source: str, path: str) -> None:
 
 
 def settle_links(private: str, names: Mapping[str, str]) -> None:
-    """Make links out of a private directory such that they lead to the same from where they will be.
+    """Make links in a private directory such that they lead to the same from where they will be.
 
     ``names`` has the final names of private directories and files. What leads nowhere from here is meant from there.
     """
@@ -175,7 +154,7 @@ def settle_links(private: str, names: Mapping[str, str]) -> None:
             above, last = os.path.split(os.path.join(os.path.realpath(place), to))
             full = os.path.join(os.path.realpath(above), last)
             final = final_name(full, names)
-            if full.startswith(private + os.sep) or (final == full and os.path.isabs(to)):
+            if final == full if os.path.isabs(to) else full.startswith(private + os.sep):
                 continue
             os.remove(link)
             os.symlink(os.path.relpath(final, final_name(place, names)), link)

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from windrow import data, errors, hep, random
     from windrow.blocks.results import updown
     from windrow.files import file
-    from windrow.pipeline.keeping import load, merge
     from windrow.pipeline.pipeline import Pipeline
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.load import load, merge
+    from windrow.pipeline.results.result import Result
     from windrow.tasks.body import ready
     from windrow.tasks.command import command
     from windrow.tasks.declare import InOut, task
@@ -66,12 +66,12 @@ _HOMES = {
     "OutFile": "windrow.tasks.files.annotations",
     "OutFiles": "windrow.tasks.files.annotations",
     "Pipeline": "windrow.pipeline.pipeline",
-    "Result": "windrow.pipeline.result",
+    "Result": "windrow.pipeline.results.result",
     "Session": "windrow.tasks.session",
     "command": "windrow.tasks.command",
     "file": "windrow.files",
-    "load": "windrow.pipeline.keeping",
-    "merge": "windrow.pipeline.keeping",
+    "load": "windrow.pipeline.results.load",
+    "merge": "windrow.pipeline.results.load",
     "ready": "windrow.tasks.body",
     "resident": "windrow.tasks.resident",
     "task": "windrow.tasks.declare",

@@ -92,6 +92,7 @@ NARROW = [
     ("show \\ #{x} a\\'#{x}", [" #{x}", "a'#{x}"]),
     ("(true)# it isn't {x}\nshow {x}", ["{x}"]),
     ("show {none}#{x}", ["#{x}"]),
+    ("show $'a\\\\{x}'", ["a\\{x}"]),
 ]
 
 
@@ -213,6 +214,7 @@ def test_undecodable_file_names_arrive(tmp_path: Path) -> None:
         "xargs -I{} cp {} .",
         "f() { true; }",
         r"echo \{x}",
+        r"echo $'\{x}'",
         "jq '{name: .x}'",
     ],
 )

@@ -19,7 +19,7 @@ import windrow as wr
 from windrow.errors import GlobalsWarning
 from windrow.store.fingerprints import fingerprint
 from windrow.tasks import lineage_code
-from windrow.tasks.reusing_files import STEP_S
+from windrow.tasks.files.previous_runs import STEP_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,13 +28,13 @@ from windrow.tasks.commands.processes import places_of
 from windrow.tasks.commands.run import CommandOutcome, Invocation, run
 from windrow.tasks.commands.template import Template
 from windrow.tasks.declare import Declared, Task, TaskOptions, task
-from windrow.tasks.file_table import FileTable
+from windrow.tasks.files.table import FileTable
 from windrow.tasks.worker import RunningCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from windrow.tasks.file_kinds import FileKind
+    from windrow.tasks.files.annotations import FileKind
 
 
 #: What templates may name beside the function's own parameters.

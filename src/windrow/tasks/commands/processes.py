@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.engines.supervisor.client import MARK
 from windrow.engines.supervisor.process_tree import children, descendants, end_all, look, marked
-from windrow.tasks.file_stamps import OURS
+from windrow.tasks.files.stamps import OURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

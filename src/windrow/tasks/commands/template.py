@@ -119,7 +119,12 @@ class Template:
         if kind == "single":
             return self._fill(said, lambda words: " ".join(words).replace("'", "'\\''"))
         if kind == "ansi":
-            return self._fill(said, lambda words: "'" + shlex.quote(" ".join(words)) + "$'")
+            # A backslash in front would take the quote that ends the text before the value.
+            parts = re.split(r"(\\.)", said, flags=re.DOTALL)
+            parts[::2] = [
+                self._fill(one, lambda words: "'" + shlex.quote(" ".join(words)) + "$'") for one in parts[::2]
+            ]
+            return "".join(parts)
         if kind == "double":
             return self._expanded(said, _escaping('\\$`"'), shlex.join)
         if kind == "comment":  # a new line would be a command

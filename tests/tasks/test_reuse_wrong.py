@@ -17,8 +17,8 @@ import pytest
 
 import windrow as wr
 from windrow.errors import GlobalsWarning
-from windrow.store.fingerprints import fingerprint
-from windrow.tasks import lineage_code
+from windrow.store.fingerprint.walk import Walk
+from windrow.tasks.reuse import code
 from windrow.tasks.reusing_files import STEP_S
 
 if TYPE_CHECKING:
@@ -226,8 +226,8 @@ def test_random_numbers_of_nobody(tmp_path: Path, module: ModuleType) -> None:
         drawing = Drawing()
         for thing in (drawing, drawing.draw, partial(drawing.draw)):
             assert opened.submit(thing) is not opened.submit(thing)
-        for two in (seeded, own):
-            assert opened.submit(two, 1) is opened.submit(two, 1)
+        assert opened.submit(seeded, 1) is not opened.submit(seeded, 1)  # of a state that all share
+        assert opened.submit(own, 1) is opened.submit(own, 1)
         versioned = wr.task(direct, version="1")
         assert versioned() is versioned()
 
@@ -299,10 +299,10 @@ def f(x):
     def counting(*things: Any, **options: Any) -> Any:
         nonlocal looked
         looked += 1
-        return fingerprint(*things, **options)
+        return Walk(*things, **options)
 
     with pytest.MonkeyPatch.context() as patch, session(tmp_path) as opened:
-        patch.setattr(lineage_code, "fingerprint", counting)
+        patch.setattr(code, "Walk", counting)
         assert [task(n).result() for n in range(3)] == [names["f"](n) for n in range(3)]
         assert looked == 2  # once at the call, once in the worker
         for number, change in enumerate(changes, start=2):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.options import Options
     from windrow.pipeline.products import Product
     from windrow.reuse.coverage import Portion, Ranges
-    from windrow.store.fingerprints import Fingerprint
+    from windrow.store.fingerprint.api import Fingerprint
     from windrow.store.journal import Blob, Journal, KnownInput
 
 

@@ -18,8 +18,8 @@ import small_analysis as small
 import windrow as wr
 from searching import examples
 from windrow.errors import UsageError
-from windrow.pipeline.differences import difference
-from windrow.pipeline.keeping import keep, load
+from windrow.pipeline.results.differences import difference
+from windrow.pipeline.results.load import keep, load
 
 if TYPE_CHECKING:
     from pathlib import Path

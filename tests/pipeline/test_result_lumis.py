@@ -17,7 +17,7 @@ import small_analysis as small
 import windrow as wr
 from windrow.errors import DataError
 from windrow.hep import lumi_ranges
-from windrow.pipeline.ledger import Ledger
+from windrow.pipeline.results.ledger import Ledger
 
 if TYPE_CHECKING:
     from pathlib import Path

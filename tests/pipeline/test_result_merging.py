@@ -17,8 +17,8 @@ import windrow as wr
 from comparing import bits
 from searching import examples
 from windrow.errors import UsageError
-from windrow.pipeline.keeping import keep, load
-from windrow.pipeline.ledger import Entry, Ledger
+from windrow.pipeline.results.ledger import Entry, Ledger
+from windrow.pipeline.results.load import keep, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ import uproot
 
 import small_analysis as small
 from windrow.errors import LeftOutWarning, MissingFileError, UsageError
-from windrow.pipeline.saving import save
+from windrow.pipeline.results.export import save
 
 if TYPE_CHECKING:
     import windrow as wr

@@ -223,9 +223,9 @@ def test_a_long_session_is_remembered_in_sums() -> None:
         watch([finished(number, used=HALF_A_SECOND)], [done(number)], monotonic())
     run = watch.run()
     assert sorted(run.tasks) == list(range(91, 101))
-    assert {name: (sums.count, sums.seconds, sums.longest) for name, sums in run.dropped.items()} == {
-        "a": (45, 22.5, 0.5),
-        "b": (45, 22.5, 0.5),
+    assert {name: (sums.count, sums.time, sums.longest) for name, sums in run.dropped.items()} == {
+        "a": (45, 22_500_000, 500_000),
+        "b": (45, 22_500_000, 500_000),
     }
     assert watch.counts["done"] == 100
 

@@ -56,7 +56,7 @@ def command(
     from windrow.cli.failures import describe
 
     try:
-        from windrow.run.reading_record import read_record
+        from windrow.run.recorded import read_record
         from windrow.run.session_forecast import is_session
 
         if is_session(rundir):

@@ -15,8 +15,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
+from windrow.pipeline.definition.products import Product, products_of
 from windrow.pipeline.graph import dependencies, factors
-from windrow.pipeline.products import Product, products_of
 from windrow.store.fingerprint.api import fingerprint
 from windrow.store.fingerprint.libraries import full_name, library_of_class, library_of_names
 from windrow.store.fingerprint.names import content_of

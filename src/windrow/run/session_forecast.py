@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from windrow.watch.graph_run import Ran
+    from windrow.watch.log import CallRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def forecast_session(recorded: RecordedSession, workers: int) -> SessionForecast
     )
 
 
-def _makespan(tasks: Mapping[int, Ran], workers: int) -> float:
+def _makespan(tasks: Mapping[int, CallRecord], workers: int) -> float:
     """Put tasks onto workers; give the seconds until the last one ends."""
     needs = {number: _needed(task, tasks) for number, task in tasks.items()}
     for number, (before, delay) in _calls(tasks).items():
@@ -115,19 +115,19 @@ def _makespan(tasks: Mapping[int, Ran], workers: int) -> float:
     return max(last, 1) / 1e6
 
 
-def _needed(task: Ran, tasks: Mapping[int, Ran]) -> list[tuple[int, int]]:
+def _needed(task: CallRecord, tasks: Mapping[int, CallRecord]) -> list[tuple[int, int]]:
     """List the tasks that one needs, and how long after the beginning of each it has what it needs."""
     found = []
     for output in task.reads:
         maker = tasks.get(maker_of(output))
         if maker is not None and maker.id < task.id:
-            early = dict(maker.released).get(output, maker.end)
-            found.append((maker.id, max(early - maker.tries[0].begin, 0)))
+            there = maker.released.get(output) or [maker.end]
+            found.append((maker.id, max(there[-1] - maker.tries[0].begin, 0)))
     found += [(number, _length(tasks[number])) for number in task.after if number in tasks and number < task.id]
     return found
 
 
-def _calls(tasks: Mapping[int, Ran]) -> dict[int, tuple[int, int]]:
+def _calls(tasks: Mapping[int, CallRecord]) -> dict[int, tuple[int, int]]:
     """Say for each task that was called after another had ended which one that was, and how long after its beginning."""
     by_end = sorted((task.end, number) for number, task in tasks.items())
     ends = [end for end, _ in by_end]
@@ -145,5 +145,5 @@ def _latest(ended: Iterable[tuple[int, int]], number: int) -> int | None:
     return max(((end, one) for end, one in ended if one < number), default=(0, None))[1]
 
 
-def _length(task: Ran) -> int:
+def _length(task: CallRecord) -> int:
     return task.end - task.tries[0].begin

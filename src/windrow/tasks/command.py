@@ -27,14 +27,14 @@ from windrow.tasks.command_rest import places_of
 from windrow.tasks.command_template import argument_list, command_line
 from windrow.tasks.command_words import could_not_start, raise_failure, story
 from windrow.tasks.declare import Declared, Task, TaskOptions, task
-from windrow.tasks.file_table import FileTable
+from windrow.tasks.files.table import FileTable
 from windrow.tasks.shell import Order, Ran, run
 from windrow.tasks.worker import RunningCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from windrow.tasks.file_kinds import FileKind
+    from windrow.tasks.files.annotations import FileKind
 
 
 #: What templates may name beside the function's own parameters.

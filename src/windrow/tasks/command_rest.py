@@ -14,7 +14,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windrow.tasks.file_stamps import OURS
+from windrow.tasks.files.stamps import OURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

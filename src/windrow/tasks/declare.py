@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, ove
 from windrow.core.records import Needs
 from windrow.errors import UsageError, nearest
 from windrow.tasks.body import STREAM, is_generator, run_body
-from windrow.tasks.file_kinds import FileKind, file_parameters
+from windrow.tasks.files.annotations import FileKind, file_parameters
 from windrow.tasks.options import check_numbers, check_on_failure, checked_needs
 from windrow.tasks.resident import Resident, made_here
 

@@ -18,8 +18,8 @@ from windrow.errors import CorruptFileError
 from windrow.store.results import AGAIN, Results
 from windrow.store.results_budget import Room
 from windrow.tasks.call import map_nested
-from windrow.tasks.file_paths import is_remote
-from windrow.tasks.file_stamps import Stamp, content_digest, stamp, stamps_of
+from windrow.tasks.files.paths import is_remote
+from windrow.tasks.files.stamps import Stamp, content_digest, stamp, stamps_of
 from windrow.tasks.resident import made_of_others
 from windrow.units import format_bytes
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from windrow.tasks.call import Call
     from windrow.tasks.declare import Declared
-    from windrow.tasks.file_kinds import FileKind
+    from windrow.tasks.files.annotations import FileKind
     from windrow.tasks.reuse.code import Known
 
 __all__ = ["CONTENT", "Lineage", "NotReusable", "copied", "is_of_command", "makers_of_paths"]

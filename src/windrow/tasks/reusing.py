@@ -16,9 +16,9 @@ from weakref import WeakValueDictionary
 
 from windrow.errors import UsageError
 from windrow.tasks.call import Call, has_no_futures, map_nested
+from windrow.tasks.files.previous_runs import NotedReads, ReusedFiles
 from windrow.tasks.future import Future
 from windrow.tasks.kept_future import KeptFuture
-from windrow.tasks.reusing_files import NotedReads, ReusedFiles
 from windrow.tasks.reusing_reasons import Reasons
 from windrow.units import parse_bytes
 

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from windrow.watch.critical_path import Path, Span, Stretch, critical_path, least_time, way_back
+from windrow.watch.graph_run import ByName
 from windrow.watch.waiting import RUNNING, VAIN, waits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from windrow.watch.graph_run import GraphRun, Link
-
-
-@dataclass(slots=True)
-class ByName:
-    """Tasks of one name; times in microseconds."""
-
-    name: str
-    count: int = 0
-    done: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    retries: int = 0
-    reused: int = 0
-    time: int = 0
-    longest: int = 0
-    ran: int = 0
-    waited: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-
-    @property
-    def mean(self) -> float:
-        """Of those that ran."""
-        return self.time / self.ran if self.ran else 0.0
 
 
 class Early(NamedTuple):
@@ -114,32 +93,12 @@ def _early(spans: Mapping[int, Span], links: Sequence[Link]) -> list[Early]:
 
 
 def _by_name(run: GraphRun, shared: Mapping[int, Mapping[str, int]]) -> dict[str, ByName]:
-    names: dict[str, ByName] = {}
-    for name, sums in run.dropped.items():
-        names[name] = ByName(
-            name,
-            sums.count,
-            sums.count - sums.failed - sums.cancelled,
-            sums.failed,
-            sums.cancelled,
-            sums.retries,
-            0,
-            int(sums.seconds * 1e6),
-            int(sums.longest * 1e6),
-            sums.ran,
-        )
+    names = {name: replace(sums, waited=defaultdict(int)) for name, sums in run.dropped.items()}
     for number, task in run.tasks.items():
         one = names.get(task.name) or names.setdefault(task.name, ByName(task.name))
         spent = sum([each.end - each.begin for each in task.tries])
-        one.count += 1
-        one.done += task.state == "done"
-        one.failed += task.state == "failed"
-        one.cancelled += task.state == "cancelled"
-        if len(task.tries) > 1:
-            one.retries += sum(each.how in ("failed", "lost") for each in task.tries[:-1])
-        one.time += spent
-        one.ran += bool(task.tries)
-        one.longest = max(one.longest, spent)
+        retries = sum([each.how in ("failed", "lost") for each in task.tries[:-1]])
+        one.add(task.state, spent, retries, ran=bool(task.tries))
         for cause, time in shared[number].items():
             if cause not in (RUNNING, VAIN):
                 one.waited[cause] += time

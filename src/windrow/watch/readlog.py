@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from windrow.errors import DataError
-from windrow.watch.log import Call
+from windrow.watch.log import ONE_CORE, CallRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
-#: Rare events that are kept word for word; the others are counted by kind.
+#: Rare events that are kept.
 MOST_RARE = 5_000
 
 #: How attempts end, by the number they have in ``Attempts.how``.
@@ -92,13 +92,14 @@ class Log:
     words: Mapping[int, tuple[str, int]] = field(default_factory=dict)  #: by attempt: why, and held until
     memory: NDArray[np.float64]  #: lines of (time, bytes)
     rare: tuple[dict[str, Any], ...] = ()  #: the first of them, times under "t"
-    counts: Mapping[str, int] = field(default_factory=dict)  #: how many lines of each kind
+    inputs: Mapping[int, dict[str, Any]] = field(default_factory=dict)  #: those that were opened, as logged
+    lock: tuple[float, int] = (0.0, 0)  #: share of so many looks at which somebody had the interpreter lock
     first: int = 0  #: microseconds that were taken off all times
     span: float = 0.0  #: seconds from the first to the last thing that happened
     unreadable: int = 0  #: lines
     dropped: int = 0  #: lines that were not kept for want of room
     #: of a session
-    calls: Mapping[int, Call] = field(default_factory=dict)
+    calls: Mapping[int, CallRecord] = field(default_factory=dict)
     called: int = 0  #: so many, as far as it is known
     offers: Mapping[str, float] = field(default_factory=dict)
     brought: Mapping[str, list[Brought]] = field(default_factory=dict)  #: by output
@@ -136,13 +137,14 @@ class _Reader:
         self.words: dict[int, tuple[str, int]] = {}
         self.memory = array("q")
         self.rare: list[dict[str, Any]] = []
-        self.counts: Counter[str] = Counter()
         self.unreadable = self.dropped = 0
-        self.calls: dict[int, Call] = {}
+        self.calls: dict[int, CallRecord] = {}
         self.called = 0
         self.offers: dict[str, float] = {}
         self.brought: defaultdict[str, list[Brought]] = defaultdict(list)
         self.reused: dict[str, int] = {}
+        self.inputs: dict[int, dict[str, Any]] = {}
+        self.lock = (0.0, 0)
         self.latest = 0  #: of what is not kept otherwise
 
     def take(self, line: dict[str, Any]) -> None:
@@ -160,6 +162,8 @@ class _Reader:
             self._attempt(line)
         elif kind == "memory":
             self.memory.extend((time, line["rss"]))
+            if "held" in line:
+                self.lock = float(line["held"]), int(line["looks"])
         elif kind == "brought":
             self.brought[str(line["output"])].append(Brought(int(line["begin"]), time, int(line["bytes"])))
         elif kind == "offers":
@@ -170,7 +174,8 @@ class _Reader:
             self.reused = {str(name): int(count) for name, count in line["names"].items()}
         elif len(self.rare) < MOST_RARE or kind == "Resolve":
             self.rare.append({**line, "event": str(kind)})
-        self.counts[str(kind)] += 1
+        if kind == "Discovered":
+            self.inputs[int(line["input"])] = line
         self.latest = max(self.latest, time)
 
     def _attempt(self, line: dict[str, Any]) -> None:
@@ -183,11 +188,11 @@ class _Reader:
             self.numbers.extend(row)
         if "called" in line:
             get = line.get
-            self.calls[int(line["task"])] = Call(
-                int(line["task"]), str(line["name"]), int(line["called"]), int(line["ended"]), str(line["state"]),
-                tuple(get("reads", ())), tuple(get("after", ())), tuple([tuple(one) for one in get("released", ())]),
-                tuple(get("needs", _ONE_CORE).items()), get("group", 0), get("reason", ""),
-                tuple([tuple(one) for one in get("lacked", ())]),
+            number = int(line["task"])
+            self.calls[number] = CallRecord(
+                number, str(line["name"]), int(line["called"]), int(line["ended"]), str(line["state"]), (),
+                tuple(get("reads", ())), tuple(get("after", ())), get("released", {}), get("needs", ONE_CORE),
+                get("group", 0), get("reason", ""), get("lacked", {}),
             )  # fmt: skip
 
     def log(self, now: int | None) -> Log:
@@ -218,7 +223,8 @@ class _Reader:
             words=self.words,
             memory=memory,
             rare=tuple({**line, "t": (line["t"] - first) / 1e6} for line in self.rare),
-            counts=dict(self.counts),
+            inputs={number: {**line, "t": (line["t"] - first) / 1e6} for number, line in self.inputs.items()},
+            lock=self.lock,
             first=first,
             span=(last - first) / 1e6,
             unreadable=self.unreadable,
@@ -229,9 +235,6 @@ class _Reader:
             brought=dict(self.brought),
             reused=self.reused,
         )
-
-
-_ONE_CORE: Mapping[str, float] = {"cores": 1}
 
 
 def _worked(column: Mapping[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from windrow.watch.graph_run import GraphRun, Ran
+    from windrow.watch.graph_run import GraphRun
+    from windrow.watch.log import CallRecord
 
 RUNNING = "running"
 VAIN = "vain"  #: in attempts that came to nothing
@@ -58,7 +59,7 @@ class _Account:
 
 
 def shared_out(
-    task: Ran, there: Callable[[str], Sequence[int]], ended: Callable[[int], int], staffed: int = 0
+    task: CallRecord, there: Callable[[str], Sequence[int]], ended: Callable[[int], int], staffed: int = 0
 ) -> dict[str, int]:
     """Share out the time of one task.
 
@@ -140,7 +141,7 @@ def waits(run: GraphRun) -> dict[int, dict[str, int]]:
     return found
 
 
-def _free_now(offers: Mapping[str, float], tasks: Collection[Ran]) -> dict[str, float]:
+def _free_now(offers: Mapping[str, float], tasks: Collection[CallRecord]) -> dict[str, float]:
     """Say how much of each resource is left by the tasks that run at the time of looking."""
     free = {name: amount for name, amount in offers.items() if name not in COMMON}
     for task in tasks:
@@ -150,7 +151,7 @@ def _free_now(offers: Mapping[str, float], tasks: Collection[Ran]) -> dict[str, 
     return free
 
 
-def _lacking_now(task: Ran, free: Mapping[str, float]) -> dict[str, int]:
+def _lacking_now(task: CallRecord, free: Mapping[str, float]) -> dict[str, int]:
     """Give the first resource that a task lacks, as the cause of all its time without a place to run."""
     for name in sorted(task.needs):
         if name in free and free[name] < task.needs[name] * (1 - 1e-9):

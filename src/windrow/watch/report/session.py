@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from windrow.watch.graph_run import GraphRun, Ran
+    from windrow.watch.graph_run import GraphRun
+    from windrow.watch.log import CallRecord
 
 SCRIPTS = ("waiting.js", "timeline.js")
 
@@ -224,7 +225,7 @@ def _waiting(run: GraphRun, found: Findings) -> str:
     )
     by_cause = table(causes, [(cause, spent, 100 * spent / total) for cause, spent in found.waited.items()])
 
-    def waited(task: Ran) -> int:
+    def waited(task: CallRecord) -> int:
         return task.end - task.called - found.waits[task.id].get(RUNNING, 0)
 
     longest = sorted(run.tasks.values(), key=waited, reverse=True)[:MOST_WAITED]
@@ -269,7 +270,7 @@ def _early(run: GraphRun, found: Findings) -> str:
         for (source, target), times in sorted(pairs.items(), key=lambda item: -sum(item[1]))
     ]
     total = sum(one.by for one in found.early)
-    released = sum(len({name for name, _ in task.released}) for task in run.tasks.values())
+    released = sum(len(task.released) for task in run.tasks.values())
     words = (
         f"{released:,} outputs were released before their task had ended; {len(found.early):,} times another began with one "
         f"before that end, by {show_micros(total)} in all."
@@ -302,7 +303,7 @@ def _failures(run: GraphRun) -> str:
     return text
 
 
-def _why(task: Ran) -> str:
+def _why(task: CallRecord) -> str:
     """Say how the attempts of a task ended; what they have in common is said once."""
     ways = [f"{one.how}{f' ({one.why})' if one.why else ''}" for one in task.tries if one.how != "done"]
     different = list(dict.fromkeys(ways))

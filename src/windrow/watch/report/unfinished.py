@@ -110,11 +110,7 @@ def _rows_by_input(log: Log | None) -> dict[int, tuple[int, int]]:
     counted = attempts.done & (attempts.input >= 0)
     for source, rows in zip(attempts.input[counted].tolist(), attempts.rows[counted].tolist(), strict=True):
         done[source] = done.get(source, 0) + rows
-    known = {
-        int(line["input"]): int(line["rows"])
-        for line in log.rare
-        if line["event"] == "Discovered" and isinstance(line.get("rows"), int)
-    }
+    known = {number: int(line["rows"]) for number, line in log.inputs.items() if isinstance(line.get("rows"), int)}
     return {source: (done.get(source, 0), max(known.get(source, 0), done.get(source, 0))) for source in {*done, *known}}
 
 

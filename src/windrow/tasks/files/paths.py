@@ -41,18 +41,23 @@ def given_paths(calling: Call) -> list[GivenPath]:
     found: list[GivenPath] = []
     signature = _signature(calling.declared.function)
     for parameter, kind in calling.declared.files.items():
-        for place in _places(calling, parameter, signature.get(parameter)):
-            value = calling.get(place)
-            if value is None and _may_be_none(kind, signature.get(parameter)):
+        known = signature.get(parameter)
+        places = places_of(calling, parameter)
+        if not places and known is not None and known.kind is not known.POSITIONAL_ONLY:
+            if known.default is known.empty:
                 continue
-            if isinstance(value, (list, tuple)):
-                paths = [_absolute(calling, parameter, kind, one) for one in value]
-                calling.put(place, like(value, paths))
-                found += [GivenPath(parameter, kind, place, n, one) for n, one in enumerate(paths)]
-            else:
-                path = _absolute(calling, parameter, kind, value)
-                calling.put(place, path)
-                found.append(GivenPath(parameter, kind, place, None, path))
+            calling.keywords[parameter] = known.default
+            places = [parameter]
+        need_not_be_given = kind.may_be_none or known is None or known.default is None
+        for place in places:
+            value = calling.get(place)
+            if value is None and need_not_be_given:
+                continue
+            several = isinstance(value, (list, tuple))
+            paths = [_absolute(calling, parameter, kind, one) for one in (value if several else [value])]
+            calling.put(place, like(value, paths) if several else paths[0])
+            numbers = range(len(paths)) if several else [None]
+            found += [GivenPath(parameter, kind, place, *one) for one in zip(numbers, paths, strict=True)]
     return found
 
 
@@ -76,22 +81,6 @@ def places_of(calling: Call, parameter: str) -> list[int | str]:
     if known is not None and known.kind is inspect.Parameter.VAR_KEYWORD:
         return [one for one in calling.keywords if one not in signature]
     return []
-
-
-def _places(calling: Call, parameter: str, known: inspect.Parameter | None) -> list[int | str]:
-    """Say where the arguments of a parameter are; a default is put among them."""
-    places = places_of(calling, parameter)
-    if places or known is None or known.kind is inspect.Parameter.POSITIONAL_ONLY:
-        return places
-    if known.default is inspect.Parameter.empty:
-        return []
-    calling.keywords[parameter] = known.default
-    return [parameter]
-
-
-def _may_be_none(kind: FileKind, known: inspect.Parameter | None) -> bool:
-    """Whether a file need not be given: the annotation or the default says so."""
-    return kind.may_be_none or known is None or known.default is None
 
 
 def _absolute(calling: Call, parameter: str, kind: FileKind, value: Any) -> Any:
@@ -132,11 +121,6 @@ def one_name(text: str, *, whole: bool = False) -> str:
 def is_remote(text: str) -> bool:
     """Whether a path is an address of something that is no file here."""
     return "://" in text
-
-
-def text_of(value: Any, base: str) -> str:
-    """Give a path as absolute text; a relative one is meant from ``base`` on."""
-    return one_name(os.path.join(base, os.fspath(value)))
 
 
 def as_given(value: Any, text: str) -> Any:

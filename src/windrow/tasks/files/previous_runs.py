@@ -5,17 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from bisect import bisect_left
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from windrow.store.results import Entry, Results
     from windrow.tasks.call import Call, FileArgument
     from windrow.tasks.files.stamps import Stamp
     from windrow.tasks.session import Session
-    from windrow.tasks.worker import RunningCall
 
 
 #: Times of files go by steps of so many seconds, on a local disk: what is written twice within one has the same.
@@ -126,20 +124,6 @@ class ReusedFiles:
         beside = [one for one in calling.files if (one.parameter, one.among) in made_in_part and one.stamp is not None]
         return all(one.path in known for one in beside)
 
-    def noted(self, calling: Call) -> tuple[Stamp, ...]:
-        """List the files that a call reads of which its lineage says no more than who made them in an earlier run.
-
-        What tasks of this session make, and what is beside that, is noted when it is read.
-        """
-        made_here = {(one.parameter, one.among) for one in calling.files if one.maker is not None}
-        made_in_part = self._made_in_part(calling) - made_here
-        return tuple(
-            one.stamp
-            for one in calling.files
-            if one.kind.reads and one.stamp is not None
-            if (one.parameter, one.among) in made_in_part or (not one.among and self._maker(one))
-        )
-
     def _are_being_written(self, paths: Iterable[str]) -> bool:
         """Whether a task of the session is about to write one of some files."""
         for path in dict.fromkeys(paths):
@@ -168,18 +152,6 @@ class ReusedFiles:
         beside = beside_in(entry)
         self._known.update({said.path: (said, key) for said in (*stamps, *beside)})
         return True
-
-
-class NotedReads(NamedTuple):
-    """Has it noted with a result what files were like that it was made from."""
-
-    stamps: tuple[Stamp, ...]
-
-    @contextmanager
-    def around(self, going: RunningCall) -> Iterator[None]:
-        """Note it."""
-        going.seen += self.stamps
-        yield
 
 
 def _is_settled(known: Stamp) -> bool:

@@ -1,6 +1,6 @@
 """What a call reads, in its worker: the files have to be those that it was promised at the call."""
 
-# ruff: noqa: PTH110
+# ruff: noqa: PTH110, PTH118
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.errors import MissingFileError, TaskFileError
 from windrow.globs import matching
 from windrow.tasks.files.ownership import maker_of
-from windrow.tasks.files.paths import as_given, is_remote, like, text_of
+from windrow.tasks.files.paths import as_given, is_remote, like, one_name
 from windrow.tasks.files.stamps import Stamp, matches, stamp, stamps_of, there
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from windrow.tasks.files.claims import Claim
     from windrow.tasks.files.paths import GivenPath
@@ -86,7 +86,7 @@ def _said_path(going: RunningCall, given: GivenPath, base: str) -> str:
             + ("; lists in a list are not looked into, give one list" if given.item is not None else "")
         )
     text = os.fspath(value)
-    return text if is_remote(text) else text_of(text, base)
+    return text if is_remote(text) else one_name(os.path.join(base, text))
 
 
 def _meant_by_none(going: RunningCall, read: Read) -> list[tuple[GivenPath, str]]:
@@ -121,8 +121,9 @@ class Reading:
         said = [one for slot in read.slots for one in stamps_of(self._going.values[slot])]
         made = {one.path: one for one in said}
         several = read.given.kind.directory or bool(read.given.kind.pattern)
-        self._note(read, path, made, several=several)
         if is_remote(path):
+            if read.maker is not None and self._going.keeps:
+                self._going.seen.append(Stamp(path, 0, 0))
             return
         promised = {one.path: one for one in read.stamps} | made
         if not several:
@@ -133,26 +134,19 @@ class Reading:
         if not promised:
             self._check_existence(read, path)
         self._relied += promised.values()
+        if self._going.keeps:
+            self._note(read, path)
 
-    def _note(self, read: Read, path: str, made: Mapping[str, Stamp], *, several: bool) -> None:
-        """Note what files are like of which the lineage of the call says no more than who made them.
+    def _note(self, read: Read, path: str) -> None:
+        """Note what files are like: of those that tasks make the lineage of a call says no more than who does.
 
-        Their maker may run again, in another session, and make others: under the same key, as its inputs are the same.
+        Their maker may run again, in another session, and make others: under the same key, as its inputs are the same. Beside
+        them may be what was made along with them, or was left by earlier runs.
         """
-        if not self._going.keeps:
-            return
-        seen = self._going.seen
-        if read.maker is not None and read.given.kind.pattern:
-            seen += [stamp(one) for one in there(read.claims)]
-        elif read.maker is not None or (read.slots and not several and path not in made):
-            exists = not is_remote(path) and os.path.exists(path)
-            seen.append(stamp(path) if exists else Stamp(path, 0, 0))
-        seen += [one for one in made.values() if any(claim.covers(one.path) for claim in read.claims)]
-        if read.slots and any(one.shape != "file" for one in read.claims):
-            # What is there beside it: made along with it, or left by earlier runs and not written anew.
-            for name in there(read.claims):
-                with suppress(FileNotFoundError):  # somebody may just be moving it
-                    seen += [] if name in made else [stamp(name)]
+        by_claims = read.given.kind.pattern or (read.maker is None and read.claims[0].shape != "file")
+        for name in there(read.claims) if by_claims else [path]:
+            with suppress(FileNotFoundError):  # somebody may just be moving it
+                self._going.seen.append(stamp(name))
 
     def _check_existence(self, read: Read, path: str) -> None:
         """Check that there is something where nobody said what it is like."""

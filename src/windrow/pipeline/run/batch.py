@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.results.result import Result
     from windrow.pipeline.run.background import Inbox
     from windrow.pipeline.run.engine_choice import EngineChoice
-    from windrow.store.fingerprints import Fingerprint
+    from windrow.store.fingerprint.api import Fingerprint
     from windrow.store.rundir import RunDirectory
 
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.run.facts import RunFacts
     from windrow.pipeline.run.workload import PipelineWorkload
     from windrow.run.loop import Observer, RunOutcome
-    from windrow.store.fingerprints import Fingerprint
+    from windrow.store.fingerprint.api import Fingerprint
 
 
 def run_pipeline(

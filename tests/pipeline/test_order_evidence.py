@@ -29,7 +29,7 @@ from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.probe import Look, places
 from windrow.core.accounts import MAX_WINDOWS, Learned
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Evidence, StepCost, Window
-from windrow.pipeline.bind import bind
+from windrow.pipeline.binding.bind import bind
 from windrow.pipeline.run.facts import RunFacts
 from windrow.pipeline.run.workload import PipelineWorkload
 

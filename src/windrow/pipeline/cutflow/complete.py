@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from windrow.data.base import Input, Reader, Source
-    from windrow.pipeline.bind import Definition
     from windrow.pipeline.cutflow.table import Cutflow, Table
-    from windrow.pipeline.options import Options
-    from windrow.pipeline.steps import StepDefinition
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.options import Options
+    from windrow.pipeline.definition.steps import StepDefinition
 
 Ranges = tuple[tuple[int, int], ...]
 

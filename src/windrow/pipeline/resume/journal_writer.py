@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from windrow.core.events import Event
     from windrow.core.records import Rows
     from windrow.data.base import Source
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.definition.products import Product
     from windrow.pipeline.resume.plan import ResumePlan
     from windrow.pipeline.run.partials import UnitedPartial

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from windrow.core.records import Plan
     from windrow.core.rows import RowFeeder, Standing
     from windrow.data.base import Source
-    from windrow.pipeline.bind import Definition
-    from windrow.pipeline.options import Options
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.options import Options
     from windrow.pipeline.results.result import Result
     from windrow.pipeline.run.background import Inbox
     from windrow.pipeline.run.engine_choice import EngineChoice

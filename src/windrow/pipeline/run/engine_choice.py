@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from windrow.core.rows import RowFeeder
     from windrow.data.base import Source
     from windrow.engines.base import Engine
-    from windrow.pipeline.options import Options
+    from windrow.pipeline.definition.options import Options
     from windrow.store.fingerprint.api import Fingerprint
 
 

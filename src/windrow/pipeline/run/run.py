@@ -20,8 +20,8 @@ from windrow.data.paths import is_remote
 from windrow.data.stream.stream import Stream
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import EngineError
+from windrow.pipeline.definition.options import Options
 from windrow.pipeline.identities import step_fingerprints
-from windrow.pipeline.options import Options
 from windrow.pipeline.ordering.controller import FELL_BACK, OrderController
 from windrow.pipeline.ordering.initial_orders import check_conditions, make_orders
 from windrow.pipeline.ordering.order_file import KEY as ORDERS
@@ -29,7 +29,7 @@ from windrow.pipeline.ordering.order_file import orders_to_keep, recall_orders
 from windrow.pipeline.ordering.summary import summarise_orders
 from windrow.pipeline.results.load import keep
 from windrow.pipeline.resume.rundir import running_in
-from windrow.pipeline.run.assemble import assemble
+from windrow.pipeline.run.assemble import ResultAssembly
 from windrow.pipeline.run.background import outcome_so_far
 from windrow.pipeline.run.batch import BatchSupply
 from windrow.pipeline.run.engine_choice import limits
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from windrow.core.records import Failure, Plan
     from windrow.data.base import Source
     from windrow.engines.base import Engine
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.results.result import Result
     from windrow.pipeline.run.background import Inbox
@@ -223,21 +223,14 @@ class _Run:
 
     def _result(self, outcome: RunOutcome, facts: RunFacts) -> Result:
         """Make the result of what came out, or of what has come out so far."""
-        result = assemble(
-            definition=self.supply.definition,
-            source=self.supply.source,
-            workload=self.workload,
-            facts=facts,
-            rows=self.rows,
-            outcome=outcome,
-            plan=self.supply.plan,
-            decisions=self.decisions,
-            issued=_issued(self.plans, self.rows),
+        result = ResultAssembly(self.supply, self.workload, facts, self.rows).assemble(
+            outcome,
+            _issued(self.plans, self.rows),
+            decisions=tuple(self.decisions),
             guards=tuple(sorted(self.pipeline.guards)),
             engine=self.choice.kind,
             workers=self.choice.workers,
             seconds=perf_counter() - self.began,
-            options=self.options,
         )
         result.ordering = summarise_orders(self.order, outcome.evidence, result)
         return result

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from windrow.data.stream.flow import Flow, Portion
     from windrow.data.stream.sources import Tap
     from windrow.data.stream.stream import Stream
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.options import Options
     from windrow.pipeline.definition.products import Product
-    from windrow.pipeline.options import Options
     from windrow.pipeline.results.result import Result
     from windrow.store.fingerprint.api import Fingerprint
 

@@ -14,7 +14,7 @@ from windrow.blocks.chunk import Stopped
 from windrow.core.records import Failure, FailureKind, OpenInput, RunRows
 from windrow.errors import CorruptFileError, DataError, DefinitionError, RowPurityError, StepError, WindrowError
 from windrow.pipeline.ambient import ambient, check_arrived, is_own, restore, seal
-from windrow.pipeline.bind import bind
+from windrow.pipeline.binding.bind import bind
 from windrow.pipeline.resume.input_digest import file_stamp
 from windrow.pipeline.run.facts import RunFacts
 from windrow.pipeline.run.worker import RowsSide
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from windrow.blocks.program import Program
     from windrow.core.records import Task
     from windrow.data.base import FileInfo, Input, Source
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.definition.products import Product
     from windrow.pipeline.resume.input_digest import FileStamp
 

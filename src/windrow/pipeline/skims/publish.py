@@ -20,8 +20,8 @@ from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.paths import is_remote
 from windrow.errors import SaveError, UsageError
 from windrow.pipeline.cutflow.nminus1 import Count
+from windrow.pipeline.definition.saves import known_after_cuts, regions_named
 from windrow.pipeline.results.sections import sections
-from windrow.pipeline.saves import known_after_cuts, regions_named
 from windrow.pipeline.skims.staging import staging
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Source
     from windrow.data.fragments import Fragment
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.saves import SaveDefinition
     from windrow.pipeline.results.result import Result
     from windrow.pipeline.run.workload import PipelineWorkload
-    from windrow.pipeline.saves import SaveDefinition
     from windrow.run.loop import RunOutcome
 
 

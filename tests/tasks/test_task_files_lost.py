@@ -151,24 +151,21 @@ def twice(values: Any) -> Any:
 
 
 @pytest.mark.usefixtures("new_program")
-@pytest.mark.parametrize("overwritten", [False, True])
-def test_a_reader_that_runs_again_needs_its_input(tmp_path: Path, overwritten: bool) -> None:
-    path, log = tmp_path / "x", str(tmp_path / "log")
-    path.write_text("text")
+def test_a_reader_that_runs_again_needs_its_input(tmp_path: Path) -> None:
+    log, paths = str(tmp_path / "log"), [tmp_path / name for name in ("stays", "goes")]
+    for path in paths:
+        path.write_text("text")
     with wr.Session(engine="processes", workers=1, reuse=False) as session:
-        doubled = twice(read_large(path, log))  # the value in between goes with its reader
+        stays, goes = [twice(read_large(path, log)) for path in paths]  # values in between go with their readers
         session.barrier(60)
-        if overwritten:
-            write(path, "other")
-            session.barrier(60)
+        write(paths[1], "other")
+        session.barrier(60)
         kill(set(runs(log)))
-        if overwritten:
-            with pytest.raises(
-                DependencyError, match=r"'read_large' reads .*/x .*its input was overwritten by task 'write'"
-            ):
-                doubled.result(60)
-        else:
-            assert int(doubled.result(60)[0]) == 2 * sum(b"text")
+        assert int(stays.result(60)[0]) == 2 * sum(b"text")
+        with pytest.raises(
+            DependencyError, match=r"'read_large' reads .*goes .*its input was overwritten by task 'write'"
+        ):
+            goes.result(60)
 
 
 def test_what_is_read_while_it_changes_is_read_again(tmp_path: Path) -> None:

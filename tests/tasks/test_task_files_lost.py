@@ -168,6 +168,30 @@ def test_a_reader_that_runs_again_needs_its_input(tmp_path: Path) -> None:
             goes.result(60)
 
 
+@wr.task
+def nothing() -> None: ...
+
+
+@wr.task
+def crash_once(flag: Path) -> None:
+    if not flag.exists():
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_file_that_was_changed_is_not_changed_again_if_the_next_task_crashes(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("")
+    with wr.Session(engine="processes", workers=1, reuse=False) as session:
+        for number in range(2):
+            for _ in range(3):
+                nothing.options(priority=3)()  # after short tasks several are reported together
+            append.options(priority=2)(tmp_path / "x", f"{number}")
+            crash_once.options(priority=1)(tmp_path / f"flag {number}")
+            session.barrier(60)
+    assert (tmp_path / "x").read_text() == "01"
+
+
 def test_what_is_read_while_it_changes_is_read_again(tmp_path: Path) -> None:
     """As if a task that runs again met the one that overwrites what it reads."""
     path, tries = tmp_path / "x", []

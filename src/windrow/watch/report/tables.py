@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 #: Lines of a table or a list that are shown; the others are counted.
 MOST_LINES = 400
@@ -44,15 +44,13 @@ def plural(count: int, thing: str) -> str:
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its head, how a value is written, and how its cells look.
+class Format(NamedTuple):
+    """How the values of a column are written, and how its cells look.
 
     Looks are "name" (of the line), "text", "words" (that wrap), "state", "remark", "number", "bad" (a number that should
     be 0), "bar" (drawn against the largest of the column) and "share" (drawn against 1).
     """
 
-    head: str
     look: str = "number"
     show: Callable[[Any], str] = str
 
@@ -72,32 +70,45 @@ class Column:
         return f'<td class="{look}">{text}</td>' if look else f"<td>{text}</td>"
 
 
+NAME, TEXT, WORDS, STATE, REMARK, NUMBER = map(Format, ("name", "text", "words", "state", "remark", "number"))
+COUNT, SECONDS, MICROS, BYTES, SHARE = (
+    Format(show=show) for show in (show_count, format_seconds, show_micros, format_bytes, show_percent)
+)
+PERCENT, EXACT_PERCENT = Format(show="{:.0f} %".format), Format(show="{:.2f} %".format)
+
+#: Its head, where in a line its value is (a key, an attribute, a place or a function of the line), and its format.
+Column = tuple[str, "str | int | Callable[[Any], Any]", Format]
+
+
+def _value(line: Any, where: str | int | Callable[[Any], Any]) -> Any:
+    if callable(where):
+        return where(line)
+    return line[where] if isinstance(line, Mapping | tuple | list) else getattr(line, str(where))
+
+
 def table(
-    columns: Sequence[Column],
-    rows: Iterable[Sequence[Any]],
-    *,
+    lines: Iterable[Any],
+    *columns: Column,
     name: str = "",
     most: int = MOST_LINES,
     total: int | None = None,
     things: str = "lines",
 ) -> str:
-    """Write a table of values, and how many lines it does not show; ``total`` counts also those that are not in ``rows``."""
-    lines = list(rows)
-    count = len(lines) if total is None else total
-    lines = lines[:most]
-    largest = [
-        max((line[place] or 0.0 for line in lines), default=0.0) or 1.0 if column.look == "bar" else 1.0
-        for place, column in enumerate(columns)
-    ]
+    """Write a table, and how many lines it does not show; ``total`` counts also those that are not in ``lines``."""
+    listed = list(lines)
+    count = len(listed) if total is None else total
+    rows = [[_value(line, where) for _, where, _ in columns] for line in listed[:most]]
+    largest = [max((row[place] or 0.0 for row in rows), default=0.0) or 1.0 if column[2].look == "bar" else 1.0
+               for place, column in enumerate(columns)]  # fmt: skip
     heads = "".join(
-        f'<th scope="col"{" class=left" if column.look in _LEFT else ""}>{escape(column.head)}</th>'
-        for column in columns
+        f'<th scope="col"{" class=left" if form.look in _LEFT else ""}>{escape(head)}</th>' for head, _, form in columns
     )
-    body = "".join(f"<tr>{''.join(map(Column.cell, columns, line, largest))}</tr>" for line in lines)
+    forms = [form for _, _, form in columns]
+    body = "".join(f"<tr>{''.join(map(Format.cell, forms, row, largest))}</tr>" for row in rows)
     kind = f' class="{name}"' if name else ""
     return (
         f'<div class="scroll" tabindex="0"><table{kind}><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
-        f"{more(count - len(lines), things)}"
+        f"{more(count - len(rows), things)}"
     )
 
 

@@ -7,26 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_bytes, format_count, format_seconds
 from windrow.watch.report.page import chart
-from windrow.watch.report.tables import (
-    BYTES,
-    COUNT,
-    NAME,
-    NUMBER,
-    SECONDS,
-    SHARE,
-    WORDS,
-    Column,
-    Format,
-    Html,
-    details,
-    heading,
-    hint,
-    listed,
-    plural,
-    show_percent,
-    table,
-    tiles,
-)
+from windrow.watch.report.tables import Column, Html, details, heading, hint, listed, plural, show_percent, table, tiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -202,18 +183,18 @@ def _steps(told: Mapping[str, Any]) -> str:
         return Html(f"{escape(step['name'])}{kind}")
 
     columns: list[Column] = [
-        ("place", lambda step: step["place"] + 1, NUMBER),
-        ("written", written, NUMBER),
-        ("step", name, NAME),
-        ("reached by", "alive", Format("share", show_percent)),
-        ("passes", lambda step: step["passes"] if step["kind"] == "cut" else None, SHARE),
-        ("per call", "fixed_s", SECONDS),
-        ("per row", "row_s", SECONDS),
+        ("place", lambda step: step["place"] + 1, "number"),
+        ("written", written, "number"),
+        ("step", name, "name"),
+        ("reached by", "alive", "share"),
+        ("passes", lambda step: step["passes"] if step["kind"] == "cut" else None, "percent"),
+        ("per call", "fixed_s", "seconds"),
+        ("per row", "row_s", "seconds"),
     ]
-    columns += [("evaluations", "rows_in", COUNT), ("read", "bytes_read", BYTES)] if counted else []
-    columns += [("why", "why", WORDS)] if explained else []
+    columns += [("evaluations", "rows_in", "count"), ("read", "bytes_read", "bytes")] if counted else []
+    columns += [("why", "why", "words")] if explained else []
     known = "Evaluations and bytes were counted, in all orders of the run together. " if counted else ""
-    return table(steps, *columns, name="order") + hint(
+    return table(steps, columns, name="order") + hint(
         f"{known}Which share of the rows reaches a step in this order, and which passes it, is estimated from the rows "
         "that were shown to all cuts."
     )
@@ -223,13 +204,11 @@ def _history(checkpoints: Sequence[Mapping[str, Any]]) -> str:
     """Write what was known and chosen at every checkpoint."""
     if not checkpoints:
         return ""
-    shown = table(
-        checkpoints[-MOST_CHECKPOINTS:],
-        ("work done", "spent_s", SECONDS),
-        ("places looked at", "windows", COUNT),
-        ("cost of a chunk", "cost_s", SECONDS),
-        ("in the written order", "written_s", SECONDS),
-        ("decision", "why", WORDS),
-    )
+    columns = (
+        ("work done", "spent_s", "seconds"), ("places looked at", "windows", "count"),
+        ("cost of a chunk", "cost_s", "seconds"), ("in the written order", "written_s", "seconds"),
+        ("decision", "why", "words"),
+    )  # fmt: skip
+    shown = table(checkpoints[-MOST_CHECKPOINTS:], columns)
     last = hint(f"the last {MOST_CHECKPOINTS}") if len(checkpoints) > MOST_CHECKPOINTS else ""
     return details(plural(len(checkpoints), "checkpoint"), shown + last)

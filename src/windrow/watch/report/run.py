@@ -12,17 +12,6 @@ from windrow.units import format_bytes, format_count, format_rate, format_second
 from windrow.watch.report.order import order_chart_data, order_section
 from windrow.watch.report.page import Section, build_page, chart, timeline_section
 from windrow.watch.report.tables import (
-    BYTES,
-    COUNT,
-    EXACT_PERCENT,
-    NAME,
-    PERCENT,
-    REMARK,
-    SECONDS,
-    STATE,
-    TEXT,
-    WORDS,
-    Format,
     Html,
     details,
     facts,
@@ -130,23 +119,17 @@ def _histograms(data: Mapping[str, Any]) -> str:
         '<p class="hint" id="histogram-note" aria-live="polite"></p>',
     ]
     if data["values"]:
-        shown = table(
-            data["values"],
-            ("output", "output", NAME),
-            ("region", lambda one: one["region"] or "all rows", TEXT),
-            ("variation", "variation", TEXT),
-            ("dataset", "dataset", TEXT),
-            ("value", "text", WORDS),
-            total=data["values_total"],
-            things="values",
-        )
+        columns = (
+            ("output", "output", "name"), ("region", lambda one: one["region"] or "all rows", "text"),
+            ("variation", "variation", "text"), ("dataset", "dataset", "text"), ("value", "text", "words"),
+        )  # fmt: skip
+        shown = table(data["values"], columns, total=data["values_total"], things="values")
         parts.append(details("Other outputs", shown, opened=not data["histograms"]))
     return "\n".join(parts)
 
 
 def _cutflow(data: Mapping[str, Any]) -> str:
     """Write the places of the cutflow, and for each region the rows that pass all cuts but one, datasets together."""
-    weighted = Format(show="{:.6g}".format)
     lines = []
     for region, tables in data["nminus1"].items():
         every = tables["all"]
@@ -155,7 +138,7 @@ def _cutflow(data: Mapping[str, Any]) -> str:
             why = every["failures"].get(label.removeprefix("N - "), "")
             rows.append((label, count, None, f"n/a: {why}") if count is None else (label, count, sumw, ""))
         shown = table(
-            rows, ("", 0, TEXT), ("rows", 1, COUNT), ("weighted", 2, weighted), ("", 3, REMARK), name="nminus1"
+            rows, (("", 0, "text"), ("rows", 1, "count"), ("weighted", 2, "digits"), ("", 3, "remark")), name="nminus1"
         )
         lines.append(f"<h4>{escape(region)}</h4>{shown}")
     places = '<div class="controls" id="cutflow-controls"></div>\n<div id="cutflow-table" aria-live="polite"></div>'
@@ -172,21 +155,13 @@ def _steps(data: Mapping[str, Any]) -> str:
     def passed(step: Mapping[str, Any]) -> float | None:
         return 100 * step["rows_out"] / step["rows_in"] if step["kind"] == "cut" and step["rows_in"] else None
 
-    return table(
-        steps,
-        ("step", "name", NAME),
-        ("kind", "kind", STATE),
-        ("rows in", "rows_in", COUNT),
-        ("rows out", "rows_out", COUNT),
-        ("passed", passed, EXACT_PERCENT),
-        ("calls", "calls", COUNT),
-        ("per call", "fixed_s", SECONDS),
-        ("per row", "per_row_s", SECONDS),
-        ("total", "seconds", Format("bar", format_seconds)),
-        ("share", lambda step: 100 * (step["seconds"] or 0.0) / total, PERCENT),
-        ("read", "bytes_read", BYTES),
-        name="steps",
-    )
+    columns = (
+        ("step", "name", "name"), ("kind", "kind", "state"), ("rows in", "rows_in", "count"),
+        ("rows out", "rows_out", "count"), ("passed", passed, "exact %"), ("calls", "calls", "count"),
+        ("per call", "fixed_s", "seconds"), ("per row", "per_row_s", "seconds"), ("total", "seconds", "seconds bar"),
+        ("share", lambda step: 100 * (step["seconds"] or 0.0) / total, "%"), ("read", "bytes_read", "bytes"),
+    )  # fmt: skip
+    return table(steps, columns, name="steps")
 
 
 def _ledger(data: Mapping[str, Any]) -> str:
@@ -194,28 +169,18 @@ def _ledger(data: Mapping[str, Any]) -> str:
     lines = [f"<p>{escape(data['verdict'])}</p>"]
     if data["problems"]:
         lines.append(heading("Not done"))
-        lines.append(
-            table(
-                data["problems"],
-                ("file", "file", NAME),
-                ("dataset", "dataset", TEXT),
-                ("rows", "rows", TEXT),
-                ("state", "state", STATE),
-                ("why", "reason", WORDS),
-                total=data["problems_total"],
-                things="ranges",
-            )
-        )
+        columns = (
+            ("file", "file", "name"), ("dataset", "dataset", "text"), ("rows", "rows", "text"), ("state", "state", "state"),
+            ("why", "reason", "words"),
+        )  # fmt: skip
+        lines.append(table(data["problems"], columns, total=data["problems_total"], things="ranges"))
     if data["files"]:
+        files = (
+            ("file", "file", "name"), ("dataset", "dataset", "text"),
+            *((name, name, "count") for name in ("done", "failed", "missing")),
+        )  # fmt: skip
         shown = table(
-            data["files"],
-            ("file", "file", NAME),
-            ("dataset", "dataset", TEXT),
-            *((name, name, COUNT) for name in ("done", "failed", "missing")),
-            name="files",
-            most=len(data["files"]),
-            total=data["files_total"],
-            things="files",
+            data["files"], files, name="files", most=len(data["files"]), total=data["files_total"], things="files"
         )
         summary = f"{plural(data['files_total'], 'file')}, {data['rows']['total']:,} rows"
         lines.append(details(summary, shown, opened=len(data["files"]) <= 12))
@@ -236,7 +201,9 @@ def _decisions(data: Mapping[str, Any]) -> str:
             for datasets, order, why in _alike(data["order"])
         ]
         lines.append(heading("Orders, as they were issued"))
-        lines.append(table(rows, ("datasets", 0, WORDS), ("order", 1, WORDS), ("why", 2, WORDS), things="orders"))
+        lines.append(
+            table(rows, (("datasets", 0, "words"), ("order", 1, "words"), ("why", 2, "words")), things="orders")
+        )
     if data["guards"]:
         lines.append(heading("Guards that were learned"))
         lines.append(listed([f"{step} runs after {cut}" for step, cut in data["guards"]]))

@@ -11,28 +11,7 @@ from windrow.watch.findings import Findings
 from windrow.watch.report.page import Section, build_page, chart, timeline_section
 from windrow.watch.report.plain_data import pathless, strict, without_paths
 from windrow.watch.report.run import environment_facts
-from windrow.watch.report.tables import (
-    COUNT,
-    MICROS,
-    NAME,
-    NUMBER,
-    REMARK,
-    STATE,
-    TEXT,
-    WORDS,
-    Format,
-    heading,
-    hint,
-    listed,
-    more,
-    plural,
-    share_bar,
-    show_count,
-    show_micros,
-    table,
-    tiles,
-    verdict,
-)
+from windrow.watch.report.tables import heading, hint, listed, plural, share_bar, show_micros, table, tiles, verdict
 from windrow.watch.report.timeline import memory_data, throughput, timeline
 from windrow.watch.task_graph import task_graph
 from windrow.watch.trace import trace_text
@@ -55,8 +34,6 @@ MOST_BARS = 14
 MOST_LINES = 100
 MOST_PATH = 60
 MOST_WAITED = 10
-
-MICROS_BAR = Format("bar", show_micros)
 
 
 def write_session_report(run: GraphRun, page: Path, trace: Path, environment: Any) -> tuple[bool, str]:
@@ -167,21 +144,14 @@ def _names(run: GraphRun, found: Findings) -> str:
     """Write the tasks by name."""
     if not found.names:
         return hint(_nothing(run))
-    return table(
-        found.names,
-        ("task", "name", NAME),
-        ("calls", "count", COUNT),
-        ("time", "time", MICROS_BAR),
-        ("mean", "mean", MICROS),
-        ("longest", "longest", MICROS),
-        ("mean wait", lambda one: sum(one.waited.values()) / max(one.count, 1), MICROS),
-        ("failed", lambda one: one.failed or None, Format("bad", show_count)),
-        ("cancelled", lambda one: one.cancelled or None, COUNT),
-        ("retries", lambda one: one.retries or None, COUNT),
-        ("reused", lambda one: one.reused or None, COUNT),
-        most=MOST_LINES,
-        things="names",
-    )
+    columns = (
+        ("task", "name", "name"), ("calls", "count", "count"), ("time", "time", "micros bar"),
+        ("mean", "mean", "micros"), ("longest", "longest", "micros"),
+        ("mean wait", lambda one: sum(one.waited.values()) / max(one.count, 1), "micros"),
+        ("failed", "failed", "bad"), ("cancelled", "cancelled", "some"), ("retries", "retries", "some"),
+        ("reused", "reused", "some"),
+    )  # fmt: skip
+    return table(found.names, columns, most=MOST_LINES, things="names")
 
 
 def _graph(run: GraphRun) -> str:
@@ -210,17 +180,11 @@ def _path(run: GraphRun, found: Findings) -> str:
         (number, part, run.tasks[number].name, run.tasks[number].last)
         for number, part in zip(path.tasks, path.parts, strict=True)
     ]
-    return hint(words) + table(
-        steps,
-        ("task", 2, NAME),
-        ("number", 0, NUMBER),
-        ("began at", lambda step: step[3].begin - found.first, MICROS),
-        ("time", 1, MICROS_BAR),
-        ("", remark, REMARK),
-        ("worker", lambda step: step[3].worker, NUMBER),
-        most=MOST_PATH,
-        things="tasks",
-    )
+    columns = (
+        ("task", 2, "name"), ("number", 0, "number"), ("began at", lambda step: step[3].begin - found.first, "micros"),
+        ("time", 1, "micros bar"), ("", remark, "remark"), ("worker", lambda step: step[3].worker, "number"),
+    )  # fmt: skip
+    return hint(words) + table(steps, columns, most=MOST_PATH, things="tasks")
 
 
 def _waiting(run: GraphRun, found: Findings) -> str:
@@ -228,23 +192,20 @@ def _waiting(run: GraphRun, found: Findings) -> str:
     total = sum(found.waited.values())
     if not total:
         return chart("waiting", "What tasks waited for, by name") + hint("No task waited.")
-    by_cause = table(
-        found.waited.items(),
-        ("waited", 0, Format("name", cause_words)),
-        ("over all tasks", 1, MICROS),
-        ("share", lambda one: 100 * one[1] / total, Format(show="{:.1f} %".format)),
-    )
+    causes = (
+        ("waited", lambda one: cause_words(one[0]), "name"), ("over all tasks", 1, "micros"),
+        ("share", lambda one: 100 * one[1] / total, "fine %"),
+    )  # fmt: skip
+    by_cause = table(found.waited.items(), causes)
 
     def waited(task: CallRecord) -> int:
         return task.end - task.called - found.waits[task.id].get(RUNNING, 0)
 
-    longest = table(
-        sorted(run.tasks.values(), key=waited, reverse=True)[:MOST_WAITED],
-        ("task", lambda task: task.name, NAME),
-        ("number", lambda task: task.id, NUMBER),
-        ("waited", waited, MICROS),
-        ("because of", lambda task: _causes(found.waits[task.id]), WORDS),
-    )
+    columns = (
+        ("task", "name", "name"), ("number", "id", "number"), ("waited", waited, "micros"),
+        ("because of", lambda task: _causes(found.waits[task.id]), "words"),
+    )  # fmt: skip
+    longest = table(sorted(run.tasks.values(), key=waited, reverse=True)[:MOST_WAITED], columns)
     picture = chart("waiting", "What tasks waited for, by name")
     return picture + by_cause + heading("Those that waited longest") + longest
 
@@ -274,16 +235,11 @@ def _early(run: GraphRun, found: Findings) -> str:
         f"{released:,} outputs were released before their task had ended; {len(found.early):,} times another began with one "
         f"before that end, by {show_micros(total)} in all."
     )
-    return hint(words) + table(
-        rows,
-        ("from", 0, NAME),
-        ("to", 1, TEXT),
-        ("times", 2, COUNT),
-        ("earlier, in all", 3, MICROS),
-        ("at most", 4, MICROS),
-        most=MOST_LINES,
-        things="pairs",
-    )
+    columns = (
+        ("from", 0, "name"), ("to", 1, "text"), ("times", 2, "count"), ("earlier, in all", 3, "micros"),
+        ("at most", 4, "micros"),
+    )  # fmt: skip
+    return hint(words) + table(rows, columns, most=MOST_LINES, things="pairs")
 
 
 def _failures(run: GraphRun) -> str:
@@ -295,24 +251,17 @@ def _failures(run: GraphRun) -> str:
         return hint("No task failed, none was tried again, and no worker was lost.")
     text = ""
     if tasks:
-        text = table(
-            tasks,
-            ("task", lambda task: task.name, NAME),
-            ("number", lambda task: task.id, NUMBER),
-            ("ended", lambda task: task.state, STATE),
-            ("attempts", lambda task: len(task.tries), NUMBER),
-            ("why", _why, WORDS),
-            most=MOST_LINES,
-            things="tasks",
-        )
+        columns = (
+            ("task", "name", "name"), ("number", "id", "number"), ("ended", "state", "state"),
+            ("attempts", lambda task: len(task.tries), "number"), ("why", _why, "words"),
+        )  # fmt: skip
+        text = table(tasks, columns, most=MOST_LINES, things="tasks")
     if lost:
         lines = [
             f"Worker {line.get('worker')} was lost at {format_seconds(line['t'])}: {line.get('failure', '')}"
             for line in lost
         ]
-        text += listed([without_paths(line) for line in lines[:MOST_WAITED]]) + more(
-            len(lost) - MOST_WAITED, "lost workers"
-        )
+        text += listed([without_paths(line) for line in lines], "lost workers", MOST_WAITED)
     return text
 
 

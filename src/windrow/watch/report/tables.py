@@ -29,6 +29,10 @@ def show_count(value: float) -> str:
     return f"{value:,}"
 
 
+def _show_some(value: float) -> str:
+    return f"{value:,}" if value else "-"
+
+
 def show_percent(share: float) -> str:
     """Write a share; small ones with a digit more."""
     return f"{100 * share:.1f} %" if 0 < share < 0.0995 else f"{100 * share:.0f} %"
@@ -70,49 +74,66 @@ class Format(NamedTuple):
         return f'<td class="{look}">{text}</td>' if look else f"<td>{text}</td>"
 
 
-NAME, TEXT, WORDS, STATE, REMARK, NUMBER = map(Format, ("name", "text", "words", "state", "remark", "number"))
-COUNT, SECONDS, MICROS, BYTES, SHARE = (
-    Format(show=show) for show in (show_count, format_seconds, show_micros, format_bytes, show_percent)
-)
-PERCENT, EXACT_PERCENT = Format(show="{:.0f} %".format), Format(show="{:.2f} %".format)
+#: By the names that columns give.
+_FORMATS = {
+    **{look: Format(look) for look in ("name", "text", "words", "state", "remark", "number")},
+    "count": Format(show=show_count),
+    "some": Format(show=_show_some),
+    "bad": Format("bad", _show_some),
+    "digits": Format(show="{:.6g}".format),
+    "seconds": Format(show=format_seconds),
+    "seconds bar": Format("bar", format_seconds),
+    "micros": Format(show=show_micros),
+    "micros bar": Format("bar", show_micros),
+    "bytes": Format(show=format_bytes),
+    "percent": Format(show=show_percent),  #: of a share
+    "share": Format("share", show_percent),
+    "%": Format(show="{:.0f} %".format),
+    "fine %": Format(show="{:.1f} %".format),
+    "exact %": Format(show="{:.2f} %".format),
+}
 
 #: Its head, where in a line its value is (a key, an attribute, a place or a function of the line), and its format.
-Column = tuple[str, "str | int | Callable[[Any], Any]", Format]
+Column = tuple[str, "str | int | Callable[[Any], Any]", str]
 
 
-def _value(line: Any, where: str | int | Callable[[Any], Any]) -> Any:
+def _value(line: Any, where: Any) -> Any:
     if callable(where):
         return where(line)
-    return line[where] if isinstance(line, Mapping | tuple | list) else getattr(line, str(where))
+    return line[where] if isinstance(where, int) or isinstance(line, Mapping) else getattr(line, where)
 
 
 def table(
     lines: Iterable[Any],
-    *columns: Column,
+    columns: Sequence[Column],
+    *,
     name: str = "",
     most: int = MOST_LINES,
     total: int | None = None,
     things: str = "lines",
 ) -> str:
     """Write a table, and how many lines it does not show; ``total`` counts also those that are not in ``lines``."""
-    listed = list(lines)
-    count = len(listed) if total is None else total
-    rows = [[_value(line, where) for _, where, _ in columns] for line in listed[:most]]
-    largest = [max((row[place] or 0.0 for row in rows), default=0.0) or 1.0 if column[2].look == "bar" else 1.0
-               for place, column in enumerate(columns)]  # fmt: skip
+    every = list(lines)
+    left_out = (len(every) if total is None else total) - len(every[:most])
+    formats = [_FORMATS[form] for _, _, form in columns]
+    rows = [[_value(line, where) for _, where, _ in columns] for line in every[:most]]
+    largest = [
+        max((row[place] or 0.0 for row in rows), default=0.0) or 1.0 if form.look == "bar" else 1.0
+        for place, form in enumerate(formats)
+    ]
+    lefts = [" class=left" if form.look in _LEFT else "" for form in formats]
     heads = "".join(
-        f'<th scope="col"{" class=left" if form.look in _LEFT else ""}>{escape(head)}</th>' for head, _, form in columns
+        f'<th scope="col"{left}>{escape(head)}</th>' for left, (head, _, _) in zip(lefts, columns, strict=True)
     )
-    forms = [form for _, _, form in columns]
-    body = "".join(f"<tr>{''.join(map(Format.cell, forms, row, largest))}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(map(Format.cell, formats, row, largest))}</tr>" for row in rows)
     kind = f' class="{name}"' if name else ""
     return (
         f'<div class="scroll" tabindex="0"><table{kind}><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
-        f"{more(count - len(rows), things)}"
+        f"{_more(left_out, things)}"
     )
 
 
-def more(count: int, things: str) -> str:
+def _more(count: int, things: str) -> str:
     """Say how many lines were left out."""
     return hint(f"and {count:,} more {things}") if count > 0 else ""
 
@@ -127,10 +148,10 @@ def heading(text: str) -> str:
     return f"<h3>{escape(text)}</h3>"
 
 
-def listed(items: Sequence[str], things: str = "lines") -> str:
+def listed(items: Sequence[str], things: str = "lines", most: int = MOST_LINES) -> str:
     """Write texts one below the other."""
-    lines = "".join(f"<li>{escape(item)}</li>" for item in items[:MOST_LINES])
-    return f"<ul>{lines}</ul>{more(len(items) - MOST_LINES, things)}"
+    lines = "".join(f"<li>{escape(item)}</li>" for item in items[:most])
+    return f"<ul>{lines}</ul>{_more(len(items) - most, things)}"
 
 
 def details(summary: str, content: str, *, opened: bool = False, name: str = "") -> str:

@@ -25,7 +25,7 @@ ERROR = 1
 
 #: Commands in modules of their own, imported when they are asked for.
 LATER = {
-    "new": "windrow.cli.new",
+    "new": "windrow.cli.new.command",
     "report": "windrow.cli.report",
     "show": "windrow.cli.show",
     "simulate": "windrow.cli.simulate",

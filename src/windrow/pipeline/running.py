@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.resume.plan import ResumePlan
     from windrow.pipeline.streaming import Streaming
     from windrow.run.loop import Observer, RunOutcome
-    from windrow.store.fingerprints import Fingerprint
+    from windrow.store.fingerprint.api import Fingerprint
     from windrow.store.rundir import RunDirectory
 
 

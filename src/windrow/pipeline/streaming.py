@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.options import Options
     from windrow.pipeline.results.result import Result
     from windrow.pipeline.workload import PipelineWorkload as Workload
-    from windrow.store.fingerprints import Fingerprint
+    from windrow.store.fingerprint.api import Fingerprint
 
 
 #: Portions of the stream that a worker may have or wait for: what comes meanwhile is handed over together.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from windrow.store.results import Entry
-    from windrow.tasks.lineage_code import Codes
+    from windrow.tasks.reuse.code import Codes
     from windrow.tasks.worker import RunningCall
 
 
@@ -169,7 +169,7 @@ class Keep(NamedTuple):
 
 def _code_here(function: Any, name: str) -> str:
     """Give the digest of a function as it is now, in this process."""
-    from windrow.tasks.command import CommandBody
+    from windrow.tasks.commands.command import CommandBody
 
     if isinstance(function, partial):
         body = getattr(function.func, "__self__", None)
@@ -180,7 +180,7 @@ def _code_here(function: Any, name: str) -> str:
 
 @cache
 def _codes() -> Codes:
-    from windrow.tasks.lineage_code import Codes
+    from windrow.tasks.reuse.code import Codes
 
     return Codes()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from windrow.data.paths import is_remote
 from windrow.errors import WindrowError
-from windrow.store.fingerprints import fingerprint
+from windrow.store.fingerprint.api import fingerprint
 from windrow.store.journal.journal import KnownInput
 
 if TYPE_CHECKING:

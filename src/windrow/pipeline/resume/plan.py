@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.definition.products import Product
     from windrow.pipeline.options import Options
     from windrow.reuse.coverage import Ranges
-    from windrow.store.fingerprints import Fingerprint
+    from windrow.store.fingerprint.api import Fingerprint
     from windrow.store.journal.journal import Blob, Journal, KnownInput
 
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windrow.store.fingerprint_graph import digest, digests
-from windrow.store.fingerprint_walk import Walk
+from windrow.store.fingerprint.code import digest
+from windrow.store.fingerprint.walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,9 +38,9 @@ class Fingerprint:
     opaque: tuple[str, ...]  #: what could not be looked into, and where it is; with any, no two are known to be equal
     libraries: tuple[tuple[str, str], ...]  #: whose code is used, and their versions
     parts: Mapping[str, str]  #: what went in, by name: for ``difference``
-    stores_globals: tuple[
-        str, ...
-    ]  #: what is written to that other threads see too; a hint, as much as can be seen from code
+    #: What is written to that other threads see too; a hint, as much as can be seen from code.
+    stores_globals: tuple[str, ...]
+    draws: tuple[str, ...]  #: how it takes random numbers that nobody has chosen
 
 
 def fingerprint(thing: Any, *, name: str = "", exact: bool = True) -> Fingerprint:
@@ -57,10 +57,13 @@ def fingerprint(thing: Any, *, name: str = "", exact: bool = True) -> Fingerprin
         change the order of what comes out and the last digit of a sum; and the content of globals that the code writes
         to, such as a cache, which says how far a program has come rather than what it is.
     """
-    walk = Walk(thing, name, exact=exact)
-    own = digests(walk.nodes)[0]
+    return summarise(Walk(thing, name, exact=exact))
+
+
+def summarise(walk: Walk) -> Fingerprint:
+    """Return what a walk has found, as a digest and in words."""
     libraries = tuple(sorted(walk.libraries))
-    whole = digest(own, *(f"{name} {version}".encode() for name, version in libraries))
+    whole = digest(walk.own, *(f"{name} {version}".encode() for name, version in libraries))
     parts = {
         **{part: content.hex()[:_SHORT] for part, content in walk.parts().items()},
         **{f"{_LIBRARY}{library}": version for library, version in libraries},
@@ -68,11 +71,12 @@ def fingerprint(thing: Any, *, name: str = "", exact: bool = True) -> Fingerprin
     }
     return Fingerprint(
         digest=whole.hex(),
-        own=own.hex(),
-        opaque=tuple(sorted(set(walk.opaque))),
+        own=walk.own.hex(),
+        opaque=tuple(sorted(walk.opaque)),
         libraries=libraries,
         parts=parts,
         stores_globals=tuple(sorted(walk.stores)),
+        draws=tuple(sorted(walk.draws)),
     )
 
 

@@ -9,12 +9,12 @@ from importlib.util import resolve_name
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windrow.store.fingerprint_libraries import PYTHON, Library, library_of_module, library_to_be_loaded, names_in
+from windrow.store.fingerprint.libraries import PYTHON, Library, library_of_module, library_to_be_loaded, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from windrow.store.fingerprint_code import Origin
+    from windrow.store.fingerprint.code import Origin
 
 
 class InLibrary(NamedTuple):
@@ -37,7 +37,7 @@ class Source(NamedTuple):
 
 def resolve(origin: Origin, function: FunctionType) -> tuple[str, Any]:
     """Return what a name in code means now, and how to call it: as far as modules lead to it, by its full name."""
-    said, value = take(_base(origin, function), origin)
+    said, value = take(base_of(origin, function), origin)
     if origin.kind == "free":
         return f"closure variable {said!r}", value
     if origin.kind == "import":
@@ -45,7 +45,8 @@ def resolve(origin: Origin, function: FunctionType) -> tuple[str, Any]:
     return f"global {said!r}", value
 
 
-def _base(origin: Origin, function: FunctionType) -> Any:
+def base_of(origin: Origin, function: FunctionType) -> Any:
+    """Return the global, closure variable or module that a name begins with."""
     if origin.kind == "free":
         place = function.__code__.co_freevars.index(origin.name)
         return content_of((function.__closure__ or ())[place])

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 #: A distribution, or a module that belongs to none, and its version.
@@ -39,6 +39,7 @@ _names_of_class = type.__dict__["__dict__"].__get__
 _module_of_class = type.__dict__["__module__"].__get__
 _name_of_class = type.__dict__["__name__"].__get__
 _long_name_of_class = type.__dict__["__qualname__"].__get__
+mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
 
 def full_name(kind: type) -> str:
@@ -56,6 +57,15 @@ def names_of(kind: type) -> Mapping[str, Any]:
     """Return what a class holds itself, without asking the class."""
     names: Mapping[str, Any] = _names_of_class(kind)
     return names
+
+
+def static_attribute(kind: type, name: str) -> Any:
+    """Return what a class or those it is made of keep under a name; None if nothing."""
+    for one in mro_of(kind):
+        names = names_of(one)
+        if name in names:
+            return names[name]
+    return None
 
 
 def library_of_module(module: ModuleType) -> Library | None:

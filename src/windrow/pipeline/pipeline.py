@@ -132,9 +132,9 @@ class Pipeline(Writing):
             from windrow.pipeline.words import describe
 
             return describe(self)
-        from windrow.pipeline.inspect.explain_row import why
+        from windrow.pipeline.inspect.explain_row import explain_row
 
-        return why(self, data, row, seed=seed)
+        return explain_row(self, data, row, seed=seed)
 
     def peek(
         self,

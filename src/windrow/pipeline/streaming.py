@@ -18,10 +18,10 @@ from windrow.core.ledger import Entry
 from windrow.core.records import InputSpec
 from windrow.data.stream.stream import Stream
 from windrow.errors import DataError, NotYetError, UsageError, WindrowError
-from windrow.pipeline.collecting import Heap
 from windrow.pipeline.live import Inbox
 from windrow.pipeline.places import Place
-from windrow.pipeline.resuming import Beginning
+from windrow.pipeline.resume.plan import ResumePlan
+from windrow.pipeline.run.partials import UnitedPartial
 from windrow.pipeline.workload import Feed, PipelineWorkload
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from windrow.data.stream.flow import Flow, Portion
     from windrow.data.stream.sources import Tap
     from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.products import Product
     from windrow.pipeline.options import Options
-    from windrow.pipeline.products import Product
     from windrow.pipeline.results.result import Result
     from windrow.pipeline.workload import PipelineWorkload as Workload
-    from windrow.store.fingerprints import Fingerprint
+    from windrow.store.fingerprint.api import Fingerprint
 
 
 #: Portions of the stream that a worker may have or wait for: what comes meanwhile is handed over together.
@@ -139,7 +139,7 @@ class Gathered:
     """The collector of a run over a stream: one heap, as all rows are of one input of the source."""
 
     def __init__(self) -> None:
-        self._heap = Heap()
+        self._heap = UnitedPartial()
 
     @property
     def rows(self) -> Intervals:
@@ -156,7 +156,7 @@ class Gathered:
 
 
 @dataclass(slots=True, kw_only=True)
-class StreamBeginning(Beginning):
+class StreamBeginning(ResumePlan):
     """Nothing is to do yet; accounts for rows in the numbers of the stream."""
 
     flow: Flow

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.compat.pycompss.parameters import COLLECTION_KINDS, PATH_KINDS, Parameter
 from windrow.engines.processes.values import own_copy
-from windrow.tasks.file_kinds import FileKind
+from windrow.tasks.files.annotations import FileKind
 from windrow.tasks.future import Future
 from windrow.tasks.inout import UNCHANGING
 

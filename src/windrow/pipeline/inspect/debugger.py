@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.blocks.selection import Selection
+from windrow.blocks.selection import Selection, union
 from windrow.pipeline.inspect.format_value import short
 from windrow.random.each_row.python import RowRng
 
@@ -25,60 +25,46 @@ if TYPE_CHECKING:
 OURS = str(Path(__file__).resolve().parents[2])
 
 
-def stop_where_it_raised(
-    run: ChunkRun, step: BoundStep, rows: Selection, lanes: tuple[int, ...], failure: StepError
-) -> None:
+def stop_where_it_raised(run: ChunkRun, step: BoundStep, failure: StepError) -> None:
     """Show file, row and arguments of a failed call, and open the debugger in the step's function."""
     import pdb
 
     first, last = int(failure.facts["start"]), int(failure.facts["stop"])
+    rows, where = union([run.selections[lane] for lane in step.lanes]), f"rows {first} to {last - 1} together"
     if last == first + 1:
-        rows = Selection(rows.length, np.array([first - run.start]))
-    where = f"row {first}" if last == first + 1 else f"rows {first} to {last - 1} together"
-    arguments = run.caller.gather(step.arguments, rows, lanes)
+        rows, where = Selection(rows.length, np.array([first - run.start])), f"row {first}"
+    arguments = run.caller.gather(step.arguments, rows, step.lanes)
     lines = [f"{failure}", f"  file {run.chunk.label}, {where}"]
-    lines += [
-        f"  {argument.name} = {short(values, 72)}" for argument, values in zip(step.arguments, arguments, strict=True)
-    ]
+    lines += [f"  {one.name} = {short(values, 72)}" for one, values in zip(step.arguments, arguments, strict=True)]
     sys.stdout.write("\n".join(lines) + "\n")
-    frames = user_frames(lambda: _call(run, step, arguments, rows), step.function)
+    frames = _user_frames(lambda: _call(run, step, arguments, rows), step.function)
     if frames is None:
         sys.stdout.write("  The function itself does not raise, so there is nothing to step into.\n")
         return
     pdb.post_mortem(frames)
 
 
-def user_frames(call: Callable[[], Any], function: Callable[..., Any]) -> TracebackType | None:
-    """Call and return the traceback from the user's function down to the deepest line of the same file; None without."""
+def _user_frames(call: Callable[[], Any], function: Callable[..., Any]) -> TracebackType | None:
+    """Return the traceback of a call, from the user's function to the deepest line of its file; None without."""
+    frames: list[TracebackType] = []
     try:
         call()
     except Exception as error:  # noqa: BLE001 - its traceback is what is asked for
-        frames = list(_frames(error.__traceback__))
-    else:
+        part = error.__traceback__
+        while part is not None:
+            frames.append(part)
+            part = part.tb_next
+    codes = [frame.tb_frame.f_code for frame in frames]
+    wanted = getattr(function, "__code__", None)
+    if wanted is None:  # an object that is called: the first code that is not ours
+        wanted = next((code for code in codes if not code.co_filename.startswith(OURS)), None)
+    if wanted not in codes:
         return None
-    code = getattr(function, "__code__", None)
-    first = next(
-        (
-            number
-            for number, part in enumerate(frames)
-            if part.tb_frame.f_code is code or (code is None and not part.tb_frame.f_code.co_filename.startswith(OURS))
-        ),
-        None,
-    )
-    if first is None:
-        return None
-    home = frames[first].tb_frame.f_code.co_filename
-    mine = [n for n, part in enumerate(frames) if part.tb_frame.f_code.co_filename == home]
+    last = max(number for number, code in enumerate(codes) if code.co_filename == wanted.co_filename)
     chain: TracebackType | None = None
-    for part in reversed(frames[first : mine[-1] + 1]):
+    for part in reversed(frames[codes.index(wanted) : last + 1]):
         chain = TracebackType(chain, part.tb_frame, part.tb_lasti, part.tb_lineno)
     return chain
-
-
-def _frames(chain: TracebackType | None) -> Any:
-    while chain is not None:
-        yield chain
-        chain = chain.tb_next
 
 
 def _call(run: ChunkRun, step: BoundStep, arguments: list[Any], rows: Selection) -> Any:
@@ -87,11 +73,11 @@ def _call(run: ChunkRun, step: BoundStep, arguments: list[Any], rows: Selection)
     # Compiled code has no frames: the plain function is called, with the numbers it would see.
     rng = RowRng(run.caller.rng(rows)) if step.wants_rng else None
     for row in range(rows.count):
-        scalars = [_scalar(values, row) for values in arguments]
         drawn = {}
         if rng is not None:
             rng.move(row)
             drawn["rng"] = rng
+        scalars = [_scalar(values, row) for values in arguments]
         step.kernel.function(*scalars, **step.kernel.parameters, **drawn)
     return None
 
@@ -99,10 +85,7 @@ def _call(run: ChunkRun, step: BoundStep, arguments: list[Any], rows: Selection)
 def _scalar(values: Any, row: int) -> Any:
     if values is None:
         return None
-    value = values[row]
-    if hasattr(value, "layout"):
-        value = np.asarray(value)
-    dtype = np.asarray(value).dtype
-    wide = {"f": np.float64, "i": np.int64, "u": np.uint64 if dtype.itemsize == 8 else np.int64}
-    number = np.asarray(value).astype(wide.get(dtype.kind, dtype))
+    value = np.asarray(values[row])
+    wide = {"f": np.float64, "i": np.int64, "u": np.uint64 if value.dtype.itemsize == 8 else np.int64}
+    number = value.astype(wide.get(value.dtype.kind, value.dtype))
     return number if number.ndim else number[()]

@@ -1,12 +1,13 @@
 """``analysis.explain(data, row=...)``: what became of one row, region by region, and why.
 
-The row is found by its place in a file or by its identity. Every step is asked about this row alone, in the written
-order, also those that an earlier cut keeps it from; what then raises is told as that. A region's verdict is the one of
-a run.
+The row is found by its place in a file or by its identity. A chunk run of this row alone evaluates every step in the
+written order, also those that an earlier cut keeps the row from; what then raises is told as that. A region's verdict is the
+one of a run.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,20 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow import data as windrow_data
-from windrow.blocks.failing import first_line, named_error, raise_from
+from windrow.blocks.failing import first_line
 from windrow.blocks.results import UpDown, Verdict
-from windrow.blocks.selection import everything
 from windrow.errors import MissingColumnError, StepError, UsageError, nearest
 from windrow.pipeline.bind import bind
-from windrow.pipeline.inspect.explain_text import Line, Story, WeightLine, Why
+from windrow.pipeline.grid import Grid, box, to_html
 from windrow.pipeline.inspect.format_value import short
-from windrow.pipeline.inspect.rows import attempt, definition_at_desk, find_input, opened, row_number, run_over
+from windrow.pipeline.inspect.rows import chunk_run, definition_at_desk, find_input, opened, row_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from windrow.blocks.chunk import ChunkRun
-    from windrow.blocks.program import BoundStep, Lane, Program
+    from windrow.blocks.program import Argument, BoundStep, Lane
     from windrow.data.base import Input, Reader, Source
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.pipeline import Pipeline
@@ -37,15 +37,128 @@ if TYPE_CHECKING:
 
 #: Rows of identity columns read at once: a few megabytes.
 SEARCH_ROWS = 262_144
-
 #: Letters for what a cut read: there is one line for each cut, with room to its end.
-VALUE_ROOM = 60
-
+VALUE_ROOM = 80
 #: Letters of an exception's message: what it says first.
 REASON_ROOM = 100
 
 
-def why(pipeline: Pipeline, data: Any, row: Any, *, seed: int = 0) -> Why:
+# -- what is told --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CutVerdict:
+    """One cut of a region and what it says of the row."""
+
+    cut: str
+    name: str  #: as the region writes it, with "!" where it is inverted
+    verdict: str  #: passed, failed, None, n/a or cannot be computed
+    reached: bool  #: whether a run would ask; not if an earlier cut removed the row
+    reason: str  #: what it read, or why there is no answer
+
+    @property
+    def shown(self) -> str:
+        """The verdict as the table has it: in brackets where a run would not ask."""
+        if self.verdict == "cannot be computed":
+            return "raises" if self.reached else "—"
+        return self.verdict if self.reached else f"({self.verdict})"
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What became of the row in one region."""
+
+    region: str
+    removed_by: str | None  #: the first cut that removed it
+    stops_at: str | None  #: a step that raises for it, though no cut removes it before: a run stops there
+    lines: tuple[CutVerdict, ...]
+
+    @property
+    def inside(self) -> bool:
+        """Whether the row is in the region."""
+        return self.removed_by is None and self.stops_at is None
+
+    def verdict(self) -> str:
+        """Say it in a few words."""
+        if self.stops_at is not None:
+            return f"{self.stops_at} raises for this row, so a run stops here"
+        if self.removed_by is None:
+            return "in the region"
+        line = next(line for line in self.lines if line.cut == self.removed_by)
+        none = ", which is None for it" if line.verdict == "None" else ""
+        return f"removed by {line.name}{none}"
+
+    def grid(self) -> Grid:
+        """Return the region's cuts as a table."""
+        rows = [(line.name, line.shown, line.reason) for line in self.lines]
+        cuts = [line.cut for line in self.lines]
+        marked = None if self.removed_by is None else cuts.index(self.removed_by)
+        return Grid(f"region {self.region}: {self.verdict()}", (), rows, marked=marked)
+
+
+@dataclass(frozen=True, slots=True)
+class RowWeight:
+    """One weight of the row; ``value`` None where there is none."""
+
+    name: str
+    value: float | None
+    text: str
+    applies: bool = True
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return self.text
+        return short(self.value) + (f" ({self.text})" if self.text else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """What became of one row; ``str()`` of it is the text."""
+
+    pipeline: str
+    file: str
+    row: int
+    dataset: str
+    identity: Mapping[str, Any]
+    regions: Mapping[str, Story]
+    weights: tuple[RowWeight, ...]
+    outside: bool  #: the fileset restricts the file to other rows
+
+    @property
+    def weight(self) -> float | None:
+        """The product of the weights that apply; None if one cannot be computed."""
+        if any(weight.value is None and weight.applies for weight in self.weights):
+            return None
+        return math.prod(weight.value for weight in self.weights if weight.value is not None)
+
+    @property
+    def title(self) -> str:
+        """Which row it is."""
+        known = "".join(f", {name} {short(value)}" for name, value in self.identity.items())
+        title = f"{self.pipeline}: row {self.row} of {self.file} (dataset {self.dataset}{known})"
+        if self.outside:
+            title += "\na run leaves this row out: the fileset restricts the file to other rows"
+        return title
+
+    def _grids(self) -> list[Grid]:
+        grids = [story.grid() for story in self.regions.values()]
+        if self.weights:
+            rows = [(weight.name, str(weight)) for weight in self.weights]
+            if self.weight is not None and len(rows) > 1:
+                rows.append(("product", short(self.weight)))
+            grids.append(Grid("weights", (), rows))
+        return grids
+
+    def __str__(self) -> str:
+        return "\n\n".join([self.title, *(grid.text() for grid in self._grids())])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return box([f"<p><b>{to_html(self.title)}</b></p>", *(grid.html() for grid in self._grids())])
+
+
+def explain_row(pipeline: Pipeline, data: Any, row: Any, *, seed: int = 0) -> Why:
     """Tell what becomes of one row of ``data``; ``row`` is (file, number) or the row's identity."""
     if data is None:
         raise UsageError(
@@ -57,17 +170,14 @@ def why(pipeline: Pipeline, data: Any, row: Any, *, seed: int = 0) -> Why:
     with opened(source, item.index) as reader:
         number = row_number(number, reader.info, item.label)
         program = bind(definition, item.dataset, source.datasets[item.dataset], reader.info, item.label)
-        run = run_over(program, reader, item, number, number + 1)
-        try:
+        with chunk_run(program, reader, item, number, number + 1) as run:
             return _told(definition, item, number, run)
-        finally:
-            run.release()
 
 
 # -- finding the row -----------------------------------------------------------------------------
 
 
-def _place(definition: Definition, source: Source, row: Any) -> tuple[Input, int]:
+def _place(definition: Definition, source: Source, row: Any) -> tuple[Input, Any]:
     identity = definition.identity
     form = f"({', '.join(identity)})" if identity else "the row's identity"
     if len(identity) == 1 and not isinstance(row, Sequence):
@@ -98,8 +208,7 @@ def _search(definition: Definition, source: Source, wanted: Mapping[str, Any]) -
                         f"{item.label} has no column {name!r}, which identity= of pipeline "
                         f"{definition.name!r} names{nearest(name, reader.info.columns)}"
                     )
-            ranges = item.steps if item.steps is not None else ((0, reader.info.rows),)
-            for first, last in ranges:
+            for first, last in item.steps if item.steps is not None else ((0, reader.info.rows),):
                 looked_at += last - first
                 found += [(item, row) for row in _rows_with(reader, wanted, first, last)]
     text = ", ".join(f"{name} {value}" for name, value in wanted.items())
@@ -130,14 +239,12 @@ class _Answer:
     """What one step says of the row."""
 
     value: Any = None
-    error: str = ""  #: why it cannot be computed: what was raised
-    culprit: str = ""  #: the step that raised it, perhaps one that makes what this one reads
     read: str = ""  #: the values of the columns it read, in short
+    culprit: str = ""  #: the step that raised, perhaps one that makes what this one reads; empty: there is a value
+    error: str = ""  #: what it raised
 
     def trouble(self, step: str) -> str:
         """Say why there is no value."""
-        if not self.culprit:
-            return ""
         return self.error if self.culprit == step else f"it needs {self.culprit}: {self.error}"
 
 
@@ -147,145 +254,123 @@ def _told(definition: Definition, item: Input, number: int, run: ChunkRun) -> Wh
     with warnings.catch_warnings():
         # A step may be asked about a row it would never see; what it warns of then is nobody's concern.
         warnings.simplefilter("ignore")
-        for name in program.written:
-            answers[name] = _ask(run, program.steps[name], answers)
-    whole = everything(1)
-    identity = {name: run.store.file(name, whole)[0] for name in definition.identity if name in program.columns}
-    stories = [
-        _story(definition, program, lane_number, lane, answers)
-        for lane_number, lane in enumerate(program.lanes)
-        if lane.region is not None and not lane.hidden
-    ]
+        for name, step in program.steps.items():
+            answers[name] = _ask(run, step, answers)
+    stories = {
+        str(lane.region): _story(definition, run, place, lane, answers)
+        for place, lane in enumerate(program.lanes)
+        if lane.region is not None
+    }
     return Why(
         pipeline=definition.name,
         file=item.label,
         row=number,
         dataset=item.dataset,
-        identity=identity,
-        regions={story.region: story for story in stories},
-        weights=tuple(_weights(definition, program, answers, stories)),
-        outside=_outside(item, number),
+        identity={n: run.store.file(n, run.rows)[0] for n in definition.identity if n in program.columns},
+        regions=stories,
+        weights=tuple(
+            _weight(definition, name, answers.get(name), stories)
+            for name, step in definition.steps.items()
+            if step.kind == "weight"
+        ),
+        outside=item.steps is not None and not any(start <= number < stop for start, stop in item.steps),
     )
 
 
-def _outside(item: Input, number: int) -> bool:
-    """Whether the fileset leaves this row out."""
-    return item.steps is not None and not any(a <= number < b for a, b in item.steps)
-
-
 def _ask(run: ChunkRun, step: BoundStep, answers: Mapping[str, _Answer]) -> _Answer:
-    rows = everything(1)
     for argument in step.arguments:
         before = answers[argument.source] if argument.kind == "made" else _Answer()
         if before.culprit:
-            return _Answer(error=before.error, culprit=before.culprit)
+            return _Answer(culprit=before.culprit, error=before.error)
     try:
-        value = attempt(run, step, rows, step.lanes)
-        read = _read(run, step)
-    except Exception as error:  # noqa: BLE001 - it is told, or raised again
-        failure = named_error(run, step, rows, error)
-        if not isinstance(failure, StepError):
-            raise_from(failure, error)
-        return _Answer(error=_reason(error), culprit=step.name)
+        value = run.evaluate(step, run.rows)
+    except StepError as failure:
+        return _Answer(culprit=step.name, error=_reason(failure.__cause__ or failure))
+    touched = run.program.touched.get(step.name, frozenset())
+    run.caller.prepare("(shown)", (), run.rows)  # what is read from here on is not the step's doing
+    read = [_read(run, step, argument, touched) for argument in step.arguments]
     if step.kind == "column":
-        run.store.put(step.name, rows, value)
-    return _Answer(value, read=read)
+        run.store.put(step.name, run.rows, value)
+    return _Answer(value, ", ".join(read))
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     # awkward adds where in its own source it noticed.
     text = first_line(error).partition(" (in compiled code")[0].partition(" while attempting to")[0]
     return f"{type(error).__name__}: {text if len(text) <= REASON_ROOM else text[:REASON_ROOM] + '…'}"
 
 
-def _read(run: ChunkRun, step: BoundStep) -> str:
+def _read(run: ChunkRun, step: BoundStep, argument: Argument, touched: frozenset[str]) -> str:
     """Write what a step read: columns as they are, of a collection the fields it touched."""
-    parts = []
-    rows = everything(1)
-    touched = run.program.touched.get(step.name, frozenset())
-    run.caller.prepare("(shown)", (), rows)  # what is read from here on is not the step's doing
-    for argument in step.arguments:
-        if argument.kind == "collection":
-            fields = [name for name in argument.members if name in touched]
-            parts += [f"{name}={short(run.store.file(name, rows)[0])}" for name in fields]
-            if not fields:  # counted, perhaps
-                (records,) = run.caller.gather([argument], rows, step.lanes)
-                number = len(records[0]) if records.ndim > 1 else 1
-                parts.append(f"{argument.source}={number} object{'' if number == 1 else 's'}")
-        elif argument.kind == "default":
-            parts.append(f"{argument.name}={short(argument.default)} (default)")
-        elif argument.kind == "file":
-            parts.append(f"{argument.source}={short(run.store.file(argument.source, rows)[0])}")
-        elif argument.kind == "glob":
-            values = {name: run.store.file(name, rows)[0] for name in argument.members}
-            parts.append(f"{argument.name}={short(values, VALUE_ROOM)}")
-        elif argument.kind == "made":
-            value = run.store.made(argument.source, rows)[0]
-            parts.append(f"{argument.source}={short(value, VALUE_ROOM)}")
-    return ", ".join(parts)
+    if argument.kind == "default":
+        return f"{argument.name}={short(argument.default)} (default)"
+    if argument.kind == "collection":
+        fields = [name for name in argument.members if name in touched]
+        if fields:
+            return ", ".join(f"{name}={short(run.store.file(name, run.rows)[0])}" for name in fields)
+        (records,) = run.caller.gather([argument], run.rows, step.lanes)  # counted, perhaps
+        number = len(records[0]) if records.ndim > 1 else 1
+        return f"{argument.source}={number} object{'' if number == 1 else 's'}"
+    if argument.kind == "glob":
+        values = {name: run.store.file(name, run.rows)[0] for name in argument.members}
+        return f"{argument.name}={short(values, VALUE_ROOM)}"
+    if argument.kind == "file":
+        return f"{argument.source}={short(run.store.file(argument.source, run.rows)[0])}"
+    return f"{argument.source}={short(run.store.made(argument.source, run.rows)[0], VALUE_ROOM)}"
 
 
 # -- telling it ----------------------------------------------------------------------------------
 
 
-def _story(definition: Definition, program: Program, number: int, lane: Lane, answers: Mapping[str, _Answer]) -> Story:
+def _story(definition: Definition, run: ChunkRun, number: int, lane: Lane, answers: Mapping[str, _Answer]) -> Story:
     """Follow the row through one region in the written order."""
     removed: str | None = None
     stops: str | None = None
-    lines: list[Line] = []
+    lines: list[CutVerdict] = []
     for name in definition.written:
-        step = program.steps.get(name)
-        needed = step is not None and number in step.lanes
         answer = answers.get(name, _Answer())
+        needed = name in run.program.steps and number in run.program.steps[name].lanes
         reached = removed is None and stops is None
         if name in lane.declared:
             inverted = lane.declared[name]
-            verdict = _verdict(answer, inverted) if needed else "does not apply"
-            when = definition.steps[name].when
-            reason = answer.trouble(name) or answer.read
-            if not needed and when is not None:
-                reason = f"exists only when {when.text}"
-            lines.append(Line(name, inverted, verdict, reached, reason, removed))
+            verdict, reason = _verdict(answer, inverted), answer.read
+            if verdict == "cannot be computed":
+                behind = f"; it runs behind {removed}" if removed is not None else ""
+                reason = f"cannot be computed for this row: {answer.trouble(name)}{behind}"
+            elif not needed:
+                when = definition.steps[name].when
+                verdict, reason = "n/a", "" if when is None else f"exists only when {when.text}"
+            lines.append(CutVerdict(name, f"!{name}" if inverted else name, verdict, reached, reason))
             if reached and verdict in ("failed", "None"):
                 removed = name
-        if reached and needed and answer.error:
+        if reached and needed and answer.culprit:
             stops = name
-    return Story(region=str(lane.region), removed_by=removed, stops_at=stops, lines=tuple(lines))
+    return Story(str(lane.region), removed, stops, tuple(lines))
 
 
 def _verdict(answer: _Answer, inverted: bool) -> str:
-    if answer.error:
+    if answer.culprit:
         return "cannot be computed"
-    verdict: Verdict = answer.value
+    verdict: Verdict | None = answer.value
+    if verdict is None:
+        return "n/a"
     if verdict.undefined is not None and verdict.undefined[0]:
         return "None"
     return "passed" if verdict.side(inverted)[0] else "failed"
 
 
-def _weights(
-    definition: Definition, program: Program, answers: Mapping[str, _Answer], stories: Sequence[Story]
-) -> list[WeightLine]:
-    lines = []
-    for name, step in definition.steps.items():
-        if step.kind != "weight":
-            continue
-        if name not in program.steps:
-            when = step.when.text if step.when is not None else ""
-            lines.append(WeightLine(name, None, f"does not apply: exists only when {when}", False))
-            continue
-        answer = answers[name]
-        if answer.error:
-            place = definition.written.index(name)
-            guards = [
-                story.removed_by
-                for story in stories
-                if story.removed_by is not None and definition.written.index(story.removed_by) < place
-            ]
-            behind = f"; it runs behind {' and '.join(dict.fromkeys(guards))}" if guards else ""
-            lines.append(WeightLine(name, None, f"cannot be computed: {answer.trouble(name)}{behind}"))
-        elif isinstance(answer.value, UpDown):
-            nominal, up, down = (float(part[0]) for part in answer.value.parts)
-            lines.append(WeightLine(name, nominal, f"up {short(up)}, down {short(down)}"))
-        else:
-            lines.append(WeightLine(name, float(answer.value[0]), ""))
-    return lines
+def _weight(definition: Definition, name: str, answer: _Answer | None, stories: Mapping[str, Story]) -> RowWeight:
+    if answer is None:
+        when = definition.steps[name].when
+        condition = when.text if when is not None else ""
+        return RowWeight(name, None, f"does not apply: exists only when {condition}", applies=False)
+    if answer.culprit:
+        place = definition.written.index
+        removing = [story.removed_by for story in stories.values() if story.removed_by is not None]
+        guards = dict.fromkeys(cut for cut in removing if place(cut) < place(name))
+        behind = f"; it runs behind {' and '.join(guards)}" if guards else ""
+        return RowWeight(name, None, f"cannot be computed: {answer.trouble(name)}{behind}")
+    if isinstance(answer.value, UpDown):
+        nominal, up, down = (float(part[0]) for part in answer.value.parts)
+        return RowWeight(name, nominal, f"up {short(up)}, down {short(down)}")
+    return RowWeight(name, float(answer.value[0]), "")

@@ -6,55 +6,35 @@ from typing import Any
 
 import awkward as ak
 import numpy as np
-
-__all__ = ["ROOM", "short"]
+from awkward.prettyprint import Formatter, valuestr
 
 #: Letters for one value: three or four numbers of a list, and several columns still fit a terminal.
 ROOM = 40
 
+_SIX_DIGITS = Formatter(precision=6)
+
 
 def short(value: Any, room: int = ROOM) -> str:
-    """Write a value in about ``room`` letters; what is left out of a list or record is counted."""
+    """Write a value in about ``room`` letters; what is left out of a list or record shows as dots."""
     if isinstance(value, float | np.floating):
         return f"{float(value):.6g}"
-    if value is None or isinstance(value, bool | np.bool_ | int | np.integer):
-        return str(value)
-    if isinstance(value, ak.Record):
-        return _joined(_fields(value, value.fields), len(value.fields), room, "{}")
-    if isinstance(value, dict):
-        return _joined(_fields(value, list(value)), len(value), room, "{}")
-    if isinstance(value, ak.Array | np.ndarray | list | tuple) and np.ndim(_shell(value)):
-        return _joined((lambda left, item=item: short(item, left) for item in value), len(value), room, "[]")
     if isinstance(value, str | bytes):
         return _cut(repr(value), room)
+    try:
+        if isinstance(value, dict):
+            value = ak.Record(value)
+        elif isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim):
+            value = ak.Array(value)
+    except (TypeError, ValueError):
+        pass  # objects that awkward does not know
+    if isinstance(value, ak.Record):
+        array, at = value.layout.array, value.layout.at
+        value = ak.materialize(ak.Array(array[at : at + 1]))[0]
+    elif isinstance(value, ak.Array):
+        value = ak.materialize(value)
+    if isinstance(value, ak.Array | ak.Record):
+        return str(valuestr(value, 1, room, formatter=_SIX_DIGITS))
     return _cut(" ".join(str(value).split()), room)
-
-
-def _shell(value: Any) -> Any:
-    """Return something NumPy can count the dimensions of; jagged arrays have one at least."""
-    return value if isinstance(value, np.ndarray) else np.empty(1)
-
-
-def _fields(record: Any, names: list[str]) -> Any:
-    for name in names:
-        yield lambda left, name=name: f"{name}: {short(record[name], left - len(name))}"
-
-
-def _joined(parts: Any, count: int, room: int, brackets: str) -> str:
-    """Join as many parts as there is room for; at least one, so that something is seen."""
-    shown: list[str] = []
-    used = 2
-    for number, part in enumerate(parts):
-        text = part(max(8, room - used))
-        # The last one needs no room for saying that more follow.
-        reserve = 0 if number == count - 1 else 11
-        if shown and used + len(text) + reserve > room:
-            break
-        shown.append(text)
-        used += len(text) + 2
-    if len(shown) < count:
-        shown.append(f"… {count - len(shown)} more")
-    return brackets[0] + ", ".join(shown) + brackets[1]
 
 
 def _cut(text: str, room: int) -> str:

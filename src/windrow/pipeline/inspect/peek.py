@@ -1,45 +1,50 @@
 """``analysis.peek``: a step's values for the first rows that reach it, computing and reading nothing else.
 
-Rows reach a step in the written order: they pass the cuts above it in a region that needs it. Files are opened one
-after the other and looked through cluster by cluster, until enough rows are found; the step itself then runs on
-these alone.
+Rows reach a step in the written order: they pass the cuts above it in a region that needs it. They are found by a chunk
+run whose regions end above the step, file by file and cluster by cluster until there are enough; the step itself then runs
+on these alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fnmatch import filter as matching
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import awkward as ak
 import numpy as np
 
 from windrow import data as windrow_data
-from windrow.blocks.failing import named_error, raise_from
+from windrow.blocks.chunk import ChunkRun
+from windrow.blocks.columns import concatenate
 from windrow.blocks.program import Argument
 from windrow.blocks.results import UpDown, Verdict
-from windrow.blocks.selection import Selection, everything, keep, union
+from windrow.blocks.selection import Selection, union
 from windrow.errors import StepError, UnknownNameError, UsageError, nearest
 from windrow.pipeline.bind import bind
+from windrow.pipeline.grid import Grid, box
 from windrow.pipeline.inspect.debugger import stop_where_it_raised
-from windrow.pipeline.inspect.peek_rows import Found, columns_of, in_file, keys_of, read_now, together, verdicts
-from windrow.pipeline.inspect.peek_table import Peek
+from windrow.pipeline.inspect.format_value import ROOM, short
 from windrow.pipeline.inspect.rows import (
     STAND_IN,
-    attempt,
+    chunk_run,
     definition_at_desk,
     find_input,
-    makers,
     opened,
     output_reading,
     pieces,
     row_number,
-    run_over,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from os import PathLike
 
-    from windrow.blocks.chunk import ChunkRun
+    from numpy.typing import NDArray
+
     from windrow.blocks.program import BoundStep, Program
     from windrow.data.base import FileInfo, Input, Reader, Source
     from windrow.pipeline.bind import Definition
@@ -67,13 +72,11 @@ def peek(
             f"region= names {region!r}, which is not defined{nearest(region, definition.regions)} "
             f"(regions: {', '.join(definition.regions)})"
         )
-    look = _Look(definition, windrow_data.open(data), names, region, debug)
-    if at is not None:
-        look.at(at)
-        return look.result(1)
-    look.known_anywhere()
-    look.first_rows(int(rows.__index__()))
-    return look.result(int(rows.__index__()))
+    source = windrow_data.open(data)
+    look = _Look(definition, source, names, region, at, debug)
+    count = 1 if at is not None else int(rows.__index__())
+    look.through(source.inputs if at is None else [find_input(source, at[0])], count)
+    return look.result(count)
 
 
 def _checked_names(what: Any, definition: Definition) -> tuple[str, ...]:
@@ -90,96 +93,86 @@ def _checked_names(what: Any, definition: Definition) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def _columns_of(name: str, info: FileInfo) -> list[str]:
+    """File columns that a name stands for: itself, or those that match a pattern."""
+    if name in info.columns:
+        return [name]
+    return matching(info.columns, name) if any(letter in name for letter in "*?[") else []
+
+
+def _in_file(name: str, info: FileInfo) -> bool:
+    return name in info.collections or bool(_columns_of(name, info))
+
+
 @dataclass(frozen=True, slots=True)
 class _Aim:
-    """What is looked at in one file: bound steps with the lanes whose rows reach them, and file columns."""
+    """How rows of one file are found and shown."""
 
-    program: Program
-    steps: dict[str, tuple[int, ...]]
-    lanes: tuple[int, ...]  #: all lanes that decide which rows are shown
-    columns: tuple[str, ...]
-    collections: tuple[str, ...]
+    find: Program  #: regions that end above what is looked at
+    regions: Mapping[str, Sequence[str | None]]  #: step -> regions through which rows reach it; None: all rows do
+    show: Program  #: the steps that are looked at, and what they need
 
 
 class _Look:
     """One call of peek."""
 
     def __init__(
-        self, definition: Definition, source: Source, names: tuple[str, ...], region: str | None, debug: bool
+        self, definition: Definition, source: Source, names: tuple[str, ...], region: str | None, at: Any, debug: bool
     ) -> None:
         self.definition = definition
         self.source = source
         self.names = names
         self.region = region
+        if at is not None and not (isinstance(at, list | tuple) and len(at) == 2):
+            raise UsageError(f"at= is (file, row), got {at!r}")
+        self.at = at  #: file and number of the only row that is looked at, whatever the cuts say of it
         self.debug = debug
         self.steps = tuple(name for name in names if name in definition.steps)
         self.others = tuple(name for name in names if name not in definition.steps)
-        self.found = Found()
+        self.parts: list[Peek] = []  #: the rows found so far, piece by piece
+        self.looked_at = 0
         self.notes: dict[str, None] = {}
-        self._place = {name: number for number, name in enumerate(definition.written)}
 
     # -- which rows --------------------------------------------------------------------------
 
-    def known_anywhere(self) -> None:
-        """Raise for a name that is neither a step nor in the first file of any dataset."""
-        firsts = {item.dataset: item for item in reversed(self.source.inputs)}
-        missing = dict.fromkeys(self.others)
-        known: dict[str, None] = {}
-        for item in firsts.values():
-            if not missing:
-                return
-            with opened(self.source, item.index) as reader:
-                known.update(dict.fromkeys([*reader.info.columns, *reader.info.collections]))
-                for name in list(missing):
-                    if in_file(name, reader.info):
-                        del missing[name]
-        for name in missing:
-            self._unknown(name, known)
-
-    def _unknown(self, name: str, known: Any) -> None:
-        steps = [step for step in self.definition.steps if step != STAND_IN]
-        raise UnknownNameError(
-            f"{name!r} is no cut, column or weight of pipeline {self.definition.name!r} and no column of the data"
-            f"{nearest(name, [*steps, *known])} (steps: {', '.join(steps) or 'none'})"
-        )
-
-    def first_rows(self, count: int) -> None:
-        """Look through the files until ``count`` rows are found."""
+    def through(self, inputs: Sequence[Input], count: int) -> None:
+        """Look through files until ``count`` rows are found."""
+        self._refuse_unknown_names(inputs)
+        left = count
         try:
-            for item in self.source.inputs:
+            for item in inputs:
                 if not self._exists(item):
                     continue
                 with opened(self.source, item.index) as reader:
+                    ranges = pieces(item, reader.info)
+                    if self.at is not None:
+                        row = row_number(self.at[1], reader.info, item.label)
+                        ranges = iter([(row, row + 1)])
                     aim = self._aim(item, reader.info)
                     if aim is None:
                         continue
-                    for start, stop in pieces(item, reader.info):
-                        self._piece(aim, reader, item, (start, stop), count)
-                        if len(self.found.files) >= count:
+                    for start, stop in ranges:
+                        left -= self._look_through(aim, reader, item, (start, stop), left)
+                        if not left:
                             return
         except KeyboardInterrupt:
             self.notes["interrupted: these are the rows found so far"] = None
 
-    def at(self, where: Any) -> None:
-        """Look at one row, whatever the cuts say of it."""
-        if isinstance(where, str) or not isinstance(where, Sequence) or len(where) != 2:
-            raise UsageError(f"at= is (file, row), got {where!r}")
-        item = find_input(self.source, where[0])
-        if not self._exists(item):
-            raise UsageError(f"{item.label}: {next(iter(self.notes))}")
-        with opened(self.source, item.index) as reader:
-            row = row_number(where[1], reader.info, item.label)
-            for name in self.others:
-                if not in_file(name, reader.info):
-                    self._unknown(name, [*reader.info.columns, *reader.info.collections])
-            aim = self._aim(item, reader.info)
-            assert aim is not None
-            run = run_over(aim.program, reader, item, row, row + 1)
-            self.found.looked_at += 1
-            try:
-                self._show(aim, run, item, everything(1))
-            finally:
-                run.release()
+    def _refuse_unknown_names(self, inputs: Sequence[Input]) -> None:
+        """Raise for a name that is neither a step nor in the first file of any dataset."""
+        missing, known = list(self.others), list[str]()
+        for item in {item.dataset: item for item in reversed(inputs)}.values():
+            if not missing:
+                return
+            with opened(self.source, item.index) as reader:
+                known += [*reader.info.columns, *reader.info.collections]
+                missing = [name for name in missing if not _in_file(name, reader.info)]
+        if missing:
+            steps = [step for step in self.definition.steps if step != STAND_IN]
+            raise UnknownNameError(
+                f"{missing[0]!r} is no cut, column or weight of pipeline {self.definition.name!r} and no column of the "
+                f"data{nearest(missing[0], [*steps, *known])} (steps: {', '.join(steps) or 'none'})"
+            )
 
     def _exists(self, item: Input) -> bool:
         """Say whether every step exists in this dataset; notes it if not."""
@@ -192,171 +185,254 @@ class _Look:
                 return False
         return True
 
+    def _look_through(self, aim: _Aim, reader: Reader, item: Input, bounds: tuple[int, int], wanted: int) -> int:
+        """Show the first rows of a piece that reach every step that is looked at; return how many."""
+        with chunk_run(aim.find, reader, item, *bounds) as run:
+            reached = self._reached(aim, run)
+            shown = reached[:wanted]
+            if len(shown):
+                self._show(aim, run, item, Selection(run.store.length, shown))
+        # Rows below the last one shown were not needed.
+        self.looked_at += int(shown[-1]) + 1 if len(shown) == wanted else bounds[1] - bounds[0]
+        return len(shown)
+
+    def _reached(self, aim: _Aim, run: ChunkRun) -> NDArray[np.int64]:
+        """Execute the cuts above what is looked at; return the rows that reach all of it."""
+        lanes = {lane.region: number for number, lane in enumerate(run.program.lanes)}
+        reached: list[Selection] = []
+        for name in self.definition.written:
+            mine = aim.regions.get(name, ())
+            if None in mine:
+                reached.append(run.rows)
+            elif mine:
+                reached.append(union([run.selections[lanes[region]] for region in mine]))
+            if name in run.program.steps:
+                step = run.program.steps[name]
+                with self._debugging(run, step):
+                    run.execute(step)
+        if not self.steps and self.region is not None:
+            reached.append(run.selections[lanes[self.region]])
+        return reduce(np.intersect1d, (rows.positions() for rows in reached), run.rows.positions())
+
+    @contextmanager
+    def _debugging(self, run: ChunkRun, step: BoundStep) -> Iterator[None]:
+        try:
+            yield
+        except StepError as failure:
+            if self.debug:
+                stop_where_it_raised(run, step, failure)
+            raise
+
+    # -- programs ----------------------------------------------------------------------------
+
     def _aim(self, item: Input, info: FileInfo) -> _Aim | None:
-        missing = [name for name in self.others if not in_file(name, info)]
+        missing = [name for name in self.others if not _in_file(name, info)]
         if missing:
             self.notes[f"{item.label} has no {', '.join(map(repr, missing))}"] = None
             return None
-        program = self._bind(self.definition, item, info)
-        steps = {name: self._lanes_of(program, name) for name in self.steps}
-        if not all(steps.values()):
-            program = self._bind(self._forced([n for n, on in steps.items() if not on]), item, info)
-            steps = {name: self._lanes_of(program, name) for name in self.steps}
-        lanes = tuple(sorted({lane for on in steps.values() for lane in on}))
-        if not steps and self.region is not None:
-            lanes = tuple(n for n, lane in enumerate(program.lanes) if lane.region == self.region)
-        columns = [column for name in self.others for column in columns_of(name, info)]
-        collections = [name for name in self.others if not columns_of(name, info)]
-        return _Aim(program, steps, lanes, tuple(dict.fromkeys(columns)), tuple(collections))
 
-    def _bind(self, definition: Definition, item: Input, info: FileInfo) -> Program:
-        return bind(definition, item.dataset, self.source.datasets[item.dataset], info, item.label)
+        def bound(definition: Definition) -> Program:
+            return bind(definition, item.dataset, self.source.datasets[item.dataset], info, item.label)
 
-    def _lanes_of(self, program: Program, name: str) -> tuple[int, ...]:
-        """Return the lanes whose rows the step is shown."""
-        step = program.steps.get(name)
-        return tuple(
-            lane
-            for lane in (step.lanes if step is not None else ())
-            if self.region in (None, program.lanes[lane].region)
-        )
+        whole = bound(self.definition)
+        regions = {name: self._regions_of(whole, name) for name in self.steps}
+        return _Aim(bound(self._finding(regions)), regions, bound(self._showing(regions)))
 
-    def _forced(self, names: Sequence[str]) -> Definition:
-        """Return a definition in which every region needs these steps, which none (of those looked at) does."""
-        cuts = {n: False for n in names if self.definition.steps[n].kind == "cut"}
-        columns = [name for name in names if name not in cuts]
+    def _regions_of(self, program: Program, name: str) -> list[str | None]:
+        """Return the regions through which rows reach a step: those that need it, all if none does."""
+        lanes = program.steps[name].lanes if name in program.steps else ()
+        needing = [program.lanes[lane].region for lane in lanes]
+        wanted = [region for region in needing if self.region in (None, region)]
+        return wanted or [region for region in self.definition.regions if self.region in (None, region)]
+
+    def _finding(self, regions: Mapping[str, Sequence[str | None]]) -> Definition:
+        """Return a definition of cuts alone, whose regions end above the last step that is looked at in each."""
+        place = {name: number for number, name in enumerate(self.definition.written)}
+        ends = {self.region: len(place)} if not regions else {}  #: region -> where it ends
+        for name, mine in regions.items():
+            for region in mine:
+                ends[region] = max(ends.get(region, 0), place[name])
         return replace(
             self.definition,
-            regions={name: {**cuts, **own} for name, own in self.definition.regions.items()},
-            steps={**self.definition.steps, STAND_IN: output_reading(columns)},
+            steps={name: step for name, step in self.definition.steps.items() if step.kind in ("cut", "column")},
+            regions={
+                region: {
+                    cut: side
+                    for cut, side in self.definition.regions[region].items()
+                    if place[cut] < end and self.at is None
+                }
+                for region, end in ends.items()
+                if region is not None
+            },
         )
 
-    # -- one piece ---------------------------------------------------------------------------
-
-    def _piece(self, aim: _Aim, reader: Reader, item: Input, bounds: tuple[int, int], count: int) -> None:
-        run = run_over(aim.program, reader, item, *bounds)
-        wanted = count - len(self.found.files)
-        try:
-            reached = self._reached(aim, run).positions()
-            if len(reached):
-                self._show(aim, run, item, Selection(run.store.length, reached[:wanted]))
-        finally:
-            run.release()
-        # Rows below the last one shown were not needed.
-        enough = len(reached) >= wanted
-        self.found.looked_at += int(reached[wanted - 1]) + 1 if enough else bounds[1] - bounds[0]
-
-    def _reached(self, aim: _Aim, run: ChunkRun) -> Selection:
-        """Rows that pass the cuts above every step that is looked at."""
-        program = aim.program
-        cuts = self._cuts_above(aim)
-        columns = makers(program, [program.steps[cut] for cut in cuts])
-        reached: list[Selection] = []
-        for name in program.written:
-            if name in aim.steps:
-                reached.append(union([run.selections[lane] for lane in aim.steps[name]]))
-            step = program.steps[name]
-            if name in cuts:
-                self._cut(run, step, cuts[name])
-            elif name in columns:
-                lanes = tuple(lane for lane in step.lanes if lane in aim.lanes)
-                rows = union([run.selections[lane] for lane in lanes])
-                value = self._value(run, step, rows, lanes) if rows.count else np.empty(0)
-                run.store.put(name, rows, value)
-        if not aim.steps and aim.lanes:
-            reached.append(run.selections[aim.lanes[0]])
-        common = reached[0] if reached else everything(run.store.length)
-        for other in reached[1:]:
-            index = np.intersect1d(common.positions(), other.positions(), assume_unique=True)
-            common = Selection(run.store.length, index)
-        return common
-
-    def _cuts_above(self, aim: _Aim) -> dict[str, tuple[int, ...]]:
-        """For each cut that decides whether a row reaches a step: the lanes it does so for."""
-        found: dict[str, list[int]] = {}
-        for number in aim.lanes:
-            lane = aim.program.lanes[number]
-            if lane.region is None:
-                continue
-            ends = [self._place[name] for name, lanes in aim.steps.items() if number in lanes]
-            end = max(ends, default=len(self._place))
-            for cut in lane.cuts:
-                # A cut that was only added to be looked at removes nothing.
-                if cut in self.definition.regions[lane.region] and self._place[cut] < end:
-                    found.setdefault(cut, []).append(number)
-        return {cut: tuple(lanes) for cut, lanes in found.items()}
-
-    def _cut(self, run: ChunkRun, step: BoundStep, lanes: tuple[int, ...]) -> None:
-        rows = union([run.selections[lane] for lane in lanes])
-        if not rows.count:
-            return
-        verdict: Verdict = self._value(run, step, rows, lanes)
-        for lane in lanes:
-            side = verdict.side(run.program.lanes[lane].cuts[step.name])
-            run.selections[lane] = keep(run.selections[lane], side, rows)
-
-    def _value(self, run: ChunkRun, step: BoundStep, rows: Selection, lanes: tuple[int, ...]) -> Any:
-        try:
-            return attempt(run, step, rows, lanes)
-        except Exception as error:  # noqa: BLE001 - it is raised again, named
-            failure = named_error(run, step, rows, error)
-            if self.debug and isinstance(failure, StepError):
-                stop_where_it_raised(run, step, rows, lanes, failure)
-            raise_from(failure, error)
+    def _showing(self, regions: Mapping[str, Sequence[str | None]]) -> Definition:
+        """Return a definition in which the same regions need the steps that are looked at, and no others."""
+        steps = {
+            name: step for name, step in self.definition.steps.items() if step.kind == "column" or name in self.steps
+        }
+        cuts = {name: False for name in self.steps if steps[name].kind == "cut"}
+        columns = [name for name in self.steps if steps[name].kind == "column"]
+        named = [region or "all rows" for mine in regions.values() for region in mine]
+        return replace(
+            self.definition,
+            steps={**steps, STAND_IN: output_reading(columns)},
+            regions=dict.fromkeys(named or ["all rows"], cuts),
+        )
 
     # -- what is shown -----------------------------------------------------------------------
 
-    def _show(self, aim: _Aim, run: ChunkRun, item: Input, rows: Selection) -> None:
+    def _show(self, aim: _Aim, found: ChunkRun, item: Input, rows: Selection) -> None:
         """Evaluate what is looked at on the rows that are shown, and keep it."""
-        # From now on no other row counts, so that nothing is read for another.
-        run.selections = [rows] * len(run.selections)
-        lanes = tuple(range(len(run.selections)))
-        program = aim.program
-        wanted = makers(program, [program.steps[name] for name in aim.steps]) | set(aim.steps)
-        values: dict[str, Any] = {}
-        for name in program.written:
-            if name in wanted:
-                value = self._value(run, program.steps[name], rows, lanes)
-                if isinstance(value, Verdict):
-                    values[name] = verdicts(value)
-                elif isinstance(value, UpDown):
-                    values[name] = value.nominal
-                    values[f"{name}_up"], values[f"{name}_down"] = value.up, value.down
-                else:
-                    run.store.put(name, rows, value)
-                    values[name] = value
+        reader, info = found.store.reader, found.store.reader.info
+        # A run on these rows alone, so that nothing is read for another.
+        run = ChunkRun(aim.show, reader, found.chunk, aim.show.written, {}, rows=rows, store=found.store)
+        made: dict[str, dict[str, Any]] = {}
+        for name, step in aim.show.steps.items():
+            with self._debugging(run, step):
+                value = run.evaluate(step, rows)
+            if step.kind == "column":
+                run.store.put(name, rows, value)
+            made[name] = _shown_as(name, value)
         # Fields that are read only to be shown belong to no step.
         run.caller.prepare("(shown)", (), rows)
-        for name in aim.columns:
-            values[name] = run.store.file(name, rows)
-        for name in aim.collections:
-            members = run.store.reader.info.collections[name]
-            argument = Argument(name, "collection", name, members)
-            values[name] = run.caller.gather([argument], rows, lanes)[0]
-        keys = [k for name in self.names for k in keys_of(name, values, run.store.reader.info)]
-        identity = [n for n in self.definition.identity if n in run.store.reader.info.columns]
-        self.found.values.append({key: read_now(values[key]) for key in dict.fromkeys(keys)})
-        self.found.identity.append({name: run.store.file(name, rows) for name in identity})
-        self.found.entries.append(run.start + rows.positions())
-        self.found.files += [item.label] * rows.count
-        self.found.datasets += [item.dataset] * rows.count
+        values: dict[str, Any] = {}
+        for name in self.names:
+            if name in self.steps:
+                values.update(made[name])
+            elif columns := _columns_of(name, info):
+                values.update({column: run.store.file(column, rows) for column in columns})
+            else:
+                argument = Argument(name, "collection", name, info.collections[name])
+                (values[name],) = run.caller.gather([argument], rows, tuple(range(len(aim.show.lanes))))
+        identity = {n: run.store.file(n, rows) for n in self.definition.identity if n in info.columns}
+        # The file is closed when fields that were not read yet are looked at.
+        values = {key: ak.materialize(v) if isinstance(v, ak.Array) else v for key, v in values.items()}
+        places = run.start + rows.positions()
+        self.parts.append(Peek("", values, identity, (item.label,) * rows.count, places, (item.dataset,) * rows.count))
+        run.release()
 
     def result(self, asked: int) -> Peek:
         """Put the rows of all pieces together."""
-        found = self.found
-        if not found.files and self.notes and not found.looked_at:
+        if not self.parts and self.notes and not self.looked_at:
             raise UsageError("nothing to look at: " + "; ".join(self.notes))
         kinds = [f"{self.definition.steps[name].kind} {name}" for name in self.steps]
         what = ", ".join([*kinds, *self.others])
         region = f" in region {self.region}" if self.region is not None else ""
         return Peek(
-            title=f"{self.definition.name}: {what}{region}",
-            values=together(found.values),
-            identity=together(found.identity),
-            file=tuple(found.files),
-            entry=np.concatenate(found.entries) if found.entries else np.empty(0, np.int64),
-            dataset=tuple(found.datasets),
-            asked=asked,
-            looked_at=found.looked_at,
-            notes=tuple(self.notes),
+            f"{self.definition.name}: {what}{region}",
+            _together([part.values for part in self.parts]),
+            _together([part.identity for part in self.parts]),
+            tuple(label for part in self.parts for label in part.file),
+            np.concatenate([np.empty(0, np.int64), *(part.entry for part in self.parts)]),
+            tuple(dataset for part in self.parts for dataset in part.dataset),
+            asked,
+            self.looked_at,
+            tuple(self.notes),
         )
+
+
+def _shown_as(name: str, value: Any) -> dict[str, Any]:
+    """Return the columns that a step's answer is shown as: True, False or None of a cut, three of a weight that varies."""
+    if isinstance(value, UpDown):
+        return {name: value.nominal, f"{name}_up": value.up, f"{name}_down": value.down}
+    if isinstance(value, Verdict):
+        value = value.passed if value.undefined is None else ak.mask(ak.Array(value.passed), ~value.undefined)
+    return {name: value}
+
+
+def _together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Join the columns of several pieces; where one has no variations, the nominal stands for them."""
+    joined = {}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        nominal = name.removesuffix("_up").removesuffix("_down")
+        arrays = [part[name] if name in part else part.get(nominal) for part in parts]
+        if all(array is not None for array in arrays):
+            joined[name] = concatenate(arrays)
+    return joined
+
+
+# -- the table ---------------------------------------------------------------------------------------
+
+#: A table is read, not scrolled through; values are all there.
+SHOWN_ROWS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """Rows that reach a step, and what it gives for them: ``peek["mass"]``."""
+
+    title: str
+    values: Mapping[str, Any]  #: NumPy or awkward arrays, one entry per row
+    identity: Mapping[str, Any]  #: the pipeline's identity columns
+    file: tuple[str, ...]  #: label of each row's file
+    entry: NDArray[np.int64]  #: number of each row in its file
+    dataset: tuple[str, ...]
+    asked: int = 0
+    looked_at: int = 0  #: rows that were looked at to find these
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Any:
+        for known in (self.values, self.identity):
+            if name in known:
+                return known[name]
+        names = self.keys()
+        raise UnknownNameError(f"peek has no {name!r}{nearest(name, names)} (it has {', '.join(names)})")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.values or name in self.identity
+
+    def __len__(self) -> int:
+        return len(self.entry)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the names that values can be had by."""
+        return tuple(dict.fromkeys([*self.values, *self.identity]))
+
+    def summary(self) -> str:
+        """Say how many rows were found and how many had to be looked at for it."""
+        rows = "row" if len(self) == 1 else "rows"
+        if len(self) < self.asked:
+            text = f"only {len(self):,} of the {self.asked:,} rows asked for"
+        else:
+            text = f"{len(self):,} {rows}"
+        looked = "row was" if self.looked_at == 1 else "rows were"
+        return f"{text}; {self.looked_at:,} {looked} looked at"
+
+    def __repr__(self) -> str:
+        return self._grid().text()
+
+    def _repr_html_(self) -> str:
+        return box([self._grid().html()])
+
+    def _grid(self) -> Grid:
+        count = min(len(self), SHOWN_ROWS)
+        columns: dict[str, Any] = {"file": [_tail(label) for label in self.file], "row": self.entry}
+        if len(set(self.dataset)) > 1:
+            columns = {"dataset": self.dataset, **columns}
+        # A column shown for its own sake need not be shown as identity too.
+        columns.update({n: v for n, v in self.identity.items() if n not in self.values})
+        columns.update(self.values)
+        texts, numbers = [], []
+        for place, values in enumerate(columns.values()):
+            cells = [values[number] for number in range(count)]
+            if all(_is_number(cell) for cell in cells):
+                numbers.append(place)
+            plain = isinstance(values, tuple | list)  # files and datasets
+            texts.append([str(cell) if plain else short(cell) for cell in cells])
+        more = [f"… {len(self) - count:,} more rows"] if len(self) > count else []
+        rows = list(zip(*texts, strict=True))
+        return Grid(self.title, list(columns), rows, [*more, self.summary(), *self.notes], numbers)
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool))
+
+
+def _tail(label: str) -> str:
+    """The end of a path: its beginning is the same for all rows, and long."""
+    name = label.rsplit("/", 1)[-1] or label
+    return name if len(name) <= ROOM else "…" + name[1 - ROOM :]

@@ -1,7 +1,7 @@
-"""What looking at single rows needs: a pipeline without its outputs, files by name, small pieces, one step at a time.
+"""Single rows at the desk: a pipeline without its outputs, files by name, small pieces of them.
 
-Steps are called through the same door as in a run (``blocks.calls``) and bound by the same binder, so that what is seen
-at the desk is what a run sees. Nothing here learns anything for later runs.
+Steps are bound and executed as in a run, so that what is seen at the desk is what a run sees. Nothing is learned for later
+runs.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.pipeline.steps import Read, define
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from windrow.blocks.program import BoundStep, Program
-    from windrow.blocks.selection import Selection
+    from windrow.blocks.program import Program
     from windrow.data.base import FileInfo, Input, Reader, Source
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.pipeline import Pipeline
@@ -61,19 +60,35 @@ def opened(source: Source, index: int) -> Iterator[Reader]:
         reader.close()
 
 
-# -- files and rows by name --------------------------------------------------------------------------
+@contextmanager
+def chunk_run(program: Program, reader: Reader, item: Input, start: int, stop: int) -> Iterator[ChunkRun]:
+    """Give the columns and selections of rows [start, stop), with nothing executed yet; let go of them afterwards."""
+    chunk = Chunk(item.index, item.label, 0, (start, stop), (start, stop))
+    run = ChunkRun(program, reader, chunk, program.written, {})
+    try:
+        yield run
+    finally:
+        run.release()
+
+
+def pieces(item: Input, info: FileInfo) -> Iterator[tuple[int, int]]:
+    """Cut an input into its clusters, in order; arrays, which cost nothing to slice, into smaller pieces."""
+    borders = info.clusters or info.borders
+    for first, last in item.steps if item.steps is not None else ((0, info.rows),):
+        inner = [first, *(b for b in borders if first < b < last), last]
+        for start, stop in pairwise(inner):
+            size = PIECE_ROWS if item.format == "arrays" else max(1, stop - start)
+            for begin in range(start, stop, size):
+                yield begin, min(begin + size, stop)
 
 
 def find_input(source: Source, name: Any) -> Input:
     """Return the one input that a person means: by label, whole path, or the end of its path."""
-    text = str(name)
+    text, whole = str(name), _resolved(str(name))
     labels = [item.label for item in source.inputs]
     found = [item for item in source.inputs if item.label == text]
-    if not found:
-        whole = _resolved(text)
-        found = [item for item in source.inputs if _resolved(item.label) == whole]
-    if not found:
-        found = [item for item in source.inputs if item.label.endswith(f"/{text}")]
+    found = found or [item for item in source.inputs if _resolved(item.label) == whole]
+    found = found or [item for item in source.inputs if item.label.endswith(f"/{text}")]
     if len(found) == 1:
         return found[0]
     if not found:
@@ -81,7 +96,10 @@ def find_input(source: Source, name: Any) -> Input:
         shown = ", ".join(labels[:5]) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
         raise UnknownNameError(f"no file of the data is called {text!r}{nearest(text, names)} (files: {shown})")
     places = "; ".join(f"{item.label} (dataset {item.dataset!r})" for item in found[:10])
-    raise UsageError(f"{text!r} may be any of {len(found)} files: {places}; give more of the path")
+    advice = "give more of the path"
+    if len({item.label for item in found}) == 1:
+        advice = "give the data of one of these datasets alone"
+    raise UsageError(f"{text!r} may be any of {len(found)} files: {places}; {advice}")
 
 
 def _resolved(label: str) -> str:
@@ -99,43 +117,3 @@ def row_number(row: Any, info: FileInfo, label: str) -> int:
             + (f" to {info.rows - 1}" if info.rows else "")
         )
     return number
-
-
-# -- pieces ------------------------------------------------------------------------------------------
-
-
-def pieces(item: Input, info: FileInfo) -> Iterator[tuple[int, int]]:
-    """Cut an input into its clusters, in order; arrays, which cost nothing to slice, into smaller pieces."""
-    borders = info.clusters or info.borders
-    for first, last in item.steps if item.steps is not None else ((0, info.rows),):
-        inner = [first, *(b for b in borders if first < b < last), last]
-        for start, stop in pairwise(inner):
-            size = PIECE_ROWS if item.format == "arrays" else max(1, stop - start)
-            for begin in range(start, stop, size):
-                yield begin, min(begin + size, stop)
-
-
-def run_over(program: Program, reader: Reader, item: Input, start: int, stop: int) -> ChunkRun:
-    """Make the columns and selections of rows [start, stop), with nothing executed yet."""
-    chunk = Chunk(item.index, item.label, 0, (start, stop), (start, stop))
-    return ChunkRun(program, reader, chunk, (), {})
-
-
-# -- steps -------------------------------------------------------------------------------------------
-
-
-def makers(program: Program, steps: Iterable[BoundStep]) -> set[str]:
-    """Names of all columns that have to be made before these steps can run."""
-    found: set[str] = set()
-    todo = list(steps)
-    while todo:
-        for argument in todo.pop().arguments:
-            if argument.kind == "made" and argument.source not in found:
-                found.add(argument.source)
-                todo.append(program.steps[argument.source])
-    return found
-
-
-def attempt(run: ChunkRun, step: BoundStep, rows: Selection, lanes: tuple[int, ...]) -> Any:
-    """Call a step on some rows and check its answer; what it raises comes out as it is."""
-    return run.caller.answer(step, rows, lanes=lanes)

@@ -12,6 +12,7 @@ from windrow import __version__
 from windrow.blocks.program import NOMINAL
 from windrow.errors import IncompleteError, UnknownNameError, nearest
 from windrow.pipeline.cutflow.nminus1 import Count, NMinusOneTables
+from windrow.pipeline.grid import Grid
 from windrow.pipeline.ordering.text import order_lines
 from windrow.units import format_bytes, format_count, format_seconds
 
@@ -205,10 +206,13 @@ class Result(Mapping[str, Any]):
     def save(self, path: Any) -> list[str]:
         """Write the outputs to a file of the kind its name says; return what the format could not hold.
 
-        ``.root``: histograms called ``region/output/dataset`` and ``region/output/dataset_variationUp`` or ``Down``, as
-        datacards want them, everything else as JSON. ``.coffea``: ``{dataset: {output: {region: {variation: value}}}}``,
-        which ``coffea.util.load`` reads. ``.json``: the same nesting, histograms in the UHI schema. ``.npz``: arrays
-        called ``dataset/output/region/variation``. Outputs over all rows have the region "inclusive".
+        ``.root``: histograms as TH1, TH2, TH3 (1-D profiles as TProfile) called ``region/output/dataset`` and
+        ``region/output/dataset_variationUp`` or ``Down``, as datacards want them, everything else as JSON in
+        ``windrow/outputs``. ``.coffea``: ``{dataset: {output: {region: {variation: value}}}}``, which ``coffea.util.load``
+        reads. ``.json``: the same nesting under ``"outputs"``, histograms in the UHI schema; NaN and infinity become null.
+        ``.npz``: ``dataset/output/region/variation`` for numbers and arrays; for histograms with ``/values``,
+        ``/variances``, ``/edges_0`` ... after it, and ``/values_with_flow`` where there are flow bins. Outputs over all rows
+        have the region "inclusive".
         """
         from windrow.pipeline.results.export import save
 
@@ -257,15 +261,16 @@ class Result(Mapping[str, Any]):
         lines += order_lines(self.ordering, self.order)
         lines += [f"guard: {step!r} runs after {cut!r}, learned" for step, cut in self.guards]
         lines += [f"note: {note}" for note in self.notes]
-        width = max((len(name) for name in self.steps), default=4)
-        lines.append(f"  {'step':<{width}}  {'rows in':>12}  {'rows out':>12}  {'per call':>9}  {'per row':>9}  bytes")
-        for step in self.steps.values():
-            lines.append(
-                f"  {step.name:<{width}}  {step.rows_in:>12,}  {step.rows_out:>12,}  "
-                f"{1e6 * step.fixed_s:>6.0f} us  {1e9 * step.per_row_s:>6.1f} ns  {format_bytes(step.bytes_read)}"
-                + (f" (same as {step.same_as})" if step.same_as and not step.calls else "")
-            )
-        return "\n".join(lines)
+        rows = [
+            [
+                step.name, f"{step.rows_in:,}", f"{step.rows_out:,}", f"{1e6 * step.fixed_s:.0f} us",
+                f"{1e9 * step.per_row_s:.1f} ns", format_bytes(step.bytes_read),
+                f"(same as {step.same_as})" if step.same_as and not step.calls else "",
+            ]
+            for step in self.steps.values()
+        ]  # fmt: skip
+        heads = ["step", "rows in", "rows out", "per call", "per row", "bytes", ""]
+        return Grid("\n".join(lines), heads, rows, numbers=range(1, 5)).text()
 
     def summary(self) -> dict[str, Any]:
         """Return what a program wants to know about the run, as plain data."""

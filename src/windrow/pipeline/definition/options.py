@@ -53,7 +53,7 @@ class Options:
         self.workers = granted_cores(os.environ) if self.workers is None else _count("workers", self.workers)
         self.cutflow = _cutflow(self.cutflow)
         self.nminus1 = _nminus1(self.nminus1)
-        self.seed = _seed(self.seed)
+        self.seed = _count("seed", self.seed, least=None)
         self.save, self.resume = bool(self.save), bool(self.resume)
         if self.max_rows is not None:
             self.max_rows = _count("max_rows", self.max_rows, least=0)
@@ -133,15 +133,11 @@ def _one_of(option: str, value: Any, allowed: Sequence[str]) -> None:
         raise UsageError(f"{option}= must be one of {choices}, got {value!r}{hint}")
 
 
-def _count(option: str, value: Any, or_else: str = "", least: int = 1) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < least:
-        raise UsageError(f"{option}= must be {or_else}a whole number of at least {least}, got {value!r}")
-    return int(value.__index__())
-
-
-def _seed(value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise UsageError(f"seed= must be a whole number, got {value!r}")
+def _count(option: str, value: Any, or_else: str = "", least: int | None = 1) -> int:
+    whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not whole or (least is not None and value.__index__() < least):
+        bound = "" if least is None else f" of at least {least}"
+        raise UsageError(f"{option}= must be {or_else}a whole number{bound}, got {value!r}")
     return int(value.__index__())
 
 

@@ -75,8 +75,7 @@ class StreamSupply:
             )
         self.definition = replace(definition, keep_rows=False)  # which grow with the rows
         self.options = options
-        self.collector = Gathered()
-        self.plan = StreamPlan([], flow=self.source, gathered=self.collector)
+        self.plan = StreamPlan([], flow=self.source)
         self.pump = StreamPump(tap, self.source)
 
     def journal_in(self, directory: object) -> AbstractContextManager[None]:  # noqa: ARG002 - there is none
@@ -105,9 +104,17 @@ class StreamSupply:
         skip = self.options.on_error == "skip"
         return StreamWorkload(self.definition, self.source, self.options.block_rows, skip=skip)
 
-    def make_collector(self) -> Gathered:
-        """Give what partials come to."""
-        return self.collector
+    def make_collector(self) -> StreamSupply:
+        """Give what partials come to: this, as all are of one input of the source."""
+        return self
+
+    def add(self, handle: Handle, value: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
+        """Take a partial over; it is about rows."""
+        self.plan.united.add(about, value)
+
+    def partials(self) -> dict[int, list[Any]]:
+        """Give what there is."""
+        return {0: [self.plan.united.whole()]} if self.plan.united.rows.total else {}
 
     def feed(self, rows: RowFeeder, inbox: Inbox | None, workers: int) -> Inbox:
         """Let rows come through the inbox of the run."""
@@ -138,32 +145,12 @@ class StreamSupply:
         return error
 
 
-class Gathered:
-    """The collector of a run over a stream: one heap, as all rows are of one input of the source."""
-
-    def __init__(self) -> None:
-        self._heap = UnitedPartial()
-
-    @property
-    def rows(self) -> Intervals:
-        """The rows that are done."""
-        return self._heap.rows
-
-    def add(self, handle: Handle, partial: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
-        """Take a partial over; it is about rows."""
-        self._heap.add(about, partial)
-
-    def partials(self) -> dict[int, list[Any]]:
-        """Give what there is."""
-        return {0: [self._heap.whole()]} if self._heap.rows.total else {}
-
-
 @dataclass(slots=True, kw_only=True)
 class StreamPlan(ResumePlan):
     """Nothing is to do yet; accounts for rows in the numbers of the stream."""
 
     flow: Flow
-    gathered: Gathered = field(default_factory=Gathered)
+    united: UnitedPartial = field(default_factory=UnitedPartial)
 
     def account(self, index: int, ledger: Ledger) -> list[Entry]:  # noqa: ARG002 - there is one
         """List what became of the rows that were taken."""
@@ -173,7 +160,7 @@ class StreamPlan(ResumePlan):
             for rows, failure in listed
         ]
         others = Intervals((entry.start, entry.stop or 0) for entry in found)
-        for start, stop in self.gathered.rows:
+        for start, stop in self.united.rows:
             found.append(Entry(start, stop, "done", ""))
             others.add(start, stop)
         found += [Entry(*gap, "missing", "") for gap in others.gaps(0, self.flow.taken)]

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from windrow.blocks.results import updown
     from windrow.files import file
     from windrow.pipeline.pipeline import Pipeline
-    from windrow.pipeline.results.load import load, merge
+    from windrow.pipeline.results.load import load
+    from windrow.pipeline.results.merge import merge
     from windrow.pipeline.results.result import Result
     from windrow.tasks.body import ready
     from windrow.tasks.commands.command import command
@@ -71,7 +72,7 @@ _HOMES = {
     "command": "windrow.tasks.commands.command",
     "file": "windrow.files",
     "load": "windrow.pipeline.results.load",
-    "merge": "windrow.pipeline.results.load",
+    "merge": "windrow.pipeline.results.merge",
     "ready": "windrow.tasks.body",
     "resident": "windrow.tasks.resident",
     "task": "windrow.tasks.declare",

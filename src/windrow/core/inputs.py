@@ -252,10 +252,13 @@ class Inputs:
 
     def cut(self, one: Input, want: int) -> Rows:
         """Cut rows for a task."""
-        rows = one.cutter.cut(want)
+        cutter = one.cutter
+        rows = cutter.cut(want)
         one.touched = True
-        self._count(one.spec.category, uncut=rows.start - rows.stop)
-        if not one.cutter.rows:
+        count = rows.stop - rows.start
+        self._orders[one.spec.category].uncut -= count
+        self.uncut -= count
+        if not cutter.rows:
             del self._open[one.spec.id]
         return rows
 
@@ -290,7 +293,7 @@ class Inputs:
 
     def expected(self) -> int:
         """Estimate the rows of unopened inputs; nothing under a row limit, which may end it all."""
-        if not self._seen or self._limit is not None or self._limits:
+        if not self.unopened or not self._seen or self._limit is not None or self._limits:
             return 0
         return self.unopened * self._seen_rows // self._seen
 

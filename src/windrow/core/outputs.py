@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from windrow.core.graph import Node
-    from windrow.core.policies import Feeder
     from windrow.core.records import Failure, Holder
+    from windrow.core.rows import RowFeeder
     from windrow.core.workers import WorkerState
 
 
@@ -78,7 +78,7 @@ class Output:
 class Outputs:
     """All outputs that exist."""
 
-    def __init__(self, batch: Batch, feeder: Feeder | None, most_crashes: int, most_losses: int) -> None:
+    def __init__(self, batch: Batch, feeder: RowFeeder | None, most_crashes: int, most_losses: int) -> None:
         self.kept: dict[Life, dict[str, Output]] = {}  #: by worker: what it holds
         self.sought: dict[Life, dict[str, Output]] = {}  #: by worker: what tasks that are ready would read from there
         self.fetching: dict[str, Output] = {}

@@ -228,6 +228,20 @@ class StepCost(NamedTuple):
 NO_COST = StepCost()
 
 
+class CostSums:
+    """Sums over tasks that grow with every one; like ``StepCost``, which is made of them where it is kept."""
+
+    __slots__ = ("calls", "rows_in", "rows_squared", "rows_wall", "wall")
+
+    def __init__(self) -> None:
+        self.calls = self.rows_in = 0
+        self.wall = self.rows_squared = self.rows_wall = 0.0
+
+    def record(self) -> StepCost:
+        """Give the sums as they are now."""
+        return StepCost(self.calls, self.rows_in, self.rows_in, self.wall, self.rows_squared, self.rows_wall)
+
+
 class StepFacts(NamedTuple):
     """What the order decision has to know of a step, as it is bound to a kind of file."""
 

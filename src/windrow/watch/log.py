@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from windrow.core.commands import Launch, Resolve, TaskEnded
+from windrow.core.commands import Launch, Resolve, Uncounted
 from windrow.core.events import (
     Cancelled,
     CancelRequested,
@@ -25,6 +25,7 @@ from windrow.core.events import (
     Failed,
     Finished,
     Planned,
+    Started,
     WorkerJoined,
     WorkerLost,
 )
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import Command
     from windrow.core.events import Event
-    from windrow.core.records import Failure, Measurement, Plan, Rows, Task
+    from windrow.core.records import Failure, Measurement, Plan, Rows
 
 #: Characters collected before they are written: a write costs as much as ten lines.
 PIECE = 65536
@@ -201,13 +202,6 @@ class Stream(Protocol):
         ...
 
 
-class _Launched(NamedTuple):
-    task: Task
-    worker: int
-    plan: int
-    time: float
-
-
 class EventLog:
     """An observer of the loop that writes lines to a stream."""
 
@@ -219,7 +213,7 @@ class EventLog:
         self._lines: list[str] = []
         self._size = 0
         self._written: float | None = None  #: when
-        self._launched: dict[int, _Launched] = {}  #: by attempt
+        self._launched: dict[int, tuple[Launch, float]] = {}  #: by attempt, and when
         self._orders = OrdersSeen()
         self._broken: OSError | None = None  #: nothing more can be written
 
@@ -248,25 +242,28 @@ class EventLog:
                 self._lock.start()
             self._looked = now
             self._add(f'{{"t":{micros(now)},"event":"memory","rss":{self._memory()}{self._held()}}}\n')
+        uncounted: set[int] = set()
         for command in commands:
-            if isinstance(command, Launch):
-                self._launched[command.attempt] = _Launched(command.task, command.life.worker, command.plan.id, now)
+            if type(command) is Launch:
+                self._launched[command.attempt] = command, now
                 self._orders.launched(command.plan)
-            elif isinstance(command, Resolve):
+            elif type(command) is Uncounted:
+                uncounted.add(command.attempt)
+            elif type(command) is Resolve:
                 self._rare(now, command)
-        counted = {command.attempt for command in commands if isinstance(command, TaskEnded)}
         for event in events:
-            self._see(event, counted, now)
+            if type(event) is Finished:  # by far the most, but beginnings
+                self._finished(event, uncounted, now)
+            elif type(event) is not Started:
+                self._see(event, now)
         if self._written is None:
             self._written = now
         if self._size >= PIECE or (self._size and now - self._written >= PAUSE_S):
             self.flush()
             self._written = now
 
-    def _see(self, event: Event, counted: Container[int], now: float) -> None:
-        if isinstance(event, Finished):
-            self._finished(event, counted, now)
-        elif isinstance(event, Planned):
+    def _see(self, event: Event, now: float) -> None:
+        if isinstance(event, Planned):
             self._planned(event.plan, now)
         elif isinstance(event, Failed | Exhausted | Cancelled):
             self._ended_badly(event, now)
@@ -281,14 +278,17 @@ class EventLog:
 
     def _attempt(self, attempt: int, worker: int, now: float, wall: float, how: str) -> tuple[Attempt, int, Any]:
         """Make an attempt of what was launched; with the number of its plan, and its task."""
-        task, _, plan, begun = self._launched.pop(attempt, (None, 0, 0, now))
-        number, name = (0, "") if task is None else (task.id, task.category)
-        return Attempt(micros(now), number, name, attempt, worker, micros(begun), micros(wall), how), plan, task
+        launch, begun = self._launched.pop(attempt, (None, now))
+        if launch is None:
+            return Attempt(micros(now), 0, "", attempt, worker, micros(begun), micros(wall), how), 0, None
+        task = launch.task
+        made = Attempt(micros(now), task.id, task.category, attempt, worker, micros(begun), micros(wall), how)
+        return made, launch.plan.id, task
 
-    def _finished(self, event: Finished, counted: Container[int], now: float) -> None:
+    def _finished(self, event: Finished, uncounted: Container[int], now: float) -> None:
         """Write the end of a chunk, or an input that was opened; merges are part of the chunks they are made of."""
         used, worker = event.measurement, event.life.worker
-        how = "done" if event.attempt in counted else "discarded"
+        how = "discarded" if event.attempt in uncounted else "done"
         one, plan, task = self._attempt(event.attempt, worker, now, used.wall, how)
         payload = None if task is None else task.payload
         if isinstance(payload, RunRows):
@@ -336,7 +336,7 @@ class EventLog:
         elif isinstance(record, WorkerLost):
             worker, why = record.life.worker, failure_words(record.failure)
             fields = {"worker": worker, "failure": why}
-            for attempt in [number for number, one in self._launched.items() if one.worker == worker]:
+            for attempt in [number for number, one in self._launched.items() if one[0].life.worker == worker]:
                 lost, _, _ = self._attempt(attempt, worker, now, 0.0, "lost")
                 self._add(attempt_line(lost, why))
         self._note(now, kind, fields)

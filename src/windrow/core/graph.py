@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.core.commands import Discard, OutputFailed, OutputMade, TaskEnd, TaskEnded
 from windrow.core.outputs import NOTHING, Output
 from windrow.core.policies import NO_TRIES, Tries
-from windrow.core.records import DRIVER, NO_LIMITS, Failure, FailureKind, Handle, Made
+from windrow.core.records import DRIVER, NO_LIMITS, Failure, FailureKind, Handle, Made, make_record
 from windrow.core.transitions import ENDS, TASK_MOVES, TaskState, move
 from windrow.errors import InternalError, UsageError, nearest
 
@@ -393,7 +393,8 @@ class Graph:
         """Tell the end of a task; that it was made again is nobody's business."""
         if not node.fed and (node.state is not TaskState.DONE or not node.told):
             spent = tuple(node.spent.items())
-            self._batch.out.append(TaskEnded(node.id, _ENDS[node.state], node.failure, attempt, made, spent))
+            end = (node.id, _ENDS[node.state], node.failure, attempt, made, spent)
+            self._batch.out.append(make_record(TaskEnded, end))
         node.told = True
         if not (node.fed and node.outputs and node.state is TaskState.DONE):  # else the feeder claims what it made
             self.garbage.append(node)

@@ -12,7 +12,7 @@ from collections import deque
 from operator import lt
 from typing import TYPE_CHECKING
 
-from windrow.core.records import Rows
+from windrow.core.records import Rows, make_record
 from windrow.core.transitions import INPUT_MOVES, InputState, move
 from windrow.errors import InternalError
 
@@ -64,7 +64,7 @@ class Cutter:
         else:
             end = stop
         self.rows -= end - start
-        return Rows(self._input, start, end)
+        return make_record(Rows, (self._input, start, end))
 
     def units(self, rows: Rows) -> int:
         """Count the units that rows touch."""

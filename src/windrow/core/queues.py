@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from windrow.core.commands import Cancel, Discard, Launch, Recall
-from windrow.core.records import DRIVER, Handle
+from windrow.core.records import DRIVER, Handle, make_record
 from windrow.core.transitions import ATTEMPT_MOVES, AttemptState, TaskState, move
 from windrow.core.workers import MAX_QUEUE
 
@@ -160,7 +160,9 @@ class Queues:
             if task.consumes:
                 attempt.taken_in = inputs
         batch.out.append(
-            Launch(task, number, life, plan, node.limits, inputs, bring, chain.grant, queued, node.ahead, mine)
+            make_record(
+                Launch, (task, number, life, plan, node.limits, inputs, bring, chain.grant, queued, node.ahead, mine)
+            )
         )
         if self._options.ahead:
             for output in node.outputs.values():
@@ -228,7 +230,7 @@ class Queues:
             self.fed -= 1
             self.launch_times -= attempt.launched
         if counts:
-            node.attempts = _without(node.attempts, attempt)
+            node.attempts = () if len(node.attempts) == 1 else _without(node.attempts, attempt)
             if node.fed and not node.attempts:
                 self.fed_rows -= node.task.size
         else:
@@ -430,7 +432,7 @@ class Queues:
 
 
 def _without(attempts: tuple[Attempt, ...], attempt: Attempt) -> tuple[Attempt, ...]:
-    return () if attempts == (attempt,) else tuple([one for one in attempts if one is not attempt])
+    return tuple([one for one in attempts if one is not attempt])
 
 
 def _may_go(attempt: Attempt) -> bool:

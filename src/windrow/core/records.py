@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+#: Makes a named tuple of all its fields: 0.4 instead of 1.0 us for eleven, as its own constructor looks at names and
+#: defaults first. For records that are made for every task.
+make_record: Final = tuple.__new__
+
 # -- resources ---------------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from windrow.core.records import (
     RowsReport,
     RunRows,
     Task,
+    make_record,
 )
 from windrow.core.retry import lost_too_often
 from windrow.errors import InternalError
@@ -70,9 +71,10 @@ class Standing(NamedTuple):
 
 
 def _row_task(number: int, category: str, size: int, payload: RunRows, needs: Needs) -> Task:
-    """Make a task of rows; by position, which takes half as long as by name."""
     makes = (f"rows {number}",)
-    return Task(number, category, size, payload, (), (), makes, False, needs, 0, 0, None, 0, True, True)
+    return make_record(
+        Task, (number, category, size, payload, (), (), makes, False, needs, 0, 0, None, 0, True, True, None)
+    )
 
 
 class RowFeeder:

@@ -41,7 +41,7 @@ import json, resource, sys, time
 import numpy as np
 import windrow as wr
 from hist import Hist
-from windrow.pipeline.reporting import write_report
+from windrow.pipeline.results.report_data import write_report
 
 analysis = wr.Pipeline("many tasks")
 

@@ -27,7 +27,7 @@ import windrow as wr
 from windrow.core.policies import Policies
 from windrow.engines.simulated.devices import Device
 from windrow.engines.simulated.model import AffineCosts, Model, SimulatedInput
-from windrow.run.reading_record import read_record
+from windrow.run.recorded import read_record
 from windrow.run.simulate import forecast, simulate
 from windrow.shape.fixed import Fixed
 from windrow.watch.log import EventLog

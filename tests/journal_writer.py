@@ -11,7 +11,7 @@ import random
 import sys
 from pathlib import Path
 
-from windrow.store.journal import Journal, KnownInput
+from windrow.store.journal.journal import Journal, KnownInput
 
 ROWS = 1000
 INPUTS = ("a", "b", "c")

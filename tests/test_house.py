@@ -122,7 +122,9 @@ def _module(path: Path) -> Module:
     return Module(name, path, path.read_text(encoding="utf-8"))
 
 
-MODULES = {m.name: m for m in map(_module, sorted(SOURCE.rglob("*.py")))}
+#: Templates of new analyses are the user's: they import what an analysis does.
+TEMPLATES = SOURCE / "windrow" / "cli" / "new" / "templates"
+MODULES = {m.name: m for m in map(_module, sorted(SOURCE.rglob("*.py"))) if not m.path.is_relative_to(TEMPLATES)}
 
 
 def named(name: str, text: str) -> Module:

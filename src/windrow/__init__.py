@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from windrow import data, errors, hep, random
     from windrow.blocks.results import updown
     from windrow.files import file
-    from windrow.pipeline.keeping import load, merge
     from windrow.pipeline.pipeline import Pipeline
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.load import load
+    from windrow.pipeline.results.merge import merge
+    from windrow.pipeline.results.result import Result
     from windrow.tasks.body import ready
-    from windrow.tasks.command import command
+    from windrow.tasks.commands.command import command
     from windrow.tasks.declare import InOut, task
     from windrow.tasks.executor import Executor
-    from windrow.tasks.file_kinds import InDir, InFile, InFiles, InOutFile, OutDir, OutFile, OutFiles
+    from windrow.tasks.files.annotations import InDir, InFile, InFiles, InOutFile, OutDir, OutFile, OutFiles
     from windrow.tasks.future import Future
     from windrow.tasks.resident import resident
     from windrow.tasks.session import Session
@@ -57,21 +58,21 @@ __all__ = [
 _HOMES = {
     "Executor": "windrow.tasks.executor",
     "Future": "windrow.tasks.future",
-    "InDir": "windrow.tasks.file_kinds",
-    "InFile": "windrow.tasks.file_kinds",
-    "InFiles": "windrow.tasks.file_kinds",
+    "InDir": "windrow.tasks.files.annotations",
+    "InFile": "windrow.tasks.files.annotations",
+    "InFiles": "windrow.tasks.files.annotations",
     "InOut": "windrow.tasks.declare",
-    "InOutFile": "windrow.tasks.file_kinds",
-    "OutDir": "windrow.tasks.file_kinds",
-    "OutFile": "windrow.tasks.file_kinds",
-    "OutFiles": "windrow.tasks.file_kinds",
+    "InOutFile": "windrow.tasks.files.annotations",
+    "OutDir": "windrow.tasks.files.annotations",
+    "OutFile": "windrow.tasks.files.annotations",
+    "OutFiles": "windrow.tasks.files.annotations",
     "Pipeline": "windrow.pipeline.pipeline",
-    "Result": "windrow.pipeline.result",
+    "Result": "windrow.pipeline.results.result",
     "Session": "windrow.tasks.session",
-    "command": "windrow.tasks.command",
+    "command": "windrow.tasks.commands.command",
     "file": "windrow.files",
-    "load": "windrow.pipeline.keeping",
-    "merge": "windrow.pipeline.keeping",
+    "load": "windrow.pipeline.results.load",
+    "merge": "windrow.pipeline.results.merge",
     "ready": "windrow.tasks.body",
     "resident": "windrow.tasks.resident",
     "task": "windrow.tasks.declare",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -21,11 +22,14 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+import windrow as wr
 from searching import few_by_day
+from windrow.cli.contents import look, together
 from windrow.cli.loading import loaded, pipeline_in
 from windrow.cli.main import main
-from windrow.cli.skeleton_plain import KINDS
-from windrow.cli.skeleton_sample import axis_of
+from windrow.cli.new.design import design
+from windrow.cli.new.sample import choose_axis
+from windrow.cli.new.template import TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,25 +49,14 @@ def made(place: Path, *arguments: str | Path) -> Path:
 
 
 def complaints(directory: Path) -> str:
-    """What ruff says with this project's rules for examples, which have its own default ones among them.
-
-    And about the format, which has to be right for short lines and for long ones.
-    """
+    """What ruff says with this project's rules for examples, which have its own default ones among them."""
     rules = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
     assert {"E", "F"} <= set(rules["select"])
     ignored = [*rules["ignore"], *rules["per-file-ignores"]["examples/**"]]
-    ours = ["--select", ",".join(rules["select"]), "--ignore", ",".join(ignored)]
-    width = ["--line-length", "100", "--target-version", "py311"]
-    ruff = [sys.executable, "-m", "ruff"]
-    said = ""
-    for command in (
-        [*ruff, "check", "--isolated", "--no-cache", "-q", *width, *ours, directory.name],
-        [*ruff, "format", "--isolated", "--no-cache", "-q", "--diff", directory.name],
-        [*ruff, "format", "--isolated", "--no-cache", "-q", "--diff", *width[:2], directory.name],
-    ):
-        done = subprocess.run(command, cwd=directory.parent, capture_output=True, text=True, check=False)
-        said += done.stdout + done.stderr
-    return said
+    ours = ["--select", ",".join(rules["select"]), "--ignore", ",".join(ignored), "--target-version", "py311"]
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "-q", *ours, directory.name]
+    done = subprocess.run(command, cwd=directory.parent, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
 
 
 def run_tests(analysis: Path) -> int:
@@ -204,7 +197,6 @@ def test_files_with_nothing_in_common_are_refused(samples: Path, tmp_path: Path)
     assert result.exit_code == 1
     assert "too little in common" in result.stderr
     for path, missing in zip(paths, (keys[1] - keys[0], keys[0] - keys[1]), strict=True):
-        assert f"{len(missing):,} are missing in {path}" in result.stderr
         assert f"missing in {path} ({len(missing):,}):" in result.stdout
     assert "EventWeight" in result.stdout.partition("missing in")[2]
     assert not (tmp_path / "first").exists()
@@ -213,7 +205,7 @@ def test_files_with_nothing_in_common_are_refused(samples: Path, tmp_path: Path)
 # -- made files -------------------------------------------------------------------------------------
 
 
-def leptons(rows: int, seed: int = 1, scale: float = 1.0) -> dict[str, Any]:
+def leptons(rows: int, seed: int = 1) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 4, rows)
 
@@ -222,7 +214,7 @@ def leptons(rows: int, seed: int = 1, scale: float = 1.0) -> dict[str, Any]:
 
     total = int(counts.sum())
     return {
-        "lep_pt": lists(scale * rng.exponential(40, total)),
+        "lep_pt": lists(rng.exponential(40, total)),
         "lep_eta": lists(rng.normal(0, 1, total)),
         "lep_phi": lists(rng.uniform(-3, 3, total)),
         "lep_charge": lists(rng.choice([-1, 1], total)),
@@ -234,19 +226,14 @@ def written(path: Path, columns: dict[str, Any]) -> Path:
     return path
 
 
-def test_leptons_without_mass_in_mev_and_in_any_order(tmp_path: Path) -> None:
-    columns = leptons(500, scale=1000)
-    path = written(tmp_path / "atlas.parquet", columns)
-    analysis = made(tmp_path, "--from", path)
-    text = analysis.read_text()
-    assert "hard = vectors.pt > 10000\n" in text
-    assert "[MeV]" in text
-    assert "argsort" in text
+def test_leptons_without_mass_and_in_any_order(tmp_path: Path) -> None:
+    columns = leptons(500)
+    analysis = made(tmp_path, "--from", written(tmp_path / "atlas.parquet", columns))
     assert complaints(analysis.parent) == ""
     assert run_tests(analysis) == 5
     expected = 0
     for pt, eta, charge in zip(columns["lep_pt"], columns["lep_eta"], columns["lep_charge"], strict=True):
-        good = (np.asarray(pt) > 10_000) & (np.abs(eta) < 2.5)
+        good = (np.asarray(pt) > 10) & (np.abs(eta) < 2.5)
         order = np.argsort(-np.asarray(pt)[good])
         first = np.asarray(charge)[good][order][:2]
         expected += len(first) == 2 and first[0] != first[1]
@@ -304,7 +291,7 @@ def test_objects_are_those_that_all_files_have(tmp_path: Path) -> None:
     first = written(tmp_path / "a.parquet", {**muons(300), **jets})
     second = written(tmp_path / "b.parquet", {**cartesian, "Muon_E": jets["Jet_pt"], **jets})
     analysis = made(tmp_path, "--from", first, "--from", second)
-    assert "def jets(Jet):" in analysis.read_text()
+    assert "def good_jets(Jet):" in analysis.read_text()
     assert run_tests(analysis) == 4
     assert run(analysis).complete
 
@@ -328,60 +315,41 @@ def test_a_weight_that_is_no_number_of_each_row_is_no_weight(tmp_path: Path) -> 
     assert run(analysis).complete
 
 
-@pytest.mark.parametrize("length", [38, 60, 90])
-def test_long_names_are_formatted_alike_for_lines_of_any_width(tmp_path: Path, length: int) -> None:
-    flags = {f"HLT_Mu{'_and_more' * 10}"[: length - 1] + end: np.ones(300, bool) for end in "xy"}
-    flags[next(iter(flags))][::2] = False
-    path = written(tmp_path / f"{'d' * length}.parquet", {**muons(300), **flags})
-    name = f"first{'_long' * 12}"[:length]
-    assert new(tmp_path / name, "--from", path).exit_code == 0
-    analysis = tmp_path / name / f"{name}.py"
-    assert "def trigger(" in analysis.read_text()
-    assert complaints(analysis.parent) == ""
-    assert run_tests(analysis) == 6
-    assert passed(run(analysis)) == np.sum(pairs(muons(300)))
+#: Some cannot be written as a name, the others mean something else in a step or to a linter.
+AWKWARD_NAMES = ["my column", "class", "weight", "l", "id", "region", "9lives", "A.b", "x²", "µ", "axis", "rng"]
 
 
-def test_a_trigger_that_one_file_lacks_is_optional(tmp_path: Path) -> None:
-    rng = np.random.default_rng(2)
-    base = muons(300)
-    fired = {"HLT_IsoMu24": rng.random(300) < 0.5}
-    both = {**fired, "HLT_IsoTkMu24": rng.random(300) < 0.5}
-    first = written(tmp_path / "a.parquet", {**base, **both, "genWeight": np.ones(300)})
-    second = written(tmp_path / "b.parquet", {**base, **fired})
-    analysis = made(tmp_path, "--from", first, "--from", second)
-    assert "def trigger(HLT_IsoMu24, HLT_IsoTkMu24=False):" in analysis.read_text()
-    assert complaints(analysis.parent) == ""
-    assert run_tests(analysis) == 7
-    assert run(analysis).complete
-
-
-AWKWARD_NAMES = [
-    "my column", "class", "weight", "l", "id", "mass", "region", "9lives", "A.b", "é", "x²", "µ",
-    "a_name_of_just_some_forty_characters_or_so", "a_name" + "_that_goes_on" * 8,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", AWKWARD_NAMES)
-def test_names_that_python_or_windrow_cannot_write(tmp_path: Path, name: str) -> None:
+def test_columns_that_python_or_windrow_cannot_write_are_left_out(tmp_path: Path) -> None:
     values = np.random.default_rng(3).normal(5, 1, 200)
-    path = written(tmp_path / "data.parquet", {name: values, "other": values})
-    analysis = made(tmp_path, "--from", path)
+    columns = {**dict.fromkeys(AWKWARD_NAMES, values), "other": values}
+    analysis = made(tmp_path, "--from", written(tmp_path / "data.parquet", columns))
     assert complaints(analysis.parent) == ""
     assert run_tests(analysis) == 2
     result = run(analysis)
     assert passed(result) == pytest.approx(150, abs=30)
-    assert sum(len(result[output].axes) for output in result) == 2
+    assert list(result) == ["selected_rows", "other_spectrum"]
 
 
 def test_columns_called_like_the_steps(tmp_path: Path) -> None:
-    columns = muons(300)
-    taken = dict.fromkeys(["mass", "muons", "trigger", "leading_pt"], np.zeros(300))
-    analysis = made(tmp_path, "--from", written(tmp_path / "skim.parquet", {**columns, **taken}))
-    assert "def my_mass(my_muons):" in analysis.read_text()
+    names = ["pair_mass", "good_muons", "trigger", "leading_pt", "selected_rows"]
+    columns = {**muons(300), **dict.fromkeys(names, np.zeros(300)), "HLT_IsoMu24": np.ones(300, bool)}
+    analysis = made(tmp_path, "--from", written(tmp_path / "skim.parquet", columns))
+    assert "def my_pair_mass(my_good_muons):" in analysis.read_text()
     assert complaints(analysis.parent) == ""
-    assert run_tests(analysis) == 5
+    assert run_tests(analysis) == 6
     assert run(analysis).complete
+
+
+def test_every_placeholder_of_the_templates_has_a_value(tmp_path: Path) -> None:
+    """A paragraph whose value is missing is left out, so a name that is misspelt would go unnoticed."""
+    known = {"name", "fileset", "sources", "spectrum", "reads", "expression", "axis", "quantity", "label"}
+    for columns in (muons(10), {"x": np.arange(10.0)}):
+        source = wr.data.open(written(tmp_path / "data.parquet", columns))
+        known |= design("first", together(look(source)), source).keys()
+    used: set[str] = set()
+    for path in [*TEMPLATES.rglob("*.py"), *TEMPLATES.rglob("*.md")]:
+        used.update(re.findall(r"FILL_([a-z_]+)", path.read_text(encoding="utf-8")))
+    assert used == known
 
 
 def test_nothing_but_text_is_counted(tmp_path: Path) -> None:
@@ -418,7 +386,7 @@ def test_two_files_of_one_name_are_two_datasets(tmp_path: Path) -> None:
 # -- the other kinds --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["task", "study"])
 def test_tasks_and_studies_run_and_studies_say_that_they_are_planned(
     tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -503,16 +471,12 @@ NUMBERS = st.one_of(
 @given(NUMBERS)
 def test_an_axis_holds_what_lies_between_its_quantiles(numbers: list[float]) -> None:
     values = np.asarray(numbers)
-    axis = axis_of(values, otherwise=(0.0, 2.0))
-    assert axis.low < axis.high
-    assert 1 <= axis.bins <= 60
-    code = axis.code.split(", ")
-    assert float(code[1]) < float(code[2])
-    finite = values[np.isfinite(values)].astype(float)
-    if axis.guessed:
-        assert len(finite) < 5
-    else:
-        low, high = np.quantile(finite, [0.01, 0.99])
-        margin = 1e-9 * max(abs(low), abs(high), 1e-300)
-        assert axis.low <= low + margin
-        assert axis.high >= high - margin
+    values = values[np.isfinite(values)]
+    bins, low, high = choose_axis(values)
+    assert float(f"{low:g}") < float(f"{high:g}")
+    assert 1 <= bins <= 60
+    if len(values) >= 5:
+        first, last = np.quantile(values, [0.01, 0.99])
+        margin = 1e-9 * max(abs(first), abs(last), 1e-300)
+        assert low <= first + margin
+        assert high >= last - margin

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import windrow as wr
 from windrow.cli.main import main
-from windrow.pipeline.keeping import keep
+from windrow.pipeline.results.load import keep
 
 if TYPE_CHECKING:
     from pathlib import Path

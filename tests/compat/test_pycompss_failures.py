@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -212,6 +214,19 @@ class TestGroups:
     def test_an_unknown_group(self) -> None:
         with pytest.raises(UsageError, match="no TaskGroup 'nowhere'"):
             compss_barrier_group("nowhere")
+
+
+def test_a_group_that_is_over_keeps_no_session() -> None:
+    def use_a_group() -> weakref.ref[wr.Session]:
+        with wr.Session(engine="inline") as session, TaskGroup("over"):
+            plus(1)
+        return weakref.ref(session)
+
+    used_before = use_a_group()
+    with wr.Session(engine="inline"):
+        plus(1)  # the program's latest session is this one
+    gc.collect()
+    assert used_before() is None
 
 
 class TestWhatCannotBeSaid:

@@ -100,8 +100,19 @@ def test_the_program_takes_its_turn(tmp_path: Path) -> None:
     assert not path.exists()
     assert not compss_delete_file(str(path))
     write(str(path), "5")
-    assert compss_wait_on_file(str(path))
+    assert compss_wait_on_file(str(path)) == str(path)
     assert path.read_text() == "5"
+
+
+def test_several_files_and_lists_of_them(tmp_path: Path) -> None:
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    write(a, "1")
+    write(b, "2")
+    assert compss_wait_on_file(a, b) == [a, b]
+    assert compss_wait_on_file([a, b]) == [a, b]
+    assert compss_file_exists([a], str(tmp_path / "c")) == [[True], False]
+    assert compss_delete_file([a, b]) == [True, True]
+    assert compss_file_exists(a, [b]) == [False, [False]]
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:

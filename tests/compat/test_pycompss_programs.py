@@ -157,6 +157,42 @@ def test_every_name_is_where_pycompss_has_it() -> None:
     assert all(hasattr(p, name) for name in p.__all__)
 
 
+@pytest.mark.parametrize("by_name", [False, True])
+def test_modules_are_found_by_every_way_of_importing(by_name: bool, tmp_path: Path) -> None:
+    text = """
+        import importlib.util, pickle
+        import cloudpickle
+        import windrow.compat.pycompss.api.IO
+        import windrow.compat.pycompss.api.parameter as parameters
+        from windrow.compat.pycompss.api import constraint, exceptions
+        from windrow.compat.pycompss.api.mpi import MPI, Mpi, mpi
+
+        @task(returns=1)
+        def used(number):
+            @windrow.compat.pycompss.api.IO.io()
+            @constraint.constraint(computing_units=1)
+            @task(returns=1)
+            def inner():
+                return number
+            assert parameters.INOUT == INOUT
+            return inner(), exceptions.COMPSsException("by reference")
+
+        if __name__ == "__main__":
+            assert MPI is Mpi is mpi
+            assert pickle.loads(pickle.dumps(mpi)) is mpi
+            assert cloudpickle.loads(cloudpickle.dumps(parameters)) is parameters
+            assert importlib.util.find_spec("windrow.compat.pycompss.api.task") is not None
+            assert importlib.util.find_spec("windrow.compat.pycompss.api.tsak") is None
+            number, error = compss_wait_on(used(7))
+            assert type(error) is exceptions.COMPSsException
+            print(number)
+    """
+    path = program(tmp_path, text)
+    words = (Path("-m"), "program") if by_name else (path,)
+    done = run_program(*words, str(tmp_path), WINDROW_WORKERS="1", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")
+
+
 def test_the_page_says_of_every_name_what_it_does() -> None:
     page = Path(__file__).resolve().parents[2] / "docs" / "howto" / "coming-from-pycompss.md"
     text = page.read_text(encoding="utf-8")

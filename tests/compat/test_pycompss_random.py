@@ -175,7 +175,7 @@ def session(request: pytest.FixtureRequest) -> Iterator[wr.Session]:
     opened.close()
 
 
-@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
 @given(program=st.lists(step, max_size=25))
 def test_a_program_gives_what_it_gives_without_tasks(session: wr.Session, program: list[tuple[Any, ...]]) -> None:
     # Where tasks share its memory, a program leaves alone what it has given to them.

@@ -33,6 +33,7 @@ from windrow.compat.pycompss import (
     reduction,
     task,
 )
+from windrow.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,13 +99,18 @@ class TestReturns:
         assert compss_wait_on(one) == 1
         assert compss_wait_on(two) == [2]
 
-    @pytest.mark.parametrize("said", [1, int, True, "1", "anything"])
+    @pytest.mark.parametrize("said", [1, int, True, "1", "Account"])
     def test_one(self, said: Any) -> None:
         @task(returns=said)
         def single() -> Any:
             return 7
 
         assert compss_wait_on(single()) == 7
+
+    @pytest.mark.parametrize("said", ["anything", "{{a}}", "value_of(a)"])
+    def test_a_text_that_tells_no_number_is_refused(self, said: str) -> None:
+        with pytest.raises(UsageError, match=r"returns=.* is a number or the name of a global"):
+            task(returns=said)(lambda a: a)(7)
 
     @pytest.mark.parametrize("said", [0, False, None])
     def test_none(self, said: Any) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from bisect import bisect_left, bisect_right
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import awkward as ak
@@ -21,11 +22,11 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from searching import examples
-from windrow.data import stream_directory, stream_flow, stream_socket
-from windrow.data.stream_directory import DirectoryTap
-from windrow.data.stream_flow import Flow
-from windrow.data.stream_socket import SocketTap
-from windrow.data.stream_tables import joined
+from windrow.data.stream import flow as stream_flow
+from windrow.data.stream import sources
+from windrow.data.stream.batches import joined
+from windrow.data.stream.flow import Flow
+from windrow.data.stream.sources import DirectoryWatch, Tap, loopback_address, take_from_socket
 from windrow.errors import DataError, MissingColumnError, SpecError, UsageError
 
 if TYPE_CHECKING:
@@ -38,6 +39,14 @@ def a_flow(batch: int | None = None, buffer: int = 10**9, **options: Any) -> Flo
         label="stream", dataset="d", metadata={}, batch=batch, columns=options.pop("columns", None),
         buffer=buffer, **options,
     )  # fmt: skip
+
+
+def directory_tap(*about: Any) -> Tap:
+    return Tap(DirectoryWatch(*about).batches)
+
+
+def socket_tap(address: str) -> Tap:
+    return Tap(partial(take_from_socket, loopback_address(address), f"stream {address}"))
 
 
 def portions(flow: Flow) -> list[Any]:
@@ -286,7 +295,7 @@ def test_borders_of_rows_that_are_gone_take_no_memory() -> None:
             flow.release(kept.pop(2))  # not the oldest
             flow.release(kept.pop(0))
     borders = np.cumsum([0, *(1 + n % 3 for n in range(1000))]).tolist()
-    assert flow.borders.known < 20
+    assert len(flow.borders._state[1]) < 20
     assert len(flow.borders) == 1001
     assert flow.borders[-1] == borders[-1] == flow.taken
     for row in range(kept[0].start, flow.taken + 1):
@@ -296,7 +305,7 @@ def test_borders_of_rows_that_are_gone_take_no_memory() -> None:
     assert flow.borders[first:] == tuple(borders[first:])
     for portion in kept:
         flow.release(portion)
-    assert flow.borders.known == 1
+    assert len(flow.borders._state[1]) == 1
     with pytest.raises(IndexError):
         flow.borders[1001]
 
@@ -391,13 +400,13 @@ def test_a_directory_gives_what_is_complete_until_it_is_told(tmp_path: Path) -> 
     write(tmp_path / ".hidden.parquet", [9])
     write(tmp_path / "c.parquet.part", [4])
     (tmp_path / "notes.txt").write_text("not data")
-    tap = DirectoryTap(tmp_path, "", None, None)
+    tap = directory_tap(tmp_path, "", None, None)
     found = numbers(tap)
     assert [next(found), next(found)] == [("a.parquet", [0, 1]), ("b.parquet", [2, 3])]
     (tmp_path / "c.parquet.part").rename(tmp_path / "c.parquet")
     with uproot.recreate(tmp_path / "0.root") as file:
         file.mktree("Events", {"x": "f8"}).extend({"x": np.array([5.0])})
-    (tmp_path / stream_directory.END).touch()
+    (tmp_path / sources.END).touch()
     assert dict(found) == {"0.root": [5.0], "c.parquet": [4.0]}
 
 
@@ -407,10 +416,10 @@ def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
     growing = tmp_path / "a.parquet"
     growing.write_bytes(content[:1000])
     write(tmp_path / "b.parquet", [7])
-    found = numbers(DirectoryTap(tmp_path, "*.parquet", None, None))
+    found = numbers(directory_tap(tmp_path, "*.parquet", None, None))
     assert next(found) == ("b.parquet", [7])
     growing.write_bytes(content[:2000])
-    (tmp_path / stream_directory.END).touch()
+    (tmp_path / sources.END).touch()
     timer = threading.Timer(0.3, growing.write_bytes, [content])
     timer.start()
     assert list(found) == [("a.parquet", list(range(1000)))]
@@ -418,24 +427,24 @@ def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_file_that_stays_unreadable_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_directory, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(sources, "PATIENCE_S", 0.2)
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and nothing else")
     with pytest.raises(DataError, match=r"a\.parquet cannot be read, and has not changed"):
-        list(numbers(DirectoryTap(tmp_path, "", None, 0.0)))
+        list(numbers(directory_tap(tmp_path, "", None, 0.0)))
 
 
 def test_a_file_that_was_taken_away_again_is_not_waited_for(tmp_path: Path) -> None:
     bad = tmp_path / "a.parquet"
     bad.write_bytes(b"PAR1")
     write(tmp_path / "b.parquet", [1])
-    found = numbers(DirectoryTap(tmp_path, "", None, 0.0))
+    found = numbers(directory_tap(tmp_path, "", None, 0.0))
     assert next(found) == ("b.parquet", [1])
     bad.unlink()
     assert list(found) == []
 
 
 def test_a_look_at_files_that_are_done_makes_nothing_for_each(tmp_path: Path) -> None:
-    tap = DirectoryTap(tmp_path, "", None, None)
+    tap = DirectoryWatch(tmp_path, "", None, None)
     for number in range(200):
         (tmp_path / f"{number}.parquet").touch()
         tap._done.add(f"{number}.parquet")
@@ -457,8 +466,8 @@ def test_a_look_at_files_that_are_done_makes_nothing_for_each(tmp_path: Path) ->
 
 
 def test_an_idle_directory_and_a_stopped_one(tmp_path: Path) -> None:
-    assert list(numbers(DirectoryTap(tmp_path, "", None, 0.0))) == []
-    tap = DirectoryTap(tmp_path, "", None, None)
+    assert list(numbers(directory_tap(tmp_path, "", None, 0.0))) == []
+    tap = directory_tap(tmp_path, "", None, None)
     thread = threading.Thread(target=lambda: list(tap.batches()))
     thread.start()
     assert tap.stop()
@@ -468,10 +477,10 @@ def test_an_idle_directory_and_a_stopped_one(tmp_path: Path) -> None:
 
 def test_a_directory_is_read_column_by_column(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1.0], "y": [2.0]}), tmp_path / "a.parquet")
-    (((_, batch),)) = list(DirectoryTap(tmp_path, "", ["y"], 0.0).batches())
+    (((_, batch),)) = list(directory_tap(tmp_path, "", ["y"], 0.0).batches())
     assert list(batch) == ["y"]
     with pytest.raises(MissingColumnError):
-        list(DirectoryTap(tmp_path, "", ["z"], 0.0).batches())
+        list(directory_tap(tmp_path, "", ["z"], 0.0).batches())
 
 
 # --- sockets --------------------------------------------------------------------------------------
@@ -512,7 +521,7 @@ def send_all(file: Any) -> None:
 
 def test_a_socket_gives_the_batches_that_were_sent() -> None:
     with Sender(send_all) as sender:
-        found = list(SocketTap(sender.address).batches())
+        found = list(socket_tap(sender.address).batches())
     assert [batch.to_pydict() for _, batch in found] == [batch.to_pydict() for batch in BATCHES]
     assert found[2][0] == f"batch 2 of stream {sender.address}"
 
@@ -520,8 +529,8 @@ def test_a_socket_gives_the_batches_that_were_sent() -> None:
 def test_a_sender_that_is_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    tap = SocketTap(f"tcp://127.0.0.1:{port}")
-    monkeypatch.setattr(stream_socket, "CONNECT_S", 0.2)
+    tap = socket_tap(f"tcp://127.0.0.1:{port}")
+    monkeypatch.setattr(sources, "CONNECT_S", 0.2)
     with pytest.raises(DataError, match="nobody answers"):
         list(tap.batches())
 
@@ -536,7 +545,7 @@ def test_what_is_no_stream_of_arrow_is_said_to_be_none(content: str) -> None:
         file.write(b"GET / HTTP/1.1\r\n\r\n" * 9 if content == "garbage" else whole[:2000])
 
     with Sender(send) as sender, pytest.raises(DataError, match="no stream of Arrow"):
-        list(SocketTap(sender.address).batches())
+        list(socket_tap(sender.address).batches())
 
 
 def test_a_silent_socket_is_left_when_told() -> None:
@@ -549,7 +558,7 @@ def test_a_silent_socket_is_left_when_told() -> None:
             released.wait(120)
 
     with Sender(send) as sender:
-        tap = SocketTap(sender.address)
+        tap = socket_tap(sender.address)
         got: list[Any] = []
         first = threading.Event()
 

@@ -1,26 +1,20 @@
 """The disk of the model check: what survives a driver, which may die at any step of writing to it.
 
-The journal is the real one; its database is in memory, and its files are those of a pretended directory.
+The journal is the real one; its database is in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
-import pytest
-
-from windrow.errors import CorruptFileError
-from windrow.store import journal as journal_module
-from windrow.store import journal_file
-from windrow.store.journal import Journal
+from windrow.store.journal import journal as journal_module
+from windrow.store.journal.journal import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-__all__ = ["Death", "Disk", "ModelJournal", "pretended_disk", "remove_blobs", "write_blob"]
+    from collections.abc import Iterator
 
 
 class Death(BaseException):
@@ -28,17 +22,13 @@ class Death(BaseException):
 
 
 class Disk:
-    """The run directory: a database and files. Counts steps, one of which may be the driver's last."""
+    """The database of a run directory. Counts steps, one of which may be the driver's last."""
 
     def __init__(self) -> None:
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        self.connection.executescript(journal_file._TABLES)
-        self.files: dict[int, bytes] = {}
+        self.connection.executescript(journal_module._TABLES)
         self.fuse: int | None = None  #: steps until the driver dies
         self.any_step = True  #: whether steps beside the disk count
-
-    def __truediv__(self, name: str) -> str:
-        return name
 
     def step(self, *, on_disk: bool = True) -> None:
         if self.fuse is not None and (on_disk or self.any_step):
@@ -47,55 +37,27 @@ class Disk:
                 raise Death
 
 
-def write_blob(disk: Disk, number: int, content: Sequence[Any]) -> tuple[int, str]:
-    whole = b"".join(content)
-    disk.step()
-    disk.files[number] = whole
-    disk.step()
-    return len(whole), hashlib.sha256(whole).hexdigest()
-
-
-def read_blob(disk: Disk, number: int, length: int, digest: str) -> bytes:
-    content = disk.files.get(number)
-    if content is None or (len(content), hashlib.sha256(content).hexdigest()) != (length, digest):
-        raise CorruptFileError(f"blob {number} is not there, or another")
-    return content
-
-
-def remove_blobs(disk: Disk, numbers: Sequence[int]) -> None:
-    for number in numbers:
-        disk.step()
-        disk.files.pop(number, None)
-
-
-def remove_unknown_blobs(disk: Disk, known: Any = ()) -> None:
-    remove_blobs(disk, [number for number in disk.files if number not in known])
-
-
-@contextlib.contextmanager
-def pretended_disk() -> Iterator[None]:
-    """Let journals write to a ``Disk`` in place of a directory."""
-    with pytest.MonkeyPatch.context() as patch:
-        for function in (write_blob, read_blob, remove_blobs, remove_unknown_blobs):
-            patch.setattr(journal_module, function.__name__, function)
-        patch.setattr(journal_module, "open_file", lambda disk, read_only: disk.connection)
-        yield
-
-
 class ModelJournal(Journal):
     """The journal, which may be left in the middle of a transaction."""
 
-    def close(self) -> None:
-        """A disk stays when its driver dies while it opens the journal."""
+    disk: Disk
+
+    @classmethod
+    def on(cls, disk: Disk) -> Self:
+        """Open what is on a disk; everything there is checked."""
+        journal = cls(Path("journal.sqlite"), disk.connection)
+        journal.disk = disk
+        journal.validate()
+        return journal
+
+    def _delete(self, numbers: list[int]) -> None:  # type: ignore[override]
+        self.disk.step()
+        super()._delete(numbers)
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._disk.step()
-        with super()._transaction():
+    def _writing(self) -> Iterator[None]:
+        self.disk.step()
+        with super()._writing():
             yield
-            self._disk.step()  # not committed
-        self._disk.step()
-
-    @property
-    def _disk(self) -> Any:
-        return self._directory
+            self.disk.step()  # not committed
+        self.disk.step()

@@ -23,13 +23,13 @@ from windrow.core.records import InputSpec, Opened, Rows
 from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler
 from windrow.reuse.coverage import Covered, Reuse, divide
-from windrow.store.journal import Journal, KnownInput
-from windrow.store.keeper import Keeper
+from windrow.store.journal.journal import Journal, KnownInput
+from windrow.store.journal.writer import Keeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from windrow.store.journal import Blob
+    from windrow.store.journal.journal import Blob
 
 #: Rounds after which a run that nobody disturbs any more counts as hung; it needs a few hundred.
 MOST_ROUNDS = 5_000
@@ -42,8 +42,8 @@ class Wrong(AssertionError):
 # -- the rules that can be broken -------------------------------------------------------------------
 
 
-def divide_rows(rows: int, borders: tuple[int, ...], products: Any, blobs: Any) -> Reuse:
-    return divide(((0, rows),), borders, products, blobs)
+def divide_rows(rows: int, products: Any, blobs: Any) -> Reuse:
+    return divide(((0, rows),), products, blobs)
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Driver:
             self.engine.join(worker)
 
     def _begin(self) -> None:
-        """Find out what is left to do, as ``pipeline.resuming`` does."""
+        """Find out what is left to do, as ``pipeline.resume.plan`` does."""
         known = self.journal.inputs()
         kept = set()
         for number, borders in enumerate(self.world):
@@ -145,7 +145,7 @@ class Driver:
                 continue
             blobs = {blob.id: blob for blob in self.journal.blobs_of(key)}
             covered = [Covered(b.id, frozenset(b.products), b.rows) for b in blobs.values()]
-            reuse = self.rules.divide(borders[-1], borders, self.products, covered)
+            reuse = self.rules.divide(borders[-1], self.products, covered)
             for blob, products in reuse.used.items():
                 self.used.append((blobs[blob], products))
                 kept.add(blob)
@@ -167,7 +167,7 @@ class Driver:
         found = [(name, number, row) for name in products for row in range(rows.start, rows.stop)]
         return Counter(found)
 
-    # -- the loop, as ``run.loop`` and ``pipeline.journaling`` have it
+    # -- the loop, as ``run.loop`` and ``pipeline.resume.journal_writer`` have it
 
     def feed(self, events: list[happened.Event]) -> None:
         self.disk.step(on_disk=False)
@@ -308,7 +308,7 @@ def live(seed: int, rules: Rules = RULES) -> Counter[str]:
         driver = None
         try:
             # Opening it checks every entry and every file.
-            journal = rules.journal.open(disk)  # type: ignore[arg-type]
+            journal = rules.journal.on(disk)
             check_journal(journal)
             driver = Driver(world, disk, products, rng, rules, journal)
             driver.run(rng.choice([0, 60, 300]))
@@ -332,7 +332,7 @@ def live(seed: int, rules: Rules = RULES) -> Counter[str]:
 def _check_kept(world: Sequence[tuple[int, ...]], disk: Disk, products: frozenset[str], rules: Rules) -> None:
     """What a complete run wrote down is all there is, and once."""
     disk.fuse = None
-    journal = rules.journal.open(disk)  # type: ignore[arg-type]
+    journal = rules.journal.on(disk)
     again = Driver(world, disk, products, random.Random(0), rules, journal)
     if rules is RULES and again.specs:
         raise Wrong(f"everything was done, and yet this is left: {again.specs}")

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import random
-import re
 import signal
 import tempfile
 import threading
@@ -217,6 +216,5 @@ def _no_end(number: int, frame: object) -> None:
 
 
 def names_in(directory: Path) -> set[str]:
-    """What a run directory holds; numbers of blobs stand for each other."""
-    paths = (path.relative_to(directory).as_posix() for path in directory.rglob("*"))
-    return {re.sub(r"\d{8}\.blob", "N.blob", path) for path in paths}
+    """What a run directory holds."""
+    return {path.relative_to(directory).as_posix() for path in directory.rglob("*")}

@@ -311,8 +311,8 @@ DRIVER = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from windrow.shape import safety
-from windrow.store import saving_rule
-saving_rule.SHARE = safety.CHEAP = 0.5
+from windrow.store.journal import writer
+writer.SHARE = safety.CHEAP = 0.5
 from fire.analyses import PACE, analysis, opened
 data = opened(int(sys.argv[5]), sys.argv[3])
 analysis(pace=PACE).run(data, rundir=sys.argv[2], progress=False, **json.loads(sys.argv[4]))

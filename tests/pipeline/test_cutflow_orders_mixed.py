@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from windrow.pipeline.cutflow.table import Cutflow, Line
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
 
 ROWS, GRID = 3000, 50
 REGIONS = ("SR", "CR", "loose")

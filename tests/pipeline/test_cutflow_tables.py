@@ -59,10 +59,10 @@ def test_a_table_of_one_order_is_the_written_one() -> None:
 def test_a_table_reads_as_text() -> None:
     assert str(SIMPLE) == (
         "SR (d): exact, written order\n"
-        "  cut            passed    of cut    of all        weighted          +-\n"
-        "  initial            10   100.00%   100.00%              20       6.325\n"
-        "  a                   6    60.00%    60.00%              12       4.899  1 undefined\n"
-        "  !b                  2    33.33%    20.00%               4       2.828  3 with NaN"
+        "  cut      passed   of cut   of all  weighted     +-\n"
+        "  initial      10  100.00%  100.00%        20  6.325\n"
+        "  a             6   60.00%   60.00%        12  4.899  1 undefined\n"
+        "  !b            2   33.33%   20.00%         4  2.828  3 with NaN"
     )
 
 
@@ -70,10 +70,10 @@ def test_an_unweighted_table_has_no_weights() -> None:
     plain = Table("SR", None, CUTS, WRITTEN, frozenset(), (member({ab: LINES}, absent="a"),))
     assert str(plain) == (
         "SR (all datasets): exact, written order\n"
-        "  cut            passed    of cut    of all\n"
-        "  initial            10   100.00%   100.00%\n"
-        "  a                   6    60.00%    60.00%  n/a here  1 undefined\n"
-        "  !b                  2    33.33%    20.00%  3 with NaN"
+        "  cut      passed   of cut   of all\n"
+        "  initial      10  100.00%  100.00%\n"
+        "  a             6   60.00%   60.00%  n/a here, 1 undefined\n"
+        "  !b            2   33.33%   20.00%  3 with NaN"
     )
 
 

@@ -22,7 +22,7 @@ from reference import Execution, Plan, StepRaisedError
 from searching import examples
 from strategies import analyses, filesets
 from windrow.errors import MissingColumnError, StepError, UnknownNameError, UsageError
-from windrow.pipeline.short import short
+from windrow.pipeline.inspect.format_value import short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -580,7 +580,7 @@ class TestText:
             (ak.Array([[1, 2], []]), "[[1, 2], []]"),
             (ak.Record({"pt": 1.5, "q": -1}), "{pt: 1.5, q: -1}"),
             ("text", "'text'"),
-            (np.arange(100), "[0, 1, 2, 3, 4, 5, 6, 7, 8, … 91 more]"),
+            (np.arange(100), "[0, 1, 2, 3, 4, ..., 95, 96, 97, 98, 99]"),
         ],
     )
     def test_short_values(self, value: Any, text: str) -> None:

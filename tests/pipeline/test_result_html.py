@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import small_analysis as small
 import windrow as wr
-from windrow.pipeline.html import MOST_OUTPUTS, sparkline
-from windrow.pipeline.ledger import Entry, Ledger
+from windrow.pipeline.results.html import MOST_OUTPUTS, sparkline
+from windrow.pipeline.results.ledger import Entry, Ledger
 
 VOID = {"br"}
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from windrow.errors import IncompleteError, UnknownNameError
 from windrow.pipeline.cutflow.table import Cutflow
-from windrow.pipeline.ledger import Entry, Ledger
-from windrow.pipeline.result import Result, StepSummary
+from windrow.pipeline.results.ledger import Entry, Ledger
+from windrow.pipeline.results.result import Result, StepSummary
 
 DONE = Entry("a.root", "tt", 0, 10, "done")
 FAILED = Entry("a.root", "tt", 10, 14, "failed", "cut 'c' raised")

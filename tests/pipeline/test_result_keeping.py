@@ -16,7 +16,7 @@ import small_analysis as small
 import windrow as wr
 from comparing import bits
 from windrow.errors import CorruptFileError, DataError, MergeError, MissingFileError, UsageError
-from windrow.pipeline.keeping import keep, load
+from windrow.pipeline.results.load import keep, load
 from windrow.store.rundir import RunDirectory
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import windrow as wr
 from comparing import bits
 from searching import examples
 from windrow.errors import UsageError
-from windrow.pipeline.keeping import keep, load
-from windrow.pipeline.ledger import Entry, Ledger
+from windrow.pipeline.results.ledger import Entry, Ledger
+from windrow.pipeline.results.load import keep, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,6 +138,16 @@ def test_parts_are_not_changed_and_costs_add(parts: list[wr.Result]) -> None:
     assert merged.bytes_read == sum(part.bytes_read for part in parts)
     assert merged.steps["some"].calls == sum(part.steps["some"].calls for part in parts)
     json.loads(merged.to_json())
+
+
+def test_orders_and_twins_of_all_parts_are_told(parts: list[wr.Result]) -> None:
+    told = [
+        replace(part, ordering={f"d{n}": n}, steps={name: replace(s, same_as="x") for name, s in part.steps.items()})
+        for n, part in enumerate(parts)
+    ]
+    merged = wr.merge(*told)
+    assert merged.ordering == {f"d{n}": n for n in range(len(parts))}
+    assert {step.same_as for step in merged.steps.values()} == {"x"}
 
 
 def test_the_files_of_all_parts_can_be_opened(parts: list[wr.Result]) -> None:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import small_analysis as small
 from windrow.errors import MergeError, UnknownNameError, UsageError
-from windrow.pipeline.histograms import scaled
-from windrow.pipeline.keeping import keep, load
-from windrow.pipeline.merging import add_outputs
+from windrow.pipeline.results.histograms import scaled
+from windrow.pipeline.results.load import keep, load
+from windrow.pipeline.results.merge import add_outputs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -48,7 +48,6 @@ def test_a_run_can_be_had_back(tmp_path: Path) -> None:
     result = counting().run(data, rundir=place, nminus1=True, progress=False)
     assert oct(place.stat().st_mode & 0o777) == "0o700"
     assert sorted(item.name for item in place.iterdir()) == [
-        "blobs",
         "events.jsonl",
         "journal.sqlite",
         "manifest.json",

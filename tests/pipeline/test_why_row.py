@@ -21,7 +21,7 @@ from reference import Execution, Plan, StepRaisedError
 from searching import examples
 from strategies import analyses, filesets
 from windrow.errors import MissingColumnError, UnknownNameError, UsageError
-from windrow.pipeline.why import why
+from windrow.pipeline.inspect.explain_row import explain_row as why
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +106,7 @@ class TestStory:
     def test_what_comes_after_the_first_cut(self) -> None:
         told = why(dimuon(), events(), ("data", 1))
         assert told.regions["SR"].removed_by == "high_met"
-        lines = [line.words()[0] for line in told.regions["SR"].lines]
+        lines = [line.shown for line in told.regions["SR"].lines]
         assert lines == ["failed", "(passed)", "(failed)"]
         assert told.regions["soft"].inside
 
@@ -115,8 +115,8 @@ class TestStory:
         assert told.regions["SR"].removed_by == "two_muons"
         line = told.regions["SR"].lines[2]
         assert line.verdict == "cannot be computed"
-        assert line.words()[1].startswith("cannot be computed for this row: it needs second: ")
-        assert line.words()[1].endswith("; it runs behind two_muons")
+        assert line.reason.startswith("cannot be computed for this row: it needs second: ")
+        assert line.reason.endswith("; it runs behind two_muons")
         assert told.weight is None
         assert "trigger  cannot be computed: it needs second" in str(told)
 
@@ -241,6 +241,14 @@ class TestFinding:
             why(plain_cut(), str(tmp_path / "*.root"), (2, 10))
         assert why(plain_cut(), str(tmp_path / "*.root"), ("b.root", 3)).row == 3
 
+    def test_one_file_in_two_datasets(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.root"
+        with uproot.recreate(path) as root:
+            root["Events"] = {n: v for n, v in events().items() if "Muon" not in n}
+        fileset = {name: {"files": {str(path): "Events"}} for name in ("one", "two")}
+        with pytest.raises(UsageError, match=r"may be any of 2 files.*give the data of one of these datasets alone"):
+            why(plain_cut(), fileset, ("a.root", 3))
+
     def test_without_identity(self) -> None:
         with pytest.raises(UsageError, match=r"does not say which columns identify a row.*identity="):
             why(dimuon(identity=None), events(), (1, 2, 3))
@@ -305,12 +313,13 @@ class Reading:
 # --- against the oracle and a run ------------------------------------------------------------------
 
 
-def executions(analysis: Analysis, datasets: tuple[Dataset, ...]) -> dict[str, Execution]:
+def executions(analysis: Analysis, datasets: tuple[Dataset, ...], only: str | None = None) -> dict[str, Execution]:
     order = tuple(step.name for step in analysis.steps)
     return {
         file.label: Execution(Plan(analysis, dataset, order), file, numbers())
         for dataset in datasets
         for file in dataset.files
+        if only in (None, file.label)
     }
 
 
@@ -373,7 +382,7 @@ class TestOracle:
                 if not some:
                     continue
                 try:
-                    alive = executions(fewer, datasets)[label].alive["only"][row]
+                    alive = executions(fewer, datasets, label)[label].alive["only"][row]
                 except StepRaisedError:
                     continue
                 assert bool(alive) == inside

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.reuse.coverage import Covered, divide, first_rows, is_torn
+from windrow.reuse.coverage import Covered, divide, first_rows
 
 PRODUCTS = frozenset("abc")
 
@@ -22,7 +23,8 @@ def cases(draw: Any) -> tuple[list[tuple[int, int]], list[int], list[Covered]]:
         units[-1] = (start, draw(st.integers(start + 1, stop)))
     covered = []
     for number in range(draw(st.integers(0, 4))):
-        rows = draw(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=3))
+        pairs = list(pairwise(borders))
+        rows = draw(st.lists(st.sampled_from(pairs), max_size=3))
         if draw(st.booleans()) and units:
             rows = draw(st.lists(st.sampled_from(units), unique=True, max_size=3))
         disjoint: list[tuple[int, int]] = []
@@ -36,8 +38,8 @@ def cases(draw: Any) -> tuple[list[tuple[int, int]], list[int], list[Covered]]:
 
 @given(cases())
 def test_every_wanted_row_has_every_product_once(case: tuple[list[tuple[int, int]], list[int], list[Covered]]) -> None:
-    units, borders, covered = case
-    reuse = divide(units, borders, PRODUCTS, covered)
+    units, _, covered = case
+    reuse = divide(units, PRODUCTS, covered)
     count: dict[tuple[int, str], int] = {}
     by_id = {one.id: one for one in covered}
     for number, products in reuse.used.items():
@@ -61,39 +63,29 @@ def test_every_wanted_row_has_every_product_once(case: tuple[list[tuple[int, int
 def test_units_are_never_torn(case: tuple[list[tuple[int, int]], list[int], list[Covered]]) -> None:
     units, borders, covered = case
     ends = {*borders, *(end for part in units for end in part)}
-    for _, ranges in divide(units, borders, PRODUCTS, covered).portions:
+    for _, ranges in divide(units, PRODUCTS, covered).portions:
         assert {end for part in ranges for end in part} <= ends
-    assert len({frozenset(p) for p, _ in divide(units, borders, PRODUCTS, covered).portions}) == len(
-        divide(units, borders, PRODUCTS, covered).portions
+    assert len({frozenset(p) for p, _ in divide(units, PRODUCTS, covered).portions}) == len(
+        divide(units, PRODUCTS, covered).portions
     )
 
 
 def test_whole_cover_leaves_nothing() -> None:
     kept = Covered(7, PRODUCTS | {"old"}, ((0, 30),))
-    reuse = divide([(0, 30)], [0, 10, 20, 30], PRODUCTS, [kept])
+    reuse = divide([(0, 30)], PRODUCTS, [kept])
     assert reuse.used == {7: PRODUCTS}
     assert reuse.portions == ()
 
 
 def test_one_changed_product_is_all_that_is_left() -> None:
     kept = Covered(1, frozenset({"a", "b", "c-old"}), ((0, 20),))
-    reuse = divide([(0, 30)], [0, 10, 20, 30], PRODUCTS, [kept])
+    reuse = divide([(0, 30)], PRODUCTS, [kept])
     assert [(set(p), r) for p, r in reuse.portions] == [(set("abc"), ((20, 30),)), ({"c"}, ((0, 20),))]
 
 
-def test_what_ends_inside_a_unit_is_not_used() -> None:
-    assert divide([(0, 30)], [0, 10, 30], PRODUCTS, [Covered(1, PRODUCTS, ((0, 15),))]).used == {}
-    # ... unless that is where the wanted rows end.
-    assert divide([(0, 15)], [0, 10, 30], PRODUCTS, [Covered(1, PRODUCTS, ((0, 15),))]).used
-
-
-def test_torn_is_what_is_wanted_and_not_in_whole_units() -> None:
-    borders = [0, 10, 30]
-    assert is_torn(((0, 15),), [(0, 30)], borders)
-    assert is_torn(((0, 10), (12, 30)), [(0, 30)], borders)
-    assert not is_torn(((0, 15),), [(0, 15)], borders)  # where the wanted rows end
-    assert not is_torn(((0, 10),), [(0, 30)], borders)
-    assert not is_torn(((0, 15),), [(0, 12)], borders)  # of rows that nobody asks for
+def test_what_holds_rows_that_are_not_wanted_is_not_used() -> None:
+    assert divide([(0, 15)], PRODUCTS, [Covered(1, PRODUCTS, ((0, 30),))]).used == {}
+    assert divide([(0, 15)], PRODUCTS, [Covered(1, PRODUCTS, ((0, 10),))]).used == {1: PRODUCTS}
 
 
 def test_the_first_rows_of_each_category() -> None:

@@ -14,8 +14,7 @@ from windrow.core.records import Rows
 from windrow.engines.simulated.devices import Device
 from windrow.engines.simulated.model import SimulatedInput
 from windrow.errors import DataError, MissingFileError
-from windrow.run.reading_record import read_record
-from windrow.run.recorded import CostsOfRows, lock_share_of, lock_wait_of, scatter
+from windrow.run.recorded import CostsOfRows, lock_share_of, lock_wait_of, read_record, scatter
 from windrow.run.simulate import forecast, simulate
 
 if TYPE_CHECKING:

@@ -66,7 +66,7 @@ class Callable:
 
 ASK = """
 import json, sys
-from windrow.store.fingerprints import fingerprint
+from windrow.store.fingerprint.api import fingerprint
 from analysis import step, Callable
 print(json.dumps([
     [f.digest, f.own, f.opaque, f.libraries, dict(f.parts), f.stores_globals]

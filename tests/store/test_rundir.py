@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from searching import examples
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
+from windrow.store.atomic_write import write_whole
 from windrow.store.lock import take_lock
-from windrow.store.rundir import NAMES, RunDirectory, read_result_file, write_whole_bytes
+from windrow.store.rundir import NAMES, RunDirectory, read_result_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +60,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert again.read_summary() == {"rows": 3}
     assert again.log.read_text() == "{}\n"
     manifest = again.read_manifest()
-    assert (manifest["pipeline"], manifest["state"], manifest["format"]) == ("p", "complete", 1)
+    assert (manifest["pipeline"], manifest["state"], manifest["format"]) == ("p", "complete", 2)
 
 
 def test_a_manifest_grows(tmp_path: Path) -> None:
@@ -349,7 +350,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space left"):
-        write_whole_bytes(file, b"new")
+        write_whole(file, [b"new"])
     assert file.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["f"]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from windrow.errors import UsageError
-from windrow.store.journal import Journal, KnownInput
+from windrow.errors import DataError, UsageError
+from windrow.store.journal.journal import Journal, KnownInput
 from windrow.store.rundir import RunDirectory
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def test_a_resumed_run_has_the_journal_and_no_more(tmp_path: Path, state: str) -
     ran(place, state, result)
     with RunDirectory.resume(place) as directory:
         assert directory.read_manifest() == {
-            "kind": "windrow run", "format": 1, "state": "running",
+            "kind": "windrow run", "format": 2, "state": "running",
         }  # fmt: skip
         assert not directory.log.exists()
         assert not (place / "result.pickle").exists()
@@ -65,8 +66,7 @@ def test_a_new_run_removes_the_journal(tmp_path: Path) -> None:
     ran(place, "complete")
     with RunDirectory.create(place):
         assert not Journal.exists(place)
-        assert not (place / "blobs").exists()
-        assert not list((place / "previous").rglob("*.blob"))
+        assert not (place / "previous" / "journal.sqlite").exists()
 
 
 def test_nothing_is_removed_before_the_lock_is_taken(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_run_that_ended_without_a_journal_cannot_be_continued(tmp_path: Path) 
     RunDirectory.create(place).close()  # nor is it locked
 
 
-@pytest.mark.parametrize("name", ["journal.sqlite", "journal.sqlite-wal", "blobs"])
+@pytest.mark.parametrize("name", ["journal.sqlite", "journal.sqlite-journal"])
 def test_things_of_our_name_that_are_not_ours_are_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "thesis.txt").write_text("mine")
@@ -114,10 +114,16 @@ def test_things_of_our_name_that_are_not_ours_are_left_alone(tmp_path: Path, nam
     assert (tmp_path / name / "thesis.txt").read_text() == "mine"
 
 
-def test_files_of_others_among_the_blobs_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "whose"), [(1, "an earlier"), (None, "an earlier"), (9, "a newer")])
+def test_a_directory_of_another_version_is_refused_and_left_alone(
+    tmp_path: Path, version: int | None, whose: str
+) -> None:
     place = tmp_path / "run"
-    ran(place, "complete")
-    (place / "blobs" / "thesis.txt").write_text("mine")
-    (place / "blobs" / "1.blob").write_text("mine")
-    RunDirectory.create(place).close()
-    assert sorted(file.name for file in (place / "blobs").iterdir()) == ["1.blob", "thesis.txt"]
+    place.mkdir(mode=0o700)
+    (place / "manifest.json").write_text(json.dumps({"kind": "windrow run", "format": version, "state": "complete"}))
+    (place / "journal.sqlite").write_bytes(b"of that version")
+    (place / "blobs").mkdir()
+    for take in (RunDirectory.create, RunDirectory.resume, RunDirectory.open):
+        with pytest.raises(DataError, match=f"made by {whose} version of Windrow.*name another directory"):
+            take(place)
+    assert sorted(entry.name for entry in place.iterdir()) == ["blobs", "journal.sqlite", "manifest.json"]

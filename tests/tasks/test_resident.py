@@ -12,7 +12,7 @@ import pytest
 
 import windrow as wr
 from windrow.errors import UsageError
-from windrow.store.fingerprints import fingerprint
+from windrow.store.fingerprint.api import fingerprint
 
 engines = pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
 

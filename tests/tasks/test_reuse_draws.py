@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import windrow as wr
-from windrow.tasks.lineage_draws import draws_from
+from windrow.store.fingerprint.api import fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,30 +95,38 @@ DRAWS = {
     "a class that makes one": "return Has().draw()",
 }
 
-SEEDED = {
-    "an argument": "return np.random.default_rng(x).random()",
-    "an argument by name": "return np.random.default_rng(seed=x).random()",
-    "another name": "return new_rng(x).random()",
-    "a number": "return random.Random(5).random()",
-    "a global": "return Random(SEED).random()",
-    "a computed one": "return new_rng([x, len(str(x)[:8]), max(3, x)]).random()",
-    "one of two": "return new_rng(x if x is not None else 5).random()",
-    "of a list": "return new_rng([n for n in range(x)]).random()",
-    "several": "return [new_rng(n).random() for n in range(x)]",
-    "bits": "return Generator(PCG64(x)).random()",
-    "entropy": "return new_rng(np.random.SeedSequence(x, spawn_key=(1,))).random()",
-    "entropy of a global": "return new_rng(SEEDS).random()",
-    "an old one": "return npr.RandomState(seed=x).rand()",
-    "an import": "from numpy.random import default_rng as g\nreturn g(x).random()",
-    "an import for a function inside": "import numpy as np\nr = np.random.default_rng(x)\nreturn [np.sqrt(n) for n in r.random(3)]",
-    "an import with a dot": "import numpy.random as r\nreturn r.default_rng(x).random()",
+#: A state that all share draws even if it is begun with a seed, and so does what is not seen to be given one.
+IN_DOUBT = {
     "begun": "random.seed(x)\nreturn random.random()",
     "begun under another name": "begin(x)\nreturn draw()",
     "begun for a helper": "np.random.seed(x)\nreturn noise() + np.random.rand()",
     "begun for a function inside": "import numpy as np\nnp.random.seed(x)\nreturn [np.random.rand() for _ in range(3)]",
     "begun after a branch": "if x < 0: return None\ny = 1 if x else 2\nrandom.seed(y)\nreturn random.random()",
     "begun in a with": "np.random.seed(x)\nwith np.errstate(all='ignore'): return np.random.rand()",
-    "asked for the class": "return isinstance(x, random.Random) or isinstance(x, (int, np.random.Generator))",
+    "one of two": "return new_rng(x if x is not None else 5).random()",
+    "of a list": "return new_rng([n for n in range(x)]).random()",
+    "entropy without a seed": "return new_rng(np.random.SeedSequence(spawn_key=(x,))).random()",
+    "a default of a function inside": "def g(seed=None): return new_rng(seed).random()\nreturn g()",
+    "entropy of a global": "return new_rng(SEEDS).random()",
+    "one of two modules": "m = np if x else random\nreturn m.random.rand()",
+    "a class that is asked for": "return isinstance(x, random.Random)",
+}  # fmt: skip
+
+SEEDED = {
+    "an argument": "return np.random.default_rng(x).random()",
+    "an argument by name": "return np.random.default_rng(seed=x).random()",
+    "another name": "return new_rng(x).random()",
+    "a number": "return random.Random(5).random()",
+    "a global": "return Random(SEED).random()",
+    "a computed one": "return new_rng([x, len(str(x)[1:8]), max(3, x)]).random()",
+    "several": "return [new_rng(n).random() for n in range(x)]",
+    "bits": "return Generator(PCG64(x)).random()",
+    "entropy": "return new_rng(np.random.SeedSequence(x, spawn_key=(1,))).random()",
+    "an old one": "return npr.RandomState(seed=x).rand()",
+    "an import": "from numpy.random import default_rng as g\nreturn g(x).random()",
+    "an import for a function inside": "import numpy as np\nr = np.random.default_rng(x)\nreturn [np.sqrt(n) for n in r.random(3)]",
+    "an import with a dot": "import numpy.random as r\nreturn r.default_rng(x).random()",
+    "asked for the class": "return isinstance(x, (int, np.random.Generator))",
     "a class of which nothing draws": "return Made().size()",
     "other things of the modules": "return os.path.join('a', 'b'), uuid.UUID(int=x), secrets.compare_digest('a', 'b')",
     "a generator that it is given": "return x.random(), x.seed",
@@ -133,14 +141,25 @@ def made(body: str) -> Any:
     return names["f"]
 
 
+def draws_from(function: Any) -> tuple[str, ...]:
+    """Say how a function draws."""
+    return fingerprint(function).draws
+
+
 @pytest.mark.parametrize("what", DRAWS)
 def test_what_draws_is_found(what: str) -> None:
     assert draws_from(made(DRAWS[what]))
 
 
+@pytest.mark.parametrize("what", IN_DOUBT)
+def test_in_doubt_it_draws(what: str) -> None:
+    assert draws_from(made(IN_DOUBT[what]))
+
+
 @pytest.mark.parametrize("what", SEEDED)
 def test_what_is_seeded_does_not_draw(what: str) -> None:
-    assert draws_from(made(SEEDED[what])) == ""
+    found = fingerprint(made(SEEDED[what]))
+    assert (found.draws, found.opaque) == ((), ())
 
 
 def test_what_a_function_is_given_by_default() -> None:
@@ -159,7 +178,7 @@ def test_what_a_function_is_given_by_default() -> None:
         assert draws_from(names["f"]), text
     for text in ("def f(seed=5): return new_rng(seed)", "def f(seed): return new_rng(seed)"):
         exec(text, names)
-        assert draws_from(names["f"]) == "", text
+        assert draws_from(names["f"]) == (), text
 
 
 def test_they_are_not_reused_and_it_is_said_why(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ import pytest
 
 import windrow as wr
 from windrow.errors import GlobalsWarning
-from windrow.store.fingerprints import fingerprint
-from windrow.tasks import lineage_code
-from windrow.tasks.reusing_files import STEP_S
+from windrow.store.fingerprint.walk import Walk
+from windrow.tasks.files.previous_runs import STEP_S
+from windrow.tasks.reuse import code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,7 +204,10 @@ def test_random_numbers_of_nobody(tmp_path: Path, module: ModuleType) -> None:
         return noise(3)
 
     def own(seed: int) -> Any:
-        return np.random.default_rng(seed).normal() + Chest().size()
+        return np.random.default_rng(seed).normal()
+
+    def beside() -> int:
+        return Chest().size()
 
     def by_class() -> Any:
         return Drawing().draw()
@@ -219,15 +222,15 @@ def test_random_numbers_of_nobody(tmp_path: Path, module: ModuleType) -> None:
         return np.random.default_rng().normal()
 
     with session(tmp_path, reuse=True) as opened:
-        for one in (direct, helped, by_class, by_module, by_closure, unseeded):
+        for one in (direct, helped, by_class, by_module, by_closure, unseeded, beside):
             assert opened.submit(one) is not opened.submit(one)
             words = "without a seed" if one is unseeded else "global state"
             assert words in opened.reuse_stats.reasons[one.__qualname__]
         drawing = Drawing()
         for thing in (drawing, drawing.draw, partial(drawing.draw)):
             assert opened.submit(thing) is not opened.submit(thing)
-        for two in (seeded, own):
-            assert opened.submit(two, 1) is opened.submit(two, 1)
+        assert opened.submit(seeded, 1) is not opened.submit(seeded, 1)  # of a state that all share
+        assert opened.submit(own, 1) is opened.submit(own, 1)
         versioned = wr.task(direct, version="1")
         assert versioned() is versioned()
 
@@ -299,10 +302,10 @@ def f(x):
     def counting(*things: Any, **options: Any) -> Any:
         nonlocal looked
         looked += 1
-        return fingerprint(*things, **options)
+        return Walk(*things, **options)
 
     with pytest.MonkeyPatch.context() as patch, session(tmp_path) as opened:
-        patch.setattr(lineage_code, "fingerprint", counting)
+        patch.setattr(code, "Walk", counting)
         assert [task(n).result() for n in range(3)] == [names["f"](n) for n in range(3)]
         assert looked == 2  # once at the call, once in the worker
         for number, change in enumerate(changes, start=2):

@@ -102,6 +102,18 @@ def test_the_command_writes_the_same_page(tmp_path: Path) -> None:
     assert manifest["tasks"] == {"called": 12, "done": 11, "failed": 1, "cancelled": 0}
 
 
+def test_the_log_says_how_long_a_session_was_also_if_nothing_was_left_to_write(tmp_path: Path) -> None:
+    with wr.Session(engine="threads", workers=1, rundir=tmp_path / "run") as session:
+        assert one(1).result() == 2
+        session.barrier()
+        assert session.watched.log is not None
+        session.watched.log.flush()
+        time.sleep(0.01)
+    answer = CliRunner().invoke(main, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "other.html")])
+    assert answer.exit_code == 0, answer.output
+    assert data_of(tmp_path / "other.html") == data_of(session.report())
+
+
 def test_a_session_that_goes_on_can_be_reported(tmp_path: Path) -> None:
     with wr.Session(engine="threads", workers=1, rundir=tmp_path / "run") as session:
         assert one(1).result() == 2
@@ -223,9 +235,9 @@ def test_a_long_session_is_remembered_in_sums() -> None:
         watch([finished(number, used=HALF_A_SECOND)], [done(number)], monotonic())
     run = watch.run()
     assert sorted(run.tasks) == list(range(91, 101))
-    assert {name: (sums.count, sums.seconds, sums.longest) for name, sums in run.dropped.items()} == {
-        "a": (45, 22.5, 0.5),
-        "b": (45, 22.5, 0.5),
+    assert {name: (sums.count, sums.time, sums.longest) for name, sums in run.dropped.items()} == {
+        "a": (45, 22_500_000, 500_000),
+        "b": (45, 22_500_000, 500_000),
     }
     assert watch.counts["done"] == 100
 

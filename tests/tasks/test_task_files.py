@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,9 +39,9 @@ from tasks.file_bodies import (
     write,
 )
 from windrow.errors import DependencyError, MissingFileError, TaskFileError, UsageError
-from windrow.tasks import file_stamps, file_table
-from windrow.tasks.file_claims import Claim
-from windrow.tasks.file_stamps import Stamp, content_digest, matches, stamp
+from windrow.tasks.files import stamps, table
+from windrow.tasks.files.claims import Claim
+from windrow.tasks.files.stamps import Stamp, content_digest, matches, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -251,10 +252,12 @@ def absent() -> str:
 
 
 @engines
-def test_a_path_to_write_may_come_from_a_task(engine: str, place: Path) -> None:
-    with session(engine) as opened:
-        opened.gather(write(absent(), "said"))
-    assert holdings(place) == {"absent": "said"}
+@pytest.mark.parametrize("task", [write, append])
+def test_a_path_to_write_is_known_at_the_call(engine: str, task: Any, place: Path) -> None:
+    message = r"is given a future as the path of what it writes \(parameter '\w+', \w+\), .*result\(\)"
+    with session(engine), pytest.raises(UsageError, match=message):
+        task(absent(), "said")
+    assert holdings(place) == {}
 
 
 def test_defaults_are_paths_too(place: Path) -> None:
@@ -394,8 +397,6 @@ def test_a_task_is_tried_again_from_nothing(place: Path) -> None:
 
 
 def test_a_cancelled_thread_leaves_no_trace(place: Path) -> None:
-    import threading
-
     began, may_go_on = threading.Event(), threading.Event()
 
     @wr.task
@@ -417,14 +418,13 @@ def test_a_cancelled_thread_leaves_no_trace(place: Path) -> None:
 
 
 def test_a_file_is_complete_when_its_task_has_ended(place: Path) -> None:
-    import threading
-
-    may_go_on = threading.Event()
+    began, may_go_on = threading.Event(), threading.Event()
 
     @wr.task(outputs=2)
     def by_and_by(out: wr.OutFile) -> Any:
         Path(out).write_text("part")
         yield 1
+        began.set()
         may_go_on.wait(120)
         Path(out).write_text("all")
         yield 2
@@ -432,11 +432,12 @@ def test_a_file_is_complete_when_its_task_has_ended(place: Path) -> None:
     with session("threads"):
         first, second = by_and_by("x")
         after = read("x")
-        assert first.result(120) == 1
+        began.wait(120)
         assert not Path("x").exists()
+        assert not first.done()
         assert not after.done()
         may_go_on.set()
-        assert second.result(120) == 2
+        assert (first.result(120), second.result(120)) == (1, 2)
         assert after.result(120) == "all"
 
 
@@ -478,19 +479,26 @@ def test_devices_are_written_as_they_are() -> None:
 
 
 def test_what_dead_processes_left_is_removed(place: Path) -> None:
-    code = "from windrow.tasks.file_places import new_token, make_private; print(make_private('.', new_token(), 1))"
+    code = "from windrow.tasks.files.scratch import new_token, make_private; print(make_private('.', new_token(), 1))"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=place, capture_output=True)
     (place / ".windrow-lock").write_text("")
     (place / ".windrow-00000000-1-1-00000000").mkdir()  # of another machine
     assert len(list(place.iterdir())) == 3
-    with session("threads") as opened:
-        write("x", "x")
-        opened.files.wait("x")
+    gate = threading.Event()
+
+    @wr.task
+    def waits(out: wr.OutFile) -> None:
+        assert gate.wait(120)
+        Path(out).write_text("x")
+
+    with session("threads"):
+        waits("x")
         with session("threads") as other:
             write("y", "y")
             other.files.wait("y")
             hidden = [one.name for one in place.iterdir() if one.is_dir()]
-            assert len(hidden) == 3  # both sessions live
+            gate.set()
+            assert len(hidden) == 2  # the other session lives
     assert sorted(holdings(place)) == [".windrow-00000000-1-1-00000000", ".windrow-lock", "x", "y"]
 
 
@@ -523,13 +531,13 @@ def test_files_that_go_while_they_are_looked_at(place: Path, monkeypatch: pytest
     (place / "tree").mkdir()
     for name in ("a", "b"):
         (place / "tree" / name).write_text(name)
-    look = file_stamps.stamp
+    look = stamps.stamp
 
     def too_late(path: str) -> Any:
         if path.endswith("a"):
             Path(path).unlink()
         return look(path)
 
-    monkeypatch.setattr(file_table, "stamp", too_late)
-    found = file_table._there([Claim("tree", str(place / "tree"))])
+    monkeypatch.setattr(table, "stamp", too_late)
+    found = table._there([Claim("tree", str(place / "tree"))])
     assert [Path(one.path).name for one in found or ()] == ["b"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 
 import windrow as wr
 from tasks.file_bodies import write
-from windrow.tasks import file_places, file_work
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -90,27 +88,6 @@ def test_what_is_not_written_anew_counts() -> None:
     Path("d/part-ac").unlink()
     assert run() == ["joined"]
     assert Path("out").read_text() == "4\n5\n"
-    assert run() == []
-
-
-def test_what_is_in_place_and_not_reported_is_the_writers(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = file_places.note_completed
-    in_place, go_on = threading.Event(), threading.Event()
-
-    def late(*arguments: Any) -> None:
-        if not in_place.is_set():
-            in_place.set()
-            assert go_on.wait(120)
-        told(*arguments)
-
-    monkeypatch.setattr(file_work, "note_completed", late)
-    change("genome.fasta", "one\n")
-    with wr.Session(engine="threads", workers=2):
-        index("genome.fasta", "out/genome")
-        assert in_place.wait(120)
-        align("out/genome", "aligned")
-        go_on.set()
-    assert ran() == ["index", "align"]
     assert run() == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ import pytest
 import windrow as wr
 from tasks.file_bodies import fill, listed, parts_of, split, with_sidecar, write
 from windrow.errors import TaskFileError
-from windrow.tasks.file_kinds import FileKind
+from windrow.tasks.files.annotations import FileKind
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -135,6 +135,16 @@ def test_copies_of_what_tasks_made_are_nobodys(place: Path) -> None:
         fill("tree", ["x"]).result(120)
 
 
+def test_copies_of_directories_that_tasks_made_are_nobodys(place: Path) -> None:
+    with session():
+        fill("tree", ["x"])
+    subprocess.run(["cp", "-a", "tree", "copy"], check=True)
+    (place / "copy" / "x").write_text("mine")
+    with session(), pytest.raises(TaskFileError, match="no task has put there: x"):
+        fill("copy", ["x"]).result(120)
+    assert files(place / "copy") == {"x": "mine"}
+
+
 def test_an_empty_directory_is_replaced(place: Path) -> None:
     (place / "tree" / "in").mkdir(parents=True)
     with session():
@@ -180,8 +190,7 @@ def read_as_file(path: wr.InFile) -> Any:
     return [(str(path), Path(path).read_text())]
 
 
-@pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
-@pytest.mark.parametrize("reuse", [True, False])
+@pytest.mark.parametrize(("engine", "reuse"), [("inline", True), ("threads", False), ("processes", True)])
 def test_released_paths_are_final_and_the_files_are_there(engine: str, reuse: bool, place: Path) -> None:
     both = [(str(place / "a"), "A")], [(str(place / "b"), "B")]
     for _ in range(2):
@@ -190,28 +199,9 @@ def test_released_paths_are_final_and_the_files_are_there(engine: str, reuse: bo
             found = opened.gather([told(one), told(two), read_as_file(one), read_as_file(two)])
             assert found == [*both, *both]
             assert Path(one.result(120)) == place / "a"
-        with session(engine, reuse=reuse) as opened:
             assert opened.gather([told(one) for one in releases("a", "b")]) == list(both)
-        with session(engine, reuse=reuse) as opened:
             first, *paths = (one.result(120) for one in streams("a", "b"))
             assert (first, paths) == (1, [str(place / "a"), str(place / "b")])
-
-
-def test_what_names_no_files_is_released_at_once() -> None:
-    go_on = threading.Event()
-
-    @wr.task(outputs=2)
-    def waits(out: wr.OutFile) -> Any:
-        yield "now"
-        assert go_on.wait(120)
-        Path(out).write_text("x")
-        yield "then"
-
-    with session("threads"):
-        now, then = waits("out")
-        assert now.result(120) == "now"
-        go_on.set()
-        assert then.result(120) == "then"
 
 
 # -- links

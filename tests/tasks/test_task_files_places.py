@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 import windrow as wr
 from tasks.file_bodies import align, fill, holdings, index, listed, read, write
 from windrow.errors import TaskFileError
-from windrow.tasks import file_moves, file_places
-from windrow.tasks.file_claims import Claim, Claims, literal, meet
-from windrow.tasks.file_stamps import Stamp
+from windrow.tasks.files import commit
+from windrow.tasks.files.claims import Claim, Claims, literal, meet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,17 +89,6 @@ def test_files_may_have_any_name(name: str, place: Path) -> None:
     assert (place / name).read_text() == "text"
 
 
-def test_long_names_that_end_alike_are_told_apart(place: Path) -> None:
-    from windrow.tasks.file_places import completed, make_private, note_begun, note_completed
-
-    private, _ = make_private(str(place), "token", 1)
-    top = str(Path(private).parent)
-    note_begun(top, "a" + "長" * 70, 1, [], [])
-    note_completed(top, "a" + "長" * 70, 1, [])
-    assert completed(top, "b" + "長" * 70, 1) == (None, [])
-    assert completed(top, "a" + "長" * 70, 1) == ([], [])
-
-
 # -- claims
 
 parts = st.sampled_from(["a", "b", "ab", "c-"])
@@ -126,7 +114,7 @@ def test_claims_that_meet_are_found() -> None:
     for claim in known:
         claims = Claims()
         for one in known:
-            claims.read(one, 1, ())
+            claims.read(one, 1, int)
         found = [one.claim for one in claims.meeting(claim)]
         assert len(found) == len(set(found))
         assert {one for one in known if meet(claim, one)} == set(found)
@@ -142,7 +130,7 @@ def test_claims_are_found_whatever_came_before(asked: list[Claim], steps: list[t
             for one in gone:
                 del known[one]
         known[claim] = None
-        table.write(claim, number, written) if writes else table.read(claim, number, ())  # type: ignore[arg-type]
+        table.write(claim, number, written) if writes else table.read(claim, number, int)  # type: ignore[arg-type]
         for one in (*asked, claim):
             found = [entry.claim for entry in table.meeting(one)]
             assert len(found) == len(set(found))
@@ -181,7 +169,7 @@ def test_the_cost_of_many_patterns_is_in_proportion(own: bool) -> None:
             index = Claim("glob", f"/d/{one}.*" if own else "/d/genome.*")
             for claim in (index, Claim("file", f"/d/{one}.bam")):
                 claims.makers(claim)
-            claims.read(index, one + 1, ())
+            claims.read(index, one + 1, int)
             claims.write(Claim("file", f"/d/{one}.bam"), one + 1, written)
 
     few = calls_of(lambda: calls(40))
@@ -225,7 +213,7 @@ def test_executors_leave_nothing_private(way: str, place: Path) -> None:
 
 
 PROGRAM = """
-    import os, sys
+    import os, sys, threading
     from pathlib import Path
     import windrow as wr
 
@@ -233,12 +221,23 @@ PROGRAM = """
     def write(out: wr.OutFile, text):
         Path(out).write_text(text)
 
+    began, go_on = threading.Event(), threading.Event()
+
+    @wr.task
+    def waits(out: wr.OutFile):
+        began.set()
+        go_on.wait(60)
+        Path(out).write_text("x")
+
     session = wr.Session(engine="threads", workers=1, reuse=False)
-    session.submit(write, "x", "x").result(120)
+    future = session.submit(waits, "x")
+    began.wait(60)
     if os.fork() == 0:
         sys.exit()  # what the fork forgets is not its own
     os.wait()
     print(len(list(Path(".").glob(".windrow-*"))))
+    go_on.set()
+    future.result(60)
     executor = wr.Executor(1, engine="threads")
     executor.submit(write, "y", "y")
 """
@@ -249,26 +248,6 @@ def test_a_program_that_closes_nothing_leaves_nothing_private(place: Path) -> No
     ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout) == (0, "1\n"), ran.stderr
     assert holdings(place) == {"x": "x", "y": "y"}
-
-
-def test_places_that_only_tasks_know_are_left_clean(place: Path) -> None:
-    meeting = threading.Barrier(2)
-
-    @wr.task
-    def name(number: int) -> str:
-        return str(place / f"x{number}")
-
-    @wr.task
-    def together(out: wr.OutFile, first: bool) -> None:
-        meeting.wait(120)
-        if not first:  # the one that made the hidden directory may end before the other
-            time.sleep(0.05)
-        Path(out).write_text("x")
-
-    with session() as opened:
-        for _ in range(3):
-            opened.gather([together(name(1), True), together(name(2), False)])
-        assert holdings(place) == {"x1": "x", "x2": "x"}
 
 
 def test_tmp_goes_with_the_session(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +271,7 @@ def test_tmp_goes_with_the_session(place: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("exchanges", [True, False])
 def test_two_sessions_may_write_one_directory(exchanges: bool, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not exchanges:
-        monkeypatch.setattr(file_moves, "_exchange", lambda *_: False)
+        monkeypatch.setattr(commit, "_exchange", lambda *_: False)
 
     def often(number: int) -> None:
         try:
@@ -320,7 +299,7 @@ def test_a_directory_is_never_missing_while_it_is_replaced(place: Path) -> None:
     (place / "tree").mkdir()
     (place / "tree" / "x").write_text("before")
     (place / "new").mkdir()
-    if not file_moves._exchange("new", "tree"):
+    if not commit._exchange("new", "tree"):
         pytest.skip("this system cannot exchange directories in one step")
     over, missing = threading.Event(), []
 
@@ -379,30 +358,6 @@ def test_where_nothing_can_be_written_is_named(place: Path) -> None:
         write("file/x", "text").result(120)
 
 
-def test_a_full_disk_is_noticed_before_anything_is_in_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: str, mode: str = "r", **options: Any) -> Any:
-        return Path("/dev/full" if "w" in mode else path).open(mode, **options)
-
-    monkeypatch.setattr(file_places, "open", full, raising=False)
-    message = r"'write' has made .*/x, but that cannot be put into place: .*No space left"
-    with session(), pytest.raises(TaskFileError, match=message):
-        write("x", "text").result(120)
-    assert holdings(place) == {}
-
-
-def test_the_note_of_the_end_takes_the_room_of_the_one_before(place: Path) -> None:
-    private, _ = file_places.make_private(str(place), "token", 1)
-    top, paths = str(Path(private).parent), [str(place / f"é\n{number}") for number in range(3)]
-    file_places.note_begun(top, "x", 1, ["new"], paths)
-    (note,) = Path(top, "done").iterdir()
-    size = note.stat().st_size
-    assert file_places.completed(top, "x", 1) == (None, ["new"])
-    stamps = [Stamp(path, 2**63, 2**63) for path in paths]
-    file_places.note_completed(top, "x", 1, stamps)
-    assert note.stat().st_size == size
-    assert file_places.completed(top, "x", 1) == (stamps, [])
-
-
 class Pair(NamedTuple):
     one: str
     other: str
@@ -424,7 +379,7 @@ def test_tuples_with_names_stay_what_they_are(place: Path) -> None:
 def test_what_may_be_empty_may(place: Path) -> None:
     from typing import Annotated
 
-    from windrow.tasks.file_kinds import FileKind
+    from windrow.tasks.files.annotations import FileKind
 
     file = Annotated[Any, FileKind("Out", writes=True, may_be_empty=True)]
     directory = Annotated[Any, FileKind("Out", writes=True, directory=True, may_be_empty=True)]
@@ -460,7 +415,7 @@ KILLED = """
     import os, signal, sys
     from pathlib import Path
     import windrow as wr
-    from windrow.tasks import file_moves, file_places
+    from windrow.tasks.files import commit
 
     @wr.task
     def several(outs: wr.OutFile, tree: wr.OutDir, text: str):
@@ -482,8 +437,8 @@ KILLED = """
         def __getattr__(self, name):
             return dies(os.replace) if name == "replace" else getattr(os, name)
 
-    file_moves.os = Os()
-    file_moves._replace_directory = dies(file_moves._replace_directory)
+    commit.os = Os()
+    commit._replace_directory = dies(commit._replace_directory)
     with wr.Session(engine="inline"):
         several(["a", "b", "other/c"], "tree", text)
 """
@@ -499,15 +454,12 @@ def test_a_program_killed_between_two_moves_makes_all_again(place: Path) -> None
 
     names = ("a", "b", "other/c", "tree/in")
     assert go("old", -1) == 0
-    for number, moves in enumerate((1, 3)):
-        text = f"new {number}"
-        before = left()
-        assert go(text, moves) == -9
-        found = left()
-        assert sum(found[one] == text for one in names) == moves
-        assert all(found[one] in (before[one], text) for one in names)
-    assert go("new 1", -1) == 0
-    assert left() == {**dict.fromkeys(names, "new 1"), "other": "<directory>", "tree": "<directory>"}
+    assert go("new", 2) == -9
+    found = left()
+    assert sum(found[one] == "new" for one in names) == 2
+    assert all(found[one] in ("old", "new") for one in names)
+    assert go("new", -1) == 0
+    assert left() == {**dict.fromkeys(names, "new"), "other": "<directory>", "tree": "<directory>"}
     assert [one.name for one in place.rglob(".windrow-*")] == []
 
 

@@ -102,7 +102,7 @@ def test_rare_events_memory_and_the_end() -> None:
     assert memory_data(found) == {"time": [0.0, 1.0, 2.0], "bytes": [1000, 1001, 1002]}
     assert memory_data(found, 2) == {"time": [0.0, 2.0], "bytes": [1001, 1002]}
     assert found.dropped == 7
-    assert found.counts == {"Discovered": 1, "WorkerLost": 1, "Resolve": 1, "memory": 3}
+    assert (found.inputs[0]["rows"], found.inputs[0]["t"]) == (40, 0.0)
 
 
 def test_an_empty_log_has_nothing_to_draw() -> None:

@@ -21,7 +21,7 @@ from windrow.core.events import Planned
 from windrow.core.records import Plan, Rows
 from windrow.core.rows import Standing
 from windrow.pipeline.ordering.text import how_decided, order_line, order_lines, savings
-from windrow.pipeline.reporting import report_data
+from windrow.pipeline.results.report_data import report_data
 from windrow.watch.log import EventLog
 from windrow.watch.progress import watching
 from windrow.watch.readlog import read_log

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import windrow as wr
 from windrow.errors import UsageError
 from windrow.pipeline.cutflow.table import Cutflow
-from windrow.pipeline.ledger import Entry, Ledger
-from windrow.pipeline.reporting import report_data, write_report
-from windrow.pipeline.result import Result, StepSummary
+from windrow.pipeline.results.ledger import Entry, Ledger
+from windrow.pipeline.results.report_data import report_data, write_report
+from windrow.pipeline.results.result import Result, StepSummary
 from windrow.watch.readlog import read_log
 from windrow.watch.report.plain_data import file_name, without_paths
 from windrow.watch.report.run import run_page

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from searching import examples
 from windrow.errors import UsageError
-from windrow.watch.graph_run import Ran, Try
 from windrow.watch.layered_layout import Rectangle
+from windrow.watch.log import CallRecord, Try
 from windrow.watch.task_graph import TaskGraph, levels_of, nodes_and_edges, state_of
 
 if TYPE_CHECKING:
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def ran(number: int, name: str, *reads: int, after: tuple[int, ...] = (), state: str = "done") -> Ran:
+def ran(number: int, name: str, *reads: int, after: tuple[int, ...] = (), state: str = "done") -> CallRecord:
     tries = (Try(number, 0, 0, 0, 1_000_000, 1_000_000),) if state == "done" else ()
-    return Ran(number, name, 0, 1_000_000, state, tries, tuple(f"{one}.0" for one in reads), after)
+    return CallRecord(number, name, 0, 1_000_000, state, tries, tuple(f"{one}.0" for one in reads), after)
 
 
-def drawn(tasks: dict[int, Ran], most: int = 200) -> TaskGraph:
+def drawn(tasks: dict[int, CallRecord], most: int = 200) -> TaskGraph:
     return TaskGraph('a <"b">', *nodes_and_edges(tasks, most), len(tasks))
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> dict[int, Ran]:
-    tasks: dict[int, Ran] = {}
+def graphs(draw: st.DrawFn) -> dict[int, CallRecord]:
+    tasks: dict[int, CallRecord] = {}
     for number in range(1, draw(st.integers(0, 12)) + 1):
         reads = draw(st.sets(st.sampled_from(sorted(tasks)), max_size=3)) if tasks else set()
         after = draw(st.sets(st.sampled_from(sorted(tasks)), max_size=1)) if tasks else set()
@@ -46,7 +46,7 @@ def graphs(draw: st.DrawFn) -> dict[int, Ran]:
 
 @settings(max_examples=examples(50))
 @given(graphs(), st.integers(1, 30))
-def test_nothing_is_lost_by_joining(tasks: dict[int, Ran], most: int) -> None:
+def test_nothing_is_lost_by_joining(tasks: dict[int, CallRecord], most: int) -> None:
     nodes, edges = nodes_and_edges(tasks, most)
     assert sorted(number for node in nodes for number in node.tasks) == sorted(tasks)
     names = Counter(task.name for task in tasks.values())
@@ -64,7 +64,7 @@ def test_nothing_is_lost_by_joining(tasks: dict[int, Ran], most: int) -> None:
 
 @settings(max_examples=examples(50))
 @given(graphs())
-def test_a_level_is_the_longest_way_from_the_beginning(tasks: dict[int, Ran]) -> None:
+def test_a_level_is_the_longest_way_from_the_beginning(tasks: dict[int, CallRecord]) -> None:
     def longest(number: int) -> int:
         needed = [*(int(one[:-2]) for one in tasks[number].reads), *tasks[number].after]
         return max((longest(one) + 1 for one in needed), default=0)
@@ -74,7 +74,7 @@ def test_a_level_is_the_longest_way_from_the_beginning(tasks: dict[int, Ran]) ->
 
 @settings(max_examples=examples(50))
 @given(graphs(), st.integers(1, 30))
-def test_boxes_do_not_overlap_and_texts_are_well_formed(tasks: dict[int, Ran], most: int) -> None:
+def test_boxes_do_not_overlap_and_texts_are_well_formed(tasks: dict[int, CallRecord], most: int) -> None:
     graph = drawn(tasks, most)
     places = [
         Rectangle(*(float(box.attrib[side]) for side in ("x", "y", "width", "height")))

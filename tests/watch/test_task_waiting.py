@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from searching import examples
 from windrow.watch.critical_path import Span, critical_path
-from windrow.watch.graph_run import GraphRun, Ran, Try, graph_run
-from windrow.watch.log import Attempt, Call, call_line
+from windrow.watch.graph_run import GraphRun, graph_run
+from windrow.watch.log import Attempt, CallRecord, Try, call_line
 from windrow.watch.readlog import read_log
 from windrow.watch.waiting import cause_words, shared_out, waits
 
@@ -27,7 +27,7 @@ def times(most: int = NOW) -> st.SearchStrategy[int]:
 
 
 @st.composite
-def tasks(draw: st.DrawFn) -> Ran:
+def tasks(draw: st.DrawFn) -> CallRecord:
     """A task with up to three attempts, one after the other."""
     called = draw(times(20))
     clock, tries = called, []
@@ -44,10 +44,12 @@ def tasks(draw: st.DrawFn) -> Ran:
     end = clock if tries and tries[-1].how == "done" else clock + draw(st.integers(0, 8))
     reads = tuple(draw(st.sets(st.sampled_from(["1.0", "2.0"]))))
     after = tuple(draw(st.sets(st.sampled_from([3, 4]))))
-    return Ran(9, "it", called, end, "done", tuple(tries), reads, after, needs=dict(needs))
+    return CallRecord(9, "it", called, end, "done", tuple(tries), reads, after, needs=dict(needs))
 
 
-def by_tick(task: Ran, there: Mapping[str, Sequence[int]], ended: Mapping[int, int], staffed: int) -> Counter[str]:
+def by_tick(
+    task: CallRecord, there: Mapping[str, Sequence[int]], ended: Mapping[int, int], staffed: int
+) -> Counter[str]:
     """Ask of every tick why the task did not get on."""
 
     def waiting(tick: int, until: int, held: int) -> str:
@@ -95,7 +97,7 @@ lacks = st.dictionaries(st.sampled_from(["values", "gpu", "memory"]), st.integer
     lacked=lacks,
 )
 def test_every_tick_has_the_cause_it_should_have(
-    task: Ran, there: Any, ended: Any, staffed: int, lacked: dict[str, int]
+    task: CallRecord, there: Any, ended: Any, staffed: int, lacked: dict[str, int]
 ) -> None:
     found = shared_out(task, there.__getitem__, ended.__getitem__, staffed)
     expected = by_tick(task, there, ended, staffed)
@@ -117,10 +119,10 @@ def test_causes_of_a_session_by_hand() -> None:
     """Two tasks share a licence; a third reads from the first early, a fourth comes after the second."""
     one_licence = {"cores": 1, "licence": 1}
     made = {
-        1: Ran(1, "a", 0, 100, "done", (Try(1, 0, 0, 2, 100, 100),), released=(("1.0", 40),), needs=one_licence),
-        2: Ran(2, "b", 0, 150, "done", (Try(2, 1, 100, 100, 150, 150),), needs=one_licence, lacked={"licence": 97}),
-        3: Ran(3, "c", 10, 60, "done", (Try(3, 2, 50, 50, 60, 60),), reads=("1.0",), lacked={"values": 6}),
-        4: Ran(4, "d", 20, 170, "done", (Try(4, 2, 160, 160, 170, 170),), after=(2,)),
+        1: CallRecord(1, "a", 0, 100, "done", (Try(1, 0, 0, 2, 100, 100),), released={"1.0": [40]}, needs=one_licence),
+        2: CallRecord(2, "b", 0, 150, "done", (Try(2, 1, 100, 100, 150, 150),), needs=one_licence, lacked={"licence": 97}),
+        3: CallRecord(3, "c", 10, 60, "done", (Try(3, 2, 50, 50, 60, 60),), reads=("1.0",), lacked={"values": 6}),
+        4: CallRecord(4, "d", 20, 170, "done", (Try(4, 2, 160, 160, 170, 170),), after=(2,)),
     }  # fmt: skip
     assert waits(GraphRun(name="s", tasks=made, workers=3, span=170)) == {
         1: {"worker": 2, "running": 98},
@@ -134,9 +136,9 @@ def test_causes_of_a_session_by_hand() -> None:
 def test_a_task_that_waits_is_said_to_lack_what_is_taken_now() -> None:
     running = (Try(1, 0, 0, 0, 50, 50, "running"),)
     made = {
-        1: Ran(1, "a", 0, 50, "running", running, needs={"cores": 1, "licence": 2}),
-        2: Ran(2, "b", 10, 50, "waiting", needs={"cores": 1, "licence": 2}),
-        3: Ran(3, "c", 10, 50, "waiting", needs={"cores": 1, "licence": 1}),
+        1: CallRecord(1, "a", 0, 50, "running", running, needs={"cores": 1, "licence": 2}),
+        2: CallRecord(2, "b", 10, 50, "waiting", needs={"cores": 1, "licence": 2}),
+        3: CallRecord(3, "c", 10, 50, "waiting", needs={"cores": 1, "licence": 1}),
     }
     log = replace(read_log(()), offers={"cores": 1, "licence": 3})
     found = waits(GraphRun(name="s", tasks=made, workers=1, span=50, log=log))
@@ -161,7 +163,7 @@ def test_a_worker_does_one_thing_at_a_time_although_it_reports_many_at_once() ->
         tried(4, 1, 0, 6, 0, "failed"),
         tried(5, 1, 2, 0, 0, "running"),
     ]
-    lines = [call_line(one, Call(one.task, "a", 0, one.heard, "done")) for one in attempts]
+    lines = [call_line(one, CallRecord(one.task, "a", 0, one.heard, "done")) for one in attempts]
     found = {number: task.tries for number, task in run_of(lines, 50).tasks.items()}
     assert [(one.begin, one.end) for number in (1, 2, 3) for one in found[number]] == [(10, 20), (20, 30), (30, 40)]
     assert found[4] == (Try(4, 1, 0, 0, 6, 6, "failed"),)
@@ -169,17 +171,17 @@ def test_a_worker_does_one_thing_at_a_time_although_it_reports_many_at_once() ->
 
 
 def test_what_has_ended_by_now_does_not_go_on() -> None:
-    waiting = call_line(tried(1, 0, 5, 0, 0, "running"), Call(1, "a", 0, 0, "waiting"))
-    ended = call_line(tried(1, 0, 5, 30, 10, "done"), Call(1, "a", 0, 30, "done"))
+    waiting = call_line(tried(1, 0, 5, 0, 0, "running"), CallRecord(1, "a", 0, 0, "waiting"))
+    ended = call_line(tried(1, 0, 5, 30, 10, "done"), CallRecord(1, "a", 0, 30, "done"))
     (task,) = run_of([waiting, ended], 50).tasks.values()
     assert (task.state, task.tries) == ("done", (Try(1, 0, 5, 20, 30, 30),))
 
 
 def test_a_task_that_never_ran_waits_until_its_end() -> None:
     lines = [
-        call_line(tried(1, 0, 4, 30, 0, "failed"), Call(1, "a", 0, 30, "failed", why="no"), "ValueError: no"),
-        call_line(None, Call(2, "b", 5, 30, "failed", reads=("1.0",))),
-        call_line(None, Call(3, "c", 10, 0, "waiting", reads=("2.0",))),
+        call_line(tried(1, 0, 4, 30, 0, "failed"), CallRecord(1, "a", 0, 30, "failed", why="no"), "ValueError: no"),
+        call_line(None, CallRecord(2, "b", 5, 30, "failed", reads=("1.0",))),
+        call_line(None, CallRecord(3, "c", 10, 0, "waiting", reads=("2.0",))),
     ]
     run = run_of(lines, 50)
     assert waits(run) == {1: {"worker": 4, "vain": 26}, 2: {"inputs": 25}, 3: {"inputs": 40}}
@@ -198,7 +200,7 @@ def test_workers_that_came_and_went_are_not_looked_at_for_every_task() -> None:
             return super().__iter__()
 
     tasks = {
-        number: Ran(number, "a", 0, 9, "done", (Try(number, 0, 5, 5, 9, 9),), needs={"cores": 1})
+        number: CallRecord(number, "a", 0, 9, "done", (Try(number, 0, 5, 5, 9, 9),), needs={"cores": 1})
         for number in range(1, 50)
     }
     rare = Counted([{"t": 3e-6, "event": "WorkerJoined", "worker": 0}])
@@ -210,8 +212,8 @@ def test_workers_that_came_and_went_are_not_looked_at_for_every_task() -> None:
 def test_what_was_launched_ahead_of_what_it_reads_waited_for_that() -> None:
     """Two in a row at one worker, launched together and heard of together."""
     lines = [
-        call_line(tried(1, 0, 10, 100, 30, "done"), Call(1, "a", 0, 100, "done")),
-        call_line(tried(2, 0, 10, 100, 40, "done"), Call(2, "b", 0, 100, "done", reads=("1.0",))),
+        call_line(tried(1, 0, 10, 100, 30, "done"), CallRecord(1, "a", 0, 100, "done")),
+        call_line(tried(2, 0, 10, 100, 40, "done"), CallRecord(2, "b", 0, 100, "done", reads=("1.0",))),
     ]
     run = run_of(lines, 100)
     assert [(one.tries[0].begin, one.tries[0].end) for one in run.tasks.values()] == [(30, 60), (60, 100)]  # fmt: skip

@@ -143,7 +143,7 @@ class ChunkRun:
                 if name == first_cut:
                     self.counts.record_initial()
                 if name in self.program.steps:
-                    self._step(self.program.steps[name])
+                    self.execute(self.program.steps[name])
                 elif name in self.program.cuts:
                     self._pass_all(name)
         if first_cut is None:
@@ -188,7 +188,8 @@ class ChunkRun:
     def _alive(self, lanes: tuple[int, ...]) -> Selection:
         return union([self.selections[lane] for lane in lanes])
 
-    def _step(self, step: BoundStep) -> None:
+    def execute(self, step: BoundStep) -> None:
+        """Evaluate a step on the rows of its lanes, keep its column and shrink the lanes of a cut."""
         rows = self._alive(step.lanes)
         meter = self.meters.setdefault(step.name, Meter())
         try:
@@ -219,14 +220,14 @@ class ChunkRun:
     def _answer(self, step: BoundStep, rows: Selection, meter: Meter) -> Any:
         """Evaluate a step, or take over what a step that is the same answered for these rows and perhaps others."""
         if step.same_as is None:
-            return self._evaluate(step, rows, meter)
+            return self.evaluate(step, rows, meter)
         known = self._answers.get(step.same_as)
         if known is not None and set(step.lanes) <= set(known[0].lanes):
             # Selections only shrink, so the other one saw all rows that the lanes have now.
             if known[0].name not in self.program.unchecked:
                 self.program.unchecked.discard(step.name)
             return fewer_rows(known[2], known[1], rows)
-        value = self._evaluate(step, rows, meter)
+        value = self.evaluate(step, rows, meter)
         self._answers[step.same_as] = (step, rows, value)
         return value
 
@@ -257,14 +258,16 @@ class ChunkRun:
             mine = self.selections[number]
             try:
                 if mine.count:
-                    self._evaluate(step, mine, Meter())
+                    self.evaluate(step, mine)
             except StepError as error:
                 self.selections[number] = nothing
                 cause = error_text(error.__cause__ or error).split(" (in compiled code")[0]
                 self.given_up[number] = f"{step.kind} {step.name!r} fails without it ({cause})"
         return bool(self.given_up)
 
-    def _evaluate(self, step: BoundStep, rows: Selection, meter: Meter) -> Any:
+    def evaluate(self, step: BoundStep, rows: Selection, meter: Meter | None = None) -> Any:
+        """Return what a step answers for some rows; what it raises names the step, the file and the row."""
+        meter = meter or Meter()
         with meter.reading(self.store):
             try:
                 value = self.caller.answer(step, rows, meter)

@@ -12,7 +12,7 @@ from windrow.cli.loading import loaded, pipeline_in
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
 
 
 #: The files of the example that the demo needs.

@@ -18,14 +18,14 @@ from windrow import __version__
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
 
 
 ERROR = 1
 
 #: Commands in modules of their own, imported when they are asked for.
 LATER = {
-    "new": "windrow.cli.new",
+    "new": "windrow.cli.new.command",
     "report": "windrow.cli.report",
     "show": "windrow.cli.show",
     "simulate": "windrow.cli.simulate",
@@ -248,7 +248,7 @@ def _pipeline_options(given: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
 
 def _check_outs(outs: tuple[Path, ...], report: Path | None) -> None:
     from windrow.cli.printing import check_writable
-    from windrow.pipeline.saving import check_suffix
+    from windrow.pipeline.results.export import check_suffix
 
     for out in outs:
         check_suffix(out)

@@ -12,7 +12,7 @@ from windrow.units import format_bytes, format_count, format_seconds
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
 
 
 #: As many as one reads; the JSON summary has them all.

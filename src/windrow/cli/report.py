@@ -50,6 +50,6 @@ def _written(rundir: Path, out: Path | None, trace: Path | None) -> tuple[Path, 
         from windrow.tasks.watched import report_session_directory
 
         return report_session_directory(rundir, out, trace)
-    from windrow.pipeline.reporting import report_rundir
+    from windrow.pipeline.results.report_data import report_rundir
 
     return report_rundir(rundir, out, trace)

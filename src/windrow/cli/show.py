@@ -37,12 +37,13 @@ def command(files: tuple[str, ...], patterns: tuple[str, ...], everything: bool,
     from windrow.cli.contents import look, together
     from windrow.cli.failures import describe
     from windrow.cli.loading import data_of
+    from windrow.cli.show_text import file_text, files_text
 
     try:
         found = look(data_of(files))
         if all(file.info is None for file in found):
             # Nothing to compare or list: which tree is the question.
-            text = json.dumps(_json(found, None), indent=2) if as_json else _text(found)
+            text = json.dumps(_json(found, None), indent=2) if as_json else "\n\n".join(map(file_text, found))
         else:
             merged = together(found)
             chosen = _chosen(merged, patterns)
@@ -51,7 +52,7 @@ def command(files: tuple[str, ...], patterns: tuple[str, ...], everything: bool,
             elif patterns:
                 text = _columns(found, merged, chosen)
             else:
-                text = _overview(found, merged, everything=everything)
+                text = files_text(found, merged, everything=everything)
     except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
         click.echo(describe(error, debug=debug), err=True)
         raise SystemExit(1) from None
@@ -71,21 +72,6 @@ def _chosen(merged: Together, patterns: Sequence[str]) -> list[str]:
                 f"(there are {len(merged.columns):,} columns)"
             )
     return [name for name in merged.columns if any(fnmatchcase(name, pattern) for pattern in patterns)]
-
-
-def _text(found: Sequence[Contents]) -> str:
-    from windrow.cli.show_text import file_text
-
-    return "\n\n".join(map(file_text, found))
-
-
-def _overview(found: Sequence[Contents], merged: Together, *, everything: bool) -> str:
-    from windrow.cli.show_text import differences_text, overview_text
-
-    parts = [_text(found), overview_text(merged.columns, merged.info, everything=everything)]
-    if len(found) > 1:
-        parts.append(differences_text(merged))
-    return "\n\n".join(part for part in parts if part)
 
 
 def _columns(found: Sequence[Contents], merged: Together, chosen: Sequence[str]) -> str:

@@ -28,6 +28,14 @@ SINGLES_SHOWN = 24
 MISSING_SHOWN = 12
 
 
+def files_text(found: Sequence[Contents], merged: Together, *, everything: bool = False) -> str:
+    """Say what files are, what is in them, and how they differ."""
+    parts = [*map(file_text, found), overview_text(merged.columns, merged.info, everything=everything)]
+    if len(found) > 1:
+        parts.append(differences_text(merged))
+    return "\n\n".join(part for part in parts if part)
+
+
 def file_text(file: Contents) -> str:
     """Say what a file is: format, size, trees, rows and units."""
     size = "" if file.bytes is None else f", {format_bytes(file.bytes)}"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.errors import EngineError
 from windrow.pipeline.identities import step_fingerprints
-from windrow.store.fingerprint_libraries import library_of_module
-from windrow.store.fingerprints import difference
+from windrow.store.fingerprint.api import difference
+from windrow.store.fingerprint.libraries import library_of_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,17 +11,16 @@ from windrow.blocks.cutflow_counts import ALL_ROWS, ANY_ORDER, all_weights
 from windrow.blocks.outputs import Leaf, merge_leaves
 from windrow.blocks.tree import Nodes, collapse
 from windrow.errors import WindrowError
-from windrow.pipeline.collecting import unite
 from windrow.pipeline.cutflow.complete import Completion, units_done
 from windrow.pipeline.cutflow.nminus1 import Count, NMinusOne, NMinusOneTables
 from windrow.pipeline.cutflow.table import Cutflow, Table
 from windrow.pipeline.cutflow.written import Member
+from windrow.pipeline.definition.products import classes, products_of
 from windrow.pipeline.fingerprints import fingerprint, parameters_said
-from windrow.pipeline.kept import KeptFile, KeptRows
-from windrow.pipeline.ledger import Entry, Ledger, left_out_notes
-from windrow.pipeline.products import classes, products_of
-from windrow.pipeline.projecting import project
-from windrow.pipeline.result import Result, StepSummary
+from windrow.pipeline.results.ledger import Entry, Ledger, left_out_notes
+from windrow.pipeline.results.region_rows import KeptFile, KeptRows
+from windrow.pipeline.results.result import Result, StepSummary
+from windrow.pipeline.run.partials import project, unite
 from windrow.shape.costs import fit
 
 if TYPE_CHECKING:
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
     from windrow.core.rows import RowFeeder
     from windrow.data.base import Source
     from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.products import Product
     from windrow.pipeline.options import Options
-    from windrow.pipeline.products import Product
-    from windrow.pipeline.resuming import Beginning
+    from windrow.pipeline.resume.plan import ResumePlan
     from windrow.pipeline.workload import PipelineWorkload
     from windrow.run.loop import RunOutcome
 
@@ -47,7 +46,7 @@ def assemble(
     workload: PipelineWorkload,
     rows: RowFeeder,
     outcome: RunOutcome,
-    beginning: Beginning,
+    beginning: ResumePlan,
     decisions: Sequence[str],
     issued: Sequence[tuple[str, tuple[str, ...], str]],
     guards: tuple[tuple[str, str], ...],
@@ -336,7 +335,7 @@ def _kept(
     source: Source,
     workload: PipelineWorkload,
     united: Mapping[int, Sequence[Partial]],
-    beginning: Beginning,
+    beginning: ResumePlan,
 ) -> tuple[KeptRows | None, list[str]]:
     """Gather which rows each region has."""
     if not definition.keep_rows:

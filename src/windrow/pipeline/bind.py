@@ -14,10 +14,10 @@ from windrow.blocks.fetch_ahead import AccessLog
 from windrow.blocks.kernels import EachKernel
 from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
 from windrow.errors import DefinitionError, MissingColumnError, nearest
+from windrow.pipeline.definition.products import Product
 from windrow.pipeline.frozen import frozen_names
 from windrow.pipeline.graph import before_first_cut, dependencies, factors, matching_regions
 from windrow.pipeline.lanes import lanes_for
-from windrow.pipeline.products import Product
 from windrow.pipeline.saves import bind_saves
 from windrow.pipeline.twins import mark_twins
 

@@ -7,17 +7,15 @@ that the same steps read share a box, so that long lists stay short. No file is 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html import escape
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
-from windrow.pipeline.desk import STAND_IN, definition_at_desk
 from windrow.pipeline.graph import factors, matching_regions
+from windrow.pipeline.inspect.rows import STAND_IN, definition_at_desk
 from windrow.pipeline.saves import regions_named
-from windrow.watch import svg
-from windrow.watch.layered_layout import Box, Edge, place_boxes
+from windrow.watch.graph_drawing import INK, LINE, PALE_INK, Card, Look, draw_graph, line_sample, scroll_drawing
+from windrow.watch.layered_layout import Edge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.steps import Read, StepDefinition
-    from windrow.watch.layered_layout import Layout, Rectangle
 
 #: Lines of a list in a box; the rest is counted, and named where the pointer rests on the box.
 LIST_LINES = 9
@@ -37,19 +34,25 @@ SHARED_LINES = 30
 STEPS, REGIONS, JOINTS, OUTPUTS = range(4)
 
 
-#: fill and border of each kind of box
-COLOURS = {
-    "file": ("#f2f4f6", "#9aa5b0"),
-    "cut": ("#fde6d3", "#d26f2a"),
-    "column": ("#ddebfb", "#3f79bd"),
-    "weight": ("#eadff7", "#8259bf"),
-    "joint": ("#f2f4f6", "#8b97a3"),
-    "output": ("#dcf2e1", "#3b9457"),
-    "save": ("#dcf2e1", "#3b9457"),
+#: Fill, border and radius of each kind of box.
+LOOKS = {
+    "file": ("#f2f4f6", "#9aa5b0", 0),
+    "cut": ("#fde6d3", "#d26f2a", 0),
+    "column": ("#ddebfb", "#3f79bd", 5),
+    "weight": ("#eadff7", "#8259bf", 14),
+    "joint": ("#f2f4f6", "#8b97a3", 14),
+    "output": ("#dcf2e1", "#3b9457", 0),
+    "save": ("#dcf2e1", "#3b9457", 0),
 }
 #: Borders of regions, told apart also by those who do not see all colours (Okabe and Ito 2008).
 REGION_COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b3a000")
-DASHES = {"fails": "6 4", "after": "2 4", "learned": "2 4"}
+_AFTER = Look(LOOKS["cut"][1], 1.6, "2 4")
+#: What the unusual lines mean, in the order of the legend.
+LEGEND = {
+    "fails": (Look(LINE, 1.6, "6 4", inverts=True), "rows that fail the cut"),
+    "after": (_AFTER, "runs after the cut"),
+    "learned": (_AFTER, "runs after the cut (learned)"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Graph:
         return self.svg
 
     def _repr_html_(self) -> str:
-        return svg.scrolled(self.svg)
+        return scroll_drawing(self.svg)
 
     def save(self, path: Any) -> Path:
         """Write the drawing to an .svg file."""
@@ -81,27 +84,30 @@ class Graph:
 def draw(pipeline: Pipeline) -> Graph:
     """Draw the steps of a pipeline, what they read and make, its regions and outputs."""
     drawn = picture(pipeline)
-    boxes = [Box(card.key, *svg.box_size(card.name, card.lines), card.stage) for card in drawn.cards]
-    layout = place_boxes(boxes, drawn.edges)
-    regions = {card.key: card.region for card in drawn.cards if card.region is not None}
-    parts = [*_lines(drawn.edges, layout, regions)]
-    parts += [_drawn(card, layout.boxes[card.key]) for card in drawn.cards]
-    legend, legend_width = _legend({edge.manner for edge in drawn.edges}, layout.height + 22)
-    width, height = max(layout.width, legend_width), layout.height + (30 if legend else 0)
-    return Graph(svg.document(f"pipeline {pipeline.name}", "".join([*parts, *legend]), width, height))
+    regions = {card.key: card.border for card in drawn.cards if card.kind == "region"}
+    manners = {edge.manner for edge in drawn.edges}
+    legend = [(line_sample(look), words) for manner, (look, words) in LEGEND.items() if manner in manners]
+    looks = [_look(edge, regions) for edge in drawn.edges]
+    return Graph(draw_graph(f"pipeline {pipeline.name}", drawn.cards, drawn.edges, looks, legend))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """One box: what it is called, what is written in it, and what is told where the pointer rests on it."""
+def _look(edge: Edge, regions: dict[str, str]) -> Look:
+    """Say how a line is drawn; those of a region have its colour."""
+    if edge.manner in ("after", "learned"):
+        return _AFTER
+    colour = regions.get(edge.target) or regions.get(edge.source)
+    if colour is None or edge.manner == "reads":
+        return Look()
+    fails = edge.manner == "fails"
+    return Look(colour, 1.6, "6 4" if fails else "", inverts=fails, shares_trunk=edge.manner in ("passes", "fails"))
 
-    key: str
-    kind: str  #: file, cut, column, weight, region, joint, output, save
-    name: str
-    lines: tuple[str, ...] = ()
-    about: str = ""
-    stage: int = STEPS
-    region: int | None = None  #: number of the region, which has a colour
+
+def _card(kind: str, key: str, name: str, lines: Sequence[str] = (), about: str = "", stage: int = STEPS) -> Card:
+    fill, border, radius = LOOKS[kind]
+    return Card(
+        key=key, kind=kind, name=name, lines=tuple(lines), about=about, stage=stage, fill=fill, border=border,
+        radius=radius, gate=kind == "cut", ink=INK if kind == "file" else PALE_INK,
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -169,11 +175,7 @@ def _files(drawn: Picture, steps: dict[str, StepDefinition]) -> None:
     for number, (together, columns) in enumerate(groups.items()):
         key = f"file {number}"
         texts = [_column_text(reads[column]) for column in columns]
-        drawn.cards.append(
-            Card(
-                key=key, kind="file", name="", lines=_listed(texts), about=f"columns of the file: {', '.join(columns)}"
-            )
-        )
+        drawn.cards.append(_card("file", key, "", _listed(texts), f"columns of the file: {', '.join(columns)}"))
         drawn.edges += [Edge(key, _key(name), "reads") for name in together]
 
 
@@ -201,9 +203,7 @@ def _step_card(step: StepDefinition, stage: int, more: list[str]) -> Card:
     words = (getattr(step.function, "__doc__", None) or "").strip()
     if words:
         about.append(words.splitlines()[0])
-    return Card(
-        key=_key(step.name), kind=step.kind, name=step.name, lines=(*lines, *more), about="\n".join(about), stage=stage
-    )
+    return _card(step.kind, _key(step.name), step.name, (*lines, *more), "\n".join(about), stage)
 
 
 # -- regions and outputs ---------------------------------------------------------------------------
@@ -222,7 +222,10 @@ def _regions(drawn: Picture, definition: Definition) -> None:
                 lines=("region", *_listed(texts or ["all rows"])),
                 about=f"region {region}: {' and '.join(texts) or 'all rows'}",
                 stage=REGIONS,
-                region=number,
+                border=REGION_COLOURS[number % len(REGION_COLOURS)],
+                thick=2,
+                radius=3,
+                stripe=6,
             )
         )
         for cut in written:
@@ -238,7 +241,7 @@ def _outputs(drawn: Picture, definition: Definition, steps: dict[str, StepDefini
     # Every region joined with every output is a thicket: one box stands for all regions.
     joint = len(everywhere) > 2 and len(full) > 1
     if joint:
-        drawn.cards.append(Card(key="joint regions", kind="joint", name="all regions", stage=JOINTS))
+        drawn.cards.append(_card("joint", "joint regions", "all regions", stage=JOINTS))
         drawn.join([_region_key(name) for name in everywhere], "joint regions", "gives")
     products: dict[tuple[str, ...], str] = {}
     weights = [name for name, step in steps.items() if step.kind == "weight"]
@@ -265,16 +268,8 @@ def _weighted(
         return
     if weights not in products:
         key = products[weights] = f"joint weight {len(products)}"
-        drawn.cards.append(
-            Card(
-                key=key,
-                kind="joint",
-                name="weight",
-                lines=("product",),
-                about="weight = " + " * ".join(weights),
-                stage=JOINTS,
-            )
-        )
+        about = "weight = " + " * ".join(weights)
+        drawn.cards.append(_card("joint", key, "weight", ("product",), about, JOINTS))
         drawn.join([_key(name) for name in weights], key, "reads")
     drawn.join([products[weights]], _key(output.name), "reads")
 
@@ -285,16 +280,9 @@ def _saves(drawn: Picture, pipeline: Pipeline, definition: Definition) -> None:
         made = [name for name in save.columns if name in definition.steps]
         regions = regions_named(save, definition.regions)
         more = () if regions else ("all rows, before any cut",)
-        drawn.cards.append(
-            Card(
-                key=key,
-                kind="save",
-                name=save.path,
-                lines=("saved", *_listed(save.columns), *more),
-                about=f"saved to {save.path}: {', '.join(save.columns)}",
-                stage=OUTPUTS,
-            )
-        )
+        lines = ("saved", *_listed(save.columns), *more)
+        about = f"saved to {save.path}: {', '.join(save.columns)}"
+        drawn.cards.append(_card("save", key, save.path, lines, about, OUTPUTS))
         drawn.join([_key(name) for name in made], key, "reads")
         drawn.join([_region_key(name) for name in regions], key, "gives")
 
@@ -304,87 +292,3 @@ def _listed(texts: Sequence[str]) -> tuple[str, ...]:
     if len(texts) <= LIST_LINES:
         return tuple(texts)
     return (*texts[: LIST_LINES - 1], f"… {len(texts) - LIST_LINES + 1} more")
-
-
-# -- the drawing -----------------------------------------------------------------------------------
-
-
-def _drawn(card: Card, box: Rectangle) -> str:
-    return (
-        f'<g class="{card.kind}" data-name="{escape(card.name)}" data-key="{escape(card.key)}">'
-        f"<title>{escape(card.about or card.name)}</title>{_outline(card, box)}"
-        f"{svg.box_text(box.x, box.y, card.name, card.lines, svg.INK if card.kind == 'file' else svg.PALE_INK)}</g>"
-    )
-
-
-def _outline(card: Card, box: Rectangle) -> str:
-    x, y, w, h = box
-    if card.region is not None:
-        colour = REGION_COLOURS[card.region % len(REGION_COLOURS)]
-        look = f'rx="3" fill="#ffffff" stroke="{colour}" stroke-width="2"'
-        stripe = f'fill="{colour}"'
-        return svg.rectangle(x, y, w, h, look) + svg.rectangle(x, y, 6, h, stripe)
-    fill, border = COLOURS[card.kind]
-    style = f'fill="{fill}" stroke="{border}" stroke-width="1.2"'
-    if card.kind == "cut":  # a gate: something comes out narrower than it went in
-        tip = 7.0
-        points = [
-            (x, y), (x + w - tip, y), (x + w, y + tip), (x + w, y + h - tip), (x + w - tip, y + h), (x, y + h),
-        ]  # fmt: skip
-        return f'<polygon points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in points)}" {style}/>'
-    radius = {"column": 5, "weight": 14, "joint": 14}.get(card.kind, 0)
-    return svg.rectangle(x, y, w, h, f'rx="{radius}" {style}')
-
-
-def _lines(edges: Sequence[Edge], layout: Layout, regions: dict[str, int]) -> list[str]:
-    """Draw every stretch of line once, the coloured ones on top, and a tip where a line ends."""
-    stretches: dict[tuple[str, str, float], dict[str, None]] = {}
-    tips: list[str] = []
-    for edge, route in zip(edges, layout.routes, strict=True):
-        colour = _colour(edge, regions)
-        dash = DASHES.get(edge.manner, "")
-        width = 1.2 if colour == svg.LINE else 1.6
-        last = len(route) - 2
-        for number, (start, end) in enumerate(pairwise(route)):
-            # A trunk is shared with lines to other regions, so only its last stretch has a colour.
-            shared = number < last and edge.manner in ("passes", "fails")
-            look = (svg.LINE if shared else colour, dash, 1.2 if shared else width)
-            stretches.setdefault(look, {})[svg.stretch(start, end)] = None
-        tips.append(_tip(route[-1], colour, edge.manner))
-    drawn = []
-    for (colour, dash, width), paths in sorted(stretches.items(), key=lambda item: item[0][0] != svg.LINE):
-        drawn.append(svg.path("".join(paths), colour, width, dash))
-    return drawn + tips
-
-
-def _colour(edge: Edge, regions: dict[str, int]) -> str:
-    for key in (edge.target, edge.source):
-        if key in regions and edge.manner in ("passes", "fails", "gives"):
-            return REGION_COLOURS[regions[key] % len(REGION_COLOURS)]
-    return COLOURS["cut"][1] if edge.manner in ("after", "learned") else svg.LINE
-
-
-def _tip(end: tuple[float, float], colour: str, manner: str) -> str:
-    x, y = end
-    if manner == "fails":  # the sign of an inverter
-        return f'<circle cx="{x - 4:.1f}" cy="{y:.1f}" r="3.6" fill="#ffffff" stroke="{colour}" stroke-width="1.6"/>'
-    return svg.arrow_tip(end, colour)
-
-
-def _legend(manners: set[str], y: float) -> tuple[list[str], float]:
-    """Say what the unusual lines mean, if there are any."""
-    words = {
-        "fails": "rows that fail the cut",
-        "after": "runs after the cut",
-        "learned": "runs after the cut (learned)",
-    }
-    parts: list[str] = []
-    x = 0.0
-    for manner, text in words.items():
-        if manner not in manners:
-            continue
-        colour = svg.LINE if manner == "fails" else COLOURS["cut"][1]
-        parts.append(svg.path(f"M{x:.1f} {y:.1f}h34", colour, 1.6, DASHES[manner]) + _tip((x + 40, y), colour, manner))
-        parts.append(svg.text(x + 48, y + 3.5, text, svg.LINE_SIZE, svg.LINE))
-        x += 64 + svg.text_width(text)
-    return parts, x

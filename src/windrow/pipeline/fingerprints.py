@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.store import fingerprints
+from windrow.store.fingerprint import api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from windrow.pipeline.steps import StepDefinition
 
 
-#: Compiled code differs between versions of Python.
-_PYTHON = sys.implementation.cache_tag or sys.version
+#: Compiled code differs between versions of Python; the number is raised when equal steps get another digest than before.
+_PYTHON = f"{sys.implementation.cache_tag or sys.version} 2"
 
 #: How deep values lie in each other that are written out.
 _DEPTH = 4
@@ -83,7 +83,7 @@ def _short(text: str | None) -> str:
 
 def _own(value: Any) -> str:
     """Return a digest of what the user wrote; how far a run has come is not in it."""
-    return fingerprints.fingerprint(value, exact=False).own
+    return api.fingerprint(value, exact=False).own
 
 
 def _said(value: Any, depth: int = 0) -> str:

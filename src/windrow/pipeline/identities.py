@@ -15,26 +15,26 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
+from windrow.pipeline.definition.products import Product, products_of
 from windrow.pipeline.graph import dependencies, factors
-from windrow.pipeline.products import Product, products_of
-from windrow.store.fingerprint_libraries import full_name, library_of_class, library_of_names
-from windrow.store.fingerprint_names import content_of
-from windrow.store.fingerprints import fingerprint
+from windrow.store.fingerprint.api import fingerprint
+from windrow.store.fingerprint.libraries import full_name, library_of_class, library_of_names
+from windrow.store.fingerprint.names import content_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.steps import StepDefinition
-    from windrow.store.fingerprint_libraries import Library
-    from windrow.store.fingerprints import Fingerprint
+    from windrow.store.fingerprint.api import Fingerprint
+    from windrow.store.fingerprint.libraries import Library
 
 
 #: Packages that read files and hold arrays: other versions may give other numbers.
 _FOUNDATIONS = ("numpy", "awkward", "uproot", "pyarrow", "numba")
 
 #: Raised when what is kept of a run means something else than before.
-MEANING = 3
+MEANING = 4
 
 
 @dataclass(frozen=True, slots=True)

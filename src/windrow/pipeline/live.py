@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from windrow.blocks.outputs import Leaf
     from windrow.core.rows import RowFeeder
     from windrow.core.scheduler import Scheduler
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
     from windrow.pipeline.streaming import StreamPump
     from windrow.pipeline.workload import PipelineWorkload
     from windrow.run.loop import Collector

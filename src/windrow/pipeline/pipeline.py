@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from windrow.core.accounts import Account
     from windrow.pipeline.live import Live
     from windrow.pipeline.options import Options
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
 
 
 class Pipeline(Writing):
@@ -132,9 +132,9 @@ class Pipeline(Writing):
             from windrow.pipeline.words import describe
 
             return describe(self)
-        from windrow.pipeline.why import why
+        from windrow.pipeline.inspect.explain_row import explain_row
 
-        return why(self, data, row, seed=seed)
+        return explain_row(self, data, row, seed=seed)
 
     def peek(
         self,
@@ -162,7 +162,7 @@ class Pipeline(Writing):
         debug
             Drop into the debugger where the step raises.
         """
-        from windrow.pipeline.peek import peek
+        from windrow.pipeline.inspect.peek import peek
 
         return peek(self, what, data, rows=rows, at=at, region=region, debug=debug, seed=seed)
 

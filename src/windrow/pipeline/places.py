@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from windrow.data.base import Source
     from windrow.engines.base import Engine
     from windrow.pipeline.options import Options
-    from windrow.store.fingerprints import Fingerprint
+    from windrow.store.fingerprint.api import Fingerprint
 
 
 #: Inputs smaller than this in all are not worth starting threads for: a thread costs about 0.1 ms, a chunk of

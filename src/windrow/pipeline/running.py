@@ -19,10 +19,7 @@ from windrow.data.paths import is_remote
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import EngineError
 from windrow.pipeline.assemble import assemble
-from windrow.pipeline.collecting import Collecting
 from windrow.pipeline.identities import step_fingerprints
-from windrow.pipeline.journaling import Journaling
-from windrow.pipeline.keeping import keep
 from windrow.pipeline.live import outcome_so_far, still
 from windrow.pipeline.options import Options
 from windrow.pipeline.ordering.controller import FELL_BACK, OrderController
@@ -33,9 +30,12 @@ from windrow.pipeline.ordering.summary import summarise_orders
 from windrow.pipeline.patience import Patience
 from windrow.pipeline.places import Place, choose_place, limits
 from windrow.pipeline.raising import raised
-from windrow.pipeline.resuming import asked_orders, begin, begin_anew
-from windrow.pipeline.rundirs import running_in
-from windrow.pipeline.skims import publish, saving
+from windrow.pipeline.results.load import keep
+from windrow.pipeline.resume.journal_writer import JournalWriter
+from windrow.pipeline.resume.plan import asked_orders, begin, begin_anew
+from windrow.pipeline.resume.rundir import running_in
+from windrow.pipeline.run.partials import PartialCollector
+from windrow.pipeline.skims.publish import publish, saving
 from windrow.pipeline.streaming import streaming
 from windrow.pipeline.workload import PipelineWorkload
 from windrow.random import ahead
@@ -43,7 +43,7 @@ from windrow.run.loop import run as run_loop
 from windrow.shape.capped import CappedUntilReordered
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
-from windrow.store.journal import Journal
+from windrow.store.journal.journal import Journal
 from windrow.watch.environment import environment
 from windrow.watch.log import EventLog
 from windrow.watch.progress import watching
@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     from windrow.pipeline.live import Inbox
     from windrow.pipeline.ordering.initial_orders import Orders
     from windrow.pipeline.pipeline import Pipeline
-    from windrow.pipeline.result import Result
-    from windrow.pipeline.resuming import Beginning
+    from windrow.pipeline.results.result import Result
+    from windrow.pipeline.resume.plan import ResumePlan
     from windrow.pipeline.streaming import Streaming
     from windrow.run.loop import Observer, RunOutcome
-    from windrow.store.fingerprints import Fingerprint
+    from windrow.store.fingerprint.api import Fingerprint
     from windrow.store.rundir import RunDirectory
 
 
@@ -134,7 +134,7 @@ class _Run:
         scheduler = self._scheduler(rows, engine, place)
         journaling = None
         if self.journal is not None:
-            journaling = Journaling(self.journal, beginning, self.definition, self.source, workload)
+            journaling = JournalWriter(self.journal, beginning, self.definition, self.source, workload)
         log = EventLog.remembered() if self.options.rundir is None else None
         made = partial(self._made, rows, plans, beginning, order, place, began)
         outcome = self._loop(scheduler, rows, engine, place, workload, journaling, log, made)
@@ -180,7 +180,7 @@ class _Run:
         self,
         rows: RowFeeder,
         plans: dict[str, Plan],
-        beginning: Beginning,
+        beginning: ResumePlan,
         order: OrderController,
         place: Place,
         began: float,
@@ -206,13 +206,13 @@ class _Run:
         result.ordering = summarise_orders(order, outcome.evidence, result)
         return result
 
-    def _place(self, beginning: Beginning) -> Place:
+    def _place(self, beginning: ResumePlan) -> Place:
         if self.stream is not None:
             return self.stream.place(self.options, lambda: self.steps)
         to_do, waited = len(beginning.specs), self.pipeline.waited
         return choose_place(self.source, self.options, to_do, waited, lambda: self.steps)
 
-    def _beginning(self, plans: dict[str, Plan]) -> Beginning:
+    def _beginning(self, plans: dict[str, Plan]) -> ResumePlan:
         if self.stream is not None:
             return self.stream.beginning
         if self.journal is None:
@@ -250,12 +250,12 @@ class _Run:
         engine: Engine,
         place: Place,
         workload: PipelineWorkload,
-        journaling: Journaling | None,
+        journaling: JournalWriter | None,
         log: EventLog | None,
         made: Callable[[RunOutcome, PipelineWorkload], Result],
     ) -> RunOutcome:
         name, rundir, progress = self.pipeline.name, self.options.rundir, self.options.progress
-        collector: Any = Collecting(None if journaling is None else journaling.changed)
+        collector: Any = PartialCollector(journaling)
         standings: Any = rows
         if self.stream is not None:
             self.stream.watch(rows, place.workers)
@@ -279,7 +279,7 @@ class _Run:
                 if journaling is not None:
                     journaling.end()
 
-    def _workload(self, beginning: Beginning) -> PipelineWorkload:
+    def _workload(self, beginning: ResumePlan) -> PipelineWorkload:
         """Make the workload, with what is known of files from an earlier run."""
         options = self.options
         if self.stream is not None:
@@ -297,7 +297,7 @@ class _Run:
             workload.keeping = False
         return workload
 
-    def _rows(self, beginning: Beginning, plans: dict[str, Plan], order: OrderController, place: Place) -> RowFeeder:
+    def _rows(self, beginning: ResumePlan, plans: dict[str, Plan], order: OrderController, place: Place) -> RowFeeder:
         """Make the supply of rows, with the decisions that cut them."""
         options = self.options
         chunk = options.chunk

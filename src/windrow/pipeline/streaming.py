@@ -16,12 +16,12 @@ from windrow.core.events import CancelRequested, Closed, Event, Submitted
 from windrow.core.intervals import Intervals
 from windrow.core.ledger import Entry
 from windrow.core.records import InputSpec
-from windrow.data.stream import Stream
+from windrow.data.stream.stream import Stream
 from windrow.errors import DataError, NotYetError, UsageError, WindrowError
-from windrow.pipeline.collecting import Heap
 from windrow.pipeline.live import Inbox
 from windrow.pipeline.places import Place
-from windrow.pipeline.resuming import Beginning
+from windrow.pipeline.resume.plan import ResumePlan
+from windrow.pipeline.run.partials import UnitedPartial
 from windrow.pipeline.workload import Feed, PipelineWorkload
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from windrow.core.records import Handle
     from windrow.core.rows import RowFeeder, Standing
     from windrow.data.base import FileInfo, Input, Source
-    from windrow.data.stream import Tap
-    from windrow.data.stream_flow import Flow, Portion
+    from windrow.data.stream.flow import Flow, Portion
+    from windrow.data.stream.sources import Tap
     from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.products import Product
     from windrow.pipeline.options import Options
-    from windrow.pipeline.products import Product
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
     from windrow.pipeline.workload import PipelineWorkload as Workload
-    from windrow.store.fingerprints import Fingerprint
+    from windrow.store.fingerprint.api import Fingerprint
 
 
 #: Portions of the stream that a worker may have or wait for: what comes meanwhile is handed over together.
@@ -139,7 +139,7 @@ class Gathered:
     """The collector of a run over a stream: one heap, as all rows are of one input of the source."""
 
     def __init__(self) -> None:
-        self._heap = Heap()
+        self._heap = UnitedPartial()
 
     @property
     def rows(self) -> Intervals:
@@ -156,7 +156,7 @@ class Gathered:
 
 
 @dataclass(slots=True, kw_only=True)
-class StreamBeginning(Beginning):
+class StreamBeginning(ResumePlan):
     """Nothing is to do yet; accounts for rows in the numbers of the stream."""
 
     flow: Flow
@@ -271,7 +271,7 @@ class StreamPump:
             except StopIteration:
                 pass
             finally:
-                batches.close()  # type: ignore[attr-defined]  # all of them are generators
+                batches.close()
         except BaseException as error:  # noqa: BLE001 - the run tells it
             if self._until is None:  # afterwards nobody wants to know
                 self.error = self._told(error)

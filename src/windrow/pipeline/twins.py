@@ -63,7 +63,7 @@ def _equal(one: Any, other: Any, digests: Digests) -> bool:
 
 
 def _digest(thing: Any, digests: Digests) -> str | None:
-    from windrow.store.fingerprints import fingerprint
+    from windrow.store.fingerprint.api import fingerprint
 
     if id(thing) not in digests:
         found = fingerprint(thing)

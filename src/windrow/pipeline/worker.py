@@ -23,8 +23,8 @@ from windrow.blocks.selection import Selection, everything
 from windrow.core.records import Measurement, MergePartials, Opened, OpenInput, RowsReport, RunRows
 from windrow.engines.base import Outcome, Reading
 from windrow.errors import CorruptFileError, InternalError
-from windrow.pipeline.collecting import unite
 from windrow.pipeline.news import Told, news
+from windrow.pipeline.run.partials import unite
 
 if TYPE_CHECKING:
     from collections.abc import Callable

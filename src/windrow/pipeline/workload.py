@@ -15,8 +15,8 @@ from windrow.core.records import Failure, FailureKind, OpenInput, RunRows
 from windrow.errors import CorruptFileError, DataError, DefinitionError, RowPurityError, StepError, WindrowError
 from windrow.pipeline.ambient import ambient, check_arrived, is_own, restore, seal
 from windrow.pipeline.bind import bind
-from windrow.pipeline.input_identity import file_stamp
 from windrow.pipeline.news import hear
+from windrow.pipeline.resume.input_digest import file_stamp
 from windrow.pipeline.worker import RowsSide
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from windrow.core.records import Task
     from windrow.data.base import FileInfo, Input, Source
     from windrow.pipeline.bind import Definition
-    from windrow.pipeline.input_identity import FileStamp
-    from windrow.pipeline.products import Product
+    from windrow.pipeline.definition.products import Product
+    from windrow.pipeline.resume.input_digest import FileStamp
 
 #: Bytes that the rows of all regions may take, so that comparing two runs is possible; a bit for each row and region.
 KEPT_BYTES = 64_000_000

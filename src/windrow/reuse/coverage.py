@@ -1,8 +1,8 @@
 """Which rows of an input still have to be run, and for which products, given what was kept of earlier runs.
 
 A product is something a run makes that can be kept by itself (an output in a region, a region's cutflow), named by a
-fingerprint: what was kept counts only where the name is the same. What was kept covers its rows all or nothing, as sums
-cannot be taken apart; it counts only where its rows are whole units of what is wanted now.
+fingerprint: what was kept counts only where the name is the same. What was kept covers its rows, whole units of the
+input, all or nothing, as sums cannot be taken apart; it counts only where all of them are wanted now.
 """
 
 from __future__ import annotations
@@ -41,17 +41,14 @@ class Reuse(NamedTuple):
     portions: tuple[Portion, ...]
 
 
-def divide(
-    wanted: Sequence[tuple[int, int]], borders: Sequence[int], products: frozenset[str], covered: Sequence[Covered]
-) -> Reuse:
+def divide(wanted: Sequence[tuple[int, int]], products: frozenset[str], covered: Sequence[Covered]) -> Reuse:
     """Divide the wanted rows of an input into what is there already and portions that lack the same products."""
     whole = Intervals(wanted)
-    ends = {*borders, *(end for part in wanted for end in part)}
     taken: dict[str, Intervals] = {name: Intervals() for name in products}
     used: dict[int, frozenset[str]] = {}
     # The largest first: where two overlap, less is left to do.
     for kept in sorted(covered, key=lambda one: (-_total(one.rows), one.id)):
-        if not _fits(kept.rows, whole, ends):
+        if not kept.rows or any(whole.gaps(start, stop) for start, stop in kept.rows):
             continue
         mine = frozenset(name for name in kept.products & products if _free(taken[name], kept.rows))
         for name in mine:
@@ -95,20 +92,6 @@ def first_rows(
 
 def _total(rows: Ranges) -> int:
     return sum(stop - start for start, stop in rows)
-
-
-def _fits(rows: Ranges, whole: Intervals, ends: set[int]) -> bool:
-    """Say whether rows are whole units of what is wanted."""
-    return bool(rows) and all(
-        not whole.free(start, stop) and not whole.gaps(start, stop) and {start, stop} <= ends for start, stop in rows
-    )
-
-
-def is_torn(rows: Ranges, wanted: Sequence[tuple[int, int]], borders: Sequence[int]) -> bool:
-    """Say whether rows that were kept are all wanted, but end within units of what is."""
-    whole = Intervals(wanted)
-    inside = all(not whole.gaps(start, stop) for start, stop in rows)
-    return inside and not _fits(rows, whole, {*borders, *(end for part in wanted for end in part)})
 
 
 def _free(taken: Intervals, rows: Ranges) -> bool:

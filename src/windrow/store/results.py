@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import xxhash
 
 from windrow.errors import CorruptFileError, DataError
+from windrow.store.atomic_write import write_whole
 from windrow.store.private import check_private
 
 if TYPE_CHECKING:
@@ -89,26 +90,17 @@ class Results:
         head = json.dumps({"outputs": places, "facts": facts}).encode()
         size = _HEADER.size + len(head) + start
         header = _HEADER.pack(_MAGIC, _FORMAT, len(head), size, xxhash.xxh3_128_digest(head))
-        self._write(self.path(key), [header, head, *pieces], size)
-        return size
-
-    def _write(self, path: Path, pieces: Sequence[bytes | memoryview], size: int) -> None:
         # No two writers have the same name, not even for the same key.
         self._writer = self._writer or uuid.uuid4().hex
-        part = path.with_name(f"{path.stem}.{self._writer}{next(self._numbers)}{PART}")
+        path = self.path(key)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        try:
-            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as to:
-                for piece in pieces:
-                    to.write(piece)
-                if size > SHORT:
-                    to.flush()
-                    os.fsync(to.fileno())
-            part.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                part.unlink(missing_ok=True)
-            raise
+        part = path.with_name(f"{path.stem}.{self._writer}{next(self._numbers)}{PART}")
+        # Short ones in one piece: a system call each would take as long as the rest.
+        content: list[bytes | memoryview] = [header, head, *pieces]
+        if size <= SHORT:
+            content = [b"".join(content)]
+        write_whole(path, content, part=part, sync=size > SHORT)
+        return size
 
     def find(self, key: str) -> Entry | None:
         """Look for a result; one that is damaged is removed, and not found."""

@@ -11,42 +11,27 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import cramjam
+import xxhash
 
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
-from windrow.store.framed import Frame
-from windrow.store.journal import Journal
-from windrow.store.journal_file import JOURNAL, journal_names, remove_journal
+from windrow.store.atomic_write import part_of, write_whole
+from windrow.store.journal.journal import JOURNAL, Journal, remove_journal
+from windrow.store.journal.journal import NAMES as JOURNAL_NAMES
 from windrow.store.lock import LOCK, take_lock
-from windrow.store.private import check_private_directory, keep_others_out
-from windrow.store.whole import part_of, write_whole_bytes
+from windrow.store.private import check_private, check_private_directory, keep_others_out
 
 if TYPE_CHECKING:
     from windrow.store.lock import DirectoryLock
 
-__all__ = [
-    "EVENTS",
-    "FORMAT",
-    "MANIFEST",
-    "NAMES",
-    "PREVIOUS",
-    "REPORT",
-    "RESULT",
-    "SUMMARY",
-    "TRACE",
-    "RunDirectory",
-    "is_run_directory",
-    "read_result_file",
-    "write_whole_bytes",
-]
-
-#: Version of the layout of a run directory and of the result file in it; raised when older code cannot read it.
-FORMAT = 1
+#: Version of the layout of a run directory. Version 1 had a journal of several files.
+FORMAT = 2
 
 MANIFEST = "manifest.json"
 EVENTS = "events.jsonl"
@@ -62,9 +47,9 @@ NAMES = (RESULT, SUMMARY, REPORT, TRACE, EVENTS, MANIFEST)
 PREVIOUS = "previous"
 
 _KIND = "windrow run"
-_RESULT_FRAME = Frame(
-    magic=b"windrow result\n\0", format=FORMAT, what="a result", again="run the analysis again, or copy the file again"
-)
+_RESULT_MAGIC = b"windrow result\n\0"
+_RESULT_FORMAT = 1
+_RESULT_HEADER = struct.Struct("<16sIQ16s")  # magic, format, length of what follows, its xxh3 digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +92,7 @@ class RunDirectory:
             raise UsageError(f"another run is going on in {place}: wait until it has ended, or name another directory")
         try:
             _refuse_files_of_others(place)
+            _refuse_other_format(place)
             if (place / PREVIOUS).exists():
                 _refuse_files_of_others(place / PREVIOUS)
             if keep_journal:
@@ -139,6 +125,7 @@ class RunDirectory:
             raise MissingFileError(f"no run directory {place}", file=str(place))
         if not is_run_directory(place):
             raise DataError(f"{place} is not the directory of a run: it has no {MANIFEST} that Windrow wrote")
+        _refuse_other_format(place)
         return cls(place)
 
     @property
@@ -156,7 +143,7 @@ class RunDirectory:
         known = self.read_manifest() if is_run_directory(self.path) else {}
         manifest = {**known, **facts, "kind": _KIND, "format": FORMAT}
         text = json.dumps(_named_by_text(manifest), indent=2, default=str)
-        self._write(MANIFEST, text.encode() + b"\n")
+        write_whole(self.path / MANIFEST, [text.encode() + b"\n"])
 
     def read_manifest(self) -> dict[str, Any]:
         """Return what is known of the run."""
@@ -170,7 +157,7 @@ class RunDirectory:
 
     def write_summary(self, text: str) -> None:
         """Write the summary, which is JSON."""
-        self._write(SUMMARY, text.encode())
+        write_whole(self.path / SUMMARY, [text.encode()])
 
     def read_summary(self) -> dict[str, Any]:
         """Return the summary; the run must have ended."""
@@ -184,7 +171,7 @@ class RunDirectory:
 
     def write_log(self, text: str) -> None:
         """Write a log that was kept in memory."""
-        self._write(EVENTS, text.encode())
+        write_whole(self.path / EVENTS, [text.encode()])
 
     def close_log(self) -> None:
         """Close the log, which is written as the run goes, to others."""
@@ -193,7 +180,10 @@ class RunDirectory:
 
     def write_result(self, content: bytes) -> None:
         """Write the result: compressed, with its version and a checksum in front."""
-        _RESULT_FRAME.write(self.path / RESULT, [bytes(cramjam.zstd.compress(content, level=3))])
+        packed = bytes(cramjam.zstd.compress(content, level=3))
+        digest = xxhash.xxh3_128_digest(packed)
+        header = _RESULT_HEADER.pack(_RESULT_MAGIC, _RESULT_FORMAT, len(packed), digest)
+        write_whole(self.path / RESULT, [header, packed])
 
     def read_result(self) -> bytes:
         """Return what ``write_result`` was given."""
@@ -206,9 +196,6 @@ class RunDirectory:
         previous = self.path / PREVIOUS
         if not (_is_complete(previous) and not _is_complete(self.path)):
             _clear(previous)
-
-    def _write(self, name: str, content: bytes) -> None:
-        write_whole_bytes(self.path / name, content, mode=0o600)
 
     def _no(self, name: str) -> MissingFileError:
         manifest = self.read_manifest()
@@ -230,7 +217,7 @@ class RunDirectory:
 def _refuse_files_of_others(place: Path) -> None:
     if not place.is_dir():
         raise UsageError(f"{place} is a file, and a run needs a directory of that name")
-    names = sorted((*NAMES, *journal_names()))
+    names = sorted((*NAMES, *JOURNAL_NAMES))
     taken = [name for name in names if os.path.lexists(place / name)]
     if taken and not is_run_directory(place):
         raise UsageError(
@@ -239,12 +226,25 @@ def _refuse_files_of_others(place: Path) -> None:
         )
 
 
+def _refuse_other_format(place: Path) -> None:
+    """Refuse a directory of another version: files of its run would be left among those of a new one."""
+    if not is_run_directory(place):
+        return
+    version = RunDirectory(place).read_manifest().get("format")
+    if version != FORMAT:
+        whose = "a newer" if isinstance(version, int) and version > FORMAT else "an earlier"
+        raise DataError(
+            f"{place} was made by {whose} version of Windrow (format {version}, this one has {FORMAT}): name another "
+            "directory, or remove this one and run again; the version that made it can still read it"
+        )
+
+
 def _take_over(place: Path) -> None:
     """Set aside all but the journal. There is a manifest at all times: without one the journal would be nobody's."""
     if Journal.exists(place):
         _set_aside(place, but=MANIFEST)
         manifest = {"kind": _KIND, "format": FORMAT, "state": "running"}
-        write_whole_bytes(place / MANIFEST, json.dumps(manifest).encode() + b"\n", mode=0o600)
+        write_whole(place / MANIFEST, [json.dumps(manifest).encode() + b"\n"])
     elif (place / RESULT).exists():
         raise UsageError(
             f"resume=True: nothing to continue in {place}: the run there has a result, and no {JOURNAL} to go on from; "
@@ -266,7 +266,7 @@ def _set_aside(place: Path, but: str | None = None) -> None:
         _clear(previous)
         previous.mkdir(mode=0o700, exist_ok=True)
         keep_others_out(previous, ours=True)
-        write_whole_bytes(previous / MANIFEST, (place / MANIFEST).read_bytes(), mode=0o600)
+        write_whole(previous / MANIFEST, [(place / MANIFEST).read_bytes()])
         for name in NAMES:
             if name != but and os.path.lexists(place / name):
                 (place / name).replace(previous / name)
@@ -313,4 +313,25 @@ def is_run_directory(place: Path) -> bool:
 
 def read_result_file(path: Path) -> bytes:
     """Return the content of a result file, if nobody else can have written it and every byte is there."""
-    return bytes(cramjam.zstd.decompress(_RESULT_FRAME.read(path)[0]))
+    # What is checked is what is read: the open file, not a name that may come to mean another one.
+    with path.open("rb") as stream:
+        check_private(path, os.fstat(stream.fileno()))
+        content = stream.read()
+    again = "run the analysis again, or copy the file again"
+    if not content.startswith(_RESULT_MAGIC):
+        raise CorruptFileError(f"{path} is not a result that Windrow wrote", file=str(path))
+    if len(content) < _RESULT_HEADER.size:
+        raise CorruptFileError(f"{path} is cut off after {len(content)} bytes; {again}", file=str(path))
+    _, version, length, digest = _RESULT_HEADER.unpack_from(content)
+    packed = memoryview(content)[_RESULT_HEADER.size :]
+    if version > _RESULT_FORMAT:
+        raise DataError(
+            f"{path} has format {version}, this Windrow reads formats up to {_RESULT_FORMAT}: use a newer Windrow"
+        )
+    if len(packed) != length:
+        why = f"should hold {length} bytes and holds {len(packed)}: it is cut off or has grown"
+        raise CorruptFileError(f"{path} {why}; {again}", file=str(path))
+    if version < 1 or xxhash.xxh3_128_digest(packed) != digest:
+        why = "has changed: the checksum is wrong or the format is none"
+        raise CorruptFileError(f"{path} {why}; {again}", file=str(path))
+    return bytes(cramjam.zstd.decompress(packed))

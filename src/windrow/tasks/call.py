@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from windrow.core.records import Failure, Needs
     from windrow.tasks.devices import Devices
-    from windrow.tasks.file_kinds import FileKind
+    from windrow.tasks.files.annotations import FileKind
     from windrow.tasks.keeping import KeptValue
     from windrow.tasks.session import Session
     from windrow.tasks.worker import Around
@@ -45,6 +45,7 @@ class FileArgument(NamedTuple):
     path: str  #: absolute
     maker: Future | None = None  #: of a file that an earlier task of the session writes
     stamp: Any = None  #: of a file that was there before: what it is like now
+    among: str = ""  #: the path that was given, where that stands for several files
 
 
 class Content(NamedTuple):
@@ -104,6 +105,11 @@ class Call:
     def name(self) -> str:
         """The function's."""
         return self.declared.name
+
+    @property
+    def writes_files(self) -> bool:
+        """Whether it puts files into place, which it must not do once more when others have overwritten them."""
+        return any(one.writes for one in self.declared.files.values())
 
     def begin(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Call:
         """Begin with what was given."""

@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.engines.processes.serialize import importable
-from windrow.store.fingerprint_code import read_code
-from windrow.store.fingerprint_libraries import library_of_class, library_of_module, library_of_names, names_of
-from windrow.store.fingerprint_things import CHANGING, CONTAINERS
+from windrow.store.fingerprint.code import read_code
+from windrow.store.fingerprint.describe import CHANGING, CONTAINERS
+from windrow.store.fingerprint.libraries import library_of_class, library_of_module, library_of_names, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -128,7 +128,7 @@ class Captured:
             changing = origin.attributes and origin.attributes[-1] in CHANGING
             if changing and type(_found(function, origin.name, origin.attributes[:-1])) in CONTAINERS:
                 self.stores[f"{origin.said}()"] = None
-        names, spaces = dict.fromkeys(names_in(function.__code__)), [function.__globals__]
+        names, spaces = sorted(reading.names), [function.__globals__]
         for cell in function.__closure__ or ():
             content = _content(cell)
             self._cells.append((cell, content))
@@ -301,30 +301,6 @@ def _is_imported(name: str, names: Mapping[str, Any]) -> bool:
     """Whether names are those of a module which another process imports by its name."""
     module = sys.modules.get(name)
     return name != "__main__" and module is not None and vars(module) is names and importable(name)
-
-
-def names_in(code: CodeType) -> Iterator[str]:
-    """Give all names that code uses, that of the functions inside it included: globals, attributes, modules."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from names_in(constant)
-
-
-def used_by(function: FunctionType) -> Iterator[Any]:
-    """Give what a function consists of: its code, defaults, closure variables, and the globals it names."""
-    yield function.__code__
-    yield function.__defaults__
-    yield from (function.__kwdefaults__ or {}).values()
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not bound yet
-            continue
-    names = function.__globals__
-    for name in names_in(function.__code__):
-        if name in names:
-            yield names[name]
 
 
 def called_by(thing: Any) -> Iterator[Any]:

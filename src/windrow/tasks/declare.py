@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, ove
 from windrow.core.records import Needs
 from windrow.errors import UsageError, nearest
 from windrow.tasks.body import STREAM, is_generator, run_body
-from windrow.tasks.file_kinds import FileKind, file_parameters
+from windrow.tasks.files.annotations import FileKind, file_parameters
 from windrow.tasks.options import check_numbers, check_on_failure, checked_needs
 from windrow.tasks.resident import Resident, made_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from windrow.tasks.command import Command
+    from windrow.tasks.commands.command import Command
     from windrow.tasks.session import Session
 
 #: The innermost session that was opened in this context: calls of tasks go to it. Threads begin with none: a task that is called in

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
 from windrow.tasks.call import Call
-from windrow.watch.findings import find
+from windrow.watch.findings import Findings
 from windrow.watch.graph_run import maker_of
 from windrow.watch.report.session import ending
 from windrow.watch.report.tables import show_micros
@@ -15,8 +15,8 @@ from windrow.watch.waiting import RUNNING, VAIN, cause_words, waits
 
 if TYPE_CHECKING:
     from windrow.tasks.session import Session
-    from windrow.watch.findings import Findings
-    from windrow.watch.graph_run import GraphRun, Ran, Try
+    from windrow.watch.graph_run import GraphRun
+    from windrow.watch.log import CallRecord, Try
 
 #: Tasks of the critical path that are named one by one.
 MOST_PATH = 12
@@ -69,7 +69,7 @@ def _unknown(session: Session, what: Any, number: int) -> str:
 # -- one task --------------------------------------------------------------------------------------
 
 
-def _of_task(session: Session, run: GraphRun, task: Ran) -> list[str]:
+def _of_task(session: Session, run: GraphRun, task: CallRecord) -> list[str]:
     shared = waits(run)[task.id]
     lines = [f"task {task.id}, {task.name}: {task.state}{f' ({task.why})' if task.why else ''}"]
     whole = task.end - task.called
@@ -93,7 +93,7 @@ def _of_task(session: Session, run: GraphRun, task: Ran) -> list[str]:
     return lines
 
 
-def _last_input(run: GraphRun, task: Ran) -> str:
+def _last_input(run: GraphRun, task: CallRecord) -> str:
     """Say which input was there last."""
     times = []
     for output in task.reads:
@@ -111,7 +111,7 @@ def _last_input(run: GraphRun, task: Ran) -> str:
     return f", the last from task {maker.id}, {maker.name}, {verb}"
 
 
-def _why_there(run: GraphRun, task: Ran, last: Try) -> str:
+def _why_there(run: GraphRun, task: CallRecord, last: Try) -> str:
     """Say what of its inputs its worker had, as far as that is why it was chosen."""
     makers = [run.tasks[number] for output in task.reads if (number := maker_of(output)) in run.tasks]  # fmt: skip
     places: Counter[int] = Counter()
@@ -128,14 +128,13 @@ def _why_there(run: GraphRun, task: Ran, last: Try) -> str:
     return f", which was free; the outputs it reads were made elsewhere, and {why}"
 
 
-def _released(run: GraphRun, task: Ran) -> list[str]:
+def _released(run: GraphRun, task: CallRecord) -> list[str]:
     lines = []
     last = task.last
     if task.released and last is not None:
         # By all attempts: what the first one released is not released again.
-        count = len({output for output, _ in task.released})
-        first = min(time for _, time in task.released) - task.tries[0].begin
-        lines.append(f"  released {count} outputs as they were made, the first {show_micros(first)} after it began")  # fmt: skip
+        first = min(times[0] for times in task.released.values()) - task.tries[0].begin
+        lines.append(f"  released {len(task.released)} outputs as they were made, the first {show_micros(first)} after it began")  # fmt: skip
     if last is None:
         return lines
     for output in task.reads[:MOST_INPUTS]:
@@ -146,7 +145,7 @@ def _released(run: GraphRun, task: Ran) -> list[str]:
     return lines
 
 
-def _about_reuse(session: Session, task: Ran) -> list[str]:
+def _about_reuse(session: Session, task: CallRecord) -> list[str]:
     why = session.reusing.reason(task.id)
     if why:
         return [f"  its result: {why}"]
@@ -160,7 +159,7 @@ def _about_reuse(session: Session, task: Ran) -> list[str]:
 
 
 def _of_session(session: Session, run: GraphRun) -> list[str]:
-    found = find(run)
+    found = Findings(run)
     _, headline, words = ending(run, found)
     lines = [f"session {run.name}: {headline} {words}"]
     return [*lines, *(_of_time(run, found) if found.makespan else []), *_of_reuse(session)]

@@ -1,7 +1,6 @@
-"""What a session remembers of its tasks: of each the lines of its log, of a long session only of the latest tasks.
+"""What a session remembers of its calls: of each what its lines in a log are made of, of a long session only of the latest.
 
-It watches the loop and decides nothing. A task costs three to five microseconds. Python's garbage collector looks again and
-again at all that may be part of a circle, but never at text: tens of thousands of tasks that are over cost it nothing.
+It watches the loop and decides nothing. A task costs three to five microseconds; lines are written when somebody asks.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import json
 import threading
 from collections import Counter, deque
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Fetch, Launch, Recall, TaskEnded
 from windrow.core.events import (
@@ -28,8 +27,8 @@ from windrow.core.events import (
 )
 from windrow.core.records import FailureKind
 from windrow.core.retry import BACK_OFF_S
-from windrow.watch.graph_run import Sums, graph_run
-from windrow.watch.log import Attempt, Call, attempt_line, call_line, failure_words, micros
+from windrow.watch.graph_run import ByName, graph_run
+from windrow.watch.log import Attempt, CallRecord, attempt_line, call_line, failure_words, micros
 from windrow.watch.progress import SessionSnapshot
 from windrow.watch.readlog import read_log
 from windrow.watch.waiting import COMMON
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from windrow.core.records import Failure, Task
     from windrow.watch.graph_run import GraphRun
 
-#: Tasks that are kept one by one, about 15 MB of them; older ones are added up by name.
+#: Calls that are kept one by one, about 15 MB of them; older ones are added up by name.
 MOST_TASKS = 50_000
 #: Workers that came and went, and wishes to stop.
 MOST_RARE = 1_000
@@ -53,21 +52,23 @@ ENOUGH = 3
 
 
 class _Entry:
-    """A task that goes on, and its latest attempt; most tasks have no other."""
+    """A call, and its latest attempt; most have no other."""
 
     __slots__ = (
-        "again", "attempt", "called", "earlier", "heard", "held", "how", "launched", "released", "task", "wall", "why",
-        "worker",
+        "attempt", "called", "earlier", "ended", "heard", "held", "how", "launched", "reason", "released", "spent", "state",
+        "task", "wall", "why", "worker",
     )  # fmt: skip
 
-    def __init__(self, task: Task, called: float, *, again: bool = False) -> None:
+    def __init__(self, task: Task, called: float) -> None:
         self.task = task
         self.called = called
-        self.again = again  #: it had ended before, and runs once more because what it made was lost
+        self.ended = 0.0  #: it has not
+        self.state, self.reason = "waiting", ""
+        self.spent: tuple[tuple[str, float], ...] = ()  #: what its time went into
         self.attempt = -1  #: none
         self.heard = self.wall = self.held = 0.0
         self.how = self.why = ""
-        self.released: list[tuple[str, int]] | None = None  #: outputs, and when
+        self.released: dict[str, list[int]] | None = None  #: outputs, and when
         self.earlier = ""  #: lines of earlier attempts
 
     def launch(self, attempt: int, worker: int, time: float) -> None:
@@ -95,23 +96,21 @@ class _Entry:
         latest = self.latest()
         return "" if latest is None else attempt_line(latest, self.why, micros(self.held))
 
-    def lines(self, ended: float, state: str, why: str, spent: tuple[tuple[str, float], ...] = ()) -> str:
-        """Write all attempts, and the task itself with the latest one."""
-        task, latest = self.task, self.latest()
-        needs = task.needs.amounts
+    def call_line(self, latest: Attempt | None) -> str:
+        """Write the call, with its latest attempt."""
+        task, needs = self.task, dict(self.task.needs.amounts)
         if len(needs) > 1:
-            needs = tuple([one for one in needs if one[0] != "place"])
-        lacked = tuple([(name, micros(time)) for name, time in spent if name not in _SEEN])
-        call = Call(
-            task.id, task.category, int(self.called * 1e6), int(ended * 1e6), state, task.reads, task.after,
-            tuple(self.released or ()), needs, task.group, why, lacked,
+            needs.pop("place", None)
+        lacked = {name: micros(time) for name, time in self.spent if name not in _SEEN}
+        call = CallRecord(
+            task.id, task.category, int(self.called * 1e6), int(self.ended * 1e6), self.state, (), task.reads, task.after,
+            self.released or {}, needs, task.group, self.reason, lacked,
         )  # fmt: skip
-        about = ("", 0) if latest is None else (self.why, micros(self.held))
-        return self.earlier + call_line(latest, call, *about)
+        return call_line(latest, call) if latest is None else call_line(latest, call, self.why, micros(self.held))
 
-
-#: A task that has ended: its entry, when, how, why, and what its time was spent on.
-_Unwritten: TypeAlias = tuple[_Entry, float, str, str, tuple[tuple[str, float], ...]]
+    def lines(self) -> str:
+        """Write all attempts and the call."""
+        return self.earlier + self.call_line(self.latest())
 
 
 class History:
@@ -126,10 +125,9 @@ class History:
         self.closed = False  #: nothing more will be called
         self.counts = {"called": 0, "done": 0, "failed": 0, "cancelled": 0}
         self.reused: dict[str, int] = {}  #: by name: calls that were answered without a task
-        self.dropped: dict[str, Sums] = {}
-        self.entries: dict[int, _Entry] = {}  #: tasks that have not ended
-        #: of those that have, the oldest first: their lines, or what these are made of when somebody asks
-        self.lines: dict[int, str | _Unwritten] = {}
+        self.dropped: dict[str, ByName] = {}
+        self.entries: dict[int, _Entry] = {}  #: calls that have not ended
+        self.ended: dict[int, _Entry] = {}  #: those that have, the oldest first
         self.running: dict[int, _Entry] = {}  #: by attempt
         self.rare: deque[dict[str, Any]] = deque(maxlen=MOST_RARE)
         self.brought: deque[dict[str, Any]] = deque(maxlen=most)
@@ -164,12 +162,10 @@ class History:
                     see(self, command, time)
 
     def _launched(self, command: Launch, time: float) -> None:
-        task = command.task
-        entry = self.entries.get(task.id)
+        # One that has ended runs once more because what it made was lost.
+        entry = self.entries.get(command.task.id) or self.ended.get(command.task.id)
         if entry is None:
-            if task.id not in self.lines:
-                return
-            entry = self.entries[task.id] = _Entry(task, 0.0, again=True)
+            return
         entry.launch(command.attempt, command.life.worker, time)
         self.running[command.attempt] = entry
         if command.ahead:
@@ -179,9 +175,7 @@ class History:
         entry = self._heard(event.attempt, time, "done")
         if entry is not None:
             entry.wall = event.measurement.wall
-            if entry.again:
-                self._keep(entry.task.id, entry.earlier + entry.attempt_line())
-                del self.entries[entry.task.id]
+            self._write_again(entry)
 
     def _failed(self, event: Failed, time: float) -> None:
         self._fail(self._heard(event.attempt, time, "failed"), event.failure, time)
@@ -190,6 +184,7 @@ class History:
         entry = self._heard(event.attempt, time, "failed")
         if entry is not None:
             entry.why = f"more {event.resource} than its limit"
+            self._write_again(entry)
 
     def _cancelled(self, event: Cancelled, time: float) -> None:
         returned = event.attempt in self._returnable
@@ -207,16 +202,24 @@ class History:
         return entry
 
     def _fail(self, entry: _Entry | None, failure: Failure | None, time: float) -> None:
-        if entry is not None and failure is not None:
+        if entry is None:
+            return
+        if failure is not None:
             entry.why = failure_words(failure)
             if failure.kind is FailureKind.TRANSIENT_IO:
                 entry.held = time + BACK_OFF_S[0]
+        self._write_again(entry)
+
+    def _write_again(self, entry: _Entry) -> None:
+        """Write an attempt at a call whose own line is written already."""
+        if entry.ended and self.written is not None:
+            self.written(entry.attempt_line())
 
     def _released(self, event: OutputReady, time: float) -> None:
         entry = self.running.get(event.attempt)
         if entry is not None and entry.attempt == event.attempt:
-            entry.released = entry.released or []
-            entry.released.append((event.made.output, micros(time)))
+            entry.released = entry.released or {}
+            entry.released.setdefault(event.made.output, []).append(micros(time))
 
     def _recall(self, command: Recall, time: float) -> None:  # noqa: ARG002 - told like all others
         self._returnable.add(command.attempt)
@@ -253,62 +256,32 @@ class History:
         self._rare(time, "CancelRequested", reason=event.reason)
 
     def _end(self, command: TaskEnded, time: float) -> None:
-        number, why = command.task, failure_words(command.failure)
+        number = command.task
         entry = self.entries.pop(number, None)
-        if entry is None or entry.again:
-            self._end_again(number, command.state, why, time)
-            return
-        self.counts[command.state] += 1
-        if command.state == "done" and entry.attempt >= 0:
+        first = entry is not None
+        if entry is None:
+            entry = self.ended.get(number)
+            if entry is None:
+                return
+            self.counts[entry.state] -= 1  # it was done, and fails later
+        elif command.state == "done" and entry.attempt >= 0:
             count, seconds = self._spent.get(entry.task.category, (0, 0.0))
             self._spent[entry.task.category] = (count + 1, seconds + entry.wall)
-        if self.written is None and number not in self.lines:  # writing a line takes longer than many a task
-            self.lines[number] = (entry, time, command.state, why, command.spent)
-        else:
-            self._keep(number, entry.lines(time, command.state, why, command.spent))
-        if len(self.lines) > self._most:
-            self._drop(next(iter(self.lines)))
-
-    def _end_again(self, number: int, state: str, why: str, time: float) -> None:
-        """One that was done fails later."""
-        if number not in self.lines:
-            return
-        log = read_log(self._text(number).splitlines(), now=0)
-        call = log.calls[number]
-        self.counts[call.state] -= 1
-        self.counts[state] += 1
-        self._keep(number, call_line(None, call._replace(state=state, why=why, ended=micros(time))))
-
-    def _text(self, number: int) -> str:
-        """Give the lines of a task that has ended."""
-        found = self.lines.get(number, "")
-        return found if isinstance(found, str) else found[0].lines(*found[1:])
-
-    def _keep(self, number: int, text: str) -> None:
-        self.lines[number] = self._text(number) + text
+        entry.ended, entry.state, entry.spent = time, command.state, command.spent
+        entry.reason = failure_words(command.failure)
+        self.counts[command.state] += 1
+        self.ended[number] = entry
         if self.written is not None:
-            self.written(text)
+            self.written(entry.lines() if first else entry.call_line(None))
+        if len(self.ended) > self._most:
+            self._drop(self.ended.pop(next(iter(self.ended))))
 
-    def _drop(self, number: int) -> None:
-        """Keep of a task only what it adds to those of its name."""
-        found = self.lines.pop(number)
-        if isinstance(found, str):
-            log = read_log(found.splitlines(), now=0)
-            call = log.calls[number]
-            name, state, walls = call.name, call.state, log.attempts.wall.tolist()
-        else:
-            entry, _, state, *_ = found
-            name, walls = entry.task.category, [0.0] * entry.earlier.count("\n")
-            walls += [entry.wall] if entry.attempt >= 0 else []
-        sums = self.dropped.setdefault(name, Sums())
-        took = walls[-1] if walls else 0.0
-        sums.count += 1
-        sums.seconds += took
-        sums.longest = max(sums.longest, took)
-        sums.failed += state == "failed"
-        sums.cancelled += state == "cancelled"
-        sums.retries += max(len(walls) - 1, 0)
-        sums.ran += bool(walls)
+    def _drop(self, entry: _Entry) -> None:
+        """Keep of a call only what it adds to those of its name."""
+        name = entry.task.category
+        sums = self.dropped.get(name) or self.dropped.setdefault(name, ByName(name))
+        ran = entry.attempt >= 0
+        sums.add(entry.state, micros(entry.wall) if ran else 0, entry.earlier.count("\n"), ran=ran)
 
     def _rare(self, time: float, what: str, **facts: Any) -> None:
         line = {"t": micros(time), "event": what, **facts}
@@ -338,7 +311,7 @@ class History:
         """Say what ran so far, as far as it is kept here."""
         with self.lock:
             now = self.now()
-            text = "".join([self._text(number) for number in self.lines])
+            text = "".join([one.lines() for one in (*self.ended.values(), *self.entries.values())])
             others = [
                 self._offers,
                 *self.rare,
@@ -346,20 +319,16 @@ class History:
                 {"t": now, "event": "reused", "names": dict(self.reused)},
             ]
             dropped = dict(self.dropped)
-        text += self.open_lines() + "".join([json.dumps(line) + "\n" for line in others])
+        text += "".join([json.dumps(line) + "\n" for line in others])
         state = "complete" if self.over else "running"
         facts = {"session": self.name, "state": state, "options": {"engine": self.engine}}
         return graph_run(read_log(text.splitlines(), now), facts, dropped)
 
     def open_lines(self) -> str:
-        """Write the tasks that have not ended."""
+        """Write the calls that have not ended, and the attempts that go on of those that have."""
         with self.lock:
-            return "".join(
-                [
-                    one.earlier + one.attempt_line() if one.again else one.lines(0.0, "waiting", "")
-                    for one in list(self.entries.values())
-                ]
-            )
+            again = [one.attempt_line() for one in self.running.values() if 0 < one.ended <= one.launched]
+            return "".join([*again, *(one.lines() for one in self.entries.values())])
 
     def snapshot(self, workers: int, *, finished: bool = False) -> SessionSnapshot:
         """Say how far the session is."""
@@ -379,7 +348,7 @@ class History:
         """Add up what tasks that have not ended will take, if all are called and some of each name are known."""
         if not self.closed:
             return None
-        left = Counter(entry.task.category for entry in list(self.entries.values()) if not entry.again)
+        left = Counter(entry.task.category for entry in list(self.entries.values()))
         known = {name: self._spent.get(name, (0, 0.0)) for name in left}
         if not left or any(count < ENOUGH for count, _ in known.values()):
             return None

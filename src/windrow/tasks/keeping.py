@@ -18,8 +18,8 @@ from windrow.errors import CorruptFileError
 from windrow.store.results import AGAIN, Results
 from windrow.store.results_budget import Room
 from windrow.tasks.call import map_nested
-from windrow.tasks.file_paths import is_remote
-from windrow.tasks.file_stamps import Stamp, content_digest, stamp, stamps_of
+from windrow.tasks.files.paths import is_remote
+from windrow.tasks.files.stamps import Stamp, content_digest, stamp, stamps_of
 from windrow.tasks.resident import made_of_others
 from windrow.units import format_bytes
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from windrow.store.results import Entry
-    from windrow.tasks.lineage_code import Codes
+    from windrow.tasks.reuse.code import Codes
     from windrow.tasks.worker import RunningCall
 
 
@@ -169,7 +169,7 @@ class Keep(NamedTuple):
 
 def _code_here(function: Any, name: str) -> str:
     """Give the digest of a function as it is now, in this process."""
-    from windrow.tasks.command import CommandBody
+    from windrow.tasks.commands.command import CommandBody
 
     if isinstance(function, partial):
         body = getattr(function.func, "__self__", None)
@@ -180,7 +180,7 @@ def _code_here(function: Any, name: str) -> str:
 
 @cache
 def _codes() -> Codes:
-    from windrow.tasks.lineage_code import Codes
+    from windrow.tasks.reuse.code import Codes
 
     return Codes()
 

@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.store.fingerprint_code import plain
-from windrow.store.fingerprint_values import static_attribute
-from windrow.store.fingerprints import fingerprint
+from windrow.store.fingerprint.api import fingerprint
+from windrow.store.fingerprint.code import plain
+from windrow.store.fingerprint.libraries import static_attribute
 from windrow.tasks.body import STREAM
 from windrow.tasks.call import map_nested
 from windrow.tasks.future import Future, StreamFuture
 from windrow.tasks.groups import current_group
-from windrow.tasks.lineage_code import MOST, Codes, NotReusable, digest_of
+from windrow.tasks.reuse.code import MOST, Codes, NotReusable, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.tasks.call import Call
     from windrow.tasks.declare import Declared
-    from windrow.tasks.file_kinds import FileKind
-    from windrow.tasks.lineage_code import Known
+    from windrow.tasks.files.annotations import FileKind
+    from windrow.tasks.reuse.code import Known
 
 __all__ = ["CONTENT", "Lineage", "NotReusable", "copied", "is_of_command", "makers_of_paths"]
 
@@ -44,7 +44,7 @@ __all__ = ["CONTENT", "Lineage", "NotReusable", "copied", "is_of_command", "make
 CONTENT = "content"
 
 #: Raised when equal calls would get other keys than before.
-_FORMAT = b"windrow lineage 1"
+_FORMAT = b"windrow lineage 2"
 #: Bytes of text or raw data in one argument that count as an array.
 LARGE = 64 * 1024
 #: Things in an argument that is searched for arrays; more than that is a large one in itself.

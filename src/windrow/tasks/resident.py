@@ -108,7 +108,7 @@ def made_of_others(function: Any) -> str:
 
 
 def _meaning(recipe: Resident) -> str:
-    from windrow.store.fingerprints import fingerprint
+    from windrow.store.fingerprint.api import fingerprint
 
     return fingerprint(recipe).digest
 

@@ -16,9 +16,9 @@ from weakref import WeakValueDictionary
 
 from windrow.errors import UsageError
 from windrow.tasks.call import Call, has_no_futures, map_nested
+from windrow.tasks.files.previous_runs import ReusedFiles
 from windrow.tasks.future import Future
 from windrow.tasks.kept_future import KeptFuture
-from windrow.tasks.reusing_files import NotedReads, ReusedFiles
 from windrow.tasks.reusing_reasons import Reasons
 from windrow.units import parse_bytes
 
@@ -228,9 +228,6 @@ class Reuse:
         made_by = tuple(one.call.key or "" for one in makers_of_paths(calling))
         keep = Keep(str(results.directory), key, name, code, made_by, self._by_content, self._budget)
         calling.around.insert(0, keep)
-        noted = self._files.noted(calling)
-        if noted:
-            calling.around.insert(0, NotedReads(noted))
         self._missed[key] = (name, calling.id)
         if len(self._missed) >= self._look_at:
             self._look()

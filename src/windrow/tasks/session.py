@@ -15,8 +15,8 @@ from windrow.tasks.declare import current
 from windrow.tasks.devices import Devices
 from windrow.tasks.driver import Driver
 from windrow.tasks.failures import root_of
-from windrow.tasks.file_paths import places_of
-from windrow.tasks.file_table import FileTable
+from windrow.tasks.files.paths import places_of
+from windrow.tasks.files.table import FileTable
 from windrow.tasks.future import Future, StreamFuture
 from windrow.tasks.groups import Group, current_group
 from windrow.tasks.inout import Parts, Versions
@@ -262,7 +262,8 @@ class Session(Watchable, NamedOptions):
             make_record(Task, (
                 call.id, declared.name, 1, None, call.slots, after, call.outputs, False, declared.needs,
                 declared.priority, call.group, None if declared.deadline is None else monotonic() + declared.deadline,
-                declared.retries if call.rule == "retry" else 0, declared.restartable, False, None,
+                declared.retries if call.rule == "retry" else 0, declared.restartable and not call.writes_files,
+                False, None,
             )),
         )  # fmt: skip
 

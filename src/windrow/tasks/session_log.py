@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import warnings
 from datetime import UTC, datetime
@@ -12,35 +11,30 @@ from windrow import __version__
 from windrow.errors import UsageError, WindrowError
 from windrow.store.rundir import RunDirectory
 from windrow.watch.environment import environment, installed_packages
-from windrow.watch.log import own_memory
+from windrow.watch.log import LogFile, own_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from windrow.tasks.history import History
 
-#: By which a manifest says that the directory is that of a session.
-SESSION = "session"
-
 #: Seconds between two looks at what there is to write.
 PAUSE_S = 0.25
 
 
-class SessionLog:
-    """Writes down what a watch sees, in a thread of its own: the loop would wait for the disk."""
+class SessionLog(LogFile):
+    """Writes down what a history sees, in a thread of its own: the loop would wait for the disk."""
 
     def __init__(self, watch: History, rundir: Any, options: dict[str, Any]) -> None:
         self._watch = watch
-        self._texts: list[str] = []
         self._called = 0
         self._writing = threading.Lock()
-        self._broken: OSError | None = None  #: nothing more can be written
         try:
             self._directory = RunDirectory.create(rundir)
             self._directory.write_manifest(
                 {
                     "windrow": __version__,
-                    SESSION: watch.name,
+                    "session": watch.name,
                     "state": "running",
                     "started": _now(),
                     "options": options,
@@ -48,7 +42,7 @@ class SessionLog:
                     "packages": installed_packages(),
                 }
             )
-            self._stream = self._directory.log.open("w", encoding="utf-8")
+            super().__init__(self._directory.log.open("w", encoding="utf-8"))
         except OSError as error:
             raise UsageError(f"rundir= {rundir} cannot be written to: {error}") from error
         self._memory = own_memory()
@@ -56,12 +50,7 @@ class SessionLog:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._write_on, name="windrow log", daemon=True)
         self._thread.start()
-        watch.written = self._texts.append
-
-    @property
-    def path(self) -> Path:
-        """The directory."""
-        return self._directory.path
+        watch.written = self.add
 
     def _write_on(self) -> None:
         while not self._stop.wait(PAUSE_S):
@@ -70,62 +59,46 @@ class SessionLog:
     def flush(self) -> None:
         """Write what was collected."""
         with self._writing:
-            # The loop waits for the watch, and must not for the disk.
-            lines = self._lines()
-            if not lines or self._broken is not None or self._stream.closed:
-                return
-            try:
-                self._stream.write("".join(lines))
-                self._stream.flush()
-            except OSError as error:
-                # A full disk must not take hours of work with it.
-                self._broken = error
+            self.write(self.take())
 
-    def _lines(self) -> list[str]:
-        """Take what was collected."""
+    def take(self) -> str:
+        """Give what was collected, and forget it."""
+        # The loop waits for the history, and must not for the disk.
         with self._watch.lock:
-            lines, self._texts[:] = list(self._texts), []
-            called, now = self._watch.counts["called"], self._watch.now()
-        if called != self._called:  # of a session that is killed it says how much is missing
-            self._called = called
-            lines.append(json.dumps({"t": now, "event": "called", "tasks": called}) + "\n")
-        if lines:
-            memory = {"t": now, "event": "memory", "rss": self._memory()}
-            lines.append(json.dumps(memory) + "\n")
-        return lines
+            called, now = self._watch.counts["called"], self._watch.now() / 1e6
+            if called != self._called:  # of a session that is killed it says how much is missing
+                self._called = called
+                self.note(now, "called", tasks=called)
+            if self._lines:
+                self.note(now, "memory", rss=self._memory())
+            return super().take()
 
     def close(self, error: BaseException | str | None) -> None:
         """Write the rest, and how the session ended."""
         watch = self._watch
         self._stop.set()
         self._thread.join()
-        if watch.reused:
-            line = {"t": watch.now(), "event": "reused", "names": watch.reused}
-            self._texts.append(json.dumps(line) + "\n")
-        self.flush()
-        try:
-            self._end(error)
-        except OSError as broken:
-            self._broken = self._broken or broken
-        finally:
-            self._directory.close()
-        if self._broken is not None:
-            warnings.warn(
-                f"the log of the session in {self._directory.path} is not complete: {self._broken}; its results are not "
-                "touched by that",
-                stacklevel=2,
-            )
-
-    def _end(self, error: BaseException | str | None) -> None:
-        watch = self._watch
-        self._stream.close()
-        self._directory.close_log()
+        # Always written: it says how long the session was, also if everything else is in the log already.
+        self.note(watch.now() / 1e6, "reused", names=watch.reused)
+        broken = self.close_stream()
         facts: dict[str, Any] = {"state": "complete", "ended": _now(), "tasks": dict(watch.counts)}
         if error is not None:
             said = isinstance(error, str | WindrowError)
             words = str(error) if said else f"{type(error).__name__}: {error}"
             facts |= {"state": "failed", "error": words}
-        self._directory.write_manifest(facts)
+        try:
+            self._directory.close_log()
+            self._directory.write_manifest(facts)
+        except OSError as failed:
+            broken = broken or failed
+        finally:
+            self._directory.close()
+        if broken is not None:
+            warnings.warn(
+                f"the log of the session in {self._directory.path} is not complete: {broken}; its results are not "
+                "touched by that",
+                stacklevel=2,
+            )
 
     def lines(self) -> Path:
         """Bring the log up to date and say where it is."""

@@ -60,7 +60,7 @@ class RunningCall:
         self.made: dict[str, Any] = {}  #: by name, when the body has ended: what was not released
         self.keeps = False  #: whether what is released is noted too, in ``released``
         self.released: dict[str, Any] = {}
-        self.seen: list[Any] = []  #: stamps of files that it read and of which only futures knew the paths
+        self.seen: list[Any] = []  #: stamps of files that it read
         self.beside: list[str] = []  #: files that were put into place though they are no declared outputs
         self.values: tuple[Any, ...] = ()  #: of all that the task reads, by slot
 

@@ -6,81 +6,50 @@ All times are whole microseconds since the session began, so that what they add 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from windrow.watch.log import CallRecord, Try
 from windrow.watch.readlog import HOW, Log, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from windrow.watch.log import Call
-
-
-class Try(NamedTuple):
-    """One attempt at a task."""
-
-    attempt: int
-    worker: int
-    launched: int  #: when it was given to its worker, which may have had others to do first
-    begin: int
-    end: int
-    heard: int  #: when its end was known where decisions are made
-    how: str = "done"  #: "done", "failed", "lost", "cancelled", or "running" if it had not ended
-    why: str = ""
-    held: int = 0  #: the task was not tried again before
-
-
-class Ran(NamedTuple):
-    """One task."""
-
-    id: int
-    name: str
-    called: int
-    end: int  #: or the time of looking, if it had not ended
-    state: str  #: "waiting", "running", "done", "failed" or "cancelled"
-    tries: tuple[Try, ...] = ()
-    reads: tuple[str, ...] = ()
-    after: tuple[int, ...] = ()  #: tasks that had to end before
-    released: tuple[tuple[str, int], ...] = ()  #: outputs that were there before its end
-    needs: Mapping[str, float] = MappingProxyType({})
-    group: int = 0
-    why: str = ""
-    lacked: Mapping[str, int] = MappingProxyType({})  #: how long it waited for resources and values, by their names
-
-    @property
-    def cores(self) -> float:
-        """Cores that it holds while it runs."""
-        return self.needs.get("cores", 1.0)
-
-    @property
-    def last(self) -> Try | None:
-        """The attempt that counts: the first that was done, else the latest."""
-        return _counting(self.tries)
-
-
-def _counting(tries: tuple[Try, ...]) -> Try | None:
-    if len(tries) > 1:
-        for one in tries:
-            if one.how == "done":
-                return one
-    return tries[-1] if tries else None
-
 
 @dataclass(slots=True)
-class Sums:
-    """What is left of tasks that are not kept one by one."""
+class ByName:
+    """Sums over the calls of one name; times in microseconds."""
 
+    name: str
     count: int = 0
-    seconds: float = 0.0
-    longest: float = 0.0
+    done: int = 0
     failed: int = 0
     cancelled: int = 0
     retries: int = 0
     ran: int = 0
+    time: int = 0
+    longest: int = 0
+    reused: int = 0
+    waited: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def add(self, state: str, time: int, retries: int, *, ran: bool) -> None:
+        """Count a call."""
+        self.count += 1
+        self.done += state == "done"
+        self.failed += state == "failed"
+        self.cancelled += state == "cancelled"
+        self.retries += retries
+        self.ran += ran
+        self.time += time
+        self.longest = max(self.longest, time)
+
+    @property
+    def mean(self) -> float:
+        """Of those that ran."""
+        return self.time / self.ran if self.ran else 0.0
 
 
 class Link(NamedTuple):
@@ -97,17 +66,14 @@ class GraphRun:
     """A session as far as it went."""
 
     name: str
-    tasks: Mapping[int, Ran]
+    tasks: Mapping[int, CallRecord]
     workers: int
     span: int  #: microseconds from its beginning to its end, or to the time of looking
     engine: str = ""
     over: bool = True
     log: Log = field(default_factory=lambda: read_log(()))
-    dropped: Mapping[str, Sums] = field(default_factory=dict)  #: by name: tasks that are not kept
+    dropped: Mapping[str, ByName] = field(default_factory=dict)  #: by name: tasks that are not kept
     facts: Mapping[str, Any] = field(default_factory=dict)  #: about the surroundings
-
-    #: by task: when each of its outputs was released, made when somebody first asks
-    _releases: dict[int, dict[str, list[int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def there(self, output: str) -> Sequence[int] | None:
         """List when an output came to be there, in order; None if its task is not known.
@@ -117,16 +83,9 @@ class GraphRun:
         maker = self.tasks.get(maker_of(output))
         if maker is None:
             return None
-        if maker.released:
-            by_output = self._releases.get(maker.id)
-            if by_output is None:
-                by_output = self._releases[maker.id] = {}
-                for name, time in sorted(maker.released, key=lambda one: one[1]):
-                    by_output.setdefault(name, []).append(time)
-            early = by_output.get(output)
-            if early:
-                known = [one.end for one in maker.tries if one.how == "done" and one.end < early[0]]
-                return [*known, *early] if known else early
+        early = maker.released.get(output)
+        if early:
+            return [*(one.end for one in maker.tries if one.how == "done" and one.end < early[0]), *early]
         if len(maker.tries) == 1:  # by far the most
             only = maker.tries[0]
             return (only.end, only.heard) if only.how == "done" else ()
@@ -167,13 +126,13 @@ def maker_of(output: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def graph_run(log: Log, facts: Mapping[str, Any], dropped: Mapping[str, Sums] | None = None) -> GraphRun:
+def graph_run(log: Log, facts: Mapping[str, Any], dropped: Mapping[str, ByName] | None = None) -> GraphRun:
     """Make a session of its log; ``facts`` are those of the manifest, ``dropped`` what is not in the log any more."""
     options = facts.get("options")
     chosen = options if isinstance(options, dict) else {}
     span = round(log.span * 1e6)
     tries = _tries(log)
-    tasks = {number: _ran(call, tuple(tries.get(number, ())), span) for number, call in sorted(log.calls.items())}
+    tasks = {number: _tried(call, tuple(tries.get(number, ())), span) for number, call in sorted(log.calls.items())}
     workers = {line["worker"] for line in log.rare if line["event"] == "WorkerJoined"}
     return GraphRun(
         name=str(facts.get("session") or "session"),
@@ -207,26 +166,23 @@ def _tries(log: Log) -> dict[int, list[Try]]:
     return found
 
 
-def _ran(call: Call, tries: tuple[Try, ...], now: int) -> Ran:
-    """Put together what was heard of a task and of its attempts."""
+def _tried(call: CallRecord, tries: tuple[Try, ...], now: int) -> CallRecord:
+    """Put together what was heard of a call and of its attempts."""
     if call.released:
         tries = tuple([_begun_by(one, call.released) for one in tries])
-    end, state = call.ended or now, call.state
-    counted = _counting(tries)
+    found = call._replace(tries=tries)
+    counted, end, state = found.last, call.end or now, call.state
     # Its end is that of the attempt it ended with, which may be heard of later.
-    if counted is not None and call.ended and counted.heard == call.ended:
+    if counted is not None and call.end and counted.heard == call.end:
         end = counted.end
-    if not call.ended:
+    if not call.end:
         # One that its worker has not come to yet takes no time.
         runs = bool(tries) and tries[-1].how == "running" and tries[-1].end > tries[-1].begin
         state = "running" if runs else "waiting"
-    return Ran(
-        call.id, call.name, call.called, max(end, call.called), state, tries, call.reads, call.after, call.released,
-        dict(call.needs), call.group, call.why, dict(call.lacked),
-    )  # fmt: skip
+    return found._replace(end=max(end, call.called), state=state)
 
 
-def _begun_by(one: Try, released: tuple[tuple[str, int], ...]) -> Try:
+def _begun_by(one: Try, released: Mapping[str, Sequence[int]]) -> Try:
     """An attempt had begun when it released something; its end may be heard late, and its beginning be taken for later."""
-    times = [time for _, time in released if one.launched <= time <= one.heard]
+    times = [time for output in released.values() for time in output if one.launched <= time <= one.heard]
     return one._replace(begin=min(one.begin, *times)) if times else one

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,12 +19,10 @@ if TYPE_CHECKING:
 
 #: Between layers: room for lines to change their height.
 LAYER_GAP = 70.0
-#: Between boxes of a layer, and around a line that passes by.
-BOX_GAP = 14.0
-LINE_GAP = 7.0
+#: Between what is in a layer.
+GAP = 12.0
 #: Sweeps to and fro; later ones hardly change anything.
-ORDER_SWEEPS = 8
-HEIGHT_SWEEPS = 8
+SWEEPS = 8
 #: How much harder a hidden point holds on to its neighbours than a box: long lines should be straight.
 STRAIGHT = 4.0
 #: Hidden points; in a graph with more nobody could follow a line, and lines go behind boxes.
@@ -94,21 +93,22 @@ def place_boxes(boxes: Sequence[Box], edges: Sequence[Edge], layers: Mapping[str
         lefts[right].append(left)
         rights[left].append(right)
     _sort_columns(columns, lefts, rights)
-    sizes = {(box.key, "", layer_of[box.key]): box for box in boxes}
+    sizes = {(box.key, "", layer_of[box.key]): (box.width, box.height) for box in boxes}
     middles = _find_heights(columns, sizes, lefts, rights)
-    top = min((middles[node] - box.height / 2 for node, box in sizes.items()), default=0.0)
-    top = min([top, *middles.values()])
+    top = min((middle - sizes.get(node, (0, 0))[1] / 2 for node, middle in middles.items()), default=0.0)
     middles = {node: middle - top for node, middle in middles.items()}
-    sides = _find_sides(columns, sizes)
+    sides: list[tuple[float, float]] = []  #: left and right of every layer
+    x = 0.0
+    for column in columns:
+        wide = max((sizes[node][0] for node in column if node in sizes), default=0.0)
+        sides.append((x, x + wide))
+        x += wide + LAYER_GAP
     placed = {
-        box.key: Rectangle(sides[node[2]][0], max(middles[node] - box.height / 2, 0.0), box.width, box.height)
-        for node, box in sizes.items()
+        node[0]: Rectangle(sides[node[2]][0], max(middles[node] - size[1] / 2, 0.0), *size)
+        for node, size in sizes.items()
     }
     bottom = max([*(one.y + one.height for one in placed.values()), *middles.values()], default=0.0)
     return Layout(placed, _routes(paths, placed, middles, sides), sides[-1][1] if sides else 0.0, bottom)
-
-
-# -- which layer -----------------------------------------------------------------------------------
 
 
 def _find_layers(boxes: Sequence[Box], edges: Sequence[Edge]) -> dict[str, int]:
@@ -120,24 +120,15 @@ def _find_layers(boxes: Sequence[Box], edges: Sequence[Edge]) -> dict[str, int]:
         before[edge.target].append(edge.source)
         after[edge.source].append(edge.target)
     layer: dict[str, int] = {}
-    floor = 0
-    for stage in sorted(set(stages.values())):
-        members = [key for key, mine in stages.items() if mine == stage]
-        left = {key: sum(stages[k] == stage for k in before[key]) for key in members}
-        ready = [key for key in members if not left[key]]
-        while ready:
-            key = ready.pop()
-            layer[key] = max([floor, *(layer[k] + 1 for k in before[key])])
-            for other in after[key]:
-                if stages[other] == stage:
-                    left[other] -= 1
-                    if not left[other]:
-                        ready.append(other)
-        floor = max(layer[key] for key in members) + 1
+    floor, reached = 0, min(stages.values(), default=0)
+    for key in sorted(TopologicalSorter(before).static_order(), key=stages.__getitem__):
+        if stages[key] > reached:
+            floor, reached = max(layer.values()) + 1, stages[key]
+        layer[key] = max([floor, *(layer[source] + 1 for source in before[key])])
     for key, others in after.items():
         # Read only far to the right, and made of nothing but sources, which move along.
         far = all(stages[other] >= stages[key] + 2 for other in others)
-        if others and far and not any(before[k] for k in before[key]):
+        if others and far and not any(before[source] for source in before[key]):
             layer[key] = min(layer[other] for other in others) - 1
     for key, others in after.items():
         if others and not before[key]:
@@ -152,32 +143,25 @@ def _split_edges(
     columns: list[list[Node]] = [[] for _ in range(max(layer_of.values(), default=-1) + 1)]
     for box in boxes:
         columns[layer_of[box.key]].append((box.key, "", layer_of[box.key]))
-    passed = {
-        edge: [
-            (edge.source, f"/{edge.manner}", number)
-            for number in range(layer_of[edge.source] + 1, layer_of[edge.target])
-        ]
+    passed: list[list[Node]] = [
+        [(edge.source, f"/{edge.manner}", layer) for layer in range(layer_of[edge.source] + 1, layer_of[edge.target])]
         for edge in edges
-    }
-    hidden = dict.fromkeys(point for points in passed.values() for point in points)
+    ]
+    hidden = dict.fromkeys(point for points in passed for point in points)
     if len(hidden) > MOST_HIDDEN:
-        passed, hidden = {edge: [] for edge in edges}, {}
+        passed, hidden = [[] for _ in edges], {}
     for point in hidden:
         columns[point[2]].append(point)
     paths: list[list[Node]] = []
-    for edge in edges:
+    for edge, points in zip(edges, passed, strict=True):
         first, last = layer_of[edge.source], layer_of[edge.target]
-        path = [(edge.source, "", first), *passed[edge], (edge.target, "", last)]
-        paths.append(path if last > first else [])
+        paths.append([(edge.source, "", first), *points, (edge.target, "", last)] if last > first else [])
     return columns, paths
-
-
-# -- in which order, and how high ------------------------------------------------------------------
 
 
 def _sort_columns(columns: list[list[Node]], lefts: _Beside, rights: _Beside) -> None:
     """Sort each layer by the mean place of its neighbours, to and fro."""
-    for sweep in range(ORDER_SWEEPS):
+    for sweep in range(SWEEPS):
         forward = sweep % 2 == 0
         beside = lefts if forward else rights
         places = {node: (place + 0.5) / len(column) for column in columns for place, node in enumerate(column)}
@@ -196,28 +180,27 @@ def _mean(values: Mapping[Node, float], nodes: Sequence[Node], without: float) -
 
 
 def _find_heights(
-    columns: list[list[Node]], sizes: Mapping[Node, Box], lefts: _Beside, rights: _Beside
+    columns: list[list[Node]], sizes: Mapping[Node, Point], lefts: _Beside, rights: _Beside
 ) -> dict[Node, float]:
     """Find the middle of every box and point: near its neighbours, in order, with gaps."""
     middles: dict[Node, float] = {}
-    offsets: list[list[float]] = []
     for column in columns:
-        mine, last = [0.0] if column else [], 0.0
-        for one, other in pairwise(column):
-            own = sum(sizes[node].height for node in (one, other) if node in sizes) / 2
-            last += own + (LINE_GAP if one not in sizes and other not in sizes else BOX_GAP)
-            mine.append(last)
-        offsets.append(mine)
-        middles.update(zip(column, mine, strict=True))
-    for sweep in range(HEIGHT_SWEEPS):
-        forward, both = sweep % 2 == 0, sweep >= HEIGHT_SWEEPS - 2
-        for number in range(len(columns)) if forward else reversed(range(len(columns))):
+        top = 0.0
+        for node in column:
+            height = sizes.get(node, (0.0, 0.0))[1]
+            middles[node] = top + height / 2
+            top += height + GAP
+    least = dict(middles)
+    for sweep in range(SWEEPS):
+        forward, both = sweep % 2 == 0, sweep >= SWEEPS - 2
+        for column in columns if forward else reversed(columns):
             wanted, weights = [], []
-            for node in columns[number]:
+            for node in column:
                 beside = lefts[node] + rights[node] if both else lefts[node] if forward else rights[node]
                 wanted.append(_mean(middles, beside, middles[node]))
                 weights.append(0.3 if not beside else 1.0 if node in sizes else STRAIGHT)
-            middles.update(zip(columns[number], _fit(wanted, weights, offsets[number]), strict=True))
+            offsets = [least[node] for node in column]
+            middles.update(zip(column, _fit(wanted, weights, offsets), strict=True))
     return middles
 
 
@@ -238,56 +221,30 @@ def _fit(wanted: Sequence[float], weights: Sequence[float], offsets: Sequence[fl
     return [value + offset for value, offset in zip(spread, offsets, strict=True)]
 
 
-# -- lines -----------------------------------------------------------------------------------------
-
-
-def _find_sides(columns: list[list[Node]], sizes: Mapping[Node, Box]) -> list[tuple[float, float]]:
-    """Give left and right of every layer."""
-    sides: list[tuple[float, float]] = []
-    x = 0.0
-    for column in columns:
-        width = max((sizes[node].width for node in column if node in sizes), default=0.0)
-        sides.append((x, x + width))
-        x += width + LAYER_GAP
-    return sides
-
-
 def _routes(
     paths: Sequence[Sequence[Node]],
     boxes: Mapping[str, Rectangle],
     middles: Mapping[Node, float],
-    sides: Sequence[tuple[float, float]],
+    sides: Sequence[Point],
 ) -> tuple[tuple[Point, ...], ...]:
-    ends = _spread_ends(paths, boxes, middles)
-    routes: list[tuple[Point, ...]] = []
-    for number, path in enumerate(paths):
-        if not path:
-            routes.append(())
-            continue
-        start, target = boxes[path[0][0]], boxes[path[-1][0]]
-        points: list[Point] = [(start.right, start.middle)]
-        if sides[path[0][2]][1] > start.right:
-            # Past the wider boxes of its layer before it changes its height.
-            points.append((sides[path[0][2]][1], start.middle))
-        for hidden in path[1:-1]:
-            points += [(side, middles[hidden]) for side in sides[hidden[2]]]
-        routes.append((*points, (target.x, ends[number])))
-    return tuple(routes)
-
-
-def _spread_ends(
-    paths: Sequence[Sequence[Node]], boxes: Mapping[str, Rectangle], middles: Mapping[Node, float]
-) -> dict[int, float]:
-    """Spread the ends of lines over the left side of their box, in the order they come in."""
+    """Give the points of every line; its end is spread over the left side of its box, in the order lines come in."""
     arriving: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for number, path in enumerate(paths):
         if path:
             arriving[path[-1][0]].append((middles[path[-2]], number))
-    ends: dict[int, float] = {}
+    routes: list[tuple[Point, ...]] = [()] * len(paths)
     for key, lines in arriving.items():
-        box = boxes[key]
-        step = min(9.0, (box.height - 10) / len(lines))
-        first = box.middle - step * (len(lines) - 1) / 2
-        for position, (_, number) in enumerate(sorted(lines)):
-            ends[number] = first + step * position
-    return ends
+        target = boxes[key]
+        step = min(9.0, (target.height - 10) / len(lines))
+        end = target.middle - step * (len(lines) - 1) / 2
+        for _, number in sorted(lines):
+            (source, _, layer), *hidden = paths[number][:-1]
+            start = boxes[source]
+            points = [(start.right, start.middle)]
+            if sides[layer][1] > start.right:
+                # Past the wider boxes of its layer before it changes its height.
+                points.append((sides[layer][1], start.middle))
+            points += [(side, middles[point]) for point in hidden for side in sides[point[2]]]
+            routes[number] = (*points, (target.x, end))
+            end += step
+    return tuple(routes)

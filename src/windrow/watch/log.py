@@ -11,11 +11,13 @@ A line costs the driver a few microseconds, so it is formatted by hand and writt
 
 from __future__ import annotations
 
+import io
 import json
 import warnings
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TextIO
 
 from windrow.core.commands import Launch, Resolve, Uncounted
 from windrow.core.events import (
@@ -25,7 +27,6 @@ from windrow.core.events import (
     Failed,
     Finished,
     Planned,
-    Started,
     WorkerJoined,
     WorkerLost,
 )
@@ -33,11 +34,11 @@ from windrow.core.records import OpenInput, RunRows
 from windrow.watch.lockmeter import LockMeter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from windrow.core.commands import Command
     from windrow.core.events import Event
-    from windrow.core.records import Failure, Measurement, Plan, Rows
+    from windrow.core.records import Failure, Measurement, Plan, Rows, Task
 
 #: Characters collected before they are written: a write costs as much as ten lines.
 PIECE = 65536
@@ -62,6 +63,10 @@ _CHUNK = ',"cpu":%d,"lock":%d,"read":%d,"peak":%d,"plan":%d,"input":%d,"start":%
 _CALL = ',"called":%d,"ended":%d,"state":"%s"'
 _BETWEEN = '","'
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+#: What a call needs if nobody says anything else.
+ONE_CORE: Mapping[str, float] = MappingProxyType({"cores": 1})
+
 
 class Attempt(NamedTuple):
     """One attempt, as far as its line is the same for chunks and calls; times in microseconds."""
@@ -81,21 +86,50 @@ class Attempt(NamedTuple):
         return _ATTEMPT % (*self[:2], quoted(self.name), *self[3:])
 
 
-class Call(NamedTuple):
-    """A call, as the last line of it tells; times in microseconds."""
+class Try(NamedTuple):
+    """One attempt at a call as it is read back, with when its worker took it up and was done with it."""
+
+    attempt: int
+    worker: int
+    launched: int  #: when it was given to its worker, which may have had others to do first
+    begin: int
+    end: int
+    heard: int  #: when its end was known where decisions are made
+    how: str = "done"  #: "done", "failed", "lost", "cancelled", or "running" if it had not ended
+    why: str = ""
+    held: int = 0  #: the task was not tried again before
+
+
+class CallRecord(NamedTuple):
+    """One call of a task; times in microseconds. Its line has no tries: each has its own."""
 
     id: int
     name: str
     called: int
-    ended: int  #: 0 if it has not
-    state: str
+    end: int  #: in a line 0 if it has not ended; read back, the time of looking then
+    state: str  #: "waiting", "running", "done", "failed" or "cancelled"
+    tries: tuple[Try, ...] = ()
     reads: tuple[str, ...] = ()
-    after: tuple[int, ...] = ()
-    released: tuple[tuple[str, int], ...] = ()  #: outputs that were there before its end
-    needs: tuple[tuple[str, float], ...] = (("cores", 1),)
+    after: tuple[int, ...] = ()  #: tasks that had to end before
+    released: Mapping[str, Sequence[int]] = _NOTHING  #: when outputs were there before its end
+    needs: Mapping[str, float] = ONE_CORE
     group: int = 0
     why: str = ""
-    lacked: tuple[tuple[str, int], ...] = ()  #: how long it waited for resources and values, by their names
+    lacked: Mapping[str, int] = _NOTHING  #: how long it waited for resources and values, by their names
+
+    @property
+    def cores(self) -> float:
+        """Cores that it holds while it runs."""
+        return self.needs.get("cores", 1.0)
+
+    @property
+    def last(self) -> Try | None:
+        """The attempt that counts: the first that was done, else the latest."""
+        if len(self.tries) > 1:
+            for one in self.tries:
+                if one.how == "done":
+                    return one
+        return self.tries[-1] if self.tries else None
 
 
 def chunk_line(one: Attempt, used: Measurement, plan: int, rows: Sequence[Rows], left_out: int) -> str:
@@ -109,32 +143,33 @@ def chunk_line(one: Attempt, used: Measurement, plan: int, rows: Sequence[Rows],
 
 def attempt_line(one: Attempt, why: str = "", held: int = 0) -> str:
     """Write an attempt that is not the last of its call, or came to nothing; ``held``: not tried again before."""
-    more = {name: value for name, value in (("why", why), ("held", held)) if value}
-    return f"{one.text}{_added(more)}}}\n"
+    return f"{one.text}{_added(why=why, held=held)}}}\n"
 
 
-def call_line(one: Attempt | None, call: Call, why: str = "", held: int = 0) -> str:
+def call_line(one: Attempt | None, call: CallRecord, why: str = "", held: int = 0) -> str:
     """Write the attempt that a call ended with, None if there was none, and the call itself."""
     if one is None:
-        one = Attempt(call.ended, call.id, call.name, -1, -1, 0, 0, "none")
-    line = one.text + _CALL % (call.called, call.ended, call.state)
+        one = Attempt(call.end, call.id, call.name, -1, -1, 0, 0, "none")
+    line = one.text + _CALL % (call.called, call.end, call.state)
     if call.reads:
         # Names of outputs are numbers, dots and letters.
         line += f',"reads":["{_BETWEEN.join(call.reads)}"]'
-    if call[6:] == _NOTHING_ELSE and not why and not held:  # by far the most
+    if call[7:] == _NOTHING_ELSE and not why and not held:  # by far the most
         return f"{line}}}\n"
-    more: dict[str, Any] = {"why": why, "held": held, "after": call.after, "group": call.group, "reason": call.why}
-    more |= {"released": call.released, "lacked": call.lacked}
-    if call.needs != (("cores", 1),):
-        more["needs"] = dict(call.needs)
-    return f"{line}{_added({name: value for name, value in more.items() if value})}}}\n"
+    needs = {} if call.needs == ONE_CORE else dict(call.needs)
+    more = _added(
+        why=why, held=held, after=call.after, group=call.group, reason=call.why, needs=needs,
+        released=dict(call.released), lacked=dict(call.lacked),
+    )  # fmt: skip
+    return f"{line}{more}}}\n"
 
 
-_NOTHING_ELSE = Call(0, "", 0, 0, "")[6:]
+_NOTHING_ELSE = CallRecord(0, "", 0, 0, "")[7:]
 
 
-def _added(more: Mapping[str, Any]) -> str:
-    return f",{json.dumps(more)[1:-1]}" if more else ""
+def _added(**more: Any) -> str:
+    told = {name: value for name, value in more.items() if value}
+    return f",{json.dumps(told)[1:-1]}" if told else ""
 
 
 @lru_cache(maxsize=1024)
@@ -178,44 +213,67 @@ class OrdersSeen:
         return plan.order != (plan.written if before is None else before)
 
 
+class LogFile:
+    """A stream that lines are written to in pieces; one that breaks ends the writing and nothing else."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lines: list[str] = []
+        self._broken: OSError | None = None  #: nothing more can be written
+
+    def add(self, line: str) -> None:
+        """Collect a line."""
+        self._lines.append(line)
+
+    def note(self, time: float, what: str, **facts: Any) -> None:
+        """Collect the line of a rare event."""
+        self.add(json.dumps({"t": micros(time), "event": what, **facts}) + "\n")
+
+    def take(self) -> str:
+        """Give what was collected, and forget it."""
+        lines, self._lines = self._lines, []
+        return "".join(lines)
+
+    def write(self, text: str) -> None:
+        """Write text."""
+        try:
+            if text and self._broken is None and not self._stream.closed:
+                self._stream.write(text)
+                self._stream.flush()
+        except OSError as error:
+            # A full disk must not take hours of work with it.
+            self._broken = error
+
+    def flush(self) -> None:
+        """Write what was collected."""
+        self.write(self.take())
+
+    def close_stream(self) -> OSError | None:
+        """Write the rest and close; return what could not be done."""
+        self.flush()
+        try:
+            self._stream.close()
+        except OSError as error:
+            self._broken = self._broken or error
+        broken, self._broken = self._broken, None
+        return broken
+
+
 # -- the log of a run ------------------------------------------------------------------------------
 
 
-class Stream(Protocol):
-    """What lines are written to: a text file, or memory."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more can be written."""
-        ...
-
-    def write(self, text: str, /) -> int:
-        """Take text."""
-        ...
-
-    def flush(self) -> None:
-        """Let others see it."""
-        ...
-
-    def close(self) -> None:
-        """Take no more."""
-        ...
-
-
-class EventLog:
+class EventLog(LogFile):
     """An observer of the loop that writes lines to a stream."""
 
-    def __init__(self, stream: Stream, memory: Callable[[], int] | None = None, lock: LockMeter | None = None) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO, memory: Callable[[], int] | None = None, lock: LockMeter | None = None) -> None:
+        super().__init__(stream)
         self._memory = memory
         self._lock = lock
         self._looked: float | None = None  #: at the memory, when
-        self._lines: list[str] = []
         self._size = 0
         self._written: float | None = None  #: when
-        self._launched: dict[int, tuple[Launch, float]] = {}  #: by attempt, and when
+        self._launched: dict[int, tuple[Task, int, int, float]] = {}  #: by attempt: task, worker, plan, when
         self._orders = OrdersSeen()
-        self._broken: OSError | None = None  #: nothing more can be written
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -238,144 +296,107 @@ class EventLog:
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
         """See a batch."""
         if self._memory is not None and (self._looked is None or now - self._looked >= MEMORY_EVERY_S):
-            if self._looked is None and self._lock is not None:
-                self._lock.start()
-            self._looked = now
-            self._add(f'{{"t":{micros(now)},"event":"memory","rss":{self._memory()}{self._held()}}}\n')
-        uncounted: set[int] = set()
+            self._look(now)
+        uncounted = set()
         for command in commands:
             if type(command) is Launch:
-                self._launched[command.attempt] = command, now
+                self._launched[command.attempt] = command.task, command.life.worker, command.plan.id, now
                 self._orders.launched(command.plan)
-            elif type(command) is Uncounted:
+            elif isinstance(command, Uncounted):
                 uncounted.add(command.attempt)
-            elif type(command) is Resolve:
-                self._rare(now, command)
+            elif isinstance(command, Resolve):
+                why = failure_words(command.failure) or None
+                self.note(now, "Resolve", status=command.status, failure=why, reason=command.reason)
         for event in events:
-            if type(event) is Finished:  # by far the most, but beginnings
-                self._finished(event, uncounted, now)
-            elif type(event) is not Started:
-                self._see(event, now)
+            if isinstance(event, Finished):
+                self._finished(event, "discarded" if event.attempt in uncounted else "done", now)
+            elif isinstance(event, Failed | Exhausted | Cancelled | WorkerLost):
+                self._ended_badly(event, now)
+            elif isinstance(event, Planned):
+                self._planned(event.plan, now)
+            elif isinstance(event, WorkerJoined):
+                self.note(now, "WorkerJoined", worker=event.worker.life.worker)
+            elif isinstance(event, CancelRequested):
+                self.note(now, "CancelRequested", reason=event.reason)
         if self._written is None:
             self._written = now
         if self._size >= PIECE or (self._size and now - self._written >= PAUSE_S):
             self.flush()
             self._written = now
 
-    def _see(self, event: Event, now: float) -> None:
-        if isinstance(event, Planned):
-            self._planned(event.plan, now)
-        elif isinstance(event, Failed | Exhausted | Cancelled):
-            self._ended_badly(event, now)
-        elif isinstance(event, _RARE):
-            self._rare(now, event)
-
-    def _held(self) -> str:
-        """Say in what share of the looks so far somebody had the interpreter lock."""
-        if self._lock is None or self._lock.share is None:
-            return ""
-        return f',"held":{self._lock.share:.4f},"looks":{self._lock.looks}'
+    def _look(self, now: float) -> None:
+        """Note the memory, and in what share of the looks so far somebody had the interpreter lock."""
+        assert self._memory is not None
+        if self._looked is None and self._lock is not None:
+            self._lock.start()
+        self._looked = now
+        facts: dict[str, Any] = {"rss": self._memory()}
+        if self._lock is not None and self._lock.share is not None:
+            facts |= {"held": round(self._lock.share, 4), "looks": self._lock.looks}
+        self.note(now, "memory", **facts)
 
     def _attempt(self, attempt: int, worker: int, now: float, wall: float, how: str) -> tuple[Attempt, int, Any]:
-        """Make an attempt of what was launched; with the number of its plan, and its task."""
-        launch, begun = self._launched.pop(attempt, (None, now))
-        if launch is None:
-            return Attempt(micros(now), 0, "", attempt, worker, micros(begun), micros(wall), how), 0, None
-        task = launch.task
-        made = Attempt(micros(now), task.id, task.category, attempt, worker, micros(begun), micros(wall), how)
-        return made, launch.plan.id, task
+        """Make an attempt of what was launched; with the number of its plan, and its payload."""
+        task, _, plan, begun = self._launched.pop(attempt, (None, 0, 0, now))
+        number, name, payload = (0, "", None) if task is None else (task.id, task.category, task.payload)
+        return Attempt(micros(now), number, name, attempt, worker, micros(begun), micros(wall), how), plan, payload
 
-    def _finished(self, event: Finished, uncounted: Container[int], now: float) -> None:
+    def _finished(self, event: Finished, how: str, now: float) -> None:
         """Write the end of a chunk, or an input that was opened; merges are part of the chunks they are made of."""
         used, worker = event.measurement, event.life.worker
-        how = "discarded" if event.attempt in uncounted else "done"
-        one, plan, task = self._attempt(event.attempt, worker, now, used.wall, how)
-        payload = None if task is None else task.payload
+        one, plan, payload = self._attempt(event.attempt, worker, now, used.wall, how)
         if isinstance(payload, RunRows):
-            left_out = (
-                sum(rows.stop - rows.start for rows, _ in event.report.skipped) if event.report is not None else 0
-            )
-            self._add(chunk_line(one, used, plan, payload.rows, left_out))
+            skipped = event.report.skipped if event.report is not None else ()
+            left_out = sum(rows.stop - rows.start for rows, _ in skipped)
+            self.add(chunk_line(one, used, plan, payload.rows, left_out))
         elif isinstance(payload, OpenInput):
             rows, borders = event.report.rows, event.report.borders
-            fields: dict[str, Any] = {"input": payload.input, "rows": rows, "units": max(len(borders) - 1, 0)}
-            fields["worker"] = worker
+            facts: dict[str, Any] = {"input": payload.input, "rows": rows, "units": max(len(borders) - 1, 0)}
             if len(borders) <= MOST_BORDERS:
-                fields["borders"] = list(borders)
-            self._note(now, "Discovered", fields)
+                facts["borders"] = list(borders)
+            self.note(now, "Discovered", worker=worker, **facts)
 
-    def _ended_badly(self, event: Failed | Exhausted | Cancelled, now: float) -> None:
+    def _ended_badly(self, event: Failed | Exhausted | Cancelled | WorkerLost, now: float) -> None:
+        worker = event.life.worker
+        if isinstance(event, WorkerLost):
+            why = failure_words(event.failure)
+            for attempt in [number for number, one in self._launched.items() if one[1] == worker]:
+                self.add(attempt_line(self._attempt(attempt, worker, now, 0.0, "lost")[0], why))
+            self.note(now, "WorkerLost", worker=worker, failure=why)
+            return
         how, why = "cancelled", ""
         if isinstance(event, Failed):
             how, why = "failed", failure_words(event.failure)
         elif isinstance(event, Exhausted):
             how, why = "failed", f"more {event.resource} than its limit"
-        one, _, _ = self._attempt(event.attempt, event.life.worker, now, 0.0, how)
-        self._add(attempt_line(one, why))
+        self.add(attempt_line(self._attempt(event.attempt, worker, now, 0.0, how)[0], why))
 
     def _planned(self, plan: Plan, now: float) -> None:
         """Write a plan: the order where it is another one, else only that it was thought about."""
         changed = self._orders.changed(plan)
-        fields: dict[str, Any] = {
-            "plan": plan.id, "category": plan.category, "changed": changed, "reason": plan.reason, "sample": plan.sample,
-        }  # fmt: skip
+        facts: dict[str, Any] = {"changed": changed, "reason": plan.reason, "sample": plan.sample}
         if changed:
-            fields["order"] = list(plan.order)
-            fields["guards"] = [list(guard) for guard in plan.guards]
-        self._note(now, "Planned", fields)
+            facts |= {"order": list(plan.order), "guards": [list(guard) for guard in plan.guards]}
+        self.note(now, "Planned", plan=plan.id, category=plan.category, **facts)
 
-    def _rare(self, now: float, record: Any) -> None:
-        """Write any other record field by field; there are few of them."""
-        kind = type(record).__name__
-        fields = {
-            name: value if isinstance(value, int | float | str | None) else str(value)
-            for name, value in zip(record._fields, record, strict=True)
-        }
-        if isinstance(record, WorkerJoined):
-            fields["worker"] = record.worker.life.worker
-        elif isinstance(record, WorkerLost):
-            worker, why = record.life.worker, failure_words(record.failure)
-            fields = {"worker": worker, "failure": why}
-            for attempt in [number for number, one in self._launched.items() if one[0].life.worker == worker]:
-                lost, _, _ = self._attempt(attempt, worker, now, 0.0, "lost")
-                self._add(attempt_line(lost, why))
-        self._note(now, kind, fields)
-
-    def _note(self, now: float, what: str, fields: Mapping[str, Any]) -> None:
-        self._add(json.dumps({"t": micros(now), "event": what, **fields}) + "\n")
-
-    def _add(self, line: str) -> None:
-        self._lines.append(line)
+    def add(self, line: str) -> None:
+        """Collect a line."""
+        super().add(line)
         self._size += len(line)
 
-    def flush(self) -> None:
-        """Write what was collected."""
-        try:
-            if self._broken is None:
-                self._stream.write("".join(self._lines))
-                self._stream.flush()
-        except OSError as error:
-            # A full disk must not take hours of work with it.
-            self._broken = error
-        self._lines.clear()
+    def take(self) -> str:
+        """Give what was collected, and forget it."""
         self._size = 0
+        return super().take()
 
     def close(self) -> None:
         """Write what was collected and close the stream; warn if that could not be done."""
         if self._lock is not None:
             self._lock.stop()
-        if not self._stream.closed:
-            self.flush()
-            try:
-                self._stream.close()
-            except OSError as error:
-                self._broken = self._broken or error
-        if self._broken is not None:
+        broken = self.close_stream()
+        if broken is not None:
             name = getattr(self._stream, "name", "in memory")
-            warnings.warn(
-                f"the log {name} is not complete: {self._broken}; the result is not touched by that", stacklevel=2
-            )
-            self._broken = None
+            warnings.warn(f"the log {name} is not complete: {broken}; the result is not touched by that", stacklevel=2)
 
     def __enter__(self) -> Self:
         return self
@@ -384,17 +405,16 @@ class EventLog:
         self.close()
 
 
-class _Remembered:
+class _Remembered(io.StringIO):
     """Lines in memory; what does not fit any more is counted."""
 
-    closed = False
-
     def __init__(self, room: int) -> None:
+        super().__init__()
         self._parts: list[str] = []
         self._room = room
         self._dropped = 0
 
-    def write(self, text: str) -> int:
+    def write(self, text: str, /) -> int:
         if len(text) > self._room:
             self._dropped += text.count("\n")
         else:
@@ -406,12 +426,6 @@ class _Remembered:
         dropped = f'{{"event":"dropped","lines":{self._dropped}}}\n' if self._dropped else ""
         return "".join(self._parts) + dropped
 
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True
-
 
 def own_memory() -> Callable[[], int]:
     """Return a function that says how much memory this process has."""
@@ -419,6 +433,3 @@ def own_memory() -> Callable[[], int]:
 
     process = psutil.Process()
     return lambda: int(process.memory_info().rss)
-
-
-_RARE = (CancelRequested, WorkerJoined, WorkerLost)

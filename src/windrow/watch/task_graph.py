@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from html import escape
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
 from windrow.units import format_seconds
-from windrow.watch import svg
+from windrow.watch.graph_drawing import Card, Look, colour_sample, draw_graph, scroll_drawing
 from windrow.watch.graph_run import maker_of
-from windrow.watch.layered_layout import Box, Edge, place_boxes
+from windrow.watch.layered_layout import Edge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from windrow.watch.graph_run import GraphRun, Ran
-    from windrow.watch.layered_layout import Rectangle
+    from windrow.watch.graph_run import GraphRun
+    from windrow.watch.log import CallRecord
 
-STRIPE = 5.0
 #: Fills by name, in the order of their first call.
 FILLS = ("#ddebfb", "#fde6d3", "#dcf2e1", "#eadff7", "#fbf0c8", "#fadfe6", "#d8f0f0", "#ece7df")
 STATES = {"done": "#3b9457", "running": "#e69f00", "waiting": "#9aa5b0", "failed": "#c2321d", "cancelled": "#6b5b95"}
@@ -68,7 +66,7 @@ def state_of(node: GraphNode) -> str:
     return next((state for state in _WORST_FIRST if node.states.get(state)), "waiting")
 
 
-def levels_of(tasks: Mapping[int, Ran]) -> dict[int, int]:
+def levels_of(tasks: Mapping[int, CallRecord]) -> dict[int, int]:
     """Say how far each task is from the beginning; a task needs only such as were called before it."""
     levels: dict[int, int] = {}
     for number in sorted(tasks):
@@ -81,7 +79,7 @@ def levels_of(tasks: Mapping[int, Ran]) -> dict[int, int]:
     return levels
 
 
-def nodes_and_edges(tasks: Mapping[int, Ran], most: int) -> tuple[tuple[GraphNode, ...], tuple[GraphEdge, ...]]:
+def nodes_and_edges(tasks: Mapping[int, CallRecord], most: int) -> tuple[tuple[GraphNode, ...], tuple[GraphEdge, ...]]:
     """Give one node per task, or, for more than ``most``, one per name and level, then per name and several levels."""
     levels = levels_of(tasks)
     keys = {number: str(number) for number in tasks}
@@ -112,7 +110,7 @@ def _together(kinds: set[tuple[str, int]], most: int) -> int:
     return together
 
 
-def _node(key: str, ids: list[int], tasks: Mapping[int, Ran], levels: Mapping[int, int]) -> GraphNode:
+def _node(key: str, ids: list[int], tasks: Mapping[int, CallRecord], levels: Mapping[int, int]) -> GraphNode:
     work = sum([one.end - one.begin for number in ids for one in tasks[number].tries])
     return GraphNode(
         key=key,
@@ -143,7 +141,7 @@ class TaskGraph:
         return self.svg()
 
     def _repr_html_(self) -> str:
-        return svg.scrolled(self.svg())
+        return scroll_drawing(self.svg())
 
     def save(self, path: Any) -> Path:
         """Write it to a file: .svg (the drawing), .dot (Graphviz) or .mmd (Mermaid)."""
@@ -160,7 +158,7 @@ class TaskGraph:
 
     def svg(self, path: Any = None) -> str:
         """Give the drawing, and write it to a file if one is named."""
-        text = _svg(self)
+        text = _draw(self)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
@@ -219,20 +217,23 @@ def task_graph(run: GraphRun, most: int) -> TaskGraph:
     return TaskGraph(run.name, nodes, edges, len(run.tasks))
 
 
-# -- the drawing -----------------------------------------------------------------------------------
-
-
-def _svg(graph: TaskGraph) -> str:
+def _draw(graph: TaskGraph) -> str:
     levels = {level: place for place, level in enumerate(sorted({node.level for node in graph.nodes}))}
-    layers = {node.key: levels[node.level] for node in graph.nodes}
-    boxes = [Box(node.key, *_size(node)) for node in graph.nodes]
-    layout = place_boxes(boxes, [Edge(edge.source, edge.target) for edge in graph.edges], layers)
     fills = _fills(graph.nodes)
-    parts = [_line(edge, route) for edge, route in zip(graph.edges, layout.routes, strict=True) if route]
-    parts += [_box(node, layout.boxes[node.key], fills[node.name]) for node in graph.nodes]
-    legend, wide = _legend(graph.nodes, layout.height + 26)
-    title = f"{graph.tasks:,} tasks of {graph.name}"
-    return svg.document(title, f"{''.join(parts)}{legend}", max(layout.width, wide), layout.height + 30)
+    counts: Counter[str] = Counter()
+    for node in graph.nodes:
+        counts.update(node.states)
+    return draw_graph(
+        f"{graph.tasks:,} tasks of {graph.name}",
+        [_card(node, fills[node.name]) for node in graph.nodes],
+        [Edge(edge.source, edge.target, edge.kind) for edge in graph.edges],
+        [
+            Look(width=1.2 if edge.count == 1 else 2.0, dash="2 4" if edge.kind == "after" else "")
+            for edge in graph.edges
+        ],
+        [(colour_sample(colour), f"{counts[state]:,} {state}") for state, colour in STATES.items() if counts[state]],
+        {node.key: levels[node.level] for node in graph.nodes},
+    )
 
 
 def _fills(nodes: Sequence[GraphNode]) -> dict[str, str]:
@@ -240,46 +241,15 @@ def _fills(nodes: Sequence[GraphNode]) -> dict[str, str]:
     return {name: FILLS[number % len(FILLS)] for number, name in enumerate(names)}
 
 
-def _second_line(node: GraphNode) -> str:
+def _card(node: GraphNode, fill: str) -> Card:
+    state = state_of(node)
     took = f", {format_seconds(node.seconds)}" if node.seconds else ""
     if node.count == 1:
-        return f"task {node.tasks[0]}{took or f', {state_of(node)}'}"
-    return ", ".join(f"{count:,} {state}" for state, count in node.states.items()) + took
-
-
-def _size(node: GraphNode) -> tuple[float, float]:
-    width, height = svg.box_size(node.label, [_second_line(node)])
-    return width + STRIPE, height
-
-
-def _box(node: GraphNode, place: Rectangle, fill: str) -> str:
-    state, words = state_of(node), _second_line(node)
-    dashed = ' stroke-dasharray="5 3"' if state in ("cancelled", "waiting") else ""
-    stripe = f'fill="{STATES[state]}"'
-    look = f'rx="3" fill="{fill}" stroke="{STATES[state]}" stroke-width="1.2"{dashed}'
-    return (
-        f'<g class="{state}" data-key="{escape(node.key)}"><title>{escape(f"{node.label}: {words}")}</title>'
-        f"{svg.rectangle(*place, look)}"
-        f"{svg.rectangle(place.x, place.y, STRIPE, place.height, stripe)}"
-        f"{svg.box_text(place.x + STRIPE, place.y, node.label, [words])}</g>"
-    )
-
-
-def _line(edge: GraphEdge, route: Sequence[tuple[float, float]]) -> str:
-    way = "".join(svg.stretch(start, end) for start, end in pairwise(route))
-    dash = "2 4" if edge.kind == "after" else ""
-    return svg.path(way, svg.LINE, 1.2 if edge.count == 1 else 2.0, dash) + svg.arrow_tip(route[-1], svg.LINE)
-
-
-def _legend(nodes: Sequence[GraphNode], y: float) -> tuple[str, float]:
-    """Say which colours stand for which states."""
-    parts: list[str] = []
-    x = 0.0
-    for state, colour in STATES.items():
-        count = sum(node.states.get(state, 0) for node in nodes)
-        if count:
-            words = f"{count:,} {state}"
-            parts.append(svg.rectangle(x, y - 9, 10, 10, f'fill="{colour}"'))
-            parts.append(svg.text(x + 16, y, words, svg.LINE_SIZE, svg.LINE))
-            x += 34 + svg.text_width(words)
-    return "".join(parts), x
+        words = f"task {node.tasks[0]}{took or f', {state}'}"
+    else:
+        words = ", ".join(f"{count:,} {one}" for one, count in node.states.items()) + took
+    dash = "5 3" if state in ("cancelled", "waiting") else ""
+    return Card(
+        key=node.key, kind=state, name=node.label, lines=(words,), about=f"{node.label}: {words}",
+        fill=fill, border=STATES[state], radius=3, stripe=5, dash=dash,
+    )  # fmt: skip

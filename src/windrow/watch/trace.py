@@ -151,7 +151,12 @@ def _arrows(graph: GraphRun, links: Sequence[Link]) -> Iterator[str]:
 
 
 def _releases(graph: GraphRun) -> Iterator[dict[str, Any]]:
-    released = [(task, *one) for task in graph.tasks.values() for one in task.released]
+    released = [
+        (task, output, time)
+        for task in graph.tasks.values()
+        for output, times in task.released.items()
+        for time in times
+    ]
     for task, output, time in released[:MOST_ARROWS]:
         if task.last is not None:
             yield _mark(f"released {output}", time, task.last.worker, "t", {"output": output})

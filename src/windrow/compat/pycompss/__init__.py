@@ -1,241 +1,68 @@
 """PyCOMPSs' names on Windrow's machinery: a program runs after changing ``pycompss.api`` in its imports.
 
-The modules of ``windrow.compat.pycompss.api`` are those of ``pycompss.api``; here are all of their names in one place.
+``_MODULES`` says which names the modules of ``pycompss.api`` have. No files stand for them: they are made here, and are known
+to Python as ``windrow.compat.pycompss.api.task`` and so on before anybody can import one. All names are here, too.
 """
 
 from __future__ import annotations
 
-from windrow.compat.pycompss.api.api import (
-    TaskGroup,
-    compss_barrier,
-    compss_barrier_group,
-    compss_cancel_group,
-    compss_delete_file,
-    compss_delete_object,
-    compss_file_exists,
-    compss_free_resources,
-    compss_get_number_of_resources,
-    compss_open,
-    compss_ready_value,
-    compss_request_resources,
-    compss_set_wall_clock,
-    compss_snapshot,
-    compss_start,
-    compss_stop,
-    compss_wait_on,
-    compss_wait_on_directory,
-    compss_wait_on_file,
-)
-from windrow.compat.pycompss.api.binary import Binary, binary
-from windrow.compat.pycompss.api.compss import COMPSs, compss
-from windrow.compat.pycompss.api.constraint import Constraint, constraint
-from windrow.compat.pycompss.api.container import Container, container
-from windrow.compat.pycompss.api.data_transformation import DataTransformation, data_transformation
-from windrow.compat.pycompss.api.decaf import Decaf, decaf
-from windrow.compat.pycompss.api.epilog import Epilog, epilog
-from windrow.compat.pycompss.api.exceptions import COMPSsException
-from windrow.compat.pycompss.api.http import HTTP, http
-from windrow.compat.pycompss.api.implement import Implement, implement
-from windrow.compat.pycompss.api.IO import IO
-from windrow.compat.pycompss.api.julia import Julia, julia
-from windrow.compat.pycompss.api.local import local
-from windrow.compat.pycompss.api.mpi import MPI, Mpi, mpi
-from windrow.compat.pycompss.api.mpmd_mpi import MPMDMPI, mpmd_mpi
-from windrow.compat.pycompss.api.multinode import Multinode, multinode
-from windrow.compat.pycompss.api.ompss import Ompss, ompss
-from windrow.compat.pycompss.api.on_failure import OnFailure, on_failure
-from windrow.compat.pycompss.api.opencl import Opencl, opencl
-from windrow.compat.pycompss.api.parameter import (
-    COLLECTION,
-    COLLECTION_FILE,
-    COLLECTION_FILE_IN,
-    COLLECTION_FILE_INOUT,
-    COLLECTION_FILE_OUT,
-    COLLECTION_IN,
-    COLLECTION_IN_DELETE,
-    COLLECTION_INOUT,
-    COLLECTION_OUT,
-    COMMUTATIVE,
-    CONCURRENT,
-    DICTIONARY,
-    DICTIONARY_IN,
-    DICTIONARY_IN_DELETE,
-    DICTIONARY_INOUT,
-    DICTIONARY_OUT,
-    DIRECTORY,
-    DIRECTORY_IN,
-    DIRECTORY_INOUT,
-    DIRECTORY_OUT,
-    FILE,
-    FILE_COMMUTATIVE,
-    FILE_COMMUTATIVE_STDERR,
-    FILE_COMMUTATIVE_STDIN,
-    FILE_COMMUTATIVE_STDOUT,
-    FILE_CONCURRENT,
-    FILE_CONCURRENT_STDERR,
-    FILE_CONCURRENT_STDIN,
-    FILE_CONCURRENT_STDOUT,
-    FILE_IN,
-    FILE_IN_STDERR,
-    FILE_IN_STDIN,
-    FILE_IN_STDOUT,
-    FILE_INOUT,
-    FILE_INOUT_STDERR,
-    FILE_INOUT_STDIN,
-    FILE_INOUT_STDOUT,
-    FILE_OUT,
-    FILE_OUT_STDERR,
-    FILE_OUT_STDIN,
-    FILE_OUT_STDOUT,
-    FILE_STDERR,
-    FILE_STDIN,
-    FILE_STDOUT,
-    IN,
-    IN_DELETE,
-    INOUT,
-    OUT,
-    STDERR,
-    STDIN,
-    STDOUT,
-    STREAM_IN,
-    STREAM_OUT,
-    Cache,
-    Depth,
-    Direction,
-    Keep_rename,
-    Prefix,
-    StdIOStream,
-    Type,
-    Weight,
-)
-from windrow.compat.pycompss.api.prolog import Prolog, prolog
-from windrow.compat.pycompss.api.reduction import Reduction, reduction
-from windrow.compat.pycompss.api.software import Software, software
-from windrow.compat.pycompss.api.task import Task, task
+import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "COLLECTION",
-    "COLLECTION_FILE",
-    "COLLECTION_FILE_IN",
-    "COLLECTION_FILE_INOUT",
-    "COLLECTION_FILE_OUT",
-    "COLLECTION_IN",
-    "COLLECTION_INOUT",
-    "COLLECTION_IN_DELETE",
-    "COLLECTION_OUT",
-    "COMMUTATIVE",
-    "CONCURRENT",
-    "DICTIONARY",
-    "DICTIONARY_IN",
-    "DICTIONARY_INOUT",
-    "DICTIONARY_IN_DELETE",
-    "DICTIONARY_OUT",
-    "DIRECTORY",
-    "DIRECTORY_IN",
-    "DIRECTORY_INOUT",
-    "DIRECTORY_OUT",
-    "FILE",
-    "FILE_COMMUTATIVE",
-    "FILE_COMMUTATIVE_STDERR",
-    "FILE_COMMUTATIVE_STDIN",
-    "FILE_COMMUTATIVE_STDOUT",
-    "FILE_CONCURRENT",
-    "FILE_CONCURRENT_STDERR",
-    "FILE_CONCURRENT_STDIN",
-    "FILE_CONCURRENT_STDOUT",
-    "FILE_IN",
-    "FILE_INOUT",
-    "FILE_INOUT_STDERR",
-    "FILE_INOUT_STDIN",
-    "FILE_INOUT_STDOUT",
-    "FILE_IN_STDERR",
-    "FILE_IN_STDIN",
-    "FILE_IN_STDOUT",
-    "FILE_OUT",
-    "FILE_OUT_STDERR",
-    "FILE_OUT_STDIN",
-    "FILE_OUT_STDOUT",
-    "FILE_STDERR",
-    "FILE_STDIN",
-    "FILE_STDOUT",
-    "HTTP",
-    "IN",
-    "INOUT",
-    "IN_DELETE",
-    "IO",
-    "MPI",
-    "MPMDMPI",
-    "OUT",
-    "STDERR",
-    "STDIN",
-    "STDOUT",
-    "STREAM_IN",
-    "STREAM_OUT",
-    "Binary",
-    "COMPSs",
-    "COMPSsException",
-    "Cache",
-    "Constraint",
-    "Container",
-    "DataTransformation",
-    "Decaf",
-    "Depth",
-    "Direction",
-    "Epilog",
-    "Implement",
-    "Julia",
-    "Keep_rename",
-    "Mpi",
-    "Multinode",
-    "Ompss",
-    "OnFailure",
-    "Opencl",
-    "Prefix",
-    "Prolog",
-    "Reduction",
-    "Software",
-    "StdIOStream",
-    "Task",
-    "TaskGroup",
-    "Type",
-    "Weight",
-    "binary",
-    "compss",
-    "compss_barrier",
-    "compss_barrier_group",
-    "compss_cancel_group",
-    "compss_delete_file",
-    "compss_delete_object",
-    "compss_file_exists",
-    "compss_free_resources",
-    "compss_get_number_of_resources",
-    "compss_open",
-    "compss_ready_value",
-    "compss_request_resources",
-    "compss_set_wall_clock",
-    "compss_snapshot",
-    "compss_start",
-    "compss_stop",
-    "compss_wait_on",
-    "compss_wait_on_directory",
-    "compss_wait_on_file",
-    "constraint",
-    "container",
-    "data_transformation",
-    "decaf",
-    "epilog",
-    "http",
-    "implement",
-    "julia",
-    "local",
-    "mpi",
-    "mpmd_mpi",
-    "multinode",
-    "ompss",
-    "on_failure",
-    "opencl",
-    "prolog",
-    "reduction",
-    "software",
-    "task",
-]
+from windrow.compat.pycompss import body, decorators, groups, parameters, runtime, tasks, waiting
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    def __getattr__(name: str) -> Any: ...
+
+
+def _functions() -> dict[str, Any]:
+    """Name what programs call: waiting, groups, files, and the life of the session."""
+    homes = (body, groups, runtime, waiting)
+    found = {name: one for home in homes for name, one in vars(home).items() if name.startswith("compss_")}
+    return {"TaskGroup": groups.TaskGroup, **found}
+
+
+def _parameters() -> dict[str, Any]:
+    """Name what says how a task uses a parameter, alone or as keys of a dictionary."""
+    keys = ("Cache", "Depth", "Direction", "Keep_rename", "Prefix", "StdIOStream", "Type", "Weight")
+    return {**parameters.ALIASES, **{key: getattr(parameters, key) for key in keys}}
+
+
+#: Decorators that are modules with a class of another name; the class does the same.
+_CLASSES = {
+    "binary": "Binary", "compss": "COMPSs", "constraint": "Constraint", "container": "Container",
+    "data_transformation": "DataTransformation", "decaf": "Decaf", "epilog": "Epilog", "http": "HTTP",
+    "implement": "Implement", "julia": "Julia", "mpi": "MPI", "mpmd_mpi": "MPMDMPI", "multinode": "Multinode",
+    "ompss": "Ompss", "on_failure": "OnFailure", "opencl": "Opencl", "prolog": "Prolog", "reduction": "Reduction",
+    "software": "Software",
+}  # fmt: skip
+
+_MODULES: dict[str, dict[str, Any]] = {
+    "api": _functions(),
+    "parameter": _parameters(),
+    "exceptions": {"COMPSsException": body.COMPSsException},
+    "task": {"task": tasks.task, "Task": tasks.task},
+    "local": {"local": waiting.local},
+    "IO": {"IO": decorators.IO},
+    **{name: dict.fromkeys((name, other), getattr(decorators, name)) for name, other in _CLASSES.items()},
+}
+_MODULES["mpi"]["Mpi"] = decorators.mpi
+
+__all__ = sorted({name for names in _MODULES.values() for name in names})
+globals().update({name: one for names in _MODULES.values() for name, one in names.items()})
+
+
+def _module(name: str, names: dict[str, Any]) -> ModuleType:
+    """Make a module that can be imported, also by reference from a pickle."""
+    made = module_from_spec(ModuleSpec(f"{__name__}.{name}", None, origin=__file__, is_package=name == "api"))
+    vars(made).update(names, __all__=sorted(names))
+    sys.modules[made.__name__] = made
+    return made
+
+
+_MODULES["IO"]["io"] = decorators.IO
+api = _module("api", {name: _module(f"api.{name}", names) for name, names in _MODULES.items()})

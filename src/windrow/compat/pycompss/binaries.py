@@ -10,8 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windrow.compat.pycompss.needs import from_environment
-from windrow.compat.pycompss.notes import noting
+from windrow.compat.pycompss.decorators import from_environment
 from windrow.compat.pycompss.parameters import IN
 from windrow.errors import TaskError, UsageError
 
@@ -20,32 +19,11 @@ if TYPE_CHECKING:
 
     from windrow.compat.pycompss.parameters import Parameter
 
-__all__ = ["Binary", "binary"]
-
 _PARAMETER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 #: The prefix of what is no argument of the program.
 _HIDDEN = "#"
 #: How much of what a program wrote is told when it fails.
 _TOLD = 2000
-
-
-def binary(
-    *,
-    binary: str,
-    args: str = "",
-    working_dir: str = "",
-    fail_by_exit_value: bool | str = False,
-    engine: str = "",
-    image: str = "",
-) -> Callable[[Any], Any]:
-    """Say that a task runs a program; ``{{name}}`` in ``args`` is the value of a parameter."""
-    if engine or image:
-        from windrow.compat.pycompss.not_yet import container
-
-        container()
-    return noting(
-        "binary", {"program": binary, "template": args, "directory": working_dir, "fails": fail_by_exit_value}
-    )
 
 
 class Binary:
@@ -56,7 +34,6 @@ class Binary:
         name: str,
         function: Callable[..., Any],
         parameters: Mapping[str, Parameter],
-        positional: tuple[str, ...],
         *,
         program: str,
         template: str,
@@ -66,7 +43,6 @@ class Binary:
         self._name = name
         self._signature = inspect.signature(function)
         self._parameters = dict(parameters)
-        self._positional = positional
         self._program = from_environment(program)
         self._template = template
         self._directory = from_environment(directory)

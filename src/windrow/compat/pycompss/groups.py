@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self
 
-from windrow.compat.pycompss.exceptions import COMPSsException
+from windrow.compat.pycompss.body import COMPSsException
 from windrow.compat.pycompss.runtime import raise_failures, session_for_calls, session_or_none
 from windrow.errors import UsageError, nearest
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from windrow.tasks.future import Future
     from windrow.tasks.groups import Group
     from windrow.tasks.session import Session
-
-__all__ = ["TaskGroup", "compss_barrier", "compss_barrier_group", "compss_cancel_group", "current_task_group"]
 
 _current: ContextVar[TaskGroup | None] = ContextVar("windrow_pycompss_group", default=None)
 _known: dict[str, TaskGroup] = {}  #: the latest of each name
@@ -99,15 +97,16 @@ class TaskGroup:
                 raised = raised or inner
         if self._group is None or self.session is None:
             return
-        self._group.barrier()
-        watched, self._watched = self._watched, []
-        for outcome in watched:
+        session, group = self.session, self._group
+        group.barrier()
+        for outcome in self._watched:
             if not outcome.cancelled() and isinstance(outcome._exception, COMPSsException):
-                self.session.seen(outcome)
-        raise_failures(self.session, self._group.number)
-        if self.raised is not None:
-            own, self.raised = self.raised, None
-            raise own
+                session.seen(outcome)
+        raised, self.raised = self.raised or raised, None
+        self._watched = []
+        if self._token is None:  # it was left: its name is known for ever, but keeps nothing alive
+            self.session, self._group, self._inner = None, None, []
+        raise_failures(session, group.number)
         if raised is not None:
             raise raised
 

@@ -10,25 +10,6 @@ from windrow.errors import NotYetError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "ALIASES",
-    "COLLECTION_KINDS",
-    "IN",
-    "INOUT",
-    "PATH_KINDS",
-    "STREAMS",
-    "Cache",
-    "Depth",
-    "Direction",
-    "Keep_rename",
-    "Parameter",
-    "Prefix",
-    "StdIOStream",
-    "Type",
-    "Weight",
-    "parameter_of",
-]
-
 #: Keys of the dictionary form, such as ``{Type: FILE_IN, Prefix: "--in="}``.
 Type = "type"
 Direction = "direction"

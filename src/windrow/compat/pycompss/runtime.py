@@ -14,13 +14,11 @@ import threading
 import traceback
 from typing import Any
 
-from windrow.compat.pycompss.bodies import abroad, running_body
+from windrow.compat.pycompss.body import abroad, running_body
 from windrow.errors import UsageError
 from windrow.tasks.declare import current
 from windrow.tasks.failures import error_of
 from windrow.tasks.session import Session
-
-__all__ = ["closed_session", "compss_start", "compss_stop", "raise_failures", "session_for_calls", "session_or_none"]
 
 ENGINE, WORKERS = "WINDROW_ENGINE", "WINDROW_WORKERS"
 

@@ -7,24 +7,21 @@ import inspect
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from windrow.compat.pycompss.bodies import Body, Running, default_returns, inside, returned_values
+from windrow.compat.pycompss.arguments import CallArguments, follow
+from windrow.compat.pycompss.body import Body, RunningBody, default_returns, inside, returned_values
+from windrow.compat.pycompss.decorators import NOTES
 from windrow.compat.pycompss.groups import current_task_group
-from windrow.compat.pycompss.layout import Outgoing, follow
-from windrow.compat.pycompss.notes import NOTES
-from windrow.compat.pycompss.reducing import reduced
+from windrow.compat.pycompss.options import CompssOptions, read_options
 from windrow.compat.pycompss.runtime import session_for_calls
-from windrow.compat.pycompss.saying import Said, understood
-from windrow.compat.pycompss.synchronising import instead_of_failures
+from windrow.compat.pycompss.waiting import note_default
 from windrow.errors import UsageError
 from windrow.tasks.declare import Declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from windrow.compat.pycompss.layout import PathArgument, Place
+    from windrow.compat.pycompss.arguments import Arguments, PathArgument
     from windrow.tasks.session import Session
-
-__all__ = ["CompssTask", "task"]
 
 
 def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -63,10 +60,13 @@ class CompssTask:
         self.function = function
         self._options = dict(options)
         self._notes = {**getattr(function, NOTES, {}), **(notes or {})}
-        self._known: tuple[Said, Declared] | None = None
+        self._known: tuple[CompssOptions, Declared] | None = None
         self._variants: dict[Any, Declared] = {}  #: by outputs and paths
         self._signature = inspect.signature(function)
-        understood(function, self._signature, self._options, self._notes)  # says now what is wrong
+        said = dict(options)
+        if isinstance(said.get("returns"), str):
+            del said["returns"]  # may name a global that comes below
+        read_options(function, self._signature, said, self._notes)  # says now what is wrong
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_known": None, "_variants": {}}
@@ -83,91 +83,121 @@ class CompssTask:
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """Call it: in the program a task, inside another task the plain function."""
-        said, _ = self._what()
+        options, _ = self._what()
         session = session_for_calls()
         if session is None:
-            return self._plainly(said, args, keywords)
-        if said.chunk_size > 1:
-            return reduced(self._called, said, session, self._signature, args, keywords)
-        return self._called(session, args, keywords)
+            return self._call_plainly(options, args, keywords)
+        if options.chunk_size > 1:
+            return self._reduce(session, options, args, keywords)
+        return self._call(session, args, keywords)
 
-    def _what(self) -> tuple[Said, Declared]:
+    def _what(self) -> tuple[CompssOptions, Declared]:
         if self._known is None:
-            said = understood(self.function, self._signature, self._options, self._notes)
-            names = dict(enumerate(said.positional))
+            options = read_options(self.function, self._signature, self._options, self._notes)
             body = Body(
-                said.name,
-                said.body,
-                len(said.returns),
-                ignores=said.rule == "ignore",
-                defaults=said.defaults,
-                names=names,
-                time_out=said.time_out,
+                options.name,
+                options.body,
+                len(options.returns),
+                ignores=options.rule == "ignore",
+                defaults=options.defaults,
+                names=dict(enumerate(options.positional)),
+                time_out=options.time_out,
             )
             declared = Declared(
-                name=said.name,
+                name=options.name,
                 function=body,
-                needs=said.needs,
-                priority=said.priority,
-                on_failure=said.rule,
+                needs=options.needs,
+                priority=options.priority,
+                on_failure=options.rule,
                 reuse=False,  # nobody said that calls have no effects
             )
-            self._known = (said, declared)
+            self._known = (options, declared)
         return self._known
 
-    def _plainly(self, said: Said, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        running = Running(said.name, len(said.returns), pass_on=False)
+    def _call_plainly(self, options: CompssOptions, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        running = RunningBody(options.name, len(options.returns), pass_on=False)
         with inside(running):
-            result = said.body(*args, **keywords)
+            result = options.body(*args, **keywords)
         if not running.released:
             return result
         values = returned_values(running, result)
         return values[0] if len(values) == 1 else tuple(values)
 
-    def _called(self, session: Session, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        said, _ = self._what()
-        try:
-            bound = self._signature.bind(*args, **keywords)
-        except TypeError as error:  # the caller's fault, here and now
-            raise TypeError(f"task {said.name!r} was called wrongly: {error}") from None
-        if any(name not in bound.arguments for name in said.left_out):
+    def _call(self, session: Session, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        options, _ = self._what()
+        bound = self._bind(args, keywords)
+        if any(name not in bound.arguments for name in options.left_out):
             bound.apply_defaults()
             args, keywords = bound.args, bound.kwargs
-        out = Outgoing(session, ignores=said.rule == "ignore")
-        sent = tuple(
-            [out.argument(said.at(number), said.name_at(number), number, value) for number, value in enumerate(args)]
-        )
-        named = {name: out.argument(said.named(name), name, name, value) for name, value in keywords.items()}
+        given = CallArguments(session, ignores=options.rule == "ignore")
+        arguments: Arguments = dict(enumerate(args))
+        arguments.update(keywords.items())
+        sent = {
+            place: given.argument(options.parameter_at(place), options.name_at(place), place, value)
+            for place, value in arguments.items()
+        }
         group = current_task_group(session)
-        returns = len(said.returns)
-        layout = out.layout(returns, 0 if group is None else 1)
-        declared = self._variant(layout.outputs, out.paths)
-        paths = [one.path for one in out.paths]
-        made = session.call(declared, (layout, sent, named, *paths), {})
+        returns = len(options.returns)
+        layout = given.layout(returns, 0 if group is None else 1)
+        declared = self._variant(layout.outputs, given.paths)
+        made = session.call(declared, (layout, sent, *[one.path for one in given.paths]), {})
         futures = list(made) if layout.outputs > 1 else [made]
-        for change, future in zip(out.changes, futures[returns:], strict=False):
+        returned, changed = futures[:returns], futures[returns:]
+        for change, future in zip(given.changes, changed, strict=False):
             change.becomes(session, future)
-        for thing in out.used_up:
+        for thing in given.used_up:
             session.versions.forget(thing)
         if group is not None:
             group.watch(futures[-1])
-        given = futures[:returns]
-        if said.rule == "cancel_successors" and said.defaults:
-            self._note_defaults(said, given, out.places, futures[returns:])
-        return self._given(session, said, given)
+        if options.rule == "cancel_successors" and options.defaults:
+            if "returns" in options.defaults:
+                for future, default in zip(returned, default_returns(options.defaults, returns), strict=True):
+                    note_default(future, default)
+            for way, future in zip(given.places, changed, strict=False):
+                if (name := options.name_at(way[0])) in options.defaults:
+                    note_default(future, options.defaults[name])
+        return self._given(session, options, returned)
 
-    def _note_defaults(self, said: Said, given: list[Any], places: list[Place], changed: list[Any]) -> None:
-        """Say what the program gets if the task fails."""
-        if "returns" in said.defaults:
-            instead_of_failures(given, default_returns(said.defaults, len(given)))
-        for place, future in zip(places, changed, strict=False):
-            name = said.name_at(place[0]) if isinstance(place[0], int) else place[0]
-            if name in said.defaults:
-                instead_of_failures([future], [said.defaults[name]])
+    def _bind(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> inspect.BoundArguments:
+        try:
+            return self._signature.bind(*args, **keywords)
+        except TypeError as error:  # the caller's fault, here and now
+            raise TypeError(f"task {self._what()[0].name!r} was called wrongly: {error}") from None
 
-    def _given(self, session: Session, said: Said, futures: list[Any]) -> Any:
+    def _reduce(self, session: Session, options: CompssOptions, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Call the task for parts of its collection, then for what it made of them, until one call is left.
+
+        The tree depends on the number of elements alone, so the answer is the same in every run. It is that of one call
+        for the whole collection if the function is associative.
+        """
+        found = [
+            name
+            for name, one in options.parameters.items()
+            if one.kind == "COLLECTION" and one.direction in ("IN", "IN_DELETE")
+        ]
+        if len(found) != 1 or len(options.returns) != 1:
+            raise UsageError(
+                f"task {options.name!r}: @reduction needs one COLLECTION_IN parameter and one return value; it has "
+                f"{len(found)} and {len(options.returns)}"
+            )
+        bound = self._bind(args, keywords)
+        elements = bound.arguments.get(found[0])
+        if not isinstance(elements, (list, tuple)) or session.latest(elements) is not elements:
+            return self._call(session, args, keywords)
+
+        def call(part: list[Any]) -> Any:
+            bound.arguments[found[0]] = part
+            return self._call(session, bound.args, bound.kwargs)
+
+        left, size = list(elements), options.chunk_size
+        while len(left) > size:
+            parts = [left[start : start + size] for start in range(0, len(left), size)]
+            left = [call(part) if len(part) > 1 else part[0] for part in parts]
+        return call(left)
+
+    def _given(self, session: Session, options: CompssOptions, futures: list[Any]) -> Any:
         """Give futures; of a class that has tasks itself, an object on which they can be called."""
-        for number, kind in enumerate(said.returns):
+        for number, kind in enumerate(options.returns):
             if kind is not None and _has_tasks(kind):
                 made: Any = kind
                 stand_in = made.__new__(made)
@@ -187,7 +217,7 @@ class CompssTask:
                 declared,
                 outputs=outputs,
                 files={one.name: one.kind for one in paths},
-                positions={one.name: 3 + number for number, one in enumerate(paths)},
+                positions={one.name: 2 + number for number, one in enumerate(paths)},
             )
         return found
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windrow.pipeline.grid import Grid
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from windrow.pipeline.cutflow.table import Line
 
@@ -49,22 +51,18 @@ def remarks(line: Line, *, mixed: bool) -> list[str]:
     return found + ([f"{line.nan:,} with NaN"] if line.nan else [])
 
 
-def text_lines(lines: Sequence[Line], weighted: bool, *, entered: bool = False) -> Iterator[str]:
-    """Write a table for people; ``entered`` says how many rows reached each cut, where the line above does not."""
+def cutflow_grid(title: str, lines: Sequence[Line], *, weighted: bool, entered: bool = False, sign: str = "+-") -> Grid:
+    """Make a table for people; ``entered`` says how many rows reached each cut, where the line above does not."""
     mixed = any(line.kind == "estimated" for line in lines)
-    width = max(len(line.label) for line in lines)
-    room = max(12, *(len(said(line)) for line in lines))
-    reached = f"  {'entered':>12}" if entered else ""
-    head = f"  {'cut':<{width}}{reached}  {'passed':>{room}}  {'of cut':>8}  {'of all':>8}"
-    yield head + (f"  {'weighted':>14}  {'+-':>10}" if weighted else "")
+    heads = ["cut", *(["entered"] if entered else []), "passed", "of cut", "of all"]
+    heads += ["weighted", sign, ""] if weighted else [""]
+    rows = []
     for line in lines:
-        reached = f"  {line.entered:>12,}" if entered else ""
-        text = f"  {line.label:<{width}}{reached}  {said(line):>{room}}"
-        for whole in (line.entered, lines[0].passed):
-            text += f"  {f'{100 * line.passed / whole:.2f}%' if whole else '-':>8}"
-        if weighted:
-            text += f"  {line.sumw:>14.6g}  {line.error:>10.4g}"
-        yield "  ".join([text, *remarks(line, mixed=mixed)])
+        cells = [line.label, *([f"{line.entered:,}"] if entered else []), said(line, sign=sign)]
+        cells += [f"{100 * line.passed / whole:.2f}%" if whole else "-" for whole in (line.entered, lines[0].passed)]
+        cells += [f"{line.sumw:.6g}", f"{line.error:.4g}"] if weighted else []
+        rows.append([*cells, ", ".join(remarks(line, mixed=mixed))])
+    return Grid(title, heads, rows, numbers=range(1, len(heads) - 1))
 
 
 def root_lines(lines: Sequence[Line]) -> list[str]:

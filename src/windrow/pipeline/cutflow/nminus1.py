@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.cutflow_counts import ALL_ROWS, ANY_ORDER, all_weights
 from windrow.pipeline.cutflow.regions import RegionTables
+from windrow.pipeline.grid import Grid
 from windrow.pipeline.lanes import without_region
 
 if TYPE_CHECKING:
@@ -108,18 +109,19 @@ class NMinusOne:
             "failures": dict(self.failures),
         }
 
-    def __str__(self) -> str:
-        width = max(len(label) for label in self.labels)
-        lines = [f"{self.region} ({self.dataset or 'all datasets'}): N-1, exact, weighted by all weights"]
-        lines.append(f"  {'':<{width}}  {'rows':>12}  {'weighted':>14}  {'+-':>10}")
+    def grid(self, sign: str = "+-") -> Grid:
+        """Return the table as people read it."""
+        rows = []
         for label, count in zip(self.labels, self.counts, strict=True):
-            text = f"  {label:<{width}}  "
             if count is None:
-                text += f"{'n/a':>12}  {self.failures[label.removeprefix('N - ')]}"
+                rows.append([label, "n/a", "", "", self.failures[label.removeprefix("N - ")]])
             else:
-                text += f"{count.rows:>12,}  {count.sumw:>14.6g}  {count.error:>10.4g}"
-            lines.append(text)
-        return "\n".join(lines)
+                rows.append([label, f"{count.rows:,}", f"{count.sumw:.6g}", f"{count.error:.4g}", ""])
+        title = f"{self.region} ({self.dataset or 'all datasets'}): N-1, exact, weighted by all weights"
+        return Grid(title, ["", "rows", "weighted", sign, ""], rows, numbers=range(1, 4))
+
+    def __str__(self) -> str:
+        return self.grid().text()
 
 
 class NMinusOneTables(RegionTables[NMinusOne]):

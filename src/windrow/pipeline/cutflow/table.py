@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from windrow.blocks.cutflow_counts import ANY_ORDER, COLUMNS, END, INITIAL, Order, cuts_in
 from windrow.errors import UsageError
-from windrow.pipeline.cutflow.formats import csv_text, latex_table, one_cut_counts, root_lines, text_lines
+from windrow.pipeline.cutflow.formats import csv_text, cutflow_grid, latex_table, one_cut_counts, root_lines
 from windrow.pipeline.cutflow.regions import RegionTables
 from windrow.pipeline.cutflow.written import Member, WrittenRegion, add_members, add_orders
+from windrow.pipeline.grid import Grid, box, folded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -275,20 +276,27 @@ class Table:
         """Return the table as a LaTeX ``tabular`` (booktabs): the written order if there is one."""
         return latex_table(self.lines, weighted=self.weighted, comment=f"{self.title}: {self.kind}")
 
+    def _grids(self, sign: str = "+-") -> list[Grid]:
+        """Return the lines that are shown first and, where they are estimated, those of what ran."""
+        several = self.orders > 1
+        entered = several and self.written is None
+        title = f"{self.title}: {self.kind}"
+        found = [cutflow_grid(title, self.lines, weighted=self.weighted, entered=entered, sign=sign)]
+        if any(line.kind == "estimated" for line in self.lines):
+            ran = "  the order that ran, exact:"
+            if several:
+                ran = f"  {self.orders} orders ran, exact: rows that reached and passed each cut"
+            found.append(cutflow_grid(ran, self.executed, weighted=self.weighted, entered=several, sign=sign))
+        return found
+
     def __str__(self) -> str:
-        lines, several = self.lines, self.orders > 1
-        text = [f"{self.title}: {self.kind}"]
-        text += text_lines(lines, self.weighted, entered=several and self.written is None)
-        if any(line.kind == "estimated" for line in lines):
-            ran = "rows that reached and passed each cut"
-            text.append(f"  {self.orders} orders ran, exact: {ran}" if several else "  the order that ran, exact:")
-            text += text_lines(self.executed, self.weighted, entered=several)
-        return "\n".join(text)
+        return "\n".join(grid.text() for grid in self._grids())
 
     def _repr_html_(self) -> str:
-        from windrow.pipeline.html import table_html
-
-        return table_html(self)
+        first, *others = self._grids(sign="±")
+        if self.why:
+            first = replace(first, title=f"{first.title} — {self.why}")
+        return "".join([first.html(), *(folded("the order that ran", grid.html()) for grid in others)])
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -416,9 +424,7 @@ class Cutflow(RegionTables[Table]):
         return "\n\n".join(str(table) for table in self.values())
 
     def _repr_html_(self) -> str:
-        from windrow.pipeline.html import cutflow_html
-
-        return cutflow_html(self)
+        return box(folded(region, self[region]._repr_html_(), shown=True) for region in self)
 
 
 def _complete_both(left: Cutflow, right: Cutflow, analysis: Any) -> Cutflow:

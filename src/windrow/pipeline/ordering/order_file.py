@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from windrow.pipeline.bind import Definition
     from windrow.pipeline.pipeline import Pipeline
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
 
 KIND = "windrow order"
 #: The key of a manifest under which orders are kept.

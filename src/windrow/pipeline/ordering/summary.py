@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from windrow.core.records import Evidence, StepCost
     from windrow.order.model import Decision, Situation
     from windrow.pipeline.ordering.controller import OrderController
-    from windrow.pipeline.result import Result
+    from windrow.pipeline.results.result import Result
 
 
 def summarise_orders(controller: OrderController, evidence: Mapping[str, Evidence], result: Result) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""``windrow new``: looks at files and fills the templates of an analysis for them."""

@@ -1,1 +1,0 @@
-"""The layout of ``pycompss.api``: programs change ``pycompss.api`` into this package's name."""

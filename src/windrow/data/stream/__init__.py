@@ -1,0 +1,1 @@
+"""Rows that come while the run goes on."""

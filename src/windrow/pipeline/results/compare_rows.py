@@ -1,0 +1,256 @@
+"""Which rows left or entered a region between two runs.
+
+A row has a 64-bit key. In files that both runs read it is the row's number; where the files are not the same, for instance
+a skim and what it was made from, it is a hash of the columns that identify the row. Rows are compared by their keys, those of
+one dataset at a time, as simulated samples repeat their numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windrow.errors import WindrowError
+from windrow.pipeline.results.region_rows import read_rows
+from windrow.random import identity_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from windrow.pipeline.results.result import Result
+
+
+#: Rows whose identity is read at once.
+PIECE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRow:
+    """A row that is in a region in one run and not in the other."""
+
+    region: str
+    dataset: str
+    file: str
+    row: int  #: number in the file, of the run that has it in the region
+    left: bool  #: whether it was in the region in the first run and is not in the second
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def change(self) -> str:
+        """From where to where."""
+        return f"{self.region} -> out" if self.left else f"out -> {self.region}"
+
+    def __str__(self) -> str:
+        who = "".join(f" {name}={value}" for name, value in self.identity.items())
+        return f"{self.change}: {self.file} row {self.row}{who}"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """All rows that changed side, counted, and the first of them."""
+
+    count: int | None  #: None where rows could not be compared
+    by_region: Mapping[str, tuple[int, int]]  #: region -> rows that left it, rows that entered it
+    shown: tuple[ChangedRow, ...]
+    notes: tuple[str, ...]  #: what could not be compared, and why
+
+    @property
+    def headline(self) -> str:
+        """Say how much changed; a row that goes from one region to another leaves one and enters one."""
+        if not self.count:
+            return "no row changed side"
+        times = "once" if self.count == 1 else f"{self.count:,} times"
+        return f"rows changed side: one left or entered a region {times}"
+
+    def text(self) -> list[str]:
+        """Say it in lines."""
+        lines: list[str] = []
+        if self.count is not None:
+            lines.append(self.headline)
+            for region, (left, entered) in self.by_region.items():
+                if left or entered:
+                    lines.append(f"  {region}: {left:,} left, {entered:,} entered")
+            lines += [f"  {row}" for row in self.shown]
+            if self.count > len(self.shown):
+                lines.append(f"  and {self.count - len(self.shown):,} more")
+        return [*lines, *(f"note: {note}" for note in self.notes)]
+
+
+def changed_rows(first: Result, second: Result, limit: int) -> Changes:
+    """Find the rows that changed side, and read the identity of those that are shown."""
+    for which, result in (("first", first), ("second", second)):
+        if result.kept is None:
+            why = f"rows cannot be compared: the {which} result did not keep which rows its regions have"
+            return Changes(None, {}, (), (why,))
+    regions = dict.fromkeys([*first.kept.regions, *second.kept.regions])
+    common = [name for name in regions if name in first.kept.regions and name in second.kept.regions]
+    notes = [f"region {name!r} is in one result only, not compared" for name in regions if name not in common]
+    compared = False
+    counts = {region: [0, 0] for region in common}
+    found: list[ChangedRow] = []
+    unseen: tuple[dict[str, int], dict[str, int]] = ({}, {})  # rows that only one run looked at, by dataset
+    for pair in _pairs(first, second, notes):
+        try:
+            moved = {region: _moved(pair, region, notes) for region in common}
+        except (WindrowError, OSError) as error:
+            notes.append(f"dataset {pair[0].dataset!r}: identity columns cannot be read: {error}")
+            continue
+        compared = True
+        for number, files in enumerate(pair):
+            alone = np.unique(
+                np.concatenate([np.empty(0, np.uint64), *(sides[number].unseen for sides in moved.values())])
+            )
+            unseen[number][files.dataset] = unseen[number].get(files.dataset, 0) + len(alone)
+        for region, sides in moved.items():
+            for number, (files, side) in enumerate(zip(pair, sides, strict=True)):
+                counts[region][number] += len(side.rows)
+                found += files.changed(region, side, limit - len(found), left=number == 0)
+    notes += _about_unseen(unseen[0], "first", "second", second) + _about_unseen(unseen[1], "second", "first", first)
+    if not compared:
+        return Changes(None, {}, (), tuple(notes))
+    shown = tuple(_with_identities(found, first, second, notes))
+    by_region = {region: (left, entered) for region, (left, entered) in counts.items()}
+    return Changes(sum(map(sum, counts.values())), by_region, shown, tuple(dict.fromkeys(notes)))
+
+
+def _pairs(first: Result, second: Result, notes: list[str]) -> list[tuple[_Files, _Files]]:
+    """Pair the files that are the same by themselves, and all other files of a dataset by identity columns."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for position, file in enumerate(second.kept.files):
+        places.setdefault((file.dataset, file.identity), []).append(position)
+    same: dict[int, int] = {}  # position in the first -> in the second
+    for position, file in enumerate(first.kept.files):
+        if places.get((file.dataset, file.identity)):
+            same[position] = places[file.dataset, file.identity].pop(0)
+    pairs = []
+    for one, two in same.items():
+        dataset = first.kept.files[one].dataset
+        pairs.append((_Files(first, [one], dataset, ()), _Files(second, [two], dataset, ())))
+    others = [
+        [place for place in range(len(result.kept.files)) if place not in paired]
+        for result, paired in ((first, set(same)), (second, set(same.values())))
+    ]
+    if not any(others):
+        return pairs
+    if not first.identity or first.identity != second.identity:
+        notes.append(
+            f"{len(others[0])} files of the first and {len(others[1])} of the second run are not the same: their rows can "
+            "be matched only if both analyses declare the same identity columns, for instance "
+            'wr.Pipeline(name, identity=("run", "luminosityBlock", "event"))'
+        )
+        return pairs
+    sides = list(zip((first, second), others, strict=True))
+    for dataset in dict.fromkeys(result.kept.files[p].dataset for result, alone in sides for p in alone):
+        mine, theirs = (
+            _Files(result, [p for p in alone if result.kept.files[p].dataset == dataset], dataset, first.identity)
+            for result, alone in sides
+        )
+        pairs.append((mine, theirs))
+    return pairs
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The rows of a region that one run has and the other has not."""
+
+    places: NDArray[np.int64]  #: position of each row's file
+    rows: NDArray[np.int64]
+    unseen: NDArray[np.uint64]  #: keys of those that the other run never looked at: they have not changed side
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Some files of one run, all of one dataset."""
+
+    result: Result
+    positions: list[int]  #: in ``kept.files``
+    dataset: str
+    columns: tuple[str, ...]  #: that tell who a row is; empty: its number does, as there is one file
+
+    def keys(self, position: int, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return what rows of a file are compared by."""
+        if not self.columns:
+            return rows.astype(np.uint64)
+        read = read_rows(self.result.source, self.result.kept.files[position].index, self.columns, rows)
+        return identity_hash([read[column] for column in self.columns])
+
+    def region(self, region: str, notes: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return key, position of the file and number of every row of a region."""
+        rows = [self.result.kept.rows(region, position) for position in self.positions]
+        keys = [self.keys(position, mine) for position, mine in zip(self.positions, rows, strict=True)]
+        places = [np.full(len(mine), position) for position, mine in zip(self.positions, rows, strict=True)]
+        key = np.concatenate([np.empty(0, np.uint64), *keys])
+        _, kept = np.unique(key, return_index=True)
+        if len(kept) < len(key):
+            who = ", ".join(self.columns)
+            notes.append(f"dataset {self.dataset!r}: several rows have the same {who}; one is compared")
+        kept.sort()
+        empty = np.empty(0, np.int64)
+        return key[kept], np.concatenate([empty, *places])[kept], np.concatenate([empty, *rows])[kept]
+
+    def processed(self, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Say of rows whether the run processed them."""
+        mask = np.zeros(len(keys), dtype=bool)
+        for position in self.positions if len(keys) else ():
+            label = self.result.kept.files[position].label
+            for entry in self.result.ledger.entries:
+                if entry.state == "done" and (entry.dataset, entry.file) == (self.dataset, label):
+                    for start in range(entry.start, entry.stop or 0, PIECE):
+                        rows = np.arange(start, min(start + PIECE, entry.stop or 0))
+                        mask |= np.isin(keys, self.keys(position, rows))
+        return mask
+
+    def changed(self, region: str, side: _Side, most: int, *, left: bool) -> list[ChangedRow]:
+        """Name the first of the rows that changed side."""
+        labels = [self.result.kept.files[place].label for place in side.places[: max(most, 0)]]
+        return [
+            ChangedRow(region, self.dataset, label, int(row), left)
+            for label, row in zip(labels, side.rows[: max(most, 0)], strict=True)
+        ]
+
+
+def _moved(pair: tuple[_Files, _Files], region: str, notes: list[str]) -> tuple[_Side, _Side]:
+    """Find the rows that only the first run has in a region, and those that only the second has."""
+    mine, theirs = (files.region(region, notes) for files in pair)
+    sides = []
+    for (keys, places, rows), others, other in ((mine, theirs, pair[1]), (theirs, mine, pair[0])):
+        only = ~np.isin(keys, others[0])
+        seen = other.processed(keys[only])
+        sides.append(_Side(places[only][seen], rows[only][seen], keys[only][~seen]))
+    return sides[0], sides[1]
+
+
+def _about_unseen(counts: Mapping[str, int], which: str, other: str, result: Result) -> list[str]:
+    datasets = [name for name, count in counts.items() if count]
+    if not datasets:
+        return []
+    skims = [name for name in datasets if "skim" in result.datasets.get(name, {})]
+    why = "has not processed them, or its files do not have them"
+    if len(skims) == len(datasets):
+        why = f"reads a skim of {', '.join(map(repr, skims))} that does not have them, or has not processed them"
+    count = sum(counts.values())
+    return [f"{count:,} rows of regions of the {which} run are not compared: the {other} {why}"]
+
+
+def _with_identities(rows: list[ChangedRow], first: Result, second: Result, notes: list[str]) -> list[ChangedRow]:
+    """Read who the rows are, file by file."""
+    places: dict[tuple[bool, str, str], list[int]] = {}
+    for place, row in enumerate(rows):
+        places.setdefault((row.left, row.dataset, row.file), []).append(place)
+    found = list(rows)
+    for (left, dataset, label), mine in places.items():
+        result = first if left else second
+        file = next(f for f in result.kept.files if (f.dataset, f.label) == (dataset, label))
+        numbers, where = np.unique([rows[place].row for place in mine], return_inverse=True)
+        try:
+            values = read_rows(result.source, file.index, result.identity, numbers) if result.identity else {}
+        except (WindrowError, OSError) as error:
+            notes.append(f"who the rows are cannot be read: {error}")
+            continue
+        for place, at in zip(mine, where, strict=True):
+            found[place] = replace(rows[place], identity={name: values[name][at].item() for name in values})
+    return found

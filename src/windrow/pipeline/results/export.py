@@ -1,0 +1,305 @@
+"""``result.save("out.root")``: outputs in the formats of the field, each file written whole or not at all.
+
+What a format cannot hold is left out, said in a warning, returned and listed in the file; nothing is dropped in silence.
+JSON and NumPy's ``.npz`` are plain data, which is read back without running anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import pickle
+import re
+import warnings
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windrow.errors import LeftOutWarning, MissingFileError, UsageError, nearest
+from windrow.pipeline.results.histograms import is_histogram
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator
+
+    from windrow.pipeline.results.result import Result
+
+
+#: What the place of the region is called for outputs over all rows, before any cut.
+INCLUSIVE = "inclusive"
+
+
+def save(result: Result, path: str | os.PathLike[str]) -> list[str]:
+    """Write the outputs to a file of the kind its name says; return what the format could not hold."""
+    place = Path(path)
+    check_suffix(place)
+    if not place.parent.is_dir():
+        raise MissingFileError(f"no directory {place.parent} to save {place.name} in")
+    part = place.with_name(place.name + ".part")
+    try:
+        left_out = _WRITERS[place.suffix](result, part)
+        part.replace(place)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+    if left_out:
+        warnings.warn(
+            f"{place.name}: {place.suffix} cannot hold {', '.join(left_out)}; left out", LeftOutWarning, stacklevel=3
+        )
+    return left_out
+
+
+def check_suffix(place: Path) -> None:
+    """Refuse a file whose name does not say which of the formats it is."""
+    if place.suffix not in _WRITERS:
+        known = ", ".join(_WRITERS)
+        raise UsageError(
+            f"results are saved as {known}, by the end of the name: {place.name!r} has "
+            f"{place.suffix or 'none'!r}{nearest(place.suffix, _WRITERS)}"
+        )
+
+
+def entries(result: Result) -> Iterator[tuple[str, str, str, str, Any]]:
+    """Return every output value with its dataset, output, region and variation."""
+    for dataset, values in result.outputs.items():
+        for (output, region, variation), value in values.items():
+            yield dataset, output, INCLUSIVE if region is None else region, variation, value
+
+
+def nested(result: Result, convert: Callable[[Any], Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return ``{dataset: {output: {region: {variation: value}}}}``, and the names of values that cannot be converted."""
+    content: dict[str, Any] = {}
+    left_out: list[str] = []
+    for dataset, output, region, variation, value in entries(result):
+        try:
+            converted = convert(value)
+        except Exception:  # noqa: BLE001 - whatever a user's object raises
+            left_out.append(f"{dataset}/{output}/{region}/{variation}")
+            continue
+        content.setdefault(dataset, {}).setdefault(output, {}).setdefault(region, {})[variation] = converted
+    return content, left_out
+
+
+def safe_name(text: str) -> str:
+    """Return a name that can be part of a path in a file; other characters become "_"."""
+    return re.sub(r"[^A-Za-z0-9_.+=-]", "_", text) or "_"
+
+
+def refuse_twice(name: str, *taken: Mapping[str, Any]) -> None:
+    """Raise where something in the file has this name already."""
+    if any(name in names for names in taken):
+        raise UsageError(
+            f"two outputs would be called {name!r} in the file; rename a dataset, region or output so that they differ "
+            "in letters, digits or _"
+        )
+
+
+def variation_suffix(variation: str) -> str:
+    """Spell a variation as Combine and its kin do: ``pileup_up`` is ``_pileupUp``, the nominal is nothing."""
+    if variation == "nominal":
+        return ""
+    for side, word in (("_up", "Up"), ("_down", "Down")):
+        if variation.endswith(side):
+            return f"_{variation.removesuffix(side)}{word}"
+    return f"_{variation}"
+
+
+#: Version of the layout of the JSON file.
+JSON_FORMAT = 1
+
+
+class NotPlain(TypeError):
+    """A value that the format cannot hold."""
+
+
+# -- JSON --------------------------------------------------------------------------------------
+
+
+def _write_json(result: Result, path: Path) -> list[str]:
+    """Write everything JSON can hold; returns the rest."""
+    outputs, left_out = nested(result, plain)
+    document = {
+        "format": JSON_FORMAT,
+        "summary": json.loads(result.to_json()),
+        "datasets": {name: _metadata(meta) for name, meta in result.datasets.items()},
+        "outputs": outputs,
+        "left_out": left_out,
+    }
+    path.write_text(json.dumps(document, allow_nan=False) + "\n", encoding="utf-8")
+    return left_out
+
+
+def _metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for key, value in metadata.items():
+        try:
+            found[str(key)] = plain(value)
+        except NotPlain:
+            found[str(key)] = repr(value)
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: arrays as lists, sets as sorted lists, NaN and infinity as null."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if is_histogram(value):
+        return _uhi(value)
+    if isinstance(value, Mapping):
+        return _plain_mapping(value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, AbstractSet):
+        items = [plain(item) for item in value]
+        try:
+            return sorted(items)
+        except TypeError:
+            return sorted(items, key=repr)
+    if isinstance(value, np.generic | np.ndarray):
+        if value.dtype.kind not in "biufU":
+            raise NotPlain(f"arrays of {value.dtype}")
+        return plain(value.tolist())
+    if hasattr(value, "to_list") and type(value).__module__.startswith("awkward"):
+        return plain(value.to_list())
+    raise NotPlain(type(value).__name__)
+
+
+def _plain_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, item in value.items():
+        if not isinstance(key, str | int | float | np.generic):
+            raise NotPlain(f"keys such as {key!r}")
+        if str(key) in found:
+            raise NotPlain(f"two keys that read {key}")
+        found[str(key)] = plain(item)
+    return found
+
+
+def _uhi(histogram: Any) -> Any:
+    """Write a histogram in the UHI schema, which uhi, hist and boost-histogram read back; with its flow bins."""
+    from boost_histogram.serialization import to_uhi
+
+    try:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            content = to_uhi(histogram)
+    except (TypeError, ValueError) as error:
+        raise NotPlain(f"histograms with {histogram.storage_type.__name__} storage") from error
+    for part in (content, *content["axes"]):
+        part["metadata"] = _metadata(part.get("metadata", {}))
+    return plain(content)
+
+
+# -- NumPy -------------------------------------------------------------------------------------
+
+
+def _write_npz(result: Result, path: Path) -> list[str]:
+    """Write arrays, numbers and histograms under names with slashes; returns the rest."""
+    arrays: dict[str, Any] = {"windrow/summary": np.array(result.to_json())}
+    left_out: list[str] = []
+    for dataset, output, region, variation, value in entries(result):
+        base = "/".join(safe_name(part) for part in (dataset, output, region, variation))
+        left_out += _add_arrays(arrays, base, value)
+    if left_out:
+        arrays["windrow/left_out"] = np.array(left_out)
+    with path.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)
+    return left_out
+
+
+def _add_arrays(arrays: dict[str, Any], base: str, value: Any) -> list[str]:
+    if is_histogram(value):
+        for name, numbers in _histogram_arrays(value).items():
+            refuse_twice(f"{base}/{name}", arrays)
+            arrays[f"{base}/{name}"] = numbers
+        return []
+    if isinstance(value, Mapping):
+        found = []
+        for key, item in value.items():
+            found += _add_arrays(arrays, f"{base}/{safe_name(str(key))}", item)
+        return found
+    array = _as_array(value)
+    if array is None:
+        return [base]
+    refuse_twice(base, arrays)
+    arrays[base] = array
+    return []
+
+
+def _histogram_arrays(histogram: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for suffix, flow in (("", False), ("_with_flow", True)):
+        values = np.asarray(histogram.values(flow=flow))
+        if flow and values.shape == found["values"].shape:
+            break
+        found[f"values{suffix}"] = values
+        variances = histogram.variances(flow=flow)
+        if variances is not None:
+            found[f"variances{suffix}"] = np.asarray(variances)
+        if histogram.kind == "MEAN":
+            found[f"counts{suffix}"] = np.asarray(histogram.counts(flow=flow))
+    for number, axis in enumerate(histogram.axes):
+        if type(axis).__name__ in ("StrCategory", "IntCategory"):
+            found[f"categories_{number}"] = np.array(list(axis))
+        else:
+            found[f"edges_{number}"] = np.asarray(axis.edges)
+    return found
+
+
+def _as_array(value: Any) -> Any:
+    """Return an array that NumPy reads back without pickle, None if there is none."""
+    if isinstance(value, AbstractSet):
+        try:
+            value = sorted(value)
+        except TypeError:
+            return None
+    if not isinstance(value, str | bool | int | float | complex | list | tuple | np.generic | np.ndarray):
+        if not type(value).__module__.startswith("awkward"):
+            return None
+        import awkward as ak
+
+        try:
+            value = ak.to_numpy(value, allow_missing=False)
+        except (TypeError, ValueError):
+            return None
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return None
+    return array if array.dtype.kind in "biufcUSMm" else None
+
+
+# -- coffea and ROOT ---------------------------------------------------------------------------
+
+
+def _write_coffea(result: Result, path: Path) -> list[str]:
+    """Write what ``coffea.util.load`` reads: a pickle in an LZ4 frame."""
+    import cramjam
+
+    def picklable(value: Any) -> Any:
+        pickle.dumps(value)
+        return value
+
+    content, left_out = nested(result, picklable)
+    path.write_bytes(bytes(cramjam.lz4.compress(pickle.dumps(content, protocol=4))))
+    return left_out
+
+
+def _write_root(result: Result, path: Path) -> list[str]:
+    from windrow.pipeline.results.export_root import write_root
+
+    return write_root(result, path)
+
+
+_WRITERS: dict[str, Callable[[Result, Path], list[str]]] = {
+    ".root": _write_root,
+    ".coffea": _write_coffea,
+    ".json": _write_json,
+    ".npz": _write_npz,
+}

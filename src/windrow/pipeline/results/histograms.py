@@ -1,0 +1,112 @@
+"""What results need to know of histograms: finding them in outputs, scaling them, and taking them apart.
+
+Any boost-histogram or hist object; their libraries are not imported unless an output comes from them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+Path = tuple[Any, ...]
+
+
+def is_histogram(value: Any) -> bool:
+    """Whether a value is a histogram; where no library for them is loaded, nothing is."""
+    library = sys.modules.get("boost_histogram")
+    return library is not None and isinstance(value, library.Histogram)
+
+
+def histograms_in(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Find the histograms of an output: itself, or in the mappings and lists it consists of."""
+    if is_histogram(value):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from histograms_in(item, (*path, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from histograms_in(item, (*path, number))
+
+
+def map_histograms(value: Any, change: Any, path: Path = ()) -> Any:
+    """Return an output with ``change(path, histogram)`` in place of each histogram; the rest is the same object."""
+    if is_histogram(value):
+        return change(path, value)
+    if isinstance(value, Mapping) and any(True for _ in histograms_in(value)):
+        return {key: map_histograms(item, change, (*path, key)) for key, item in value.items()}
+    if isinstance(value, list) and any(True for _ in histograms_in(value)):
+        return [map_histograms(item, change, (*path, n)) for n, item in enumerate(value)]
+    return value
+
+
+def has_variances(histogram: Any) -> bool:
+    """Whether the variances of its bins are known: not for sums of weights without their squares."""
+    return histogram.variances() is not None
+
+
+def scaled(histogram: Any, factor: float, *, variances: bool) -> Any:
+    """Return a histogram as if every entry had had a weight ``factor`` times as large; the original is left alone.
+
+    Counts and sums become weighted sums, so that their variances stay right (times the factor squared); with
+    ``variances`` false, where they are not known, sums stay sums. A profile keeps its means.
+    """
+    import boost_histogram as bh
+
+    kind, view = histogram.storage_type, histogram.view(flow=True)
+    if issubclass(kind, bh.storage.Weight):
+        new = _like(histogram, bh.storage.Weight())
+        fields = [view["value"] * factor, view["variance"] * factor**2]
+    elif issubclass(kind, bh.storage.WeightedMean):
+        new = _like(histogram, bh.storage.WeightedMean())
+        fields = [
+            view["sum_of_weights"] * factor, view["sum_of_weights_squared"] * factor**2,
+            view["value"], view["_sum_of_weighted_deltas_squared"] * factor,
+        ]  # fmt: skip
+    elif issubclass(kind, bh.storage.Mean):
+        new = _like(histogram, bh.storage.WeightedMean())
+        fields = [
+            view["count"] * factor, view["count"] * factor**2,
+            view["value"], view["_sum_of_deltas_squared"] * factor,
+        ]  # fmt: skip
+    elif not issubclass(kind, _plain_storages()):
+        return histogram * factor
+    elif variances:
+        numbers = np.asarray(view, dtype=np.float64)
+        new = _like(histogram, bh.storage.Weight())
+        fields = [numbers * factor, numbers * factor**2]
+    else:
+        new = _like(histogram, bh.storage.Double())
+        new.view(flow=True)[...] = np.asarray(view, dtype=np.float64) * factor
+        new._variance_known = False
+        return new
+    target = new.view(flow=True)
+    for name, numbers in zip(target.dtype.names, fields, strict=True):
+        target[name] = numbers
+    return new
+
+
+def _plain_storages() -> tuple[type, ...]:
+    from boost_histogram import storage
+
+    return storage.Int64, storage.AtomicInt64, storage.Unlimited, storage.Double
+
+
+def _like(histogram: Any, storage: Any) -> Any:
+    """An empty histogram of the same type, axes, name and label with another storage."""
+    new = type(histogram)(*(copy(axis) for axis in histogram.axes), storage=storage)
+    new.__dict__.update({k: v for k, v in histogram.__dict__.items() if k != "_variance_known"})
+    return new
+
+
+def padded(histogram: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]:
+    """Return values and variances with an underflow and an overflow bin on every axis, empty where it has none."""
+    values = np.asarray(histogram.values(flow=True), dtype=np.float64)
+    variances = histogram.variances(flow=True)
+    widths = [(0 if axis.traits.underflow else 1, 0 if axis.traits.overflow else 1) for axis in histogram.axes]
+    squares = None if variances is None else np.pad(np.asarray(variances, np.float64), widths)
+    return np.pad(values, widths), squares

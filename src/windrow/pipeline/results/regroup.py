@@ -1,0 +1,242 @@
+"""Datasets added up and scaled: ``result.scale(...)`` normalises, ``result.group({...})`` makes the stack.
+
+Both return a new result and leave the old one as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial, reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from windrow.errors import UnknownNameError, UsageError, nearest
+from windrow.pipeline.cutflow.nminus1 import NMinusOneTables
+from windrow.pipeline.cutflow.table import Cutflow
+from windrow.pipeline.results.histograms import has_variances, histograms_in, map_histograms, scaled
+from windrow.pipeline.results.merge import add_outputs, factors_of
+
+if TYPE_CHECKING:
+    from windrow.pipeline.results.result import Result
+
+
+#: Where the metadata of a group keeps the metadata of its members, by dataset.
+MEMBERS = "members"
+
+
+def group(result: Result, groups: Mapping[str, str | Sequence[str]]) -> Result:
+    """Add up datasets: ``{"top": ["tt*", "single_top"]}``.
+
+    Groups come first, in the order given; datasets in no group stay as they are. The metadata that all members share
+    is the group's; each member's own is under ``"members"``. The ledger still tells files by dataset.
+    """
+    members = _members(groups, tuple(result.outputs))
+    outputs, not_kept = _group_outputs(result, members)
+    return replace(
+        result,
+        outputs=outputs,
+        not_kept=not_kept,
+        cutflow=result.cutflow.changed(partial(_group_cutflow, members=members)),
+        nminus1=NMinusOneTables(_group_tables(result.nminus1.tables, members)),
+        initial={
+            name: reduce(add, (result.initial[dataset] for dataset in datasets))
+            for name, datasets in members.items()
+            if all(dataset in result.initial for dataset in datasets)
+        },
+        scaled={
+            name: {d: by for dataset in datasets for d, by in factors_of(result, dataset).items()}
+            for name, datasets in members.items()
+        },
+        datasets={name: _group_metadata(name, datasets, result.datasets) for name, datasets in members.items()},
+    )
+
+
+def _group_outputs(
+    result: Result, members: Mapping[str, tuple[str, ...]]
+) -> tuple[dict[str, dict[Any, Any]], dict[str, dict[Any, str]]]:
+    outputs: dict[str, dict[Any, Any]] = {}
+    not_kept: dict[str, dict[Any, str]] = {}
+    for name, datasets in members.items():
+        parts = [result.outputs[dataset] for dataset in datasets]
+        lost = [result.not_kept.get(dataset, {}) for dataset in datasets]
+        if len(datasets) > 1:
+            outputs[name], gone = add_outputs(parts, result.merges, lost)
+        else:
+            outputs[name], gone = dict(parts[0]), dict(lost[0])
+        if gone:
+            not_kept[name] = gone
+    return outputs, not_kept
+
+
+def _members(groups: Mapping[str, str | Sequence[str]], datasets: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the datasets of every group and of those in none."""
+    if not isinstance(groups, Mapping):
+        raise UsageError(f'group takes a mapping such as {{"top": ["tt*", "single_top"]}}, got {groups!r}')
+    owner: dict[str, str] = {}
+    members: dict[str, tuple[str, ...]] = {}
+    for name, patterns in groups.items():
+        found: list[str] = []
+        for pattern in (patterns,) if isinstance(patterns, str) else patterns:
+            matching = [d for d in datasets if d == pattern or fnmatchcase(d, pattern)]
+            if not matching:
+                raise UnknownNameError(
+                    f"group {name!r}: no dataset is called or matches {pattern!r}{nearest(pattern, datasets)} "
+                    f"(datasets: {', '.join(datasets)})"
+                )
+            found += [dataset for dataset in matching if dataset not in found]
+        if not found:
+            raise UsageError(f"group {name!r} names no dataset")
+        for dataset in found:
+            if dataset in owner:
+                raise UsageError(
+                    f"dataset {dataset!r} is in two groups, {owner[dataset]!r} and {name!r}: it would be counted twice"
+                )
+            owner[dataset] = name
+        members[name] = tuple(found)
+    for dataset in datasets:
+        if dataset not in owner:
+            if dataset in members:
+                raise UsageError(
+                    f"group {dataset!r} is called as a dataset that is not in it; call it something else, or put "
+                    "the dataset into it"
+                )
+            members[dataset] = (dataset,)
+    return members
+
+
+def _group_tables(
+    tables: Mapping[tuple[str, str], Any], members: Mapping[str, tuple[str, ...]]
+) -> dict[tuple[str, str], Any]:
+    """Add up the tables (of cutflows or N-1) of each group."""
+    found: dict[tuple[str, str], Any] = {}
+    for region in dict.fromkeys(region for region, _ in tables):
+        for name, datasets in members.items():
+            parts = [tables[region, d] for d in datasets if (region, d) in tables]
+            if parts:
+                found[region, name] = replace(reduce(add, parts), dataset=name)
+    return found
+
+
+def _group_cutflow(cutflow: Cutflow, members: Mapping[str, tuple[str, ...]]) -> Cutflow:
+    return Cutflow(_group_tables(cutflow.tables, members))
+
+
+def _group_metadata(name: str, datasets: tuple[str, ...], metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    if datasets == (name,):
+        return dict(metadata.get(name, {}))
+    own = {dataset: dict(metadata.get(dataset, {})) for dataset in datasets}
+    first, *others = own.values()
+    shared = {
+        key: value
+        for key, value in first.items()
+        if key != MEMBERS and all(key in other and other[key] == value for other in others)
+    }
+    return {**shared, MEMBERS: own}
+
+
+# -- scaling -----------------------------------------------------------------------------------
+
+
+def scale(result: Result, factor: float | Mapping[str, float] | Callable[[Mapping[str, Any], Result], float]) -> Result:
+    """Scale every dataset's histograms and the weighted sums of its cutflow; what was counted stays as counted.
+
+    Histograms are scaled as if every entry had had another weight, also those in mappings and lists. Numbers, arrays
+    and other outputs are left as they are, because a count is still what was counted; a note lists them.
+    """
+    factors = _factors(result, factor)
+    unknown = {
+        (key[0], path)
+        for values in result.outputs.values()
+        for key, value in values.items()
+        for path, histogram in histograms_in(value)
+        if not has_variances(histogram)
+    }
+    outputs: dict[str, dict[Any, Any]] = {}
+    left: dict[str, None] = {}
+    for dataset, values in result.outputs.items():
+        outputs[dataset] = {}
+        for key, value in values.items():
+            if not any(True for _ in histograms_in(value)):
+                left[key[0]] = None
+
+            def change(path: Any, histogram: Any, name: str = key[0], by: float = factors[dataset]) -> Any:
+                # All datasets get the same kind of histogram, so that they can still be added up.
+                return scaled(histogram, by, variances=(name, path) not in unknown)
+
+            outputs[dataset][key] = map_histograms(value, change)
+    notes = ["scaled: " + ", ".join(f"{name} by {by:.6g}" for name, by in factors.items())]
+    if left:
+        notes.append(f"not scaled, because only histograms and weighted cutflows are: {', '.join(left)}")
+    return replace(
+        result,
+        outputs=outputs,
+        cutflow=result.cutflow.changed(partial(_scale_cutflow, factors=factors)),
+        nminus1=NMinusOneTables({key: table.scaled(factors[key[1]]) for key, table in result.nminus1.tables.items()}),
+        initial={name: count.scaled(factors[name]) for name, count in result.initial.items()},
+        scaled={
+            name: {d: before * by for d, before in factors_of(result, name).items()} for name, by in factors.items()
+        },
+        notes=(*result.notes, *notes),
+    )
+
+
+def _factors(result: Result, factor: Any) -> dict[str, float]:
+    datasets = tuple(result.outputs)
+    if isinstance(factor, Mapping):
+        for name in factor:
+            if name not in datasets:
+                raise UnknownNameError(
+                    f"scale: no dataset {name!r}{nearest(str(name), datasets)} (datasets: {', '.join(datasets)})"
+                )
+        return {d: _number(factor.get(d, 1.0), d) for d in datasets}
+    if callable(factor):
+        return {d: _number(_ask_factor(factor, result, d), d) for d in datasets}
+    return {d: _number(factor, d) for d in datasets}
+
+
+def _ask_factor(function: Callable[..., Any], result: Result, dataset: str) -> Any:
+    metadata = result.datasets.get(dataset, {})
+    try:
+        return function(metadata, only(result, dataset))
+    except UnknownNameError as error:
+        raise UsageError(f"scale: for dataset {dataset!r}: {error}") from error
+    except KeyError as error:
+        raise UsageError(
+            f"scale: the function found no {error} for dataset {dataset!r} "
+            f"(metadata: {', '.join(map(str, metadata)) or 'none'}; outputs: {', '.join(result)})"
+        ) from error
+    except ZeroDivisionError as error:
+        raise UsageError(f"scale: the function divides by zero for dataset {dataset!r}") from error
+
+
+def _number(value: Any, dataset: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"scale: the factor for dataset {dataset!r} must be a number, got {type(value).__name__} {value!r:.60}"
+        ) from error
+    if not math.isfinite(number):
+        raise UsageError(f"scale: the factor for dataset {dataset!r} is {number}")
+    return number
+
+
+def _scale_cutflow(cutflow: Cutflow, factors: Mapping[str, float]) -> Cutflow:
+    return Cutflow({key: table.scale(factors[key[1]]) for key, table in cutflow.tables.items()})
+
+
+def only(result: Result, dataset: str) -> Result:
+    """Return the part of a result that belongs to one dataset."""
+    extra = {key: table for key, table in result.nminus1.tables.items() if key[1] == dataset}
+    tables = {key: table for key, table in result.cutflow.tables.items() if key[1] == dataset}
+    return replace(
+        result,
+        outputs={dataset: result.outputs[dataset]},
+        not_kept={dataset: result.not_kept.get(dataset, {})},
+        cutflow=Cutflow(tables),
+        nminus1=NMinusOneTables(extra),
+        datasets={dataset: result.datasets.get(dataset, {})},
+    )

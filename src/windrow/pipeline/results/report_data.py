@@ -1,0 +1,204 @@
+"""Reports of runs: from a result, or from what a killed run left, to a page and a trace.
+
+``report_data`` says what a page has to know, as strict JSON; ``windrow.watch`` makes the page.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windrow import __version__
+from windrow.errors import UsageError
+from windrow.pipeline.ordering.text import cost_share, how_decided, is_moved
+from windrow.store.rundir import EVENTS, MANIFEST, REPORT, RESULT, TRACE
+from windrow.watch.environment import environment
+from windrow.watch.files import report_places, write_whole
+from windrow.watch.report.outputs import drawn_histograms, is_data, said_values
+from windrow.watch.report.plain_data import file_name, pathless, strict, without_paths
+from windrow.watch.report.unfinished import file_lines, manifest_facts, unfinished_data
+
+if TYPE_CHECKING:
+    from windrow.pipeline.results.ledger import Entry
+    from windrow.pipeline.results.result import Result
+    from windrow.watch.readlog import Log
+
+#: Lines of tables; a page is to be read, and the result has everything.
+MOST_PROBLEMS = 200
+MOST_VALUES = 200
+
+
+def write_report(result: Result, path: Any = None) -> Path:
+    """Write the page and, beside it, the trace of a run; return where the page is."""
+    rundir = None if result.rundir is None else Path(result.rundir)
+    page, trace = report_places(rundir, path, REPORT, TRACE)
+    data = report_data(result)
+    if rundir is not None:
+        data = _dated(data, rundir)
+    elif not result.environment:
+        # Only run directories keep it; what is seen now says so.
+        now = {"seen": "when this page was written, not kept with the run", **environment()}
+        data = {**data, "environment": {**now, **data["environment"]}}
+    return _write(data, _log_of(rundir, result.log), page, trace)
+
+
+def report_rundir(
+    rundir: Path, page: Path | None = None, trace: Path | None = None
+) -> tuple[Path, Path | None, bool, str]:
+    """Write the report of a run directory; return page, trace (None without a log), whether it is complete, how it ended."""
+    if not rundir.is_dir():
+        raise UsageError(f"no run directory {rundir}")
+    log = _log_of(rundir, None)
+    if (rundir / RESULT).exists():
+        from windrow.pipeline.results.load import load
+
+        data = _dated(report_data(load(rundir)), rundir)
+    elif log is None and not (rundir / MANIFEST).exists():
+        raise UsageError(
+            f"{rundir} is not the directory of a run: it has neither {RESULT} nor {EVENTS}; "
+            "a run with rundir= (or --rundir) writes them"
+        )
+    else:
+        data = unfinished_data(_manifest(rundir), log)
+    own_page, own_trace = report_places(rundir, page, REPORT, TRACE)
+    trace = trace or own_trace
+    _write(data, log, own_page, trace)
+    words = f"{data['headline']} {data['verdict']}"
+    return own_page, None if log is None else trace, data["state"] == "complete", words
+
+
+def report_data(result: Result) -> dict[str, Any]:
+    """Say what a page shows of a result: strict JSON, without paths."""
+    keep = frozenset(result.datasets)
+    ledger = result.ledger
+    histograms, histogram_notes = drawn_histograms(result.outputs)
+    values = said_values(result.outputs)
+    absent = [f"output {name} has no value: {why}" for name, why in result.reasons_absent.items()]
+    data = {
+        "windrow": __version__,
+        "name": result.name,
+        **_verdict(result),
+        "rows": {name: getattr(ledger, name) for name in ("total", "done", "failed", "missing")},
+        "seconds": result.seconds,
+        "bytes_read": result.bytes_read,
+        "engine": result.engine,
+        "workers": result.workers,
+        "datasets": [
+            {"name": name, "is_data": is_data(metadata), "metadata": pathless(metadata, keep)}
+            for name, metadata in result.datasets.items()
+        ],
+        "inputs": _inputs(result),
+        "cutflow": result.cutflow.as_dict(),
+        "nminus1": result.nminus1.as_dict(),
+        "steps": [{name: getattr(step, name) for name in step.__slots__} for step in result.steps.values()],
+        "order": result.order,
+        "ordering": [_ordering(dataset, result) for dataset in result.ordering],
+        "decisions": pathless(result.decisions, keep),
+        "notes": pathless([*result.notes, *absent], keep),
+        "guards": result.guards,
+        "problems": [_problem(entry, keep) for entry in ledger.problems[:MOST_PROBLEMS]],
+        "problems_total": len(ledger.problems),
+        **file_lines((one.file, one.dataset, one.state, one.rows) for one in ledger.entries),
+        "histograms": histograms,
+        "histogram_notes": pathless(histogram_notes, keep),
+        "values": pathless(values[:MOST_VALUES], keep),
+        "values_total": len(values),
+        "saved": pathless(result.saved, keep),
+        "environment": {**pathless(result.environment, keep), "seed": result.seed},
+    }
+    plain: dict[str, Any] = strict(data)
+    return plain
+
+
+def _verdict(result: Result) -> dict[str, str]:
+    if result.complete:
+        state = "complete"
+    else:
+        state = "interrupted" if result.interrupted else "incomplete"
+    summary = result.ledger.summary()
+    return {"state": state, "headline": f"{state.capitalize()}:", "verdict": f"{summary}."}
+
+
+def _problem(entry: Entry, keep: frozenset[str]) -> dict[str, str]:
+    rows = "all, never opened" if entry.stop is None else f"{entry.start:,} to {entry.stop:,}"
+    return {
+        "file": file_name(entry.file),
+        "dataset": entry.dataset,
+        "rows": rows,
+        "state": entry.state,
+        "reason": without_paths(entry.reason, keep),
+    }
+
+
+def _ordering(dataset: str, result: Result) -> dict[str, Any]:
+    """Say how the order of a dataset came about; without steps where nothing was decided about it."""
+    told = result.ordering[dataset]
+    issued = [order for mine, order, _ in result.order if mine == dataset]
+    data = {
+        "dataset": dataset,
+        "fixed": told.get("fixed", ""),
+        "steps": [],
+        "checkpoints": told["checkpoints"],
+        "planning_s": told["planning_s"],
+        "began": issued[0] if issued else None,
+        "ended": issued[-1] if issued else None,
+    }
+    if "steps" not in told:
+        return data
+    # Counts of a whole run are those of a dataset where there is only one.
+    only = result.steps if len(result.ordering) == 1 else {}
+    counted = {name: {"rows_in": step.rows_in, "bytes_read": step.bytes_read} for name, step in only.items()}
+    unknown = {"rows_in": None, "bytes_read": None}
+    return {
+        **data,
+        "words": how_decided(told),
+        "moved": is_moved(told),
+        "share": cost_share(told),
+        "looked": told["looked"],
+        "saved": told["saved"],
+        "steps": [{**unknown, **counted.get(step["name"], {}), **step} for step in told["steps"]],
+    }
+
+
+def _inputs(result: Result) -> list[dict[str, str]]:
+    """Return what the numbers of inputs in the log stand for."""
+    found = getattr(result.source, "inputs", None)
+    if found is not None:
+        return [{"label": file_name(item.label), "dataset": item.dataset} for item in found]
+    # Entries come input by input, which is enough where no file stands in the fileset twice.
+    pairs = dict.fromkeys((entry.file, entry.dataset) for entry in result.ledger.entries)
+    return [{"label": file_name(label), "dataset": dataset} for label, dataset in pairs]
+
+
+def _log_of(rundir: Path | None, kept: str | None) -> Log | None:
+    from windrow.watch.readlog import read_log
+
+    if rundir is not None and (rundir / EVENTS).exists():
+        with (rundir / EVENTS).open(encoding="utf-8", errors="replace") as lines:
+            return read_log(lines)
+    return None if kept is None else read_log(kept.splitlines())
+
+
+def _manifest(rundir: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((rundir / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # the log says enough for a page
+    return found if isinstance(found, dict) else {}
+
+
+def _dated(data: dict[str, Any], rundir: Path) -> dict[str, Any]:
+    facts = strict(manifest_facts(_manifest(rundir)))
+    return {**data, "environment": {**facts, **data["environment"]}}
+
+
+def _write(data: dict[str, Any], log: Log | None, page: Path, trace: Path) -> Path:
+    from windrow.watch.report.run import run_page
+    from windrow.watch.trace import trace_text
+
+    write_whole(page, run_page(data, log))
+    if log is not None:
+        labels = {number: one["label"] for number, one in enumerate(data["inputs"])}
+        write_whole(trace, trace_text(log, data["name"], lambda number: labels.get(number, "")))
+    return page

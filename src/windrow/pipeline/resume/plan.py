@@ -1,0 +1,246 @@
+"""How a run begins: with everything to do, or with what an earlier run in the same directory left done.
+
+What was written down counts where the file is the same, all of its rows are asked for, and the digest of a product is the
+one it has now. All else is run: for the rows and the products that are missing, and no others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from windrow.core.intervals import Intervals
+from windrow.core.ledger import Entry
+from windrow.core.records import InputSpec
+from windrow.pipeline.definition.products import products_of
+from windrow.pipeline.identities import Identity, identities
+from windrow.pipeline.resume.input_digest import InputIdentities, own_identity
+from windrow.pipeline.run.partials import unpack
+from windrow.pipeline.workload import Feed
+from windrow.reuse.coverage import Covered, divide, first_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from windrow.blocks.chunk import Partial
+    from windrow.core.ledger import Ledger
+    from windrow.core.records import Plan
+    from windrow.data.base import Input, Source
+    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.products import Product
+    from windrow.pipeline.options import Options
+    from windrow.reuse.coverage import Ranges
+    from windrow.store.fingerprint.api import Fingerprint
+    from windrow.store.journal.journal import Blob, Journal, KnownInput
+
+
+@dataclass(slots=True)
+class ResumePlan:
+    """What a run has to do, and what is done already."""
+
+    specs: list[InputSpec]
+    journal: Journal | None = None
+    feeds: dict[int, Feed] = field(default_factory=dict)  #: of the scheduler's inputs that are not whole ones
+    limits: dict[str, int] | None = None  #: rows left for inputs that were never opened, by dataset
+    digests: dict[str, dict[Product, Identity]] = field(default_factory=dict)  #: by dataset
+    known: dict[int, KnownInput] = field(default_factory=dict)  #: by input of the source
+    wanted: dict[int, Ranges] = field(default_factory=dict)  #: rows asked for, of known inputs
+    used: dict[int, list[tuple[Blob, frozenset[Product]]]] = field(default_factory=dict)
+    parts: dict[int, list[int]] = field(default_factory=dict)  #: inputs of the scheduler, of known inputs of the source
+    decisions: list[str] = field(default_factory=list)
+    done_rows: int = 0  #: for which nothing has to be run
+    limited: bool = False  #: whether rows are left out on purpose
+
+    def feeds_of(self, index: int) -> list[int]:
+        """List the scheduler's inputs that are parts of one of the source."""
+        return self.parts.get(index, []) if index in self.known else [index]
+
+    def account(self, index: int, ledger: Ledger) -> list[Entry]:
+        """List what became of the rows of an input of the source, in order."""
+        found = [entry for number in self.feeds_of(index) for entry in ledger.account(number)]
+        if index in self.known:
+            others = Intervals((entry.start, entry.stop or entry.start) for entry in found)
+            found += [Entry(*gap, "done", "") for start, stop in self.wanted[index] for gap in others.gaps(start, stop)]
+        return _joined(sorted(found, key=lambda entry: entry.start))
+
+    def last_row(self, index: int, ledger: Ledger) -> int:
+        """Give the end of the last row of an input that the run is asked for."""
+        if index in self.wanted:
+            return max((stop for _, stop in self.wanted[index]), default=0)
+        return ledger.last_row(index)
+
+    def partials(
+        self, index: int, fresh: Mapping[int, Sequence[Partial]], definition: Definition
+    ) -> list[tuple[frozenset[Product] | None, Partial]]:
+        """Give what there is of an input of the source, made now or taken over, with the products it has."""
+        found: list[tuple[frozenset[Product] | None, Partial]] = []
+        for number in self.feeds_of(index):
+            products = self.feeds[number].products if number in self.feeds else None
+            found += [(products, partial) for partial in fresh.get(number, ())]
+        for blob, mine in self.used.get(index, ()):
+            assert self.journal is not None
+            found.append((mine, unpack(self.journal.read(blob), index, definition.steps)))
+        return found
+
+    def is_asked(self, index: int) -> bool:
+        """Say whether the run is asked for rows of an input, or for an input that has none."""
+        known = self.known.get(index)
+        return known is None or not known.rows or bool(self.wanted.get(index))
+
+    def file_identity(self, item: Input) -> str:
+        """What a known file identified itself as when it was opened."""
+        return own_identity(self.known[item.index])
+
+
+def _joined(entries: Sequence[Entry]) -> list[Entry]:
+    """Make one entry of neighbours that are done: nobody cares when."""
+    joined: list[Entry] = []
+    for entry in entries:
+        last = joined[-1] if joined else None
+        if last is not None and entry.state == last.state == "done" and entry.start == last.stop:
+            joined[-1] = last._replace(stop=entry.stop)
+        else:
+            joined.append(entry)
+    return joined
+
+
+def begin_anew(source: Source) -> ResumePlan:
+    """Everything is to do."""
+    return ResumePlan([_spec(item) for item in source.inputs])
+
+
+def begin(
+    definition: Definition,
+    source: Source,
+    journal: Journal,
+    max_rows: int | None,
+    steps: Mapping[str, Fingerprint],
+    *,
+    skip: bool = False,
+    orders: Mapping[str, tuple[str, ...]] | None = None,
+) -> ResumePlan:
+    """Find out what is done already according to a journal, which may be empty.
+
+    Nothing is forgotten here, since a look at a few rows or at a slip of the pen must not cost what an earlier run did;
+    ``JournalWriter`` does when it has something better. With ``skip``, a row that fails leaves everything, so what is kept
+    counts only if it has all there is to make. ``orders`` are those that were asked for, by dataset: cutflows show them.
+    """
+    plan = ResumePlan([], journal, limited=max_rows is not None)
+    for dataset, metadata in source.datasets.items():
+        found = identities(definition, dataset, metadata, steps)
+        order = (orders or {}).get(dataset)
+        plan.digests[dataset] = found if order is None else _in_order(found, order)
+    inputs = journal.inputs()
+    if not inputs:
+        plan.specs = begin_anew(source).specs
+        return plan
+    same = InputIdentities(source)
+    there = [(item, inputs[key]) for item, key in zip(source.inputs, same.keys, strict=True) if key in inputs]
+    plan.known = {item.index: before for item, before in there if same.is_same(item, before)}
+    changed = len(there) - len(plan.known)
+    if changed:
+        plan.decisions.append(
+            f"resume: {changed} of {len(source.inputs)} files have changed and are read again (they, their friends, or "
+            "their units)"
+        )
+    asked = [(item.dataset, _asked(item, plan.known.get(item.index))) for item in source.inputs]
+    wanted, limits = first_rows(asked, max_rows)
+    plan.limits = limits if max_rows is not None else None
+    blobs: dict[str, list[Blob]] = {}
+    for blob in journal.blobs():
+        blobs.setdefault(blob.input, []).append(blob)
+    for item, rows in zip(source.inputs, wanted, strict=True):
+        if rows is None:
+            plan.known.pop(item.index, None)
+            plan.specs.append(_spec(item))
+        else:
+            mine = blobs.get(same.keys[item.index], [])
+            _divide(plan, item, rows, mine, len(source.inputs), whole=skip)
+    plan.decisions += _said(plan, definition)
+    return plan
+
+
+def asked_orders(plans: Mapping[str, Plan], options: Options) -> dict[str, tuple[str, ...]]:
+    """The orders of steps that were asked for, by dataset, be it for an exact cutflow."""
+    exact = [pattern for pattern, kind in options.cutflow.items() if kind == "exact"]
+    return {
+        dataset: plan.order
+        for dataset, plan in plans.items()
+        if isinstance(options.order, tuple | dict) or any(fnmatchcase(dataset, one) for one in exact)
+    }
+
+
+def _in_order(products: Mapping[Product, Identity], order: tuple[str, ...]) -> dict[Product, Identity]:
+    """Tell cutflows apart by the order of the steps: a line of one is what is left after those before it."""
+    return {
+        product: replace(mine, digest=f"{mine.digest} {' '.join(order)}") if product.kind == "cutflow" else mine
+        for product, mine in products.items()
+    }
+
+
+def _divide(plan: ResumePlan, item: Input, rows: Ranges, blobs: list[Blob], inputs: int, *, whole: bool) -> None:
+    """Take over what is there of a known input, and put the rest among what is to do."""
+    known = plan.known[item.index]
+    plan.wanted[item.index] = rows
+    by_digest: dict[str, Product] = {}
+    for number, (product, identity) in enumerate(plan.digests[item.dataset].items()):
+        # Nothing that was written down has such a name: what is opaque or a file is made again.
+        again = bool(identity.opaque) or product.kind == "save"
+        by_digest[f"again {number}" if again else identity.digest] = product
+    numbered = {blob.id: blob for blob in blobs}
+    covered = [
+        Covered(blob.id, frozenset(blob.products), blob.rows)
+        for blob in blobs
+        if not whole or by_digest.keys() <= set(blob.products)
+    ]
+    reuse = divide(rows, frozenset(by_digest), covered)
+    for number, digests in reuse.used.items():
+        products = frozenset(by_digest[digest] for digest in digests)
+        plan.used.setdefault(item.index, []).append((numbered[number], products))
+    plan.done_rows += sum(stop - start for start, stop in rows)
+    for place, portion in enumerate(reuse.portions):
+        # Parts beyond the first of an input are numbered after all inputs.
+        number = item.index if place == 0 else inputs + len(plan.feeds)
+        plan.done_rows -= sum(stop - start for start, stop in portion.ranges)
+        products = frozenset(by_digest[digest] for digest in portion.products)
+        plan.parts.setdefault(item.index, []).append(number)
+        plan.feeds[number] = Feed(item.index, None if len(products) == len(by_digest) else products)
+        spec = _spec(item)
+        spec = replace(spec, id=number, rows=known.rows, borders=known.borders, ranges=portion.ranges, limited=False)
+        plan.specs.append(spec)
+
+
+def _said(plan: ResumePlan, definition: Definition) -> Iterable[str]:
+    """Say what is taken over and what is done again, and why."""
+    yield f"resume: nothing has to be run for {plan.done_rows:,} rows that are done already"
+    again = {product for feed in plan.feeds.values() for product in feed.products or ()}
+    order = [product for product in products_of(definition) if product in again]
+    if order:
+        yield (
+            "resume: done again or for the first time, for rows of which others are there: "
+            + ", ".join(product.said for product in order)
+        )
+    every = [identity for digests in plan.digests.values() for identity in digests.values()]
+    for what in dict.fromkeys(name for identity in every for name in identity.opaque):
+        yield f"resume: {what} cannot be looked into, so what depends on it is never taken for the same; give the step version="
+
+
+# -- inputs ------------------------------------------------------------------------------------
+
+
+def _spec(item: Input) -> InputSpec:
+    return InputSpec(id=item.index, category=item.dataset, label=item.label, ranges=item.steps)
+
+
+def _asked(item: Input, known: KnownInput | None) -> Ranges | None:
+    """Give the rows of an input that are asked for; None where it is not known how many there are."""
+    if known is None:
+        return None
+    asked = Intervals()
+    steps = ((0, known.rows),) if item.steps is None else item.steps
+    for start, stop in sorted(steps):
+        start, stop = max(start, 0), min(stop, known.rows)
+        for gap in asked.gaps(start, stop) if start < stop else ():
+            asked.add(*gap)
+    return tuple(asked)

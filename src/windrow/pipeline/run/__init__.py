@@ -1,0 +1,1 @@
+"""Running a pipeline: the driver's side and the worker's."""

@@ -1,0 +1,135 @@
+"""Partials that reached the driver: united per input as they come, so that they stay few, taken apart, and packed."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from windrow.blocks.chunk import Partial
+from windrow.blocks.cutflow_counts import is_end
+from windrow.blocks.outputs import Leaf, Value, merge_leaves
+from windrow.blocks.tree import Nodes, join
+from windrow.core.intervals import Intervals
+from windrow.pipeline.definition.products import Product
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from windrow.core.records import Handle, Rows
+    from windrow.pipeline.resume.journal_writer import JournalWriter
+    from windrow.pipeline.steps import StepDefinition
+
+
+#: Partials of one input that wait until they are united: most are small, and each uniting looks at all nodes.
+WAITING = 8
+
+
+def unite(partials: Sequence[Partial]) -> Partial:
+    """Make one partial of several of one input; only complete aligned subtrees are added up."""
+    nodes = join([partial.nodes for partial in partials], merge_leaves)
+    fragments = tuple(part for partial in partials for part in partial.fragments)
+    kept = tuple(rows for partial in partials for rows in partial.kept)
+    return Partial(partials[0].input, nodes, fragments, kept)
+
+
+class UnitedPartial:
+    """Partials of one input of the scheduler, as one, with the rows they are of."""
+
+    __slots__ = ("_waiting", "rows")
+
+    def __init__(self) -> None:
+        self.rows = Intervals()
+        self._waiting: list[Partial] = []
+
+    def add(self, rows: tuple[Rows, ...], partial: Partial) -> None:
+        """Put a partial to the others."""
+        for _, start, stop in rows:
+            self.rows.add(start, stop)
+        self._waiting.append(partial)
+        if len(self._waiting) >= WAITING:
+            self.whole()
+
+    def whole(self) -> Partial:
+        """Unite everything."""
+        if len(self._waiting) > 1:
+            self._waiting = [unite(self._waiting)]
+        return self._waiting[0]
+
+
+class PartialCollector:
+    """The collector of a run: one united partial for each input of the scheduler.
+
+    Where the run is written down there may be two: rows that are not written down stay apart, as sums cannot be.
+    """
+
+    def __init__(self, journal: JournalWriter | None = None) -> None:
+        self._journal = journal
+        self._united: dict[tuple[int, bool], UnitedPartial] = {}  #: by input, and whether it is written down
+
+    def add(self, handle: Handle, partial: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
+        """Take a partial over; it is about rows."""
+        number = about[0].input
+        written = self._journal is not None and self._journal.takes(about)
+        united = self._united.setdefault((number, written), UnitedPartial())
+        united.add(about, partial)
+        if self._journal is not None and written:
+            self._journal.changed(number, united)
+
+    def partials(self) -> dict[int, list[Any]]:
+        """Give the partials of each input of the scheduler."""
+        found: dict[int, list[Any]] = {}
+        for (number, _), united in sorted(self._united.items(), key=lambda one: one[0]):
+            found.setdefault(number, []).append(united.whole())
+        return found
+
+
+def project(partial: Partial, products: frozenset[Product]) -> Partial:
+    """Leave in a partial just what belongs to some products; nothing is copied."""
+    regions = {product.region for product in products if product.kind == "cutflow"}
+    ends = Product("ends") in products
+    nodes: Nodes[Leaf] = Nodes()
+    for node, leaf in partial.nodes.values.items():
+        nodes.values[node] = Leaf(
+            {key: value for key, value in leaf.outputs.items() if Product("output", *key[:2]) in products},
+            {key: lines for key, lines in leaf.counts.items() if key[1] in regions or (ends and is_end(key[1]))},
+            leaf.given_up if ends else {},
+            # Windows are looked at with the eyes of each region, so one region is enough to need them whole.
+            leaf.windows if regions else (),
+        )
+    kept = tuple((region, rows) for region, rows in partial.kept if region in regions)
+    fragments = partial.fragments if any(product.kind == "save" for product in products) else ()
+    return replace(partial, nodes=nodes, kept=kept, fragments=fragments)
+
+
+def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryview]:
+    """Make bytes of what belongs to some products; large arrays are not copied."""
+    mine = project(partial, products)
+    plain: dict[Any, Leaf] = {}
+    for node, leaf in mine.nodes.values.items():
+        # How to merge is the analysis' own; it may be a lambda, which cannot be pickled.
+        outputs = {key: Value(value.value, None) for key, value in leaf.outputs.items()}
+        plain[node] = replace(leaf, outputs=outputs)
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps((plain, mine.kept), protocol=5, buffer_callback=buffers.append)
+    raw = [buffer.raw() for buffer in buffers]
+    sizes = pickle.dumps((len(head), [len(part) for part in raw]))
+    return [len(sizes).to_bytes(8, "little"), sizes, head, *raw]
+
+
+def unpack(content: bytes, input: int, steps: Mapping[str, StepDefinition]) -> Partial:  # noqa: A002 - the word of the house
+    """Make a partial of bytes again; outputs are merged as the analysis says now."""
+    begin = 8 + int.from_bytes(content[:8], "little")
+    head, sizes = pickle.loads(content[8:begin])  # noqa: S301 - the file was found to be ours alone
+    view = memoryview(bytearray(content))  # arrays may be changed by a merge in place
+    buffers, place = [], begin + head
+    for size in sizes:
+        buffers.append(view[place : place + size])
+        place += size
+    plain, kept = pickle.loads(view[begin : begin + head], buffers=buffers)  # noqa: S301 - ours alone
+    nodes: Nodes[Leaf] = Nodes()
+    for node, leaf in plain.items():
+        for key, value in leaf.outputs.items():
+            value.merge = steps[key[0]].merge if key[0] in steps else None
+        nodes.values[node] = leaf
+    return Partial(input, nodes, (), kept)

@@ -1,0 +1,1 @@
+"""What a function does, or a value is, as a digest."""

@@ -1,0 +1,201 @@
+"""Values of libraries that ``__reduce_ex__`` tells nothing stable about: arrays, tables, corrections, compiled functions."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import xxhash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from windrow.store.fingerprint.libraries import Library
+
+
+#: What a key of a mapping is to it.
+A_KEY = "a key"
+
+
+class Unknown(Exception):
+    """What cannot be looked into."""
+
+
+class Shape(NamedTuple):
+    """What a thing is by itself, and what it consists of."""
+
+    label: str
+    children: Sequence[Any] = ()
+    words: Callable[[int], str] | None = None  #: what each child is to it; an item where it does not say
+    is_set: bool = False  #: whether its children have no order
+    name: str = ""  #: what it is called wherever it is found: a function, a class, a file
+    uses: tuple[Library, ...] = ()
+    hidden: tuple[str, ...] = ()  #: what it takes from where it cannot be looked into
+    frozen: tuple[Any, str] | None = None  #: a function whose earlier globals may be in it, and what to say then
+    # Of functions: what their code writes to outside itself, and by which words; how it takes random numbers, and by which
+    # words; whether it reads values; whether all that its names mean is in what was found.
+    stores: tuple[str, ...] = ()
+    written: frozenset[str] = frozenset()
+    draws: tuple[str, ...] = ()
+    judged: frozenset[str] = frozenset()
+    reads_values: bool = False
+    is_settled: bool = True
+
+
+def words(*said: str) -> Callable[[int], str]:
+    """Say what the children of a thing are to it, one by one."""
+    return said.__getitem__
+
+
+class Adapter(NamedTuple):
+    """How to describe objects of a class."""
+
+    describe: Callable[[Any], Shape]
+    derived: bool = False  #: whether classes of the user's may be made of it, which cannot hold more
+
+
+# -- NumPy -----------------------------------------------------------------------------------------
+
+
+def describe_array(value: Any) -> Shape:
+    """Describe an array by the values in it: how they lie in memory is not in it."""
+    values = np.ndarray.view(value, np.ndarray)
+    dtype = values.dtype
+    label = f"array {values.shape}"
+    if dtype.names is not None:
+        # One by one: there may be anything in the gaps between them.
+        fields = [values[name] for name in dtype.names]
+        return Shape(label, [dtype, *fields], words("the type", *map(repr, dtype.names)))
+    if dtype.hasobject or dtype.kind == "T":
+        return Shape(label, [dtype, values.ravel().tolist()])
+    if dtype.char in "gG":  # extended precision leaves bytes unused, with anything in them
+        return Shape(label, [dtype, [repr(one) for one in values.ravel()]])
+    return Shape(label, [dtype, _hashed(np.ascontiguousarray(values).reshape(-1).view(np.uint8))])
+
+
+def _hashed(buffer: Any) -> bytes:
+    return xxhash.xxh3_128_digest(buffer)
+
+
+def _ufunc(value: Any) -> Shape:
+    name = value.__name__
+    for module in (np, sys.modules.get("scipy.special")):
+        if getattr(module, name, None) is value:
+            return Shape(f"ufunc {name}", [module])
+    raise Unknown  # made of a function that it does not show
+
+
+def _vectorized(value: Any) -> Shape:
+    kept = ("pyfunc", "otypes", "signature", "excluded", "cache")
+    return Shape("vectorize", [vars(value).get(name) for name in kept], words(*kept))
+
+
+# -- awkward and Arrow -----------------------------------------------------------------------------
+
+
+def _awkward(value: Any) -> Shape:
+    # Not asked of itself: columns and classes of the user's answer for its attributes.
+    layout, behavior, attrs = (object.__getattribute__(value, name) for name in ("_layout", "_behavior", "_attrs"))
+    if hasattr(layout, "at"):  # a record
+        layout = [layout.array[layout.at : layout.at + 1]]
+    return Shape("awkward", [layout, behavior, attrs])
+
+
+def _awkward_layout(value: Any) -> Shape:
+    awkward = sys.modules["awkward"]
+    if not value.is_all_materialized:
+        raise Unknown  # reading it now could take as long as the run
+    form, length, buffers = awkward.to_buffers(awkward.to_packed(value, highlevel=False))
+    return Shape("layout", [form.to_json(), length, {key: np.asarray(buffers[key]) for key in sorted(buffers)}])
+
+
+def _arrow(value: Any) -> Shape:
+    """Describe tables and arrays in one piece: in how many they are says nothing."""
+    arrow = sys.modules["pyarrow"]
+    label = type(value).__name__
+    if isinstance(value, arrow.RecordBatch):
+        value = arrow.Table.from_batches([value])
+    elif isinstance(value, arrow.ChunkedArray):
+        value = arrow.table({"x": arrow.chunked_array(value.chunks, type=value.type)})
+    elif isinstance(value, arrow.Array):
+        value = arrow.table({"x": value})
+    table = value.combine_chunks()
+    sink = arrow.BufferOutputStream()
+    with arrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return Shape(f"arrow {label}", [_hashed(memoryview(sink.getvalue()))])
+
+
+def _arrow_type(value: Any) -> Shape:
+    arrow = sys.modules["pyarrow"]
+    schema = value if isinstance(value, arrow.Schema) else arrow.schema([("x", value)])
+    return Shape("arrow type", [schema.serialize().to_pybytes()])
+
+
+# -- histograms and corrections --------------------------------------------------------------------
+
+
+def _histogram(value: Any) -> Shape:
+    from boost_histogram.serialization import to_uhi
+
+    written = dict(to_uhi(value))
+    written.pop("writer_info", None)  # which version wrote it
+    return Shape("histogram", [written, dict(vars(value))])
+
+
+def _correction(value: Any) -> Shape:
+    """All but the compiled part, which is made of the rest."""
+    return Shape("correction", [{name: part for name, part in vars(value).items() if name != "_base"}])
+
+
+# -- numba: globals are in compiled code as they were when it was compiled ---------------------------
+
+
+def _dispatcher(value: Any) -> Shape:
+    # Signatures that were given stay as they are; others come with use.
+    given = [] if value._can_compile else sorted(map(str, value.nopython_signatures))
+    return _compiled([value.targetoptions, given], value.py_func, is_compiled=bool(value.overloads))
+
+
+def _compiled_ufunc(value: Any) -> Shape:
+    builder = getattr(value, "gufunc_builder", None)
+    function = value._dispatcher.py_func if builder is None else builder.py_func
+    given = sorted(map(str, value.types)) if value._frozen else []
+    return _compiled([getattr(builder, "signature", None), given], function, is_compiled=bool(value.types))
+
+
+def _callback(value: Any) -> Shape:
+    return _compiled([str(value._sig)], value._pyfunc, is_compiled=True)
+
+
+def _compiled(facts: list[Any], function: Any, *, is_compiled: bool) -> Shape:
+    said = f"what compiled function {function.__name__!r} has frozen of the globals it read when it was compiled"
+    return Shape("compiled", [function, *facts], frozen=(function, said) if is_compiled else None)
+
+
+#: By the full names of classes, so that no library is loaded for it.
+ADAPTERS: dict[str, Adapter] = {
+    "numpy.generic": Adapter(lambda v: Shape("scalar", [np.asarray(v)])),
+    "numpy.ufunc": Adapter(_ufunc),
+    "numpy.vectorize": Adapter(_vectorized),
+    "numpy.random._generator.Generator": Adapter(lambda v: Shape("generator", [v.bit_generator])),
+    "numpy.random.bit_generator.BitGenerator": Adapter(lambda v: Shape("bits", [v.state])),
+    "awkward.highlevel.Array": Adapter(_awkward, derived=True),
+    "awkward.highlevel.Record": Adapter(_awkward, derived=True),
+    "awkward.contents.content.Content": Adapter(_awkward_layout),
+    "pyarrow.lib.Table": Adapter(_arrow),
+    "pyarrow.lib.RecordBatch": Adapter(_arrow),
+    "pyarrow.lib.Array": Adapter(_arrow),
+    "pyarrow.lib.ChunkedArray": Adapter(_arrow),
+    "pyarrow.lib.Schema": Adapter(_arrow_type),
+    "pyarrow.lib.DataType": Adapter(_arrow_type),
+    "boost_histogram.histogram.Histogram": Adapter(_histogram),
+    "correctionlib.highlevel.CorrectionSet": Adapter(_correction),
+    "correctionlib.highlevel.Correction": Adapter(_correction),
+    "correctionlib.highlevel.CompoundCorrection": Adapter(_correction),
+    "numba.core.dispatcher.Dispatcher": Adapter(_dispatcher),
+    "numba.np.ufunc.dufunc.DUFunc": Adapter(_compiled_ufunc),
+    "numba.np.ufunc.gufunc.GUFunc": Adapter(_compiled_ufunc),
+    "numba.core.ccallback.CFunc": Adapter(_callback),
+}

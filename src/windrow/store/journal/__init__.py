@@ -1,0 +1,1 @@
+"""The journal of a run: what is done, written down so that a killed run continues."""

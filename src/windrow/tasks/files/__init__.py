@@ -1,0 +1,1 @@
+"""Files as dependencies of tasks: who reads and writes what, private directories, and putting results into place."""

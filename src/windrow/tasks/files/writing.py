@@ -1,0 +1,339 @@
+"""Files of one call in its worker: what the body writes is private until it is complete, and then put into place."""
+
+# ruff: noqa: PTH102, PTH107, PTH110, PTH112, PTH113, PTH114, PTH115, PTH116, PTH118, PTH119, PTH120, PTH202, PTH206, PTH208
+# Paths are text here: they stay as they were given, links and all.
+
+from __future__ import annotations
+
+import glob
+import os
+import stat as modes
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from windrow.errors import TaskFileError
+from windrow.globs import matching
+from windrow.tasks.body import releasing_through
+from windrow.tasks.call import map_nested
+from windrow.tasks.files.commit import copy_file, final_name, merge, replace, replace_link, settle_links
+from windrow.tasks.files.ownership import check_replaceable, names_in
+from windrow.tasks.files.paths import as_given
+from windrow.tasks.files.reading import Read, Reading, find_paths, put_paths
+from windrow.tasks.files.scratch import make_private, remove_private
+from windrow.tasks.files.stamps import OURS, Stamp, files_in, stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from windrow.tasks.files.claims import Claim
+    from windrow.tasks.files.paths import GivenPath
+    from windrow.tasks.worker import RunningCall
+
+
+class Write(NamedTuple):
+    """A path that the body writes."""
+
+    given: GivenPath
+    output: str  #: by which the graph knows what is said of the files
+    claim: Claim
+    begins: bool = False  #: names of several files begin with the path
+    read: Read | None = None  #: of a file that is changed
+    inside: frozenset[str] = frozenset()  #: files in a directory that tasks of the session write
+
+
+class _Making(NamedTuple):
+    """A path that is being written."""
+
+    write: Write
+    path: str  #: as the user knows it
+    target: str  #: the same, without links
+    own: str  #: where the body writes it
+    place: str  #: in which its private directory is
+
+    def final(self, name: str) -> str:
+        """Give the path of one of its files by its name beside where the body writes."""
+        return os.path.join(os.path.dirname(self.path), name)
+
+
+@dataclass(frozen=True, slots=True)
+class FileWork:
+    """The files of a call; done around its body."""
+
+    token: str  #: of the session
+    base: str  #: the working directory at the call
+    reads: tuple[Read, ...]
+    writes: tuple[Write, ...]
+
+    @contextmanager
+    def around(self, going: RunningCall) -> Iterator[None]:
+        """Give the body its paths, and put what it made into place."""
+        attempt = _Attempt(self, going)
+        try:
+            attempt.begin()
+            yield
+            attempt.end()
+        finally:
+            attempt.clean()
+
+
+class _Attempt:
+    """One attempt of a call."""
+
+    def __init__(self, work: FileWork, going: RunningCall) -> None:
+        self._work = work
+        self._going = going
+        self._reading = Reading(going)
+        self._read: list[str] = []  #: paths that the body reads
+        self._privates: dict[str, tuple[str, list[str]]] = {}  #: by directory of targets
+        self._making: list[_Making] = []
+        self._taken: set[str] = set()  #: paths that are written, private and final
+        self._stamps: dict[str, Stamp] = {}  #: of what was made, before it was moved, by its final path
+        self._names: dict[str, str] = {}  #: final names of private directories
+
+    # -- before the body
+
+    def begin(self) -> None:
+        paths: list[tuple[GivenPath, str]] = []
+        for read in self._work.reads:
+            for where, text in find_paths(self._going, read, self._work.base):
+                self._reading.rely_on(read, text)
+                paths.append((where, text))
+        self._read = [text for _, text in paths]
+        for write in self._work.writes:
+            path = os.fspath(write.given.path)
+            if _is_special(path):
+                self._going.made[write.output] = None
+                paths.append((write.given, path))
+            else:
+                paths.append((write.given, self._open(write, path)))
+        put_paths(self._going, paths)
+        if self._making:
+            self._names = {os.path.dirname(one.own): os.path.dirname(one.path) for one in self._making}
+            self._going.function = releasing_through(
+                self._going.function, lambda release, number, value: release(number, tell_finally(value, self._names))
+            )
+
+    def _open(self, write: Write, path: str) -> str:
+        """Make a private path for the body to write to."""
+        target = path if write.begins else os.path.realpath(path)
+        place = _place_of(write, target)
+        self._check_replaceable(write, target)
+        if place not in self._privates:
+            try:
+                self._privates[place] = make_private(place, self._work.token, self._going.task)
+            except OSError as error:
+                raise TaskFileError(
+                    f"task {self._going.name!r} writes {path} (parameter {write.given.parameter!r}, {write.given.kind.name}), "
+                    f"but nothing can be written in {place} ({error.strerror}); see to that, or name another directory"
+                ) from error
+        own = os.path.join(self._privates[place][0], os.path.basename(path))
+        if own in self._taken or target in self._taken:
+            raise TaskFileError(
+                f"task {self._going.name!r} writes {target} twice: {path} (parameter {write.given.parameter!r}) is another "
+                "name of it; give each output a file of its own"
+            )
+        self._taken |= {own, target}
+        if write.given.kind.directory and not write.begins:
+            os.mkdir(own)
+        if write.read is not None:
+            self._reading.rely_on(write.read, path)
+            copy_file(path, own)
+        self._making.append(_Making(write, path, target, own, place))
+        return own
+
+    def _check_replaceable(self, write: Write, target: str) -> None:
+        given = write.given
+        if given.kind.directory and not given.kind.pattern:
+            check_replaceable(
+                self._going.name, given.parameter, given.kind, target, self._work.base, write.inside
+            )  # fmt: skip
+
+    # -- after the body
+
+    def end(self) -> None:
+        self._reading.check()
+        made: dict[str, list[str]] = {}
+        for one in self._making:
+            made[one.own], wrong = _files_made(one)
+            if wrong:
+                raise self._unwritten(one, wrong)
+        for one in self._making:
+            self._check_replaceable(one.write, one.target)  # somebody may have put something there
+            self._stamps.update({one.final(name): stamp(_beside(one.own, name)) for name in made[one.own]})
+        if self._going.cancelled():
+            return
+        for private, _ in self._privates.values():
+            settle_links(private, self._names)
+        for place, (private, _) in self._privates.items():
+            making = [one for one in self._making if one.place == place]
+            try:
+                self._move_all(private, place, making, made)
+            except OSError as error:
+                raise TaskFileError(
+                    f"task {self._going.name!r} has made {', '.join(one.path for one in making)}, but that cannot be put "
+                    f"into place: {error}"
+                ) from error
+        self._check_links(made)
+        self._going.made = {name: tell_finally(value, self._names) for name, value in self._going.made.items()}
+
+    def _check_links(self, made: dict[str, list[str]]) -> None:
+        """All is in place: a link that leads nowhere is no output."""
+        for making in self._making:
+            for path in map(making.final, made[making.own]):
+                if os.path.islink(path) and not os.path.exists(path):
+                    what = f"is a link to {os.readlink(path)}, where nothing is"
+                    os.remove(path)
+                    raise self._unwritten(making, what)
+
+    def _unwritten(self, making: _Making, what: str) -> TaskFileError:
+        """Make the error that says what is wrong with an output, and what was made beside it."""
+        private, given = os.path.dirname(making.own), making.write.given
+        declared = {os.path.basename(one.own) for one in self._making}
+        names = [os.path.relpath(one, private) for one in files_in(private)]
+        others = [one for one in names if one.split(os.sep)[0] not in declared]
+        beside = f"; it made {others[:10]} beside it" if others else ""
+        return TaskFileError(
+            f"task {self._going.name!r} has ended, and {making.path} (parameter {given.parameter!r}, {given.kind.name}) "
+            f"{what}{beside}; it has to be written to the path that the body is given, which is a private one until then"
+        )
+
+    def _move_all(self, private: str, place: str, making: list[_Making], made: dict[str, list[str]]) -> None:
+        """Move what was made beside some targets into place, declared files last; say what they are like."""
+        declared = {name.split(os.sep)[0] for one in making for name in made[one.own]}
+        declared |= {os.path.basename(one.own) for one in making if not one.write.begins}
+        for name in sorted(os.listdir(private)):
+            if name not in declared:
+                source, target = os.path.join(private, name), os.path.join(place, name)
+                self._note_beside(source, target)
+                merge(source, target, self._going.name)
+        for one in making:
+            names = made[one.own]
+            self._move(one, names)
+            # Plain tuples are small to the engines: they travel with the report.
+            said = [tuple(self._seen(one.final(name))) for name in names]
+            single = not one.write.given.kind.directory and not one.write.given.kind.pattern
+            self._going.made[one.write.output] = said[0] if single else tuple(said)
+
+    def _seen(self, path: str) -> Stamp:
+        """Look at a file that was moved into place; another session may have replaced the directory it was in since."""
+        try:
+            return stamp(path)
+        except FileNotFoundError:  # or it is a link to what is moved next
+            return self._stamps[path]._replace(path=path)
+
+    def _move(self, making: _Making, names: list[str]) -> None:
+        write, task = making.write, self._going.name
+        if write.begins:
+            for name in names:
+                merge(_beside(making.own, name), os.path.join(making.place, name), task)
+        elif write.given.kind.pattern:
+            self._note_beside(making.own, making.path, {_beside(making.own, one) for one in names})
+            merge(making.own, making.target, task)
+        elif self._replaces_link(making):
+            replace_link(making.own, making.path)
+        else:
+            replace(making.own, making.target, task)
+
+    def _note_beside(self, source: str, target: str, declared: Collection[str] = ()) -> None:
+        """Note what goes into place and is no declared output: it is missed too, if somebody removes it."""
+        whole = os.path.islink(source) or not os.path.isdir(source)
+        names = [""] if whole else names_in(source)
+        found = [one for one in names if os.path.join(source, one) not in declared]
+        self._going.beside += [os.path.join(target, one) if one else target for one in found]
+
+    def _replaces_link(self, making: _Making) -> bool:
+        """Whether a link is replaced, and not what it leads to: by another link, or if it leads to what the body reads."""
+        if not os.path.islink(making.path) or making.write.given.kind.reads:
+            return False
+        return os.path.islink(making.own) or making.target in map(os.path.realpath, self._read)
+
+    def clean(self) -> None:
+        for private, new in self._privates.values():
+            remove_private(private, new)
+
+
+def _beside(own: str, name: str) -> str:
+    return os.path.join(os.path.dirname(own), name)
+
+
+def _place_of(write: Write, target: str) -> str:
+    """Say where a private directory is for an output: beside it, or in it, if nothing can be moved into it from there."""
+    above = os.path.dirname(target)
+    merges = write.given.kind.pattern and not write.begins and os.path.isdir(target)
+    if merges and (os.path.ismount(target) or not os.access(above, os.W_OK)):
+        return target
+    return above
+
+
+def _is_special(path: str) -> bool:
+    """Whether a path is a device or pipe, such as the one that swallows everything."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (modes.S_ISREG(mode) or modes.S_ISDIR(mode))
+
+
+# -- what was made
+
+
+def _files_made(making: _Making) -> tuple[list[str], str]:
+    """List the files of a declared output, relative to where the body was to write it; and say what is wrong with them."""
+    own, kind = making.own, making.write.given.kind
+    found = [own]
+    if kind.pattern:
+        found, wrong = _matching_files(making)
+    elif os.path.isdir(own):
+        found = list(files_in(own))
+        wrong = "" if found or kind.may_be_empty else "is an empty directory"
+        if not kind.directory:
+            wrong = "was made as a directory; annotate the parameter with wr.OutDir, or write a file"
+    elif os.path.exists(own):
+        wrong = "" if os.path.getsize(own) or kind.may_be_empty else "is an empty file"
+    elif os.path.islink(own):
+        wrong = f"is a link to {os.readlink(own)}, where nothing is"
+    else:
+        wrong = "was not written"
+    return sorted(os.path.relpath(one, os.path.dirname(own)) for one in found), wrong
+
+
+def _matching_files(making: _Making) -> tuple[list[str], str]:
+    own, claim, may_be_empty = making.own, making.write.claim, making.write.given.kind.may_be_empty
+    pattern = glob.escape(own) + claim.path[len(glob.escape(making.path)) :]
+    found = [one for one in matching(pattern) if os.path.isfile(one)]
+    empty = [] if may_be_empty else [one for one in sorted(found) if not os.path.getsize(one)]
+    wrong, what = "", repr(os.path.basename(claim.path))
+    if not found and not (may_be_empty and os.path.isdir(own)):
+        wrong = f"has no file that matches {what}"
+    elif empty:
+        names = [os.path.relpath(one, os.path.dirname(own)) for one in empty[:10]]
+        wrong = f"has empty files that match {what}: {names}"
+    return found, wrong
+
+
+def tell_finally(value: Any, names: Mapping[str, str]) -> Any:
+    """Put final names where private ones are in what a body returns or releases: others know the files by those.
+
+    Bodies like to return the paths they were given, or found, or a text that has them.
+    """
+
+    def final(thing: Any) -> Any:
+        if isinstance(thing, bytes) and OURS.encode() in thing:
+            content = os.fsencode(_in_text(os.fsdecode(thing), names))
+            return thing if content == thing else content
+        if not isinstance(thing, (str, os.PathLike)):
+            return thing
+        text = os.fspath(thing)
+        if not isinstance(text, str) or OURS not in text:
+            return thing
+        known = _in_text(text, names) if isinstance(thing, str) else final_name(text, names)
+        return thing if known == text else as_given(thing, known)
+
+    return map_nested(value, final) if names else value
+
+
+def _in_text(text: str, names: Mapping[str, str]) -> str:
+    for private in sorted(names, key=len, reverse=True):
+        text = text.replace(private, names[private])
+    return text

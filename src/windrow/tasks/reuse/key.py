@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 from array import array
+from bisect import bisect_left
 from copy import deepcopy
 from hashlib import blake2b
 from inspect import CO_VARKEYWORDS
@@ -216,7 +217,7 @@ def _refuse_unknown_files(call: Call, parameter: str, kind: FileKind) -> None:
     The value of a command is the path of what it writes, which its lineage covers. The value of a task that writes files
     most often is, too; as it may be any other, what was read is noted with the result.
     """
-    known = [one.path for one in call.files if one.parameter == parameter]
+    known = sorted(one.path for one in call.files if one.parameter == parameter)
     for one in _paths(call, parameter):
         if isinstance(one, Future) and kind.reads and one.call.writes_files:
             if kind.pattern and one.call.declared.command is None:
@@ -225,8 +226,9 @@ def _refuse_unknown_files(call: Call, parameter: str, kind: FileKind) -> None:
                 )
             continue
         start = None if isinstance(one, Future) else os.fspath(one)
-        found = known if kind.pattern else [path for path in known if path.startswith(start or "")]
-        if start is None or not found:
+        # In order, those that begin with it come right after where it would be.
+        found = known if kind.pattern else known[bisect_left(known, start or "") :]
+        if start is None or not found or not (kind.pattern or found[0].startswith(start)):
             words = "the value of a future" if start is None else start
             raise NotReusable(f"its {kind.name} {parameter!r} is {words}, of which nothing is known at the call")
 

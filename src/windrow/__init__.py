@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from windrow.blocks.results import updown
     from windrow.files import file
     from windrow.pipeline.pipeline import Pipeline
-    from windrow.pipeline.results.load import load, merge
+    from windrow.pipeline.results.load import load
+    from windrow.pipeline.results.merge import merge
     from windrow.pipeline.results.result import Result
     from windrow.tasks.body import ready
-    from windrow.tasks.command import command
+    from windrow.tasks.commands.command import command
     from windrow.tasks.declare import InOut, task
     from windrow.tasks.executor import Executor
     from windrow.tasks.files.annotations import InDir, InFile, InFiles, InOutFile, OutDir, OutFile, OutFiles
@@ -68,10 +69,10 @@ _HOMES = {
     "Pipeline": "windrow.pipeline.pipeline",
     "Result": "windrow.pipeline.results.result",
     "Session": "windrow.tasks.session",
-    "command": "windrow.tasks.command",
+    "command": "windrow.tasks.commands.command",
     "file": "windrow.files",
     "load": "windrow.pipeline.results.load",
-    "merge": "windrow.pipeline.results.load",
+    "merge": "windrow.pipeline.results.merge",
     "ready": "windrow.tasks.body",
     "resident": "windrow.tasks.resident",
     "task": "windrow.tasks.declare",

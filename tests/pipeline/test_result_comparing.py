@@ -18,7 +18,7 @@ import small_analysis as small
 import windrow as wr
 from searching import examples
 from windrow.errors import UsageError
-from windrow.pipeline.results.differences import difference
+from windrow.pipeline.results.compare import difference
 from windrow.pipeline.results.load import keep, load
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def test_rows_only_one_run_looked_at_have_not_changed(file: str) -> None:
     assert found.changed == 0
     assert not found.same
     beyond = sum(n >= 100 for n in signal(0.5) | control(0.5))
-    assert f"{beyond} rows were processed by one run only" in found.changes.notes[0]
+    assert f"{beyond} rows of regions of the first run are not compared" in found.changes.notes[0]
 
 
 def test_a_skim_is_compared_by_identity(file: str, tmp_path: Path) -> None:

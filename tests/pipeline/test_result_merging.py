@@ -140,6 +140,16 @@ def test_parts_are_not_changed_and_costs_add(parts: list[wr.Result]) -> None:
     json.loads(merged.to_json())
 
 
+def test_orders_and_twins_of_all_parts_are_told(parts: list[wr.Result]) -> None:
+    told = [
+        replace(part, ordering={f"d{n}": n}, steps={name: replace(s, same_as="x") for name, s in part.steps.items()})
+        for n, part in enumerate(parts)
+    ]
+    merged = wr.merge(*told)
+    assert merged.ordering == {f"d{n}": n for n in range(len(parts))}
+    assert {step.same_as for step in merged.steps.values()} == {"x"}
+
+
 def test_the_files_of_all_parts_can_be_opened(parts: list[wr.Result]) -> None:
     merged = wr.merge(*parts)
     for position, file in enumerate(merged.kept.files):

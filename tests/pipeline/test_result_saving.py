@@ -150,6 +150,10 @@ def test_names_are_made_safe_and_never_meet(result: wr.Result, tmp_path: Path) -
         with pytest.raises(UsageError, match="two outputs would be called"):
             save(replace(result, outputs={"a b": {key: 1}, "a_b": {key: 2}}), tmp_path / f"x{suffix}")
         assert not (tmp_path / f"x{suffix}").exists()
+        axis = bh.axis.Regular(1, 0, 1)
+        twice: Any = {"tt": {key: {"a b": bh.Histogram(axis), "a_b": bh.Histogram(axis)}}}
+        with pytest.raises(UsageError, match="two outputs would be called"):
+            save(replace(result, outputs=twice), tmp_path / f"x{suffix}")
 
 
 # --- coffea ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 import windrow as wr
 from windrow.core.events import Finished
 from windrow.errors import CommandError, CommandMemoryError, TaskError, TaskFileError, UsageError
-from windrow.tasks.command import Command, CommandTask
+from windrow.tasks.commands.command import Command, CommandTask
 from windrow.tasks.driver import Driver
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 import windrow as wr
 from tasks.command_crowd import alive
 from windrow.errors import CommandError, CommandMemoryError, TaskError
-from windrow.tasks import shell
+from windrow.tasks.commands.processes import CommandProcesses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,7 +130,7 @@ def test_the_memory_of_what_is_left_counts(tmp_path: Path) -> None:
 def test_one_that_opens_an_output_while_it_is_ended_fails_the_command(
     monkeypatch: pytest.MonkeyPatch, number: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(shell, "at_work", lambda *_: set())  # as if it had not yet
+    monkeypatch.setattr(CommandProcesses, "at_work", lambda *_: set())  # as if it had not yet
 
     @wr.command
     def late(n: str, a: wr.OutFile) -> str:

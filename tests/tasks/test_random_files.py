@@ -119,13 +119,13 @@ def processes() -> Iterator[wr.Session]:
 
 
 @pytest.mark.parametrize("engine", ["inline", "threads"])
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(10))
 @given(program=programs())
 def test_files_are_those_of_the_program(engine: str, program: list[Op]) -> None:
     check(wr.Session(engine=engine, workers=3), program, close=True)
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(10))
 @given(program=programs())
 def test_files_are_the_same_in_processes(processes: wr.Session, program: list[Op]) -> None:
     check(processes, program, close=False)

@@ -151,24 +151,45 @@ def twice(values: Any) -> Any:
 
 
 @pytest.mark.usefixtures("new_program")
-@pytest.mark.parametrize("overwritten", [False, True])
-def test_a_reader_that_runs_again_needs_its_input(tmp_path: Path, overwritten: bool) -> None:
-    path, log = tmp_path / "x", str(tmp_path / "log")
-    path.write_text("text")
+def test_a_reader_that_runs_again_needs_its_input(tmp_path: Path) -> None:
+    log, paths = str(tmp_path / "log"), [tmp_path / name for name in ("stays", "goes")]
+    for path in paths:
+        path.write_text("text")
     with wr.Session(engine="processes", workers=1, reuse=False) as session:
-        doubled = twice(read_large(path, log))  # the value in between goes with its reader
+        stays, goes = [twice(read_large(path, log)) for path in paths]  # values in between go with their readers
         session.barrier(60)
-        if overwritten:
-            write(path, "other")
-            session.barrier(60)
+        write(paths[1], "other")
+        session.barrier(60)
         kill(set(runs(log)))
-        if overwritten:
-            with pytest.raises(
-                DependencyError, match=r"'read_large' reads .*/x .*its input was overwritten by task 'write'"
-            ):
-                doubled.result(60)
-        else:
-            assert int(doubled.result(60)[0]) == 2 * sum(b"text")
+        assert int(stays.result(60)[0]) == 2 * sum(b"text")
+        with pytest.raises(
+            DependencyError, match=r"'read_large' reads .*goes .*its input was overwritten by task 'write'"
+        ):
+            goes.result(60)
+
+
+@wr.task
+def nothing() -> None: ...
+
+
+@wr.task
+def crash_once(flag: Path) -> None:
+    if not flag.exists():
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_file_that_was_changed_is_not_changed_again_if_the_next_task_crashes(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("")
+    with wr.Session(engine="processes", workers=1, reuse=False) as session:
+        for number in range(2):
+            for _ in range(3):
+                nothing.options(priority=3)()  # after short tasks several are reported together
+            append.options(priority=2)(tmp_path / "x", f"{number}")
+            crash_once.options(priority=1)(tmp_path / f"flag {number}")
+            session.barrier(60)
+    assert (tmp_path / "x").read_text() == "01"
 
 
 def test_what_is_read_while_it_changes_is_read_again(tmp_path: Path) -> None:

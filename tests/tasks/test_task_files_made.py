@@ -190,8 +190,7 @@ def read_as_file(path: wr.InFile) -> Any:
     return [(str(path), Path(path).read_text())]
 
 
-@pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
-@pytest.mark.parametrize("reuse", [True, False])
+@pytest.mark.parametrize(("engine", "reuse"), [("inline", True), ("threads", False), ("processes", True)])
 def test_released_paths_are_final_and_the_files_are_there(engine: str, reuse: bool, place: Path) -> None:
     both = [(str(place / "a"), "A")], [(str(place / "b"), "B")]
     for _ in range(2):
@@ -200,9 +199,7 @@ def test_released_paths_are_final_and_the_files_are_there(engine: str, reuse: bo
             found = opened.gather([told(one), told(two), read_as_file(one), read_as_file(two)])
             assert found == [*both, *both]
             assert Path(one.result(120)) == place / "a"
-        with session(engine, reuse=reuse) as opened:
             assert opened.gather([told(one) for one in releases("a", "b")]) == list(both)
-        with session(engine, reuse=reuse) as opened:
             first, *paths = (one.result(120) for one in streams("a", "b"))
             assert (first, paths) == (1, [str(place / "a"), str(place / "b")])
 

@@ -141,7 +141,7 @@ CHAIN = [
 
 
 @pytest.mark.parametrize("engine", ["inline", "threads"])
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @given(program=st.lists(steps, min_size=1, max_size=14))
 @example(program=CHAIN)
 def test_programs_leave_the_files_of_the_plain_program(engine: str, program: list[Op]) -> None:

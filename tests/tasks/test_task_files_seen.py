@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import windrow as wr
+from searching import few_by_day
 from tasks.file_diary import note, ran, session
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -66,11 +68,19 @@ def pipeline(kind: str, by: str, *, waits: bool = False, **options: Any) -> str:
     return result
 
 
-@pytest.mark.parametrize("files", ["stamp", "content"])
-@pytest.mark.parametrize("waits", [False, True])
-@pytest.mark.parametrize("by", ["path", "future"])
-@pytest.mark.parametrize("kind", ["command", "task"])
-def test_what_is_made_again_is_read_again(kind: str, by: str, waits: bool, files: str) -> None:
+#: By day every two of the choices once: kind of task, how its file is given, whether it is waited for, what counts.
+CHOICES = [
+    ("command", "path", False, "stamp"), ("command", "future", True, "content"), ("task", "path", True, "content"),
+    ("task", "future", False, "stamp"), ("task", "future", True, "stamp"), ("command", "path", False, "content"),
+]  # fmt: skip
+ALL = product(["command", "task"], ["path", "future"], [False, True], ["stamp", "content"])
+
+
+@pytest.mark.parametrize(
+    "choice", few_by_day([*CHOICES, *(one for one in ALL if one not in CHOICES)], len(CHOICES)), ids=str
+)
+def test_what_is_made_again_is_read_again(choice: tuple[str, str, bool, str]) -> None:
+    kind, by, waits, files = choice
     options: dict[str, Any] = {"waits": waits, "files": files}
     everything = ["doubled", "index", "make", "text"]
     for _ in range(2):

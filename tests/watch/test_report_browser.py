@@ -69,7 +69,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def demo_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("demo")
-    fileset = demo.generated(directory, 30_000)
+    fileset = demo.generated(directory, 10_000)
     result = demo.run_example(fileset, workers=2, progress=False)
     page: Path = result.report(directory / "run.html")
     return page
@@ -103,8 +103,8 @@ def settled(tab: Any) -> bool:
     return True
 
 
-def faults(browser: Any, page: Path, charts: tuple[str, ...] = CHARTS, **options: Any) -> list[str]:
-    """Say what is wrong with a page that should show these charts and a cutflow that can be switched."""
+def faults(browser: Any, page: Path, charts: tuple[str, ...] = CHARTS, boxes: int = 0, **options: Any) -> list[str]:
+    """Say what is wrong with a page that should show these charts, and a cutflow to be switched or a graph of boxes."""
     with opened(browser, page, **options) as (tab, found):
         if len(tab.locator("body").inner_text().split()) < 20:
             return [*found, "the page is blank"]
@@ -115,6 +115,9 @@ def faults(browser: Any, page: Path, charts: tuple[str, ...] = CHARTS, **options
             colours, share = box.evaluate(PIXELS) if box.count() else (0, 0.0)
             if colours < 5 or share < 0.005:
                 found.append(f"no chart {name}: {colours} colours, {share:.2%} drawn")
+        if boxes:
+            drawn = tab.locator("#graph svg g").count()
+            return found if drawn == boxes else [*found, f"the graph has {drawn} boxes"]
         if tab.locator(WRITTEN).count() != 1:
             return [*found, "no switch for the cutflow"]
         seen = []
@@ -126,6 +129,36 @@ def faults(browser: Any, page: Path, charts: tuple[str, ...] = CHARTS, **options
         return list(found)
 
 
+@wr.task
+def one(x: int) -> int:
+    return sum(range(20_000)) * 0 + x
+
+
+@wr.task(outputs=2)
+def halves(x: int) -> Any:
+    yield x // 2
+    yield x - x // 2
+
+
+@wr.task
+def total(parts: list[int]) -> int:
+    return sum(parts)
+
+
+def test_the_report_of_a_session_is_whole(browser: Any, tmp_path: Path) -> None:
+    with wr.Session(engine="threads", workers=2, name="variants", rundir=tmp_path / "run") as session:
+        parts = [part for number in range(20) for part in halves(one(number))]
+        assert total(parts).result() == sum(range(20))
+    page, charts = session.report(), ("timeline", "rows", "memory", "waiting")
+    assert faults(browser, page, charts, boxes=41) == []
+    assert faults(browser, page, charts, boxes=41, color_scheme="dark") == []
+    broken = tmp_path / "broken.html"
+    broken.write_text(page.read_text().replace("\ndrawWaiting();", "\n"))
+    assert any("no chart waiting" in one for one in faults(browser, broken, charts, boxes=41))
+    with opened(browser, page) as (tab, _):
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 1400
+
+
 def test_the_report_of_the_demo_is_whole(browser: Any, demo_page: Path) -> None:
     assert faults(browser, demo_page) == []
     assert faults(browser, demo_page, color_scheme="dark") == []
@@ -135,11 +168,16 @@ def test_the_report_of_the_demo_is_whole(browser: Any, demo_page: Path) -> None:
     ("old", "new", "fault"),
     [
         ("\n</body>", "<script>console.error('loud')</script></body>", "loud"),
-        ("\n</body>", "<script>nobody.defined(this)</script></body>", "nobody"),
-        ("\n</body>", "<img src='http://localhost:9/x.png'></body>", "localhost"),
         ("\ndrawHistograms();", "\n", "no chart histogram"),
-        ('chart("chart-timeline"', 'void ("chart-timeline"', "no chart timeline"),
-        ("const lines = table[cutflow.kind];", "const lines = table.executed;", "does not switch"),
+        *(
+            pytest.param(*broken, marks=pytest.mark.slow)
+            for broken in (
+                ("\n</body>", "<script>nobody.defined(this)</script></body>", "nobody"),
+                ("\n</body>", "<img src='http://localhost:9/x.png'></body>", "localhost"),
+                ('chart("chart-timeline"', 'void ("chart-timeline"', "no chart timeline"),
+                ("const lines = table[cutflow.kind];", "const lines = table.executed;", "does not switch"),
+            )
+        ),
     ],
 )
 def test_the_test_notices(browser: Any, demo_page: Path, tmp_path: Path, old: str, new: str, fault: str) -> None:

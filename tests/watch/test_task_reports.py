@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.watch.findings import find
+from windrow.watch.findings import Findings
 from windrow.watch.graph_run import ByName, GraphRun, graph_run
 from windrow.watch.log import Attempt, CallRecord, Try, attempt_line, call_line
-from windrow.watch.readlog import Brought, read_log
+from windrow.watch.readlog import read_log
 from windrow.watch.report.session import session_page
 from windrow.watch.trace import trace_text
 
@@ -40,15 +40,13 @@ def early_run(log: dict[str, Any] | None = None, **changes: Any) -> GraphRun:
         json.dumps({"t": 3 * S, "event": "WorkerLost", "worker": 1, "failure": "CrashError: gone"}),
     ]  # fmt: skip
     told = read_log(lines, now=5 * S)
-    told = replace(
-        told, offers={"cores": 2}, brought={"1.0": [Brought(S, S + 10, 100)]}, reused={"use": 7}, **(log or {})
-    )
+    told = replace(told, offers={"cores": 2}, brought={"1.0"}, reused={"use": 7}, **(log or {}))
     facts = {"session": "a <session>", "state": "complete", "options": {"engine": "threads"}}
     return replace(graph_run(told, facts), workers=2, **changes)
 
 
 def test_what_is_found() -> None:
-    found = find(early_run())
+    found = Findings(early_run())
     assert found.makespan == 5 * S
     # make until 2 s, then the second use from 3 to 5 s: 4 s. All work is 8 s on two workers: 4 s.
     assert found.path == ((1, 3), (2 * S, 2 * S))
@@ -68,7 +66,7 @@ def test_a_task_counts_with_the_cores_it_holds() -> None:
         for n in (1, 2, 3)
     }
     run = GraphRun(name="wide", tasks=tasks, workers=2, span=3 * S, log=replace(read_log(()), offers={"cores": 2}))
-    found = find(run)
+    found = Findings(run)
     assert (found.work, found.busy, found.least) == (6 * S, 1.0, 3 * S)
     text = page(run)
     assert "100 %" in text
@@ -86,7 +84,7 @@ def test_a_session_in_which_everything_was_reused_says_so() -> None:
 
 
 def test_sums_of_tasks_that_are_not_kept_are_counted() -> None:
-    found = find(
+    found = Findings(
         early_run(
             dropped={"make": ByName("make", 10, 7, failed=1, cancelled=2, retries=3, time=25 * S // 10, longest=S // 2)}
         )
@@ -101,13 +99,13 @@ def test_the_mean_is_that_of_tasks_that_ran() -> None:
     tasks = dict(early_run().tasks)
     tasks |= {n: CallRecord(n, "make", 0, 5 * S, "waiting", (), ()) for n in range(10, 20)}
     dropped = {"make": ByName("make", 10, 2, failed=8, ran=2, time=5 * S, longest=S)}
-    found = find(early_run(tasks=tasks, dropped=dropped))
+    found = Findings(early_run(tasks=tasks, dropped=dropped))
     make = next(one for one in found.names if one.name == "make")
     assert (make.count, make.ran, make.mean) == (21, 3, (3 + 5) * S / 3)
 
 
 def page(run: GraphRun) -> str:
-    return session_page(run, find(run), {"python": "3", "windrow": "1"})
+    return session_page(run, Findings(run), {"python": "3", "windrow": "1"})
 
 
 def test_the_page_has_all_sections_and_no_foreign_markup() -> None:
@@ -220,7 +218,7 @@ def test_a_torn_log_is_read_as_far_as_it_goes() -> None:
     assert list(run.tasks) == [1]
     assert (run.log.unreadable, run.workers, run.over, run.engine, run.span) == (3, 1, False, "threads", 15)  # fmt: skip
     assert run.log.offers == {"cores": 2}
-    assert run.log.brought == {"1.0": [Brought(11, 13, 4)]}
+    assert run.log.brought == {"1.0"}
     assert run.log.memory.tolist() == [[12e-6, 5]]
     assert run.log.reused == {"a": 2}
     assert "3 lines of the log could not be read" in page(run)

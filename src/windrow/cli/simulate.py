@@ -81,14 +81,14 @@ def _about_session(rundir: Path, workers: int, given: dict[str, str | None], *, 
     import json
     from dataclasses import asdict
 
-    from windrow.run.session_forecast import forecast_session, read_session
+    from windrow.run.session_forecast import RecordedSession, forecast_session
     from windrow.store.rundir import RunDirectory
     from windrow.units import format_seconds
 
     useless = [name for name, value in given.items() if value is not None]
     if useless:
         raise UsageError(f"{' and '.join(useless)} cannot be simulated for a session of tasks: only --workers can")
-    recorded = read_session(RunDirectory.open(rundir))
+    recorded = RecordedSession(RunDirectory.open(rundir))
     found = [forecast_session(recorded, number) for number in _numbers(workers)]
     run = recorded.run
     if as_json:

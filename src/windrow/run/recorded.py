@@ -129,56 +129,6 @@ class RecordedCosts(Costs):
         return Demand(compute - locked, locked, blocked, high[2] - low[2], self.memory)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """What a run directory tells about other runs of the same analysis."""
-
-    inputs: tuple[SimulatedInput, ...]
-    costs: Mapping[str, RecordedCosts]
-    workers: int
-    engine: str  #: inline, threads or processes
-    seconds: float  #: of the whole run
-    outside_s: float  #: before the first worker was there and after the last task was done
-    chunk: int | None  #: rows, where the user had said so
-    cores: int | None = None  #: of the machine
-    complete: bool = True
-    memory_base: float | None = None  #: bytes that are needed once; None: not known
-    memory_each: float | None = None  #: bytes that every worker needs; None: not known
-    lock_known: bool = True  #: whether the run tells how much computing needs the interpreter lock
-    tasks: int = 0
-    notes: tuple[str, ...] = ()
-
-    @property
-    def kind(self) -> Kind:
-        """What it would be run with by default: as it was, and threads for one without any."""
-        return "processes" if self.engine == "processes" else "threads"
-
-    def model(self, device: tuple[str, Device] | None = None) -> Model:
-        """Make the model; ``device`` (name, curve) is where reads are to come from instead."""
-        costs = dict(self.costs)
-        devices = {}
-        if device is not None:
-            name, curve = device
-            devices[name] = curve
-            costs = {category: replace(one, device=name) for category, one in costs.items()}
-        return Model(inputs=self.inputs, costs=costs, devices=devices, name="recorded")
-
-    def memory_of(self, workers: int, kind: Kind) -> float | None:
-        """Say what so many workers need in all; None where it is not known."""
-        if self.memory_each is None or self.memory_base is None:
-            return None
-        # Threads have the process in common; processes have one each.
-        times = 1 if kind == "threads" else workers
-        return times * self.memory_base + workers * self.memory_each
-
-    def workers_that_fit(self, memory: float, kind: Kind, most: int) -> int | None:
-        """Say how many workers fit into so much memory, ``most`` at most; None if not known."""
-        if self.memory_of(1, kind) is None:
-            return None
-        fits = (n for n in range(most, 0, -1) if (self.memory_of(n, kind) or 0.0) <= memory)
-        return next(fits, 0)
-
-
 def scatter(per_row: Sequence[float]) -> float:
     """Estimate how much equal tasks differ, from neighbours: what changes slowly is no scatter."""
     if len(per_row) < 3:
@@ -207,107 +157,120 @@ def read_record(path: str | os.PathLike[str]) -> Recorded:
         ) from error
     if not np.count_nonzero(log.attempts.done & (log.attempts.input >= 0)):
         raise DataError(f"{directory.log} tells of no task that ended, so there is nothing to foretell from")
-    return _Reading(directory, log).recorded()
+    return Recorded(directory, log)
 
 
-class _Reading:
-    """What is found out of a run on the way from its files to a ``Recorded``."""
+class Recorded:
+    """What a run directory tells about other runs of the same analysis."""
 
     def __init__(self, directory: RunDirectory, log: Log) -> None:
         manifest = directory.read_manifest()
         options, environment = manifest.get("options") or {}, manifest.get("environment") or {}
-        self.log = log
-        self.notes: list[str] = []
-        self.summary: dict[str, Any] = {}
+        self._log = log
+        self.notes: list[str] = []  #: what the run cannot tell
+        summary: dict[str, Any] = {}
         try:
-            self.summary = directory.read_summary()
+            summary = directory.read_summary()
         except DataError:
             self.notes.append("the run did not come to its end: only what its log tells is used")
         if log.unreadable:
             self.notes.append(f"{log.unreadable} lines of the log cannot be read")
         if log.dropped:
             self.notes.append(f"{log.dropped:,} lines of the log were not kept: costs are from the rest")
-        self.workers = int(self.summary.get("workers") or 0) or len(set(log.attempts.worker.tolist()))
-        self.engine = str(self.summary.get("engine") or options.get("engine") or "threads")
+        self.workers = int(summary.get("workers") or 0) or len(set(log.attempts.worker.tolist()))
+        self.engine = str(summary.get("engine") or options.get("engine") or "threads")  #: inline, threads or processes
         if self.engine == "auto":
             self.engine = "inline" if self.workers == 1 else "threads"
-        self.chunk = _whole(options.get("chunk"))
-        self.cores = _whole(environment.get("cores")) if isinstance(environment, dict) else None
-        self.complete = bool(self.summary) and (log.ended or {}).get("status") == "complete"
-        self.datasets = [str(one.get("dataset", "data")) for one in manifest.get("inputs") or []]
+        self.chunk = _whole(options.get("chunk"))  #: rows, where the user had said so
+        self.cores = _whole(environment.get("cores")) if isinstance(environment, dict) else None  #: of the machine
+        self.complete = bool(summary) and (log.ended or {}).get("status") == "complete"
+        self._datasets = [str(one.get("dataset", "data")) for one in manifest.get("inputs") or []]
         #: when the first worker was there: from then on time is simulated
-        self.joined = min((line["t"] for line in log.rare if line["event"] == "WorkerJoined"), default=0.0)
-        self.lock_known = True
-        self.lock_share = 0.0
+        self._joined = min((line["t"] for line in log.rare if line["event"] == "WorkerJoined"), default=0.0)
+        self.seconds = float(summary.get("seconds") or log.span)  #: of the whole run
+        inside = float(log.attempts.end.max()) - min(float(log.attempts.begin.min()), self._joined)
+        self.outside_s = max(0.0, self.seconds - inside)  #: before the first worker and after the last task
+        self.lock_known = True  #: whether the run tells how much computing needs the interpreter lock
+        self._lock_share = 0.0
         self._take_apart()
-
-    def recorded(self) -> Recorded:
-        """Put it together."""
-        tasks = self.log.attempts
-        seconds = float(self.summary.get("seconds") or self.log.span)
-        inside = float(tasks.end.max()) - min(float(tasks.begin.min()), self.joined)
-        inputs = self._inputs()
+        self.tasks = len(self._rows)
+        self.inputs = self._find_inputs()
         between, opening = self._between()
-        categories = sorted({one.category for one in inputs})
-        costs = {category: self._costs(category, inputs, between, opening) for category in categories}
-        base, each = self._memory()
-        return Recorded(
-            inputs=tuple(inputs),
-            costs=costs,
-            workers=self.workers,
-            engine=self.engine,
-            seconds=seconds,
-            outside_s=max(0.0, seconds - inside),
-            chunk=self.chunk,
-            cores=self.cores,
-            complete=self.complete,
-            memory_base=base,
-            memory_each=each,
-            lock_known=self.lock_known,
-            tasks=len(self.rows),
-            notes=tuple(self.notes),
-        )
+        categories = sorted({one.category for one in self.inputs})
+        self.costs = {category: self._find_costs(category, between, opening) for category in categories}
+        #: bytes that are needed once, and that every worker needs; None: not known
+        self.memory_base, self.memory_each = self._find_memory()
 
-    def _category(self, number: int) -> str:
-        return self.datasets[number] if number < len(self.datasets) else "data"
+    @property
+    def kind(self) -> Kind:
+        """What it would be run with by default: as it was, and threads for one without any."""
+        return "processes" if self.engine == "processes" else "threads"
+
+    def model(self, device: tuple[str, Device] | None = None) -> Model:
+        """Make the model; ``device`` (name, curve) is where reads are to come from instead."""
+        costs = dict(self.costs)
+        devices = {}
+        if device is not None:
+            name, curve = device
+            devices[name] = curve
+            costs = {category: replace(one, device=name) for category, one in costs.items()}
+        return Model(inputs=tuple(self.inputs), costs=costs, devices=devices, name="recorded")
+
+    def memory_of(self, workers: int, kind: Kind) -> float | None:
+        """Say what so many workers need in all; None where it is not known."""
+        if self.memory_each is None or self.memory_base is None:
+            return None
+        # Threads have the process in common; processes have one each.
+        times = 1 if kind == "threads" else workers
+        return times * self.memory_base + workers * self.memory_each
+
+    def workers_that_fit(self, memory: float, kind: Kind, most: int) -> int | None:
+        """Say how many workers fit into so much memory, ``most`` at most; None if not known."""
+        if self.memory_of(1, kind) is None:
+            return None
+        fits = (n for n in range(most, 0, -1) if (self.memory_of(n, kind) or 0.0) <= memory)
+        return next(fits, 0)
+
+    def _dataset(self, number: int) -> str:
+        return self._datasets[number] if number < len(self._datasets) else "data"
 
     def _take_apart(self) -> None:
         """Take the time of accepted tasks apart, in the order of their rows."""
-        tasks = self.log.attempts
+        tasks = self._log.attempts
         keep = np.flatnonzero(tasks.done & (tasks.input >= 0))
         keep = keep[np.lexsort((tasks.start[keep], tasks.input[keep]))]
-        self.input, self.start, self.stop, self.read = (
+        self._input, self._start, self._stop, self._read = (
             column[keep] for column in (tasks.input, tasks.start, tasks.stop, tasks.read)
         )
-        self.rows = self.stop - self.start
-        self.category = np.array([self._category(number) for number in self.input.tolist()])
+        self._rows = self._stop - self._start
+        self._category = np.array([self._dataset(number) for number in self._input.tolist()])
         wall, cpu, lock = tasks.wall[keep], tasks.cpu[keep], tasks.lock[keep]
         # An engine that cannot tell the parts apart leaves 0: then all of it is computing.
-        self.cpu = np.where(cpu > 0, np.minimum(cpu, wall), wall)
-        waiting = np.clip(np.minimum(lock, wall - self.cpu), 0.0, None)
+        self._cpu = np.where(cpu > 0, np.minimum(cpu, wall), wall)
+        waiting = np.clip(np.minimum(lock, wall - self._cpu), 0.0, None)
         waits_for_lock = self.engine == "threads" and self.workers > 1
-        self.blocked = np.zeros(len(keep)) if waits_for_lock else waiting
+        self._blocked = np.zeros(len(keep)) if waits_for_lock else waiting
         span = max(float(tasks.end[keep].max() - tasks.begin[keep].min()), 1e-9)
-        queued = np.clip(wall - self.cpu - waiting, 0.0, None)
+        queued = np.clip(wall - self._cpu - waiting, 0.0, None)
         self._find_lock_share(float(wall.sum()), float(waiting.sum()), float(queued.sum()), span)
         #: the first task of each worker and category
-        self.cold = np.zeros(len(keep), dtype=np.bool_)
+        self._cold = np.zeros(len(keep), dtype=np.bool_)
         seen: set[tuple[int, str]] = set()
         for place in np.argsort(tasks.begin[keep], kind="stable").tolist():
-            who = int(tasks.worker[keep[place]]), str(self.category[place])
-            self.cold[place] = who not in seen
+            who = int(tasks.worker[keep[place]]), str(self._category[place])
+            self._cold[place] = who not in seen
             seen.add(who)
 
     def _find_lock_share(self, worked: float, waiting: float, queued: float, span: float) -> None:
         """Decide what the waiting was for, and say what cannot be known."""
-        held, looks = self.log.lock
-        computing = float(self.cpu.sum())
+        held, looks = self._log.lock
+        computing = float(self._cpu.sum())
         if self.engine == "threads" and self.workers > 1:
             if computing > 0:
-                self.lock_share = lock_share_of(waiting / computing, max(2, round(worked / span)))
+                self._lock_share = lock_share_of(waiting / computing, max(2, round(worked / span)))
         elif self.engine != "processes" and looks >= FEW_LOOKS:
             # Nobody computes between tasks.
-            self.lock_share = min(1.0, held * span / max(worked, 1e-9))
+            self._lock_share = min(1.0, held * span / max(worked, 1e-9))
         elif self.engine != "processes":
             self.lock_known = False
             self.notes.append(
@@ -324,12 +287,12 @@ class _Reading:
                 "whether workers get into each other's way in memory or at the disk cannot be seen with one"
             )
 
-    def _inputs(self) -> list[SimulatedInput]:
+    def _find_inputs(self) -> list[SimulatedInput]:
         """Give the inputs with their rows, units and what of them was wanted."""
-        found = self.log.inputs
+        found = self._log.inputs
         ranges: dict[int, list[tuple[int, int]]] = defaultdict(list)
         edges: dict[int, set[int]] = defaultdict(set)
-        for number, start, stop in zip(self.input.tolist(), self.start.tolist(), self.stop.tolist(), strict=True):
+        for number, start, stop in zip(self._input.tolist(), self._start.tolist(), self._stop.tolist(), strict=True):
             mine = ranges[number]
             edges[number] |= {start, stop}
             if mine and mine[-1][1] == start:
@@ -339,7 +302,7 @@ class _Reading:
         sizes = [int(one["rows"]) for one in found.values()]
         usual = round(sum(sizes) / len(sizes)) if sizes else 0
         inputs, unknown = [], 0
-        for number in range(max([*ranges, *found, len(self.datasets) - 1]) + 1):
+        for number in range(max([*ranges, *found, len(self._datasets) - 1]) + 1):
             about = found.get(number, {})
             rows = int(about.get("rows", 0)) or max(edges[number], default=0)
             if not rows and not self.complete and not about:
@@ -350,7 +313,7 @@ class _Reading:
             if wanted == ((0, rows),):
                 wanted = None
             borders = _borders(rows, about, edges[number])
-            inputs.append(SimulatedInput(category=self._category(number), rows=rows, borders=borders, ranges=wanted))
+            inputs.append(SimulatedInput(category=self._dataset(number), rows=rows, borders=borders, ranges=wanted))
         if unknown:
             self.notes.append(
                 f"{unknown} of {len(inputs)} inputs were never opened; they are taken to have the mean "
@@ -358,43 +321,43 @@ class _Reading:
             )
         return inputs
 
-    def _costs(self, category: str, inputs: Sequence[SimulatedInput], between: float, opening: float) -> RecordedCosts:
-        mine = self.category == category
-        warm = mine & ~self.cold
+    def _find_costs(self, category: str, between: float, opening: float) -> RecordedCosts:
+        mine = self._category == category
+        warm = mine & ~self._cold
         fixed = cold_s = 0.0
-        cpu = self.cpu.copy()
+        cpu = self._cpu.copy()
         if np.count_nonzero(warm) >= 2:
             fixed = self._fixed(warm)
-            per_row = float((cpu[warm] - fixed).sum()) / max(1.0, float(self.rows[warm].sum()))
+            per_row = float((cpu[warm] - fixed).sum()) / max(1.0, float(self._rows[warm].sum()))
             # The first task of a worker compiles and opens: its rows cost as those of the others.
-            first = mine & self.cold
-            usual = fixed + per_row * self.rows[first]
+            first = mine & self._cold
+            usual = fixed + per_row * self._rows[first]
             cold_s = max(0.0, float(np.median(cpu[first] - usual))) if first.any() else 0.0
             cpu[first] = np.minimum(cpu[first], usual)
         alone = np.clip(cpu - fixed, 0.0, None)
-        columns = np.stack((alone, self.blocked, self.read), axis=1)
-        compute, blocked, read = (columns[mine].sum(axis=0) / max(1.0, float(self.rows[mine].sum()))).tolist()
+        columns = np.stack((alone, self._blocked, self._read), axis=1)
+        compute, blocked, read = (columns[mine].sum(axis=0) / max(1.0, float(self._rows[mine].sum()))).tolist()
         pieces: dict[int, list[tuple[int, int, Triple]]] = defaultdict(list)
         for place in np.flatnonzero(mine).tolist():
-            piece = int(self.start[place]), int(self.stop[place]), tuple(columns[place].tolist())
-            pieces[int(self.input[place])].append(piece)
+            piece = int(self._start[place]), int(self._stop[place]), tuple(columns[place].tolist())
+            pieces[int(self._input[place])].append(piece)
         some = warm if np.count_nonzero(warm) >= 3 else mine
         return RecordedCosts(
             rows={
                 number: CostsOfRows(pieces[number], (compute, blocked, read))
-                for number, one in enumerate(inputs)
+                for number, one in enumerate(self.inputs)
                 if one.category == category
             },
             fixed_s=fixed + between,
-            lock_share=self.lock_share,
-            sigma=scatter((alone[some] / np.maximum(1, self.rows[some])).tolist()),
+            lock_share=self._lock_share,
+            sigma=scatter((alone[some] / np.maximum(1, self._rows[some])).tolist()),
             cold_s=cold_s,
             inspect_s=opening,
         )
 
     def _fixed(self, warm: NDArray[np.bool_]) -> float:
         """Fit what every task costs; nothing where tasks are too much alike to tell."""
-        rows, cpu = self.rows[warm], self.cpu[warm]
+        rows, cpu = self._rows[warm], self._cpu[warm]
         if rows.max() < TELLING * max(1, int(rows.min())):
             return 0.0
         sums = StepCost()
@@ -404,16 +367,16 @@ class _Reading:
 
     def _between(self) -> tuple[float, float]:
         """Give what workers take between tasks (merging), and for opening an input."""
-        tasks = self.log.attempts
+        tasks = self._log.attempts
         columns = (column[tasks.ran].tolist() for column in (tasks.begin, tasks.end, tasks.worker))
         happenings = [(*one, False) for one in zip(*columns, strict=True)]
-        opened = [one for one in self.log.inputs.values() if isinstance(one.get("worker"), int)]
+        opened = [one for one in self._log.inputs.values() if isinstance(one.get("worker"), int)]
         happenings += [(one["t"], one["t"], one["worker"], True) for one in opened]
         gaps: list[float] = []
         openings: list[float] = []
         ready: dict[int, float] = {}
         for begin, end, worker, opening in sorted(happenings):
-            before = ready.get(worker, self.joined if opening else begin)
+            before = ready.get(worker, self._joined if opening else begin)
             (openings if opening else gaps).append(max(0.0, begin - before))
             ready[worker] = end
         # The mean, as a merge comes every few tasks; the longest were rather waits for an input.
@@ -421,9 +384,9 @@ class _Reading:
         between = float(np.mean(usual)) - ROUND_TRIP_S if gaps else 0.0
         return max(0.0, between), float(np.median(openings)) if openings else 0.0
 
-    def _memory(self) -> tuple[float | None, float | None]:
+    def _find_memory(self) -> tuple[float | None, float | None]:
         """Say what is needed once and by every worker; from peaks of tasks, else from the process."""
-        peaks, memory = self.log.attempts.peak, self.log.memory
+        peaks, memory = self._log.attempts.peak, self._log.memory
         if peaks.size and peaks.max() > 0:
             return 0.0, float(peaks.max())
         if self.engine == "processes" or not len(memory):

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from windrow.errors import DataError
 from windrow.store.rundir import RunDirectory
 from windrow.watch.critical_path import least_time
-from windrow.watch.findings import find
-from windrow.watch.graph_run import GraphRun, graph_run, maker_of
+from windrow.watch.findings import Findings
+from windrow.watch.graph_run import graph_run, maker_of
 from windrow.watch.readlog import read_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from windrow.watch.log import CallRecord
@@ -36,24 +36,18 @@ class SessionForecast:
     limit: str  #: what keeps it from being quicker, in words
 
 
-@dataclass(frozen=True, slots=True)
 class RecordedSession:
-    """A session that can be foretold from."""
+    """A session that can be foretold from, read from its run directory; times in seconds."""
 
-    run: GraphRun
-    seconds: float  #: from the first call to the last end
-    path: float  #: of the critical path
-    work: float  #: of all tasks
-
-
-def read_session(directory: RunDirectory) -> RecordedSession:
-    """Read the run directory of a session."""
-    with directory.log.open(encoding="utf-8", errors="replace") as lines:
-        run = graph_run(read_log(lines, now=0), directory.read_manifest())
-    found = find(run)
-    if not found.makespan:
-        raise DataError(f"{directory.log} tells of no task that ran, so there is nothing to foretell from")
-    return RecordedSession(run, found.makespan / 1e6, found.path.length / 1e6, found.work / 1e6)
+    def __init__(self, directory: RunDirectory) -> None:
+        with directory.log.open(encoding="utf-8", errors="replace") as lines:
+            self.run = graph_run(read_log(lines, now=0), directory.read_manifest())
+        found = Findings(self.run)
+        if not found.makespan:
+            raise DataError(f"{directory.log} tells of no task that ran, so there is nothing to foretell from")
+        self.seconds = found.makespan / 1e6  #: from the first call to the last end
+        self.path = found.path.length / 1e6  #: critical
+        self.work = found.work / 1e6  #: of all tasks
 
 
 def is_session(path: Path) -> bool:
@@ -130,19 +124,14 @@ def _needed(task: CallRecord, tasks: Mapping[int, CallRecord]) -> list[tuple[int
 def _calls(tasks: Mapping[int, CallRecord]) -> dict[int, tuple[int, int]]:
     """Say for each task that was called after another had ended which one that was, and how long after its beginning."""
     by_end = sorted((task.end, number) for number, task in tasks.items())
-    ends = [end for end, _ in by_end]
     found = {}
     for number, task in tasks.items():
-        place = bisect_right(ends, task.called)
-        before = _latest(by_end[:place][-8:], number)
+        place = bisect_right(by_end, (task.called, number))
+        # The one that ended last among those that were called before.
+        _, before = max((one for one in by_end[max(place - 8, 0) : place] if one[1] < number), default=(0, None))
         if before is not None:
             found[number] = before, _length(tasks[before]) + task.called - tasks[before].end
     return found
-
-
-def _latest(ended: Iterable[tuple[int, int]], number: int) -> int | None:
-    """Give the one that ended last among those that were called before."""
-    return max(((end, one) for end, one in ended if one < number), default=(0, None))[1]
 
 
 def _length(task: CallRecord) -> int:

@@ -19,7 +19,7 @@ from windrow.tasks.resident import Resident, made_here
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from windrow.tasks.command import Command
+    from windrow.tasks.commands.command import Command
     from windrow.tasks.session import Session
 
 #: The innermost session that was opened in this context: calls of tasks go to it. Threads begin with none: a task that is called in

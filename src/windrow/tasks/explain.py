@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
 from windrow.tasks.call import Call
-from windrow.watch.findings import find
+from windrow.watch.findings import Findings
 from windrow.watch.graph_run import maker_of
 from windrow.watch.report.session import ending
 from windrow.watch.report.tables import show_micros
@@ -15,7 +15,6 @@ from windrow.watch.waiting import RUNNING, VAIN, cause_words, waits
 
 if TYPE_CHECKING:
     from windrow.tasks.session import Session
-    from windrow.watch.findings import Findings
     from windrow.watch.graph_run import GraphRun
     from windrow.watch.log import CallRecord, Try
 
@@ -160,7 +159,7 @@ def _about_reuse(session: Session, task: CallRecord) -> list[str]:
 
 
 def _of_session(session: Session, run: GraphRun) -> list[str]:
-    found = find(run)
+    found = Findings(run)
     _, headline, words = ending(run, found)
     lines = [f"session {run.name}: {headline} {words}"]
     return [*lines, *(_of_time(run, found) if found.makespan else []), *_of_reuse(session)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from windrow.watch.critical_path import Path, Span, Stretch, critical_path, least_time, way_back
+from windrow.watch.critical_path import Span, critical_path, least_time, way_back
 from windrow.watch.graph_run import ByName
 from windrow.watch.waiting import RUNNING, VAIN, waits
 
@@ -25,60 +25,37 @@ class Early(NamedTuple):
     by: int  #: microseconds before the end of the source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """All of it."""
+    """All of it; takes some seconds for some 100,000 tasks."""
 
-    names: Sequence[ByName]  #: those that took most time first
-    tasks: int
-    makespan: int  #: from the first call to the last end
-    first: int  #: the first call
-    work: float  #: core time of all attempts
-    busy: float  #: share of the core time there was
-    path: Path
-    way: Sequence[Stretch]
-    least: float
-    waits: Mapping[int, Mapping[str, int]]  #: by task
-    waited: Mapping[str, int]  #: by cause, over all tasks; without running
-    early: Sequence[Early]
-    links: Sequence[Link]
-
-
-def find(run: GraphRun) -> Findings:
-    """Work it all out; takes some seconds for some 100,000 tasks."""
-    spans = {}
-    for number, task in run.tasks.items():
-        last = task.last
-        if last is not None:
-            spans[number] = Span(last.begin, last.end, last.worker, task.called)
-    links = run.links()
-    shared = waits(run)
-    first = min((task.called for task in run.tasks.values()), default=0)
-    end = max((span.end for span in spans.values()), default=first)
-    work = sum(task.cores * (one.end - one.begin) for task in run.tasks.values() for one in task.tries)
-    cores = run.log.offers.get("cores") or run.workers
-    path = critical_path(spans, links)
-    waited: dict[str, int] = defaultdict(int)
-    for of_task in shared.values():
-        for cause, time in of_task.items():
-            if cause != RUNNING:
-                waited[cause] += time
-    names = _by_name(run, shared)
-    return Findings(
-        names=sorted(names.values(), key=lambda one: -one.time),
-        tasks=sum(one.count for one in names.values()),
-        makespan=end - first,
-        first=first,
-        work=work,
-        busy=min(work / (cores * (end - first)), 1.0) if end > first else 0.0,
-        path=path,
-        way=way_back(spans, links, first),
-        least=least_time(path.length, work, cores),
-        waits=shared,
-        waited=dict(sorted(waited.items(), key=lambda item: -item[1])),
-        early=_early(spans, links),
-        links=links,
-    )
+    def __init__(self, run: GraphRun) -> None:
+        tried = [(number, task.called, task.last) for number, task in run.tasks.items()]
+        spans = {
+            number: Span(one.begin, one.end, one.worker, called) for number, called, one in tried if one is not None
+        }
+        cores = run.log.offers.get("cores") or run.workers
+        self.links: Sequence[Link] = run.links()
+        self.waits: Mapping[int, Mapping[str, int]] = waits(run)  #: by task
+        self.first = min((task.called for task in run.tasks.values()), default=0)  #: call
+        #: from the first call to the last end
+        self.makespan = max((span.end for span in spans.values()), default=self.first) - self.first
+        #: core time of all attempts, and its share of the core time there was
+        self.work = sum(task.cores * (one.end - one.begin) for task in run.tasks.values() for one in task.tries)
+        self.busy = min(self.work / (cores * self.makespan), 1.0) if self.makespan else 0.0
+        self.path = critical_path(spans, self.links)
+        self.way = way_back(spans, self.links, self.first)
+        self.least = least_time(self.path.length, self.work, cores)
+        self.early = _early(spans, self.links)
+        names = _by_name(run, self.waits).values()
+        self.names = sorted(names, key=lambda one: -one.time)  #: those that took most time first
+        self.tasks = sum(one.count for one in names)
+        waited: dict[str, int] = defaultdict(int)
+        for of_task in self.waits.values():
+            for cause, time in of_task.items():
+                if cause != RUNNING:
+                    waited[cause] += time
+        #: by cause, over all tasks; without running
+        self.waited = dict(sorted(waited.items(), key=lambda item: -item[1]))
 
 
 def _early(spans: Mapping[int, Span], links: Sequence[Link]) -> list[Early]:

@@ -339,14 +339,6 @@ class Cell:
 # -- a run -----------------------------------------------------------------------------------------
 
 
-class Standings(Protocol):
-    """Whoever can say how far the run is; the scheduler."""
-
-    def standing(self) -> Standing:
-        """Say how far the run is."""
-        ...
-
-
 class Rate:
     """Rows per second in which what is long ago counts little."""
 
@@ -400,7 +392,7 @@ def snapshot(
 
 @contextmanager
 def watching(
-    scheduler: Standings,
+    rows: Any,
     *,
     progress: bool | Callable[[Snapshot], Any] | None = None,
     name: str = "",
@@ -410,15 +402,9 @@ def watching(
 ) -> Iterator[tuple[Observer, ...]]:
     """Show progress and keep a log while the body runs; gives the observers the loop is to call.
 
-    Parameters
-    ----------
-    progress
-        None: where a person looks (a terminal, a notebook); True: always, as plain lines where
-        nobody does; False: never; a callable gets a :class:`Snapshot` now and then and at the end.
-    rundir
-        A directory, made if need be, for the event log ``events.jsonl``.
-    clock
-        The loop's clock: its times are compared.
+    ``rows`` has ``standing()``, and ``clock`` is that of the loop. ``progress`` is None for where a person looks (a terminal, a
+    notebook), True for always, as plain lines where nobody does, False for never; a callable gets a :class:`Snapshot` now and
+    then and at the end. ``rundir``, made if need be, gets the event log ``events.jsonl``.
     """
     display = choose_display(progress, stream)
     observers: list[Observer] = []
@@ -426,7 +412,7 @@ def watching(
         if rundir is not None:
             observers.append(stack.enter_context(_log(Path(rundir))))
         if display is not None:
-            shown = _RunProgress(scheduler, display, name, clock())
+            shown = _RunProgress(rows.standing, display, name, clock())
             stack.callback(lambda: shown.end(clock()))
             observers.append(shown)
         yield tuple(observers)
@@ -443,8 +429,8 @@ def _log(rundir: Path) -> EventLog:
 class _RunProgress:
     """Takes part in every batch and draws when it is time."""
 
-    def __init__(self, scheduler: Standings, display: Display, name: str, now: float) -> None:
-        self._scheduler = scheduler
+    def __init__(self, standing: Callable[[], Standing], display: Display, name: str, now: float) -> None:
+        self._standing = standing
         self._display = display
         self._name = name
         self._began = now
@@ -476,7 +462,7 @@ class _RunProgress:
             self._draw(now, finished=True)
 
     def _draw(self, now: float, *, finished: bool) -> None:
-        standing = self._scheduler.standing()
+        standing = self._standing()
         shot = snapshot(
             standing,
             name=self._name,
@@ -503,13 +489,9 @@ class _RunProgress:
 class SessionProgress:
     """A thread that looks at a session now and then and shows what has changed.
 
-    Parameters
-    ----------
-    look
-        Gives a record of the moment; told whether it is the last one.
-    may_draw
-        Says whether the program is in the session's block or waits for its end. Else somebody may be typing, and nobody may
-        ever end the session, and so the line: on a terminal there are plain lines then, for those who ask for them.
+    ``look`` gives a record of the moment, and is told whether it is the last one. ``may_draw`` says whether the program is in the
+    session's block or waits for its end. Else somebody may be typing, and nobody may ever end the session, and so the line: on a
+    terminal there are plain lines then, for those who ask for them.
     """
 
     def __init__(

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections import defaultdict
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from windrow.errors import DataError
 from windrow.watch.log import ONE_CORE, CallRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -75,35 +74,26 @@ class Attempts:
         return np.not_equal(self.how, CANCELLED)
 
 
-class Brought(NamedTuple):
-    """A value that was brought from the worker that made it; times in microseconds."""
-
-    begin: int
-    end: int
-    bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Log:
     """What a log says."""
 
     attempts: Attempts
     names: tuple[str, ...] = ()  #: of datasets or tasks
-    words: Mapping[int, tuple[str, int]] = field(default_factory=dict)  #: by attempt: why, and held until
+    words: dict[int, tuple[str, int]] = field(default_factory=dict)  #: by attempt: why, and held until
     memory: NDArray[np.float64]  #: lines of (time, bytes)
-    rare: tuple[dict[str, Any], ...] = ()  #: the first of them, times under "t"
-    inputs: Mapping[int, dict[str, Any]] = field(default_factory=dict)  #: those that were opened, as logged
+    rare: Sequence[dict[str, Any]] = ()  #: the first of them, times under "t"
+    inputs: dict[int, dict[str, Any]] = field(default_factory=dict)  #: those that were opened, as logged
     lock: tuple[float, int] = (0.0, 0)  #: share of so many looks at which somebody had the interpreter lock
-    first: int = 0  #: microseconds that were taken off all times
     span: float = 0.0  #: seconds from the first to the last thing that happened
     unreadable: int = 0  #: lines
     dropped: int = 0  #: lines that were not kept for want of room
     #: of a session
-    calls: Mapping[int, CallRecord] = field(default_factory=dict)
+    calls: dict[int, CallRecord] = field(default_factory=dict)
     called: int = 0  #: so many, as far as it is known
-    offers: Mapping[str, float] = field(default_factory=dict)
-    brought: Mapping[str, list[Brought]] = field(default_factory=dict)  #: by output
-    reused: Mapping[str, int] = field(default_factory=dict)  #: by name: calls that did not run
+    offers: dict[str, float] = field(default_factory=dict)
+    brought: set[str] = field(default_factory=set)  #: outputs that were brought from the worker that made them
+    reused: dict[str, int] = field(default_factory=dict)  #: by name: calls that did not run
 
     @property
     def ended(self) -> dict[str, Any] | None:
@@ -124,27 +114,20 @@ def read_log(lines: Iterable[str], now: int | None = None) -> Log:
         try:
             found.take(decode(line)[0])
         except (ValueError, KeyError, TypeError, IndexError):
-            found.unreadable += bool(line.strip())
-    return found.log(now)
+            found.log.unreadable += bool(line.strip())
+    return found.finish(now)
 
 
 class _Reader:
-    """What was read so far."""
+    """A log as far as it is read, and the numbers that its columns are made of at the end."""
 
     def __init__(self) -> None:
+        none: Any = np.empty(0, dtype=np.int64)
+        self.log = Log(attempts=Attempts(**dict.fromkeys(Attempts.__slots__, none)), memory=np.empty((0, 2)))
         self.numbers = array("q")
-        self.names: dict[str, int] = {}
-        self.words: dict[int, tuple[str, int]] = {}
         self.memory = array("q")
+        self.names: dict[str, int] = {}
         self.rare: list[dict[str, Any]] = []
-        self.unreadable = self.dropped = 0
-        self.calls: dict[int, CallRecord] = {}
-        self.called = 0
-        self.offers: dict[str, float] = {}
-        self.brought: defaultdict[str, list[Brought]] = defaultdict(list)
-        self.reused: dict[str, int] = {}
-        self.inputs: dict[int, dict[str, Any]] = {}
-        self.lock = (0.0, 0)
         self.latest = 0  #: of what is not kept otherwise
 
     def take(self, line: dict[str, Any]) -> None:
@@ -153,7 +136,7 @@ class _Reader:
         if kind in ("finished", "discarded", "task"):
             raise DataError("this log was made by an earlier version of Windrow, which wrote other lines: run it again")
         if kind == "dropped":
-            self.dropped += int(line["lines"])
+            self.log.dropped += int(line["lines"])
             return
         time = line["t"]
         if not isinstance(time, int):
@@ -163,19 +146,19 @@ class _Reader:
         elif kind == "memory":
             self.memory.extend((time, line["rss"]))
             if "held" in line:
-                self.lock = float(line["held"]), int(line["looks"])
+                self.log.lock = float(line["held"]), int(line["looks"])
         elif kind == "brought":
-            self.brought[str(line["output"])].append(Brought(int(line["begin"]), time, int(line["bytes"])))
+            self.log.brought.add(str(line["output"]))
         elif kind == "offers":
-            self.offers = {str(name): float(amount) for name, amount in line["offers"].items()}
+            self.log.offers = {str(name): float(amount) for name, amount in line["offers"].items()}
         elif kind == "called":
-            self.called = int(line["tasks"])
+            self.log.called = int(line["tasks"])
         elif kind == "reused":
-            self.reused = {str(name): int(count) for name, count in line["names"].items()}
+            self.log.reused = {str(name): int(count) for name, count in line["names"].items()}
         elif len(self.rare) < MOST_RARE or kind == "Resolve":
             self.rare.append({**line, "event": str(kind)})
         if kind == "Discovered":
-            self.inputs[int(line["input"])] = line
+            self.log.inputs[int(line["input"])] = line
         self.latest = max(self.latest, time)
 
     def _attempt(self, line: dict[str, Any]) -> None:
@@ -184,18 +167,18 @@ class _Reader:
             chunk = _CHUNK_OF(line) if "rows" in line else (*_NO_CHUNK, line["how"] == "done")
             row = array("q", (*_COMMON_OF(line), *chunk, name, _NUMBER_OF[line["how"]]))
             if "why" in line or "held" in line:
-                self.words[int(line["attempt"])] = str(line.get("why", "")), int(line.get("held", 0))
+                self.log.words[int(line["attempt"])] = str(line.get("why", "")), int(line.get("held", 0))
             self.numbers.extend(row)
         if "called" in line:
             get = line.get
             number = int(line["task"])
-            self.calls[number] = CallRecord(
+            self.log.calls[number] = CallRecord(
                 number, str(line["name"]), int(line["called"]), int(line["ended"]), str(line["state"]), (),
                 tuple(get("reads", ())), tuple(get("after", ())), get("released", {}), get("needs", ONE_CORE),
                 get("group", 0), get("reason", ""), get("lacked", {}),
             )  # fmt: skip
 
-    def log(self, now: int | None) -> Log:
+    def finish(self, now: int | None) -> Log:
         """Put it together."""
         table = np.frombuffer(self.numbers, dtype=np.int64).reshape(-1, len(_COMMON) + len(_CHUNK) + 2)
         names = ("heard", *_COMMON[1:], *_CHUNK, "name", "how")
@@ -217,24 +200,12 @@ class _Reader:
         seconds |= {name: column.pop(name) / 1e6 for name in ("wall", "cpu", "lock")}
         memory = seen.astype(np.float64)
         memory[:, 0] = (seen[:, 0] - first) / 1e6
-        return Log(
-            attempts=Attempts(**seconds, **column),
-            names=tuple(self.names),
-            words=self.words,
-            memory=memory,
-            rare=tuple({**line, "t": (line["t"] - first) / 1e6} for line in self.rare),
-            inputs={number: {**line, "t": (line["t"] - first) / 1e6} for number, line in self.inputs.items()},
-            lock=self.lock,
-            first=first,
-            span=(last - first) / 1e6,
-            unreadable=self.unreadable,
-            dropped=self.dropped,
-            calls=self.calls,
-            called=self.called,
-            offers=self.offers,
-            brought=dict(self.brought),
-            reused=self.reused,
-        )
+        log = self.log
+        log.attempts, log.memory, log.names = Attempts(**seconds, **column), memory, tuple(self.names)
+        log.rare = tuple({**line, "t": (line["t"] - first) / 1e6} for line in self.rare)
+        log.inputs = {number: {**line, "t": (line["t"] - first) / 1e6} for number, line in log.inputs.items()}
+        log.span = (last - first) / 1e6
+        return log
 
 
 def _worked(column: Mapping[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -246,14 +217,8 @@ def _worked(column: Mapping[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64],
     """
     begin, end = column["launched"].copy(), column["heard"].copy()
     order = np.lexsort((column["attempt"], column["heard"]))
-    rows = [
-        (place, *of_one)
-        for place, *of_one in zip(
-            order.tolist(),
-            *(column[name][order].tolist() for name in ("worker", "launched", "heard", "wall")),
-            strict=True,
-        )
-    ]
+    columns = [column[name][order].tolist() for name in ("worker", "launched", "heard", "wall")]
+    rows = list(zip(order.tolist(), *columns, strict=True))
     limits: dict[int, int] = {}
     for place, worker, launched, heard, wall in reversed(rows):
         stop = max(min(heard, limits.get(worker, heard)), launched)

@@ -42,67 +42,52 @@ def cause_words(cause: str) -> str:
     return _WORDS.get(cause, cause)
 
 
-class _Account:
-    """The time of one task while it is shared out, from its call on."""
-
-    __slots__ = ("causes", "clock")
-
-    def __init__(self, clock: int) -> None:
-        self.clock = clock
-        self.causes: dict[str, int] = {}
-
-    def wait(self, until: int, cause: str) -> None:
-        """From here on until then there was one cause."""
-        if until > self.clock:
-            self.causes[cause] = self.causes.get(cause, 0) + until - self.clock
-            self.clock = until
-
-
 def shared_out(
     task: CallRecord, there: Callable[[str], Sequence[int]], ended: Callable[[int], int], staffed: int = 0
 ) -> dict[str, int]:
     """Share out the time of one task.
 
-    Parameters
-    ----------
-    there
-        Says when an output came to be there, in order; (0,) where that is not known any more.
-    ended
-        Says when a task ended; 0 where that is not known any more.
-    staffed
-        When the first worker was there.
+    ``there`` says when an output came to be there, in order; (0,) where that is not known any more. ``ended`` says when a task
+    ended; 0 where that is not known any more. ``staffed`` is when the first worker was there.
     """
-    account, held, last = _Account(task.called), 0, task.end
+    causes: dict[str, int] = {}
+    clock, held, last = task.called, 0, task.end  #: all before the clock is shared out
+
+    def wait(until: int, cause: str) -> None:
+        nonlocal clock
+        if until > clock:
+            causes[cause] = causes.get(cause, 0) + until - clock
+            clock = until
 
     def wait_to_launch(until: int) -> None:
-        if until <= account.clock:
+        if until <= clock:
             return
-        account.wait(min(held, until), "failure")
+        wait(min(held, until), "failure")
         for output in task.reads:
             times = there(output)
             place = bisect_right(times, until) - 1
-            account.wait(times[place] if place >= 0 else until, "inputs")
+            wait(times[place] if place >= 0 else until, "inputs")
         for number in task.after:
-            account.wait(min(ended(number), until), "files")
-        account.wait(min(staffed, until), "start")
-        account.wait(until, "worker")
+            wait(min(ended(number), until), "files")
+        wait(min(staffed, until), "start")
+        wait(until, "worker")
 
     for one in task.tries:
         wait_to_launch(min(one.launched, last))
         for output in task.reads if one.begin > one.launched else ():
             times = there(output)
             if times and one.launched < times[0] <= one.begin:  # it was launched ahead of that
-                account.wait(min(times[0], last), "inputs")
-        account.wait(min(one.begin, last), "worker")
+                wait(min(times[0], last), "inputs")
+        wait(min(one.begin, last), "worker")
         kept = one.how in ("done", "running")
-        account.wait(min(one.end, last), RUNNING if kept else VAIN)
+        wait(min(one.end, last), RUNNING if kept else VAIN)
         held = one.held
         if one.how == "done":
-            account.wait(last, "values")  # it cannot be run again, and had not ended before these were safe
+            wait(last, "values")  # it cannot be run again, and had not ended before these were safe
             break
     wait_to_launch(last)
-    _name_lacks(account.causes, task.lacked)
-    return account.causes
+    _name_lacks(causes, task.lacked)
+    return causes
 
 
 def _name_lacks(causes: dict[str, int], lacked: Mapping[str, int]) -> None:

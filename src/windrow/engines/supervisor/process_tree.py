@@ -104,15 +104,15 @@ def _everybody() -> Iterable[Process]:
             yield process
 
 
-def marked(marker: str, sessions: Iterable[int] = ()) -> list[Process]:
-    """Give all processes started with ``marker`` in the environment, or in one of the sessions; not ended ones.
+def marked(marker: str, sessions: Iterable[int] = (), since: int = 0) -> list[Process]:
+    """Give all processes started with ``marker`` in the environment, or in one of the sessions; not ended or older ones.
 
     The environment of /proc is the one a process was started with, and a fork keeps it.
     """
     wanted, among = marker.encode(), set(sessions)
     found = []
     for process in _everybody():
-        if process.state in "ZX" or process.pid == os.getpid():
+        if process.state in "ZX" or process.pid == os.getpid() or process.started < since:
             continue
         if process.session in among:
             found.append(process)
@@ -187,9 +187,9 @@ class ProcessTree:
     def __len__(self) -> int:
         return len(self._members)
 
-    def discover(self) -> None:
-        """Find out who belongs to it now."""
-        now = {self.pid, *descendants(self.pid)}
+    def discover(self, members: Iterable[int] | None = None) -> None:
+        """Find out who belongs to it now; ``members`` are known otherwise, where the root is gone."""
+        now = {self.pid, *descendants(self.pid)} if members is None else set(members)
         for gone in self._members.keys() - now:
             self._dismiss(gone)
         self._admit(now - self._members.keys())

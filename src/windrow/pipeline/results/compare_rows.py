@@ -1,7 +1,8 @@
 """Which rows left or entered a region between two runs.
 
-Files that both runs read are compared row number by row number. Where the files are not the same, for instance a skim
-and what it was made from, rows are matched by the columns that identify them.
+A row has a 64-bit key. In files that both runs read it is the row's number; where the files are not the same, for instance
+a skim and what it was made from, it is a hash of the columns that identify the row. Rows are compared by their keys, those of
+one dataset at a time, as simulated samples repeat their numbers.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.errors import WindrowError
-from windrow.pipeline.results.reading_rows import read_rows
+from windrow.pipeline.results.region_rows import read_rows
+from windrow.random import identity_hash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from windrow.pipeline.results.region_rows import KeptFile, KeptRows
     from windrow.pipeline.results.result import Result
 
 
@@ -85,205 +86,171 @@ def changed_rows(first: Result, second: Result, limit: int) -> Changes:
         if result.kept is None:
             why = f"rows cannot be compared: the {which} result did not keep which rows its regions have"
             return Changes(None, {}, (), (why,))
-    regions = [region for region in first.kept.regions if region in second.kept.regions]
-    notes = [
-        f"region {region!r} is in one result only, not compared"
-        for region in dict.fromkeys([*first.kept.regions, *second.kept.regions])
-        if region not in regions
-    ]
-    pairs = _same_files(first.kept, second.kept)
-    alone = (_without(first.kept, {a for a, _ in pairs}), _without(second.kept, {b for _, b in pairs}))
+    regions = dict.fromkeys([*first.kept.regions, *second.kept.regions])
+    common = [name for name in regions if name in first.kept.regions and name in second.kept.regions]
+    notes = [f"region {name!r} is in one result only, not compared" for name in regions if name not in common]
+    compared = False
+    counts = {region: [0, 0] for region in common}
     found: list[ChangedRow] = []
-    counts = dict.fromkeys(regions, (0, 0))
-    for pair in pairs:
-        _by_number(first, second, pair, regions, counts, found, limit, notes)
-    compared = bool(pairs)
-    if alone[0] or alone[1]:
-        compared = _by_identity(first, second, alone, regions, counts, found, limit, notes) or compared
+    unseen: tuple[dict[str, int], dict[str, int]] = ({}, {})  # rows that only one run looked at, by dataset
+    for pair in _pairs(first, second, notes):
+        try:
+            moved = {region: _moved(pair, region, notes) for region in common}
+        except (WindrowError, OSError) as error:
+            notes.append(f"dataset {pair[0].dataset!r}: identity columns cannot be read: {error}")
+            continue
+        compared = True
+        for number, files in enumerate(pair):
+            alone = np.unique(
+                np.concatenate([np.empty(0, np.uint64), *(sides[number].unseen for sides in moved.values())])
+            )
+            unseen[number][files.dataset] = unseen[number].get(files.dataset, 0) + len(alone)
+        for region, sides in moved.items():
+            for number, (files, side) in enumerate(zip(pair, sides, strict=True)):
+                counts[region][number] += len(side.rows)
+                found += files.changed(region, side, limit - len(found), left=number == 0)
+    notes += _about_unseen(unseen[0], "first", "second", second) + _about_unseen(unseen[1], "second", "first", first)
     if not compared:
         return Changes(None, {}, (), tuple(notes))
-    count = sum(left + entered for left, entered in counts.values())
     shown = tuple(_with_identities(found, first, second, notes))
-    return Changes(count, counts, shown, tuple(dict.fromkeys(notes)))
+    by_region = {region: (left, entered) for region, (left, entered) in counts.items()}
+    return Changes(sum(map(sum, counts.values())), by_region, shown, tuple(dict.fromkeys(notes)))
 
 
-def _same_files(one: KeptRows, two: KeptRows) -> list[tuple[int, int]]:
-    """Pair the files that say they are the same one, in the same dataset."""
+def _pairs(first: Result, second: Result, notes: list[str]) -> list[tuple[_Files, _Files]]:
+    """Pair the files that are the same by themselves, and all other files of a dataset by identity columns."""
     places: dict[tuple[str, str], list[int]] = {}
-    for position, file in enumerate(two.files):
+    for position, file in enumerate(second.kept.files):
         places.setdefault((file.dataset, file.identity), []).append(position)
+    same: dict[int, int] = {}  # position in the first -> in the second
+    for position, file in enumerate(first.kept.files):
+        if places.get((file.dataset, file.identity)):
+            same[position] = places[file.dataset, file.identity].pop(0)
     pairs = []
-    for position, file in enumerate(one.files):
-        others = places.get((file.dataset, file.identity), [])
-        if others:
-            pairs.append((position, others.pop(0)))
+    for one, two in same.items():
+        dataset = first.kept.files[one].dataset
+        pairs.append((_Files(first, [one], dataset, ()), _Files(second, [two], dataset, ())))
+    others = [
+        [place for place in range(len(result.kept.files)) if place not in paired]
+        for result, paired in ((first, set(same)), (second, set(same.values())))
+    ]
+    if not any(others):
+        return pairs
+    if not first.identity or first.identity != second.identity:
+        notes.append(
+            f"{len(others[0])} files of the first and {len(others[1])} of the second run are not the same: their rows can "
+            "be matched only if both analyses declare the same identity columns, for instance "
+            'wr.Pipeline(name, identity=("run", "luminosityBlock", "event"))'
+        )
+        return pairs
+    sides = list(zip((first, second), others, strict=True))
+    for dataset in dict.fromkeys(result.kept.files[p].dataset for result, alone in sides for p in alone):
+        mine, theirs = (
+            _Files(result, [p for p in alone if result.kept.files[p].dataset == dataset], dataset, first.identity)
+            for result, alone in sides
+        )
+        pairs.append((mine, theirs))
     return pairs
 
 
-def _without(kept: KeptRows, known: set[int]) -> list[int]:
-    return [position for position in range(len(kept.files)) if position not in known]
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The rows of a region that one run has and the other has not."""
+
+    places: NDArray[np.int64]  #: position of each row's file
+    rows: NDArray[np.int64]
+    unseen: NDArray[np.uint64]  #: keys of those that the other run never looked at: they have not changed side
 
 
-def _done(result: Result, file: KeptFile, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Say of each row whether the run processed it."""
-    mask = np.zeros(len(rows), dtype=bool)
-    for entry in result.ledger.entries:
-        if entry.state == "done" and (entry.dataset, entry.file) == (file.dataset, file.label):
-            mask |= (rows >= entry.start) & (rows < (entry.stop or 0))
-    return mask
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Some files of one run, all of one dataset."""
 
+    result: Result
+    positions: list[int]  #: in ``kept.files``
+    dataset: str
+    columns: tuple[str, ...]  #: that tell who a row is; empty: its number does, as there is one file
 
-def _by_number(
-    first: Result,
-    second: Result,
-    pair: tuple[int, int],
-    regions: list[str],
-    counts: dict[str, tuple[int, int]],
-    found: list[ChangedRow],
-    limit: int,
-    notes: list[str],
-) -> None:
-    one, two = first.kept.files[pair[0]], second.kept.files[pair[1]]
-    skipped = 0
-    for region in regions:
-        mine, theirs = first.kept.rows(region, pair[0]), second.kept.rows(region, pair[1])
-        left = np.setdiff1d(mine, theirs, assume_unique=True)
-        entered = np.setdiff1d(theirs, mine, assume_unique=True)
-        # A row that the other run never looked at has not changed side.
-        both = _done(second, two, left), _done(first, one, entered)
-        skipped += int((~both[0]).sum() + (~both[1]).sum())
-        left, entered = left[both[0]], entered[both[1]]
-        counts[region] = (counts[region][0] + len(left), counts[region][1] + len(entered))
-        for rows, file, gone in ((left, one, True), (entered, two, False)):
-            room = max(limit - len(found), 0)
-            found += [ChangedRow(region, file.dataset, file.label, row, gone) for row in rows[:room].tolist()]
-    if skipped:
-        notes.append(f"{one.label}: {skipped:,} rows were processed by one run only, not compared")
+    def keys(self, position: int, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return what rows of a file are compared by."""
+        if not self.columns:
+            return rows.astype(np.uint64)
+        read = read_rows(self.result.source, self.result.kept.files[position].index, self.columns, rows)
+        return identity_hash([read[column] for column in self.columns])
 
+    def region(self, region: str, notes: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return key, position of the file and number of every row of a region."""
+        rows = [self.result.kept.rows(region, position) for position in self.positions]
+        keys = [self.keys(position, mine) for position, mine in zip(self.positions, rows, strict=True)]
+        places = [np.full(len(mine), position) for position, mine in zip(self.positions, rows, strict=True)]
+        key = np.concatenate([np.empty(0, np.uint64), *keys])
+        _, kept = np.unique(key, return_index=True)
+        if len(kept) < len(key):
+            who = ", ".join(self.columns)
+            notes.append(f"dataset {self.dataset!r}: several rows have the same {who}; one is compared")
+        kept.sort()
+        empty = np.empty(0, np.int64)
+        return key[kept], np.concatenate([empty, *places])[kept], np.concatenate([empty, *rows])[kept]
 
-def _by_identity(
-    first: Result,
-    second: Result,
-    alone: tuple[list[int], list[int]],
-    regions: list[str],
-    counts: dict[str, tuple[int, int]],
-    found: list[ChangedRow],
-    limit: int,
-    notes: list[str],
-) -> bool:
-    """Match rows of different files by their identity columns; False, with a note, where that cannot be done."""
-    what = f"{len(alone[0])} files of the first and {len(alone[1])} of the second run are not the same"
-    columns = first.identity
-    if not columns or columns != second.identity:
-        notes.append(
-            f"{what}: their rows can be matched only if both analyses declare the same identity columns, for instance "
-            'wr.Pipeline(name, identity=("run", "luminosityBlock", "event"))'
-        )
-        return False
-    sides = ((first, alone[0]), (second, alone[1]))
-    try:
-        moved = {region: _moved(*(_identities(*side, region, columns, notes) for side in sides)) for region in regions}
-        # A row that the other run never looked at has not changed side.
-        unseen = [
-            _unseen({key for rows in moved.values() for key in rows[number]}, *other, columns)
-            for number, other in enumerate((sides[1], sides[0]))
+    def processed(self, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Say of rows whether the run processed them."""
+        mask = np.zeros(len(keys), dtype=bool)
+        for position in self.positions if len(keys) else ():
+            label = self.result.kept.files[position].label
+            for entry in self.result.ledger.entries:
+                if entry.state == "done" and (entry.dataset, entry.file) == (self.dataset, label):
+                    for start in range(entry.start, entry.stop or 0, PIECE):
+                        rows = np.arange(start, min(start + PIECE, entry.stop or 0))
+                        mask |= np.isin(keys, self.keys(position, rows))
+        return mask
+
+    def changed(self, region: str, side: _Side, most: int, *, left: bool) -> list[ChangedRow]:
+        """Name the first of the rows that changed side."""
+        labels = [self.result.kept.files[place].label for place in side.places[: max(most, 0)]]
+        return [
+            ChangedRow(region, self.dataset, label, int(row), left)
+            for label, row in zip(labels, side.rows[: max(most, 0)], strict=True)
         ]
-    except (WindrowError, OSError) as error:
-        notes.append(f"{what}, and their identity columns cannot be read: {error}")
-        return False
-    for region, rows in moved.items():
-        known = [[row for k, row in rows[n].items() if k not in unseen[n]] for n in (0, 1)]
-        counts[region] = (counts[region][0] + len(known[0]), counts[region][1] + len(known[1]))
-        for moving, gone in zip(known, (True, False), strict=True):
-            room = max(limit - len(found), 0)
-            found += [replace(row, left=gone) for row in moving[:room]]
-    for keys, which, other, result in ((unseen[0], "first", "second", second), (unseen[1], "second", "first", first)):
-        if keys:
-            notes.append(_about_unseen(keys, which, other, result))
-    return True
 
 
-Identities = dict[tuple[Any, ...], ChangedRow]
+def _moved(pair: tuple[_Files, _Files], region: str, notes: list[str]) -> tuple[_Side, _Side]:
+    """Find the rows that only the first run has in a region, and those that only the second has."""
+    mine, theirs = (files.region(region, notes) for files in pair)
+    sides = []
+    for (keys, places, rows), others, other in ((mine, theirs, pair[1]), (theirs, mine, pair[0])):
+        only = ~np.isin(keys, others[0])
+        seen = other.processed(keys[only])
+        sides.append(_Side(places[only][seen], rows[only][seen], keys[only][~seen]))
+    return sides[0], sides[1]
 
 
-def _moved(mine: Identities, theirs: Identities) -> tuple[Identities, Identities]:
-    """Return the rows that only the first has in a region, and those that only the second has."""
-    return (
-        {key: row for key, row in mine.items() if key not in theirs},
-        {key: row for key, row in theirs.items() if key not in mine},
-    )
-
-
-def _unseen(
-    keys: set[tuple[Any, ...]], result: Result, files: list[int], columns: tuple[str, ...]
-) -> set[tuple[Any, ...]]:
-    """Return those of the rows that a run has not processed, or that its files do not have."""
-    unseen = set(keys)
-    for position in files:
-        file = result.kept.files[position]
-        wanted = [key[1:] for key in unseen if key[0] == file.dataset]
-        if not wanted:
-            continue
-        values_wanted = [np.array(values) for values in zip(*wanted, strict=True)]
-        for entry in result.ledger.entries:
-            if entry.state != "done" or (entry.dataset, entry.file) != (file.dataset, file.label):
-                continue
-            for start in range(entry.start, entry.stop or 0, PIECE):
-                rows = np.arange(start, min(start + PIECE, entry.stop or 0))
-                read = read_rows(result.source, file.index, columns, rows)
-                likely = np.ones(len(rows), dtype=bool)
-                for column, values in zip(columns, values_wanted, strict=True):
-                    likely &= np.isin(read[column], values)
-                found = zip(*(read[column][likely].tolist() for column in columns), strict=True)
-                unseen.difference_update((file.dataset, *key) for key in found)
-    return unseen
-
-
-def _about_unseen(keys: set[tuple[Any, ...]], which: str, other: str, result: Result) -> str:
-    datasets = dict.fromkeys(key[0] for key in keys)
+def _about_unseen(counts: Mapping[str, int], which: str, other: str, result: Result) -> list[str]:
+    datasets = [name for name, count in counts.items() if count]
+    if not datasets:
+        return []
     skims = [name for name in datasets if "skim" in result.datasets.get(name, {})]
     why = "has not processed them, or its files do not have them"
     if len(skims) == len(datasets):
         why = f"reads a skim of {', '.join(map(repr, skims))} that does not have them, or has not processed them"
-    return f"{len(keys):,} rows of regions of the {which} run are not compared: the {other} {why}"
-
-
-def _identities(
-    result: Result, files: list[int], region: str, columns: tuple[str, ...], notes: list[str]
-) -> Identities:
-    """Read who the rows of a region are; the dataset is part of it, as simulated samples repeat their numbers."""
-    found: Identities = {}
-    for position in files:
-        file = result.kept.files[position]
-        rows = result.kept.rows(region, position)
-        values = read_rows(result.source, file.index, columns, rows)
-        keys = zip(*(values[column].tolist() for column in columns), strict=True)
-        for row, key in zip(rows.tolist(), keys, strict=True):
-            if (file.dataset, *key) in found:
-                notes.append(f"{file.label}: several rows have the same {', '.join(columns)}; one is compared")
-            who = dict(zip(columns, key, strict=True))
-            found[file.dataset, *key] = ChangedRow(region, file.dataset, file.label, row, True, who)
-    return found
+    count = sum(counts.values())
+    return [f"{count:,} rows of regions of the {which} run are not compared: the {other} {why}"]
 
 
 def _with_identities(rows: list[ChangedRow], first: Result, second: Result, notes: list[str]) -> list[ChangedRow]:
-    """Read who the rows are that were found by their number, file by file."""
+    """Read who the rows are, file by file."""
     places: dict[tuple[bool, str, str], list[int]] = {}
     for place, row in enumerate(rows):
-        if not row.identity and (first if row.left else second).identity:
-            places.setdefault((row.left, row.dataset, row.file), []).append(place)
+        places.setdefault((row.left, row.dataset, row.file), []).append(place)
     found = list(rows)
     for (left, dataset, label), mine in places.items():
         result = first if left else second
         file = next(f for f in result.kept.files if (f.dataset, f.label) == (dataset, label))
-        numbers = np.unique([rows[place].row for place in mine])
+        numbers, where = np.unique([rows[place].row for place in mine], return_inverse=True)
         try:
-            values = read_rows(result.source, file.index, result.identity, numbers)
+            values = read_rows(result.source, file.index, result.identity, numbers) if result.identity else {}
         except (WindrowError, OSError) as error:
             notes.append(f"who the rows are cannot be read: {error}")
             continue
-        for place in mine:
-            at = int(np.searchsorted(numbers, rows[place].row))
-            who = {name: values[name][at].item() for name in result.identity}
-            found[place] = replace(rows[place], identity=who)
+        for place, at in zip(mine, where, strict=True):
+            found[place] = replace(rows[place], identity={name: values[name][at].item() for name in values})
     return found

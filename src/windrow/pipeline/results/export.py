@@ -1,18 +1,26 @@
 """``result.save("out.root")``: outputs in the formats of the field, each file written whole or not at all.
 
 What a format cannot hold is left out, said in a warning, returned and listed in the file; nothing is dropped in silence.
+JSON and NumPy's ``.npz`` are plain data, which is read back without running anything.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import pickle
 import re
 import warnings
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from windrow.errors import LeftOutWarning, MissingFileError, UsageError, nearest
+from windrow.pipeline.results.histograms import is_histogram
 
 if TYPE_CHECKING:
     import os
@@ -26,22 +34,7 @@ INCLUSIVE = "inclusive"
 
 
 def save(result: Result, path: str | os.PathLike[str]) -> list[str]:
-    """Write the outputs to a file of the kind its name says; returns what the format could not hold.
-
-    ``.root``
-        Histograms as TH1, TH2, TH3 (1-D profiles as TProfile) called ``region/output/dataset`` and
-        ``region/output/dataset_variationUp`` or ``Down``, as datacards want them; other outputs as JSON in
-        ``windrow/outputs``.
-    ``.coffea``
-        ``{dataset: {output: {region: {variation: value}}}}``, which ``coffea.util.load`` reads.
-    ``.json``
-        The same nesting under ``"outputs"``, histograms in the UHI schema; NaN and infinity become null.
-    ``.npz``
-        ``dataset/output/region/variation`` for numbers and arrays; for histograms with ``/values``, ``/variances``,
-        ``/edges_0`` ... after it, and ``/values_with_flow`` where there are flow bins.
-
-    Outputs over all rows have the region "inclusive".
-    """
+    """Write the outputs to a file of the kind its name says; return what the format could not hold."""
     place = Path(path)
     check_suffix(place)
     if not place.parent.is_dir():
@@ -78,9 +71,32 @@ def entries(result: Result) -> Iterator[tuple[str, str, str, str, Any]]:
             yield dataset, output, INCLUSIVE if region is None else region, variation, value
 
 
+def nested(result: Result, convert: Callable[[Any], Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return ``{dataset: {output: {region: {variation: value}}}}``, and the names of values that cannot be converted."""
+    content: dict[str, Any] = {}
+    left_out: list[str] = []
+    for dataset, output, region, variation, value in entries(result):
+        try:
+            converted = convert(value)
+        except Exception:  # noqa: BLE001 - whatever a user's object raises
+            left_out.append(f"{dataset}/{output}/{region}/{variation}")
+            continue
+        content.setdefault(dataset, {}).setdefault(output, {}).setdefault(region, {})[variation] = converted
+    return content, left_out
+
+
 def safe_name(text: str) -> str:
     """Return a name that can be part of a path in a file; other characters become "_"."""
     return re.sub(r"[^A-Za-z0-9_.+=-]", "_", text) or "_"
+
+
+def refuse_twice(name: str, *taken: Mapping[str, Any]) -> None:
+    """Raise where something in the file has this name already."""
+    if any(name in names for names in taken):
+        raise UsageError(
+            f"two outputs would be called {name!r} in the file; rename a dataset, region or output so that they differ "
+            "in letters, digits or _"
+        )
 
 
 def variation_suffix(variation: str) -> str:
@@ -93,40 +109,192 @@ def variation_suffix(variation: str) -> str:
     return f"_{variation}"
 
 
-def _write_root(result: Result, path: Path) -> list[str]:
-    from windrow.pipeline.results.export_root import write_root
+#: Version of the layout of the JSON file.
+JSON_FORMAT = 1
 
-    return write_root(result, path)
+
+class NotPlain(TypeError):
+    """A value that the format cannot hold."""
+
+
+# -- JSON --------------------------------------------------------------------------------------
 
 
 def _write_json(result: Result, path: Path) -> list[str]:
-    from windrow.pipeline.results.export_plain import write_json
+    """Write everything JSON can hold; returns the rest."""
+    outputs, left_out = nested(result, plain)
+    document = {
+        "format": JSON_FORMAT,
+        "summary": json.loads(result.to_json()),
+        "datasets": {name: _metadata(meta) for name, meta in result.datasets.items()},
+        "outputs": outputs,
+        "left_out": left_out,
+    }
+    path.write_text(json.dumps(document, allow_nan=False) + "\n", encoding="utf-8")
+    return left_out
 
-    return write_json(result, path)
+
+def _metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for key, value in metadata.items():
+        try:
+            found[str(key)] = plain(value)
+        except NotPlain:
+            found[str(key)] = repr(value)
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: arrays as lists, sets as sorted lists, NaN and infinity as null."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if is_histogram(value):
+        return _uhi(value)
+    if isinstance(value, Mapping):
+        return _plain_mapping(value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, AbstractSet):
+        items = [plain(item) for item in value]
+        try:
+            return sorted(items)
+        except TypeError:
+            return sorted(items, key=repr)
+    if isinstance(value, np.generic | np.ndarray):
+        if value.dtype.kind not in "biufU":
+            raise NotPlain(f"arrays of {value.dtype}")
+        return plain(value.tolist())
+    if hasattr(value, "to_list") and type(value).__module__.startswith("awkward"):
+        return plain(value.to_list())
+    raise NotPlain(type(value).__name__)
+
+
+def _plain_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, item in value.items():
+        if not isinstance(key, str | int | float | np.generic):
+            raise NotPlain(f"keys such as {key!r}")
+        if str(key) in found:
+            raise NotPlain(f"two keys that read {key}")
+        found[str(key)] = plain(item)
+    return found
+
+
+def _uhi(histogram: Any) -> Any:
+    """Write a histogram in the UHI schema, which uhi, hist and boost-histogram read back; with its flow bins."""
+    from boost_histogram.serialization import to_uhi
+
+    try:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            content = to_uhi(histogram)
+    except (TypeError, ValueError) as error:
+        raise NotPlain(f"histograms with {histogram.storage_type.__name__} storage") from error
+    for part in (content, *content["axes"]):
+        part["metadata"] = _metadata(part.get("metadata", {}))
+    return plain(content)
+
+
+# -- NumPy -------------------------------------------------------------------------------------
 
 
 def _write_npz(result: Result, path: Path) -> list[str]:
-    from windrow.pipeline.results.export_plain import write_npz
+    """Write arrays, numbers and histograms under names with slashes; returns the rest."""
+    arrays: dict[str, Any] = {"windrow/summary": np.array(result.to_json())}
+    left_out: list[str] = []
+    for dataset, output, region, variation, value in entries(result):
+        base = "/".join(safe_name(part) for part in (dataset, output, region, variation))
+        left_out += _add_arrays(arrays, base, value)
+    if left_out:
+        arrays["windrow/left_out"] = np.array(left_out)
+    with path.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)
+    return left_out
 
-    return write_npz(result, path)
+
+def _add_arrays(arrays: dict[str, Any], base: str, value: Any) -> list[str]:
+    if is_histogram(value):
+        for name, numbers in _histogram_arrays(value).items():
+            refuse_twice(f"{base}/{name}", arrays)
+            arrays[f"{base}/{name}"] = numbers
+        return []
+    if isinstance(value, Mapping):
+        found = []
+        for key, item in value.items():
+            found += _add_arrays(arrays, f"{base}/{safe_name(str(key))}", item)
+        return found
+    array = _as_array(value)
+    if array is None:
+        return [base]
+    refuse_twice(base, arrays)
+    arrays[base] = array
+    return []
+
+
+def _histogram_arrays(histogram: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for suffix, flow in (("", False), ("_with_flow", True)):
+        values = np.asarray(histogram.values(flow=flow))
+        if flow and values.shape == found["values"].shape:
+            break
+        found[f"values{suffix}"] = values
+        variances = histogram.variances(flow=flow)
+        if variances is not None:
+            found[f"variances{suffix}"] = np.asarray(variances)
+        if histogram.kind == "MEAN":
+            found[f"counts{suffix}"] = np.asarray(histogram.counts(flow=flow))
+    for number, axis in enumerate(histogram.axes):
+        if type(axis).__name__ in ("StrCategory", "IntCategory"):
+            found[f"categories_{number}"] = np.array(list(axis))
+        else:
+            found[f"edges_{number}"] = np.asarray(axis.edges)
+    return found
+
+
+def _as_array(value: Any) -> Any:
+    """Return an array that NumPy reads back without pickle, None if there is none."""
+    if isinstance(value, AbstractSet):
+        try:
+            value = sorted(value)
+        except TypeError:
+            return None
+    if not isinstance(value, str | bool | int | float | complex | list | tuple | np.generic | np.ndarray):
+        if not type(value).__module__.startswith("awkward"):
+            return None
+        import awkward as ak
+
+        try:
+            value = ak.to_numpy(value, allow_missing=False)
+        except (TypeError, ValueError):
+            return None
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return None
+    return array if array.dtype.kind in "biufcUSMm" else None
+
+
+# -- coffea and ROOT ---------------------------------------------------------------------------
 
 
 def _write_coffea(result: Result, path: Path) -> list[str]:
     """Write what ``coffea.util.load`` reads: a pickle in an LZ4 frame."""
     import cramjam
 
-    content: dict[str, Any] = {}
-    left_out: list[str] = []
-    for dataset, output, region, variation, value in entries(result):
-        try:
-            pickle.dumps(value)
-        except Exception:  # noqa: BLE001 - whatever a user's object raises
-            left_out.append(f"{dataset}/{output}/{region}/{variation}")
-            continue
-        by_region = content.setdefault(dataset, {}).setdefault(output, {})
-        by_region.setdefault(region, {})[variation] = value
+    def picklable(value: Any) -> Any:
+        pickle.dumps(value)
+        return value
+
+    content, left_out = nested(result, picklable)
     path.write_bytes(bytes(cramjam.lz4.compress(pickle.dumps(content, protocol=4))))
     return left_out
+
+
+def _write_root(result: Result, path: Path) -> list[str]:
+    from windrow.pipeline.results.export_root import write_root
+
+    return write_root(result, path)
 
 
 _WRITERS: dict[str, Callable[[Result, Path], list[str]]] = {

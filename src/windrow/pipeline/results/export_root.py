@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.errors import UsageError
-from windrow.pipeline.results.export import entries, safe_name, variation_suffix
-from windrow.pipeline.results.export_plain import NotPlain, plain
+from windrow.pipeline.results.export import NotPlain, entries, plain, refuse_twice, safe_name, variation_suffix
 from windrow.pipeline.results.histograms import is_histogram, padded
 
 if TYPE_CHECKING:
@@ -36,11 +34,7 @@ def write_root(result: Result, path: Path) -> list[str]:
         last = safe_name(dataset + variation_suffix(variation))
         for inner, item in _pieces(value):
             name = "/".join([safe_name(region), safe_name(output), *inner, last])
-            if name in histograms or name in others:
-                raise UsageError(
-                    f"two outputs would be called {name!r} in the file; rename a dataset, region or output so that they "
-                    "differ in letters, digits or _"
-                )
+            refuse_twice(name, histograms, others)
             if is_histogram(item):
                 model = _model(item)
                 if model is None:

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["has_variances", "histograms_in", "is_histogram", "map_histograms", "padded", "scaled"]
-
 Path = tuple[Any, ...]
 
 

@@ -1,4 +1,4 @@
-"""Keeping a result on disk, and having it back: ``keep(result, rundir)``, ``load(rundir)``, ``merge(a, b)``.
+"""Keeping a result on disk, and having it back: ``keep(result, rundir)``, ``load(rundir)``.
 
 Every output is pickled by itself, so that one that cannot be kept, or cannot be read back where its class is missing,
 costs nothing but itself. The result remembers that there was one: half of a sum must not look like all of it.
@@ -20,14 +20,11 @@ from windrow import __version__
 from windrow.data.base import Input
 from windrow.data.paths import is_remote
 from windrow.errors import CorruptFileError, DataError, MissingFileError, WindrowError
-from windrow.pipeline.results.merge import merge
 from windrow.pipeline.results.result import Result
 from windrow.store.rundir import RESULT, RunDirectory, is_run_directory, read_result_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-__all__ = ["ArraysNotKept", "keep", "load", "merge"]
+    from collections.abc import Iterator
 
 #: Raised when results of earlier versions can no longer be read: 3 names the modules of ``pipeline/results``.
 FORMAT = 3
@@ -35,6 +32,11 @@ FORMAT = 3
 _PLACE = ("log", "rundir")
 #: Fields whose entries are kept one by one.
 _ONE_BY_ONE = ("outputs", "merges", "not_kept")
+#: Fields without which there is no result.
+_REQUIRED = [field.name for field in fields(Result) if field.default is MISSING and field.default_factory is MISSING]
+
+#: ("field", name), ("output", dataset, output, region, variation) or ("merge", output).
+Part = tuple[Any, ...]
 
 
 def keep(result: Result, rundir: str | os.PathLike[str] | RunDirectory) -> tuple[str, ...]:
@@ -47,7 +49,7 @@ def keep(result: Result, rundir: str | os.PathLike[str] | RunDirectory) -> tuple
 
 def _keep(result: Result, directory: RunDirectory) -> tuple[str, ...]:
     state, notes = _pack(result)
-    content = pickle.dumps({**state, "notes kept": notes, "format": FORMAT}, protocol=5)
+    content = pickle.dumps({**state, "format": FORMAT}, protocol=5)
     directory.write_result(content)
     directory.write_summary(replace(result, notes=(*result.notes, *notes)).to_json())
     if result.log and not directory.log.exists():
@@ -133,55 +135,45 @@ class _Unpickler(pickle.Unpickler):
         return ArraysNotKept()
 
 
-def _pack(result: Result) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Pickle field by field and output by output; what fails is left out and noted."""
-    notes: list[str] = []
-    packed: dict[str, bytes] = {}
+def _parts(result: Result) -> Iterator[tuple[Part, Any]]:
+    """Return everything that is pickled by itself: fields, outputs and functions that add outputs."""
     for field in fields(result):
         if field.name not in (*_PLACE, *_ONE_BY_ONE):
-            value = getattr(result, field.name)
-            _add(packed, field.name, value, f"{field.name!r} of the result", notes)
-    outputs: dict[str, dict[Any, bytes]] = {}
-    not_kept = {dataset: dict(keys) for dataset, keys in result.not_kept.items()}
+            yield ("field", field.name), getattr(result, field.name)
     for dataset, values in result.outputs.items():
-        outputs[dataset] = {}
         for key, value in values.items():
-            why = _add(outputs[dataset], key, value, _called(dataset, key), notes)
-            if why:
-                not_kept.setdefault(dataset, {})[key] = why
-    merges = {name: _merge_to_keep(function) for name, function in result.merges.items()}
-    state = {"fields": packed, "outputs": outputs, "merges": merges, "not kept": not_kept}
-    return state, tuple(notes)
+            yield ("output", dataset, *key), value
+    for name, function in result.merges.items():
+        yield ("merge", name), function
 
 
-def _merge_to_keep(function: Callable[[Any, Any], Any] | None) -> bytes | None:
-    """A function goes by its name; one that has none (a lambda) cannot be kept, but that there was one is."""
-    try:
-        return _dump(function)
-    except Exception:  # noqa: BLE001 - whatever a user's object raises
-        return None
-
-
-def _add(into: dict[Any, bytes], key: Any, value: Any, called: str, notes: list[str]) -> str:
-    """Pickle a value; return why it was not kept, nothing if it was."""
-    try:
-        into[key] = _dump(value)
-    except Exception as error:  # noqa: BLE001 - whatever a user's object raises
-        why = f"was not kept: it cannot be pickled ({_said(error)})"
-        notes.append(f"{called} {why}")
-        return f"it {why}"
-    return ""
-
-
-def _dump(value: Any) -> bytes:
-    stream = io.BytesIO()
-    _Pickler(stream, protocol=5).dump(value)
-    return stream.getvalue()
-
-
-def _called(dataset: str, key: tuple[str, str | None, str]) -> str:
-    name, region, variation = key
+def _called(part: Part) -> str:
+    if part[0] != "output":
+        return f"{part[1]!r} of the result"
+    _, dataset, name, region, variation = part
     return f"output {name!r} (region {region!r}, {variation}, dataset {dataset!r})"
+
+
+def _pack(result: Result) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Pickle part by part; what fails is left out and noted."""
+    notes: list[str] = []
+    packed: dict[Part, bytes | None] = {}
+    not_kept = {dataset: dict(keys) for dataset, keys in result.not_kept.items()}
+    for part, value in _parts(result):
+        try:
+            stream = io.BytesIO()
+            _Pickler(stream, protocol=5).dump(value)
+            packed[part] = stream.getvalue()
+        except Exception as error:  # noqa: BLE001 - whatever a user's object raises
+            if part[0] == "merge":
+                packed[part] = None  # a function without a name (a lambda): that there was one is kept
+                continue
+            why = f"was not kept: it cannot be pickled ({_said(error)})"
+            notes.append(f"{_called(part)} {why}")
+            if part[0] == "output":
+                not_kept.setdefault(part[1], {})[part[2:]] = f"it {why}"
+    state = {"parts": packed, "datasets": list(result.outputs), "not kept": not_kept, "notes kept": tuple(notes)}
+    return state, tuple(notes)
 
 
 def _said(error: BaseException) -> str:
@@ -194,58 +186,41 @@ def _said(error: BaseException) -> str:
 def _unpack(content: bytes, path: str, rundir: str | None) -> Result:
     try:
         state = pickle.loads(content)  # noqa: S301 - the file was found to be ours alone
-        packed, notes = state["fields"], list(state["notes kept"])
-        outputs, merges, not_kept = state["outputs"], state["merges"], state["not kept"]
-    except (pickle.UnpicklingError, KeyError, TypeError, EOFError) as error:
+        known = "notes kept" in state
+    except (pickle.UnpicklingError, TypeError, EOFError) as error:
         raise CorruptFileError(f"{path} holds no result ({_said(error)})") from error
+    if not known:
+        raise CorruptFileError(f"{path} holds no result")
     if state.get("format") != FORMAT:
         raise DataError(f"{path} was made by an earlier version of Windrow, and cannot be read any more: run again")
-    values: dict[str, Any] = {}
-    for field in fields(Result):
-        if field.name in packed:
-            try:
-                values[field.name] = _read(packed[field.name])
-            except Exception as error:
-                if field.default is MISSING and field.default_factory is MISSING:
-                    raise CorruptFileError(f"{path}: {field.name!r} cannot be read back ({_said(error)})") from error
-                notes.append(f"{field.name!r} of the result cannot be read back ({_said(error)})")
-    values["outputs"] = _outputs(outputs, not_kept, notes)
-    values["not_kept"] = not_kept
-    values["merges"] = {name: _merge_kept(function) for name, function in merges.items()}
+    notes, not_kept = list(state["notes kept"]), state["not kept"]
+    values: dict[str, Any] = {"outputs": {name: {} for name in state["datasets"]}, "merges": {}, "not_kept": not_kept}
+    for part, packed in state["parts"].items():
+        try:
+            value = None if packed is None else _read(packed)
+        except Exception as error:
+            if part[0] == "merge":
+                value = None  # refused where values are to be added
+            elif part[0] == "field" and part[1] in _REQUIRED:
+                raise CorruptFileError(f"{path}: {part[1]!r} cannot be read back ({_said(error)})") from error
+            else:
+                why = f"cannot be read back ({_said(error)})"
+                notes.append(f"{_called(part)} {why}")
+                if part[0] == "output":
+                    not_kept.setdefault(part[1], {})[part[2:]] = f"it {why}"
+                continue
+        if part[0] == "output":
+            values["outputs"][part[1]][part[2:]] = value
+        elif part[0] == "merge":
+            values["merges"][part[1]] = value
+        else:
+            values[part[1]] = value
     values["notes"] = (*values.get("notes", ()), *notes)
     values["rundir"] = rundir
     try:
         return Result(**values)
     except TypeError as error:
         raise CorruptFileError(f"{path} holds only part of a result ({error})") from error
-
-
-def _outputs(
-    packed: Mapping[str, Mapping[Any, bytes]], not_kept: dict[str, Any], notes: list[str]
-) -> dict[str, dict[Any, Any]]:
-    """Read the outputs; those that cannot be read are noted, and join those that were not kept."""
-    found: dict[str, dict[Any, Any]] = {}
-    for dataset, values in packed.items():
-        found[dataset] = {}
-        for key, value in values.items():
-            try:
-                found[dataset][key] = _read(value)
-            except Exception as error:  # noqa: BLE001 - whatever a user's class raises
-                why = f"cannot be read back ({_said(error)})"
-                notes.append(f"{_called(dataset, key)} {why}")
-                not_kept.setdefault(dataset, {})[key] = f"it {why}"
-    return found
-
-
-def _merge_kept(packed: bytes | None) -> Callable[[Any, Any], Any] | None:
-    """Return the function; None, which is refused where values are to be added, if it cannot be had here."""
-    if packed is None:
-        return None
-    try:
-        function: Callable[[Any, Any], Any] | None = _read(packed)
-    except Exception:  # noqa: BLE001 - whatever importing a user's module raises
-        return None
-    return function
 
 
 def _read(content: bytes) -> Any:

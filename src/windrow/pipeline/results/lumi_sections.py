@@ -7,16 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.errors import DataError, WindrowError
+from windrow.data.skim_record import original_sums
+from windrow.errors import DataError, MissingColumnError, WindrowError
 from windrow.hep.lumi import lumi_ranges
+from windrow.pipeline.results.region_rows import read_rows
 from windrow.pipeline.results.regroup import MEMBERS
-from windrow.pipeline.results.sections import read_sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
+    from windrow.data.base import Source
     from windrow.pipeline.results.ledger import Ledger
     from windrow.pipeline.results.result import Result
+
+
+COLUMNS = ("run", "luminosityBlock")
+
+#: Rows read at once: two numbers each.
+PIECE = 1_000_000
 
 
 def lumis(result: Result) -> dict[str, list[list[int]]]:
@@ -28,32 +38,62 @@ def lumis(result: Result) -> dict[str, list[list[int]]]:
     if result.source is None:
         raise DataError("what was read is not kept with this result, so its luminosity sections cannot be read")
     wanted = _recorded(result.datasets)
-    places: dict[tuple[str, str], list[int]] = {}
-    for item in result.source.inputs:
-        places.setdefault((item.dataset, item.label), []).append(item.index)
-    found: set[tuple[int, int]] = set()
-    skims = {name: about["skim"] for name, about in _members(result.datasets) if isinstance(about.get("skim"), Mapping)}
-    for name, skim in skims.items():
-        if wanted.get(name, True):
-            found |= _of_skim(name, skim, result.ledger)
-    for entry in result.ledger.entries:
-        if entry.state != "done" or entry.stop is None or not entry.rows:
+    about = dict(_members(result.datasets))
+    found = [np.empty((0, 2), dtype=np.int64)]
+    for dataset in dict.fromkeys([*about, *(entry.dataset for entry in result.ledger.entries)]):
+        if not wanted.get(dataset, True):
             continue
-        if entry.dataset in skims or not wanted.get(entry.dataset, True):
+        skim = about.get(dataset, {}).get("skim")
+        if isinstance(skim, Mapping):
+            found.append(_of_skim(dataset, skim, result.ledger))
             continue
-        index = places[entry.dataset, entry.file][0]
         try:
-            pairs = read_sections(result.source, index, entry.start, entry.stop)
+            found.append(_of_rows(dataset, result.source, result.ledger))
         except WindrowError as error:
-            raise DataError(
-                f"the luminosity sections of {entry.file} (dataset {entry.dataset!r}) cannot be read: {error}"
-            ) from error
-        found.update(map(tuple, pairs.tolist()))
-    every = np.array(sorted(found), dtype=np.int64).reshape(-1, 2)
+            raise DataError(f"the luminosity sections of dataset {dataset!r} cannot be read: {error}") from error
+    every = np.concatenate(found)
     return lumi_ranges(every[:, 0], every[:, 1])
 
 
-def _of_skim(dataset: str, skim: Mapping[str, Any], ledger: Ledger) -> set[tuple[int, int]]:
+def skim_sections(dataset: str, source: Source, ledger: Ledger) -> dict[str, Any] | None:
+    """Return the sections that a skim of a dataset stands for: those of all rows that were processed, selected or not.
+
+    None for simulation and for data without sections.
+    """
+    metadata = source.datasets[dataset]
+    if original_sums(metadata) is not None:
+        # A skim's own rows do not tell which sections it stands for.
+        skim = metadata.get("skim")
+        known = skim.get("lumis") if isinstance(skim, dict) else None
+        return None if known is None else dict(known)
+    if metadata.get("is_mc"):
+        return None
+    try:
+        every = _of_rows(dataset, source, ledger)
+    except MissingColumnError:
+        return None
+    return dict(lumi_ranges(every[:, 0], every[:, 1]))
+
+
+def _of_rows(dataset: str, source: Source, ledger: Ledger) -> NDArray[np.int64]:
+    """Read the distinct (run, section) of the rows of a dataset that were processed."""
+    places: dict[str, int] = {}
+    for item in source.inputs:
+        if item.dataset == dataset:
+            places.setdefault(item.label, item.index)
+    found = [np.empty((0, 2), dtype=np.int64)]
+    for entry in ledger.entries:
+        if entry.dataset != dataset or entry.state != "done":
+            continue
+        for start in range(entry.start, entry.stop or 0, PIECE):
+            rows = np.arange(start, min(start + PIECE, entry.stop or 0))
+            read = read_rows(source, places[entry.file], COLUMNS, rows)
+            pairs = np.stack([np.asarray(read[name], np.int64) for name in COLUMNS], axis=1)
+            found.append(np.unique(pairs, axis=0))
+    return np.concatenate(found)
+
+
+def _of_skim(dataset: str, skim: Mapping[str, Any], ledger: Ledger) -> NDArray[np.int64]:
     """Return the sections that a skim says it was made from, if all of it was processed."""
     what = f"the luminosity sections of dataset {dataset!r} cannot be told: it was read from a skim"
     hint = "the result of the run that wrote the skim has them"
@@ -70,12 +110,13 @@ def _of_skim(dataset: str, skim: Mapping[str, Any], ledger: Ledger) -> set[tuple
             f"{what}, of which only {done:,} of {skim.get('selected')} rows were processed, and nobody knows which "
             f"sections belong to those; {hint}"
         )
-    return {
+    pairs = [
         (int(run), section)
         for run, ranges in sections.items()
         for first, last in ranges
         for section in range(first, last + 1)
-    }
+    ]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
 def _recorded(metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:

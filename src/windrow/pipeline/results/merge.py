@@ -1,11 +1,15 @@
-"""Adding up results of the same analysis over different rows: ``merge(a, b, ...)``."""
+"""Adding up results of the same analysis over different rows: ``merge(a, b, ...)``.
+
+Nothing may be counted twice, and nothing that means something else may be added: both are refused, saying what it is.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -14,21 +18,15 @@ from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.program import NOMINAL
 from windrow.core.intervals import Intervals
 from windrow.errors import MergeError, UsageError
+from windrow.pipeline.fingerprints import different_steps
 from windrow.pipeline.results.ledger import Entry, Ledger
-from windrow.pipeline.results.mergeable import (
-    FileNames,
-    check_no_row_twice,
-    check_same_analysis,
-    check_same_scale,
-    check_same_steps,
-)
 from windrow.pipeline.results.region_rows import KeptRows
 from windrow.pipeline.results.result import Result, StepSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windrow.data.base import Input, Reader
+    from windrow.data.base import Reader, Source
     from windrow.pipeline.cutflow.nminus1 import Count
 
 
@@ -50,10 +48,10 @@ def merge(*results: Result) -> Result:
         raise UsageError("merge takes results, got none")
     first = results[0]
     for other in results[1:]:
-        check_same_analysis(first, other)
-    check_same_steps(results)
-    check_same_scale(results)
-    check_no_row_twice(results)
+        _check_same_analysis(first, other)
+    _check_same_steps(results)
+    _check_same_scale(results)
+    _check_no_row_twice(results)
     if len(results) == 1:
         return replace(first)
     merges = _merges(results)
@@ -77,6 +75,7 @@ def merge(*results: Result) -> Result:
         ledger=_ledger(results),
         steps=_steps(results),
         order=_distinct(result.order for result in results),
+        ordering={dataset: told for result in reversed(results) for dataset, told in result.ordering.items()},
         decisions=_distinct(result.decisions for result in results),
         notes=_distinct(result.notes for result in results),
         guards=_distinct(result.guards for result in results),
@@ -95,6 +94,136 @@ def merge(*results: Result) -> Result:
         kept=_kept(results),
         saved=tuple(file for result in results for file in result.saved),
     )
+
+
+# -- what may be added ------------------------------------------------------------------------
+
+
+def _check_same_analysis(first: Result, other: Result) -> None:
+    """Refuse results whose names, regions, cuts, outputs or metadata differ."""
+    pairs: list[tuple[str, Any, Any]] = [
+        ("names", first.name, other.name),
+        ("seeds", first.seed, other.seed),
+        ("identity columns", first.identity, other.identity),
+        ("outputs", first.output_names, other.output_names),
+        ("regions with N-1 tables", tuple(first.nminus1), tuple(other.nminus1)),
+    ]
+    mine, theirs = _regions(first), _regions(other)
+    pairs.append(("regions", tuple(mine), tuple(theirs)))
+    pairs += [(f"cuts of region {name!r}", mine[name], theirs[name]) for name in mine if name in theirs]
+    ours, yours = _steps_written(first), _steps_written(other)
+    if ours is not None and yours is not None:
+        pairs.append(("steps", *ours[:1], *yours[:1]))
+        pairs.append(("weights", *ours[1:], *yours[1:]))
+    for dataset in first.datasets:
+        if dataset in other.datasets:
+            left, right = first.datasets[dataset], other.datasets[dataset]
+            pairs.append((f"metadata of dataset {dataset!r}", dict(left), dict(right)))
+    for what, one, two in pairs:
+        if one != two:
+            raise UsageError(
+                f"results of different analyses do not add up: these have different {what}, {_shown(one)} and {_shown(two)}"
+            )
+
+
+def _check_same_steps(results: Sequence[Result]) -> None:
+    """Refuse steps of one name that are not the same; results that do not say what their steps are, are believed."""
+    known = [(n, result) for n, result in enumerate(results, 1) if result.fingerprints]
+    for number, other in known[1:]:
+        first, one = known[0]
+        parameters = (one.parameters, other.parameters)
+        found = different_steps(one.fingerprints, other.fingerprints, parameters)
+        if found:
+            raise UsageError(
+                f"results of different analyses do not add up: of results number {first} and {number}, "
+                f"{'; '.join(found)}; run one of them again with the other's analysis"
+            )
+
+
+def _check_same_scale(results: Sequence[Result]) -> None:
+    """Refuse a dataset that was scaled in one result and not, or by another number, in another."""
+    known: dict[tuple[str, str], tuple[int, float]] = {}  # what it is called, dataset -> result, factor
+    for number, result in enumerate(results, 1):
+        for name in result.outputs:
+            for dataset, factor in factors_of(result, name).items():
+                other, before = known.setdefault((name, dataset), (number, factor))
+                if before != factor:
+                    raise UsageError(
+                        f"dataset {dataset!r} was scaled by {before:.6g} in result number {other} and by {factor:.6g} in "
+                        f"number {number} (1: not scaled), so they do not add up: merge the results as they came from "
+                        "their runs, then scale the merged one"
+                    )
+
+
+def factors_of(result: Result, name: str) -> Mapping[str, float]:
+    """Return what a dataset, or each member of a group, was scaled by."""
+    return result.scaled.get(name) or {name: 1.0}
+
+
+def _regions(result: Result) -> dict[str, list[str]]:
+    # In the order they are written: cuts in another order are another cutflow.
+    return {
+        region: [f"!{cut}" if inverted else cut for cut, inverted in table.cuts.items()]
+        for region, table in result.cutflow.items()
+    }
+
+
+def _steps_written(result: Result) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    for table in result.cutflow.values():
+        return table.written_order, tuple(sorted(table.weights))
+    return None
+
+
+def _shown(value: Any) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else repr(value)
+    return text or "none"
+
+
+def _check_no_row_twice(results: Sequence[Result]) -> None:
+    """Compare by every name a file goes by: its label, its place and, where known, what it says it is."""
+    taken: dict[tuple[str, str], list[tuple[int, int, int, str]]] = defaultdict(list)
+    for number, result in enumerate(results):
+        names = FileNames(result)
+        for entry in result.ledger.entries:
+            if entry.state == "done" and entry.stop is not None and entry.rows:
+                for name in names.of(entry):
+                    taken[entry.dataset, name].append((entry.start, entry.stop, number, entry.file))
+    for (dataset, _), ranges in taken.items():
+        ranges.sort()
+        ends: dict[int, int] = {}  # result -> where its rows end so far
+        for start, stop, number, file in ranges:
+            for other, end in ends.items():
+                if other != number and end > start:
+                    raise UsageError(
+                        f"rows {start}-{min(end, stop)} of {file} (dataset {dataset!r}) are in results number "
+                        f"{other + 1} and {number + 1}, so they would be counted twice; merge results of different rows"
+                        + _about_arrays(file, dataset)
+                    )
+            ends[number] = max(ends.get(number, 0), stop)
+
+
+def _about_arrays(file: str, dataset: str) -> str:
+    if file != dataset:
+        return ""
+    return ". Arrays are known by the name of their dataset: give other arrays another one"
+
+
+class FileNames:
+    """The names a result's files go by."""
+
+    def __init__(self, result: Result) -> None:
+        files = result.kept.files if result.kept is not None else ()
+        self._identities = {(file.dataset, file.label): file.identity for file in files}
+
+    def of(self, entry: Entry) -> set[str]:
+        """Return those of the file of an entry."""
+        names = {entry.file}
+        identity = self._identities.get((entry.dataset, entry.file))
+        if identity is not None:
+            names.add(identity)
+        if os.path.exists(entry.file):  # noqa: PTH110 - a label may be anything, also a URL
+            names.add(os.path.realpath(entry.file))
+        return names
 
 
 # -- adding ------------------------------------------------------------------------------------
@@ -224,25 +353,24 @@ def _ledger(results: Sequence[Result]) -> Ledger:
 
 
 def _steps(results: Sequence[Result]) -> dict[str, StepSummary]:
-    found: dict[str, list[StepSummary]] = defaultdict(list)
+    found: dict[str, StepSummary] = {}
     for result in results:
         for name, step in result.steps.items():
-            found[name].append(step)
-    return {name: _add_steps(steps) for name, steps in found.items()}
+            found[name] = _add_steps(found[name], step) if name in found else step
+    return found
 
 
-def _add_steps(steps: Sequence[StepSummary]) -> StepSummary:
-    calls, rows = sum(s.calls for s in steps), sum(s.rows_in for s in steps)
-    return StepSummary(
-        name=steps[0].name,
-        kind=steps[0].kind,
+def _add_steps(one: StepSummary, two: StepSummary) -> StepSummary:
+    calls, rows = one.calls + two.calls, one.rows_in + two.rows_in
+    return replace(
+        one,
         calls=calls,
         rows_in=rows,
-        rows_out=sum(s.rows_out for s in steps),
-        seconds=sum(s.seconds for s in steps),
-        fixed_s=sum(s.fixed_s * s.calls for s in steps) / max(calls, 1),
-        per_row_s=sum(s.per_row_s * s.rows_in for s in steps) / max(rows, 1),
-        bytes_read=sum(s.bytes_read for s in steps),
+        rows_out=one.rows_out + two.rows_out,
+        seconds=one.seconds + two.seconds,
+        fixed_s=(one.fixed_s * one.calls + two.fixed_s * two.calls) / max(calls, 1),
+        per_row_s=(one.per_row_s * one.rows_in + two.per_row_s * two.rows_in) / max(rows, 1),
+        bytes_read=one.bytes_read + two.bytes_read,
     )
 
 
@@ -253,37 +381,24 @@ def _distinct(items: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
 # -- where the rows are ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class SeveralSources:
     """The sources of several results, one after the other."""
 
-    sources: tuple[Any, ...]
-
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        """All files, numbered through."""
-        found = [item for source in self.sources for item in source.inputs]
-        return tuple(replace(item, index=number) for number, item in enumerate(found))
-
-    @property
-    def datasets(self) -> Mapping[str, Mapping[str, Any]]:
-        """Metadata of all datasets."""
-        return {name: meta for source in self.sources for name, meta in source.datasets.items()}
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._places = [(source, item) for source in sources for item in source.inputs]
+        self.inputs = tuple(replace(item, index=number) for number, (_, item) in enumerate(self._places))
+        self.datasets = {name: meta for source in sources for name, meta in source.datasets.items()}
 
     def open(self, index: int) -> Reader:
-        """Open one of them."""
-        for source in self.sources:
-            if index < len(source.inputs):
-                reader: Reader = source.open(index)
-                return reader
-            index -= len(source.inputs)
-        raise IndexError(index)
+        """Open one of their inputs."""
+        source, item = self._places[index]
+        return source.open(item.index)
 
 
 def _sources(results: Sequence[Result]) -> Any:
     if any(result.source is None for result in results):
         return None
-    return SeveralSources(tuple(result.source for result in results))
+    return SeveralSources([result.source for result in results])
 
 
 def _kept(results: Sequence[Result]) -> KeptRows | None:

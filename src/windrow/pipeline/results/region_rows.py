@@ -1,18 +1,24 @@
-"""Which rows each region has, kept with a result so that two runs can be compared row by row."""
+"""Which rows each region has, kept with a result, and columns of such rows read again from the files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windrow.errors import DataError, MissingColumnError, WindrowError, nearest
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from windrow.blocks.selection import RowSet
+    from windrow.data.base import Source
+
+#: Rows closer than this are read in one request: seeking costs more than reading a few thousand numbers.
+GAP = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +44,37 @@ class KeptRows:
         """Return the rows of a region in the file at this position of ``files``, in ascending order."""
         parts = [part.rows() for part in self.sets.get((region, file), ())]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def read_rows(
+    source: Source | None, index: int, columns: Sequence[str], rows: NDArray[np.int64]
+) -> dict[str, NDArray[Any]]:
+    """Return flat columns of ascending rows of one input."""
+    if source is None:
+        raise DataError("what was read is not kept with this result")
+    reader = source.open(index)
+    label = source.inputs[index].label
+    try:
+        for column in columns:
+            info = reader.info.columns.get(column)
+            if info is None:
+                hint = nearest(column, reader.info.columns)
+                raise MissingColumnError(f"{label} has no column {column!r}{hint}", file=label)
+            if info.kind != "flat":
+                raise DataError(f"{label}: column {column!r} has no single number for each row")
+        if not len(rows):
+            return {c: np.empty(0, dtype=reader.info.columns[c].dtype) for c in columns}
+        if rows[-1] >= reader.info.rows:
+            raise DataError(f"{label} has {reader.info.rows} rows, and row {rows[-1]} is asked for")
+        parts: list[dict[str, Any]] = []
+        for piece in np.split(rows, np.flatnonzero(np.diff(rows) > GAP) + 1):
+            start = int(piece[0])
+            values = reader.read(columns, start, int(piece[-1]) + 1)
+            parts.append({c: np.asarray(values[c])[piece - start] for c in columns})
+    except OSError as error:
+        if isinstance(error, WindrowError):
+            raise
+        raise DataError(f"{label} cannot be read ({error})", file=label) from error
+    finally:
+        reader.close()
+    return {column: np.concatenate([part[column] for part in parts]) for column in columns}

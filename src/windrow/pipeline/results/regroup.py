@@ -17,8 +17,7 @@ from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.pipeline.cutflow.nminus1 import NMinusOneTables
 from windrow.pipeline.cutflow.table import Cutflow
 from windrow.pipeline.results.histograms import has_variances, histograms_in, map_histograms, scaled
-from windrow.pipeline.results.merge import add_outputs
-from windrow.pipeline.results.mergeable import factors_of
+from windrow.pipeline.results.merge import add_outputs, factors_of
 
 if TYPE_CHECKING:
     from windrow.pipeline.results.result import Result
@@ -117,10 +116,7 @@ def _group_tables(
         for name, datasets in members.items():
             parts = [tables[region, d] for d in datasets if (region, d) in tables]
             if parts:
-                total = parts[0]
-                for part in parts[1:]:
-                    total = total + part
-                found[region, name] = replace(total, dataset=name)
+                found[region, name] = replace(reduce(add, parts), dataset=name)
     return found
 
 
@@ -146,13 +142,6 @@ def _group_metadata(name: str, datasets: tuple[str, ...], metadata: Mapping[str,
 
 def scale(result: Result, factor: float | Mapping[str, float] | Callable[[Mapping[str, Any], Result], float]) -> Result:
     """Scale every dataset's histograms and the weighted sums of its cutflow; what was counted stays as counted.
-
-    Parameters
-    ----------
-    factor
-        A number for all datasets, numbers by dataset (those not named stay as they are), or a function of the dataset's
-        metadata and outputs: ``lambda meta, out: meta["xsec"] * LUMI / out["sumw"]``. ``out`` is indexed as the result
-        is, and has this dataset only.
 
     Histograms are scaled as if every entry had had another weight, also those in mappings and lists. Numbers, arrays
     and other outputs are left as they are, because a count is still what was counted; a note lists them.
@@ -204,23 +193,23 @@ def _factors(result: Result, factor: Any) -> dict[str, float]:
                 )
         return {d: _number(factor.get(d, 1.0), d) for d in datasets}
     if callable(factor):
-        found = {}
-        for dataset in datasets:
-            metadata = result.datasets.get(dataset, {})
-            try:
-                value = factor(metadata, only(result, dataset))
-            except UnknownNameError as error:
-                raise UsageError(f"scale: for dataset {dataset!r}: {error}") from error
-            except KeyError as error:
-                raise UsageError(
-                    f"scale: the function found no {error} for dataset {dataset!r} "
-                    f"(metadata: {', '.join(map(str, metadata)) or 'none'}; outputs: {', '.join(result)})"
-                ) from error
-            except ZeroDivisionError as error:
-                raise UsageError(f"scale: the function divides by zero for dataset {dataset!r}") from error
-            found[dataset] = _number(value, dataset)
-        return found
-    return {dataset: _number(factor, dataset) for dataset in datasets}
+        return {d: _number(_ask_factor(factor, result, d), d) for d in datasets}
+    return {d: _number(factor, d) for d in datasets}
+
+
+def _ask_factor(function: Callable[..., Any], result: Result, dataset: str) -> Any:
+    metadata = result.datasets.get(dataset, {})
+    try:
+        return function(metadata, only(result, dataset))
+    except UnknownNameError as error:
+        raise UsageError(f"scale: for dataset {dataset!r}: {error}") from error
+    except KeyError as error:
+        raise UsageError(
+            f"scale: the function found no {error} for dataset {dataset!r} "
+            f"(metadata: {', '.join(map(str, metadata)) or 'none'}; outputs: {', '.join(result)})"
+        ) from error
+    except ZeroDivisionError as error:
+        raise UsageError(f"scale: the function divides by zero for dataset {dataset!r}") from error
 
 
 def _number(value: Any, dataset: str) -> float:

@@ -206,10 +206,13 @@ class Result(Mapping[str, Any]):
     def save(self, path: Any) -> list[str]:
         """Write the outputs to a file of the kind its name says; return what the format could not hold.
 
-        ``.root``: histograms called ``region/output/dataset`` and ``region/output/dataset_variationUp`` or ``Down``, as
-        datacards want them, everything else as JSON. ``.coffea``: ``{dataset: {output: {region: {variation: value}}}}``,
-        which ``coffea.util.load`` reads. ``.json``: the same nesting, histograms in the UHI schema. ``.npz``: arrays
-        called ``dataset/output/region/variation``. Outputs over all rows have the region "inclusive".
+        ``.root``: histograms as TH1, TH2, TH3 (1-D profiles as TProfile) called ``region/output/dataset`` and
+        ``region/output/dataset_variationUp`` or ``Down``, as datacards want them, everything else as JSON in
+        ``windrow/outputs``. ``.coffea``: ``{dataset: {output: {region: {variation: value}}}}``, which ``coffea.util.load``
+        reads. ``.json``: the same nesting under ``"outputs"``, histograms in the UHI schema; NaN and infinity become null.
+        ``.npz``: ``dataset/output/region/variation`` for numbers and arrays; for histograms with ``/values``,
+        ``/variances``, ``/edges_0`` ... after it, and ``/values_with_flow`` where there are flow bins. Outputs over all rows
+        have the region "inclusive".
         """
         from windrow.pipeline.results.export import save
 

@@ -20,7 +20,7 @@ from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.paths import is_remote
 from windrow.errors import SaveError, UsageError
 from windrow.pipeline.cutflow.nminus1 import Count
-from windrow.pipeline.results.sections import sections
+from windrow.pipeline.results.lumi_sections import skim_sections
 from windrow.pipeline.saves import known_after_cuts, regions_named
 from windrow.pipeline.skims.staging import staging
 
@@ -227,7 +227,7 @@ def _record(
         **(skim_record.original_sums(metadata) or sums),
         "failed": _lost(dataset, result) + _lost_before(metadata),
         "selected": sum(part.rows for part in fragments),
-        "lumis": sections(dataset, source, result),
+        "lumis": skim_sections(dataset, source, result.ledger),
         "made": [n for n in target.save.columns if n in definition.steps],
         "identity": list(definition.identity),
         "hidden": None if definition.identity else IDENTITY_COLUMN,

@@ -169,7 +169,7 @@ class Keep(NamedTuple):
 
 def _code_here(function: Any, name: str) -> str:
     """Give the digest of a function as it is now, in this process."""
-    from windrow.tasks.command import CommandBody
+    from windrow.tasks.commands.command import CommandBody
 
     if isinstance(function, partial):
         body = getattr(function.func, "__self__", None)

@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_bytes, format_count, format_seconds
 from windrow.watch.report.page import chart
-from windrow.watch.report.tables import (
-    Column,
-    Html,
-    details,
-    heading,
-    hint,
-    listed,
-    plural,
-    show_count,
-    show_percent,
-    table,
-    tiles,
-)
+from windrow.watch.report.tables import Column, Html, details, heading, hint, listed, plural, show_percent, table, tiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -185,31 +173,28 @@ def _steps(told: Mapping[str, Any]) -> str:
     steps = told["steps"]
     counted = any(step["rows_in"] is not None for step in steps)
     explained = any(step["why"] for step in steps)
-    columns = [
-        Column("place"), Column("written"), Column("step", "name"), Column("reached by", "share", show_percent),
-        Column("passes", show=show_percent), Column("per call", show=format_seconds),
-        Column("per row", show=format_seconds),
-    ]  # fmt: skip
-    columns += [Column("evaluations", show=show_count), Column("read", show=format_bytes)] if counted else []
-    columns += [Column("why", "words")] if explained else []
-    rows = []
-    for step in steps:
-        cut, place = step["kind"] == "cut", step["written_place"] + 1
-        kind = "" if cut else f' <span class="kind">{escape(step["kind"])}</span>'
-        moved = step["place"] != step["written_place"]
-        row = [
-            step["place"] + 1,
-            Html(f'<span class="moved">{place}</span>') if moved else place,
-            Html(f"{escape(step['name'])}{kind}"),
-            step["alive"],
-            step["passes"] if cut else None,
-            step["fixed_s"],
-            step["row_s"],
-        ]
-        row += [step["rows_in"], step["bytes_read"]] if counted else []
-        rows.append([*row, step["why"]] if explained else row)
+
+    def written(step: Mapping[str, Any]) -> Any:
+        place = step["written_place"] + 1
+        return place if step["place"] == step["written_place"] else Html(f'<span class="moved">{place}</span>')
+
+    def name(step: Mapping[str, Any]) -> Html:
+        kind = "" if step["kind"] == "cut" else f' <span class="kind">{escape(step["kind"])}</span>'
+        return Html(f"{escape(step['name'])}{kind}")
+
+    columns: list[Column] = [
+        ("place", lambda step: step["place"] + 1, "number"),
+        ("written", written, "number"),
+        ("step", name, "name"),
+        ("reached by", "alive", "share"),
+        ("passes", lambda step: step["passes"] if step["kind"] == "cut" else None, "percent"),
+        ("per call", "fixed_s", "seconds"),
+        ("per row", "row_s", "seconds"),
+    ]
+    columns += [("evaluations", "rows_in", "count"), ("read", "bytes_read", "bytes")] if counted else []
+    columns += [("why", "why", "words")] if explained else []
     known = "Evaluations and bytes were counted, in all orders of the run together. " if counted else ""
-    return table(columns, rows, name="order") + hint(
+    return table(steps, columns, name="order") + hint(
         f"{known}Which share of the rows reaches a step in this order, and which passes it, is estimated from the rows "
         "that were shown to all cuts."
     )
@@ -220,11 +205,10 @@ def _history(checkpoints: Sequence[Mapping[str, Any]]) -> str:
     if not checkpoints:
         return ""
     columns = (
-        Column("work done", show=format_seconds), Column("places looked at", show=show_count),
-        Column("cost of a chunk", show=format_seconds), Column("in the written order", show=format_seconds),
-        Column("decision", "words"),
+        ("work done", "spent_s", "seconds"), ("places looked at", "windows", "count"),
+        ("cost of a chunk", "cost_s", "seconds"), ("in the written order", "written_s", "seconds"),
+        ("decision", "why", "words"),
     )  # fmt: skip
-    names = ("spent_s", "windows", "cost_s", "written_s", "why")
-    rows = [[one[name] for name in names] for one in checkpoints[-MOST_CHECKPOINTS:]]
+    shown = table(checkpoints[-MOST_CHECKPOINTS:], columns)
     last = hint(f"the last {MOST_CHECKPOINTS}") if len(checkpoints) > MOST_CHECKPOINTS else ""
-    return details(plural(len(checkpoints), "checkpoint"), table(columns, rows) + last)
+    return details(plural(len(checkpoints), "checkpoint"), shown + last)

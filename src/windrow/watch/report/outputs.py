@@ -64,7 +64,7 @@ def drawn_histograms(outputs: Outputs) -> tuple[list[dict[str, Any]], list[str]]
                     called = name if projected is None else f"{name} on {projected}"
                     place = {"region": region, "variation": variation, "dataset": dataset}
                     found.append({"name": called, **place, **one})
-                    bins += sum(_count(row) for row in (one["values"], one["variances"] or []))
+                    bins += np.size(one["values"]) + np.size(one["variances"] or [])
     return found, [f"{name} is not drawn in full: {why}" for name, why in left_out.items()]
 
 
@@ -100,10 +100,6 @@ def _said(value: Any) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 3] + "..."
-
-
-def _count(values: Any) -> int:
-    return sum(_count(row) for row in values) if isinstance(values, list) else 1
 
 
 def is_histogram(value: Any) -> bool:
@@ -150,24 +146,15 @@ def plain_histograms(histogram: Any) -> list[dict[str, Any]]:
         return [plain]
     if kind != "count":
         return []  # means do not add up without the counts behind them
-    return [_projection(axes, values, variances, number) for number in range(len(axes))]
-
-
-def _projection(axes: list[dict[str, Any]], values: Any, variances: Any, number: int) -> dict[str, Any]:
-    others = tuple(other for other in range(len(axes)) if other != number)
-    names = ", ".join(axes[other]["label"] for other in others)
-    note = f"summed over {names}, without what lies outside their bins"
-    return {
-        **_limited(
-            [axes[number]],
-            values.sum(axis=others),
-            None if variances is None else variances.sum(axis=others),
-            "count",
-            [note],
-        ),
-        "flow": None,
-        "projected": axes[number]["label"],
-    }
+    projections = []
+    for number, axis in enumerate(axes):
+        others = tuple(other for other in range(len(axes)) if other != number)
+        names = ", ".join(axes[other]["label"] for other in others)
+        added = None if variances is None else variances.sum(axis=others)
+        note = f"summed over {names}, without what lies outside their bins"
+        plain = _limited([axis], values.sum(axis=others), added, kind, [note])
+        projections.append({**plain, "flow": None, "projected": axis["label"]})
+    return projections
 
 
 def _limited(axes: list[dict[str, Any]], values: Any, variances: Any, kind: str, notes: list[str]) -> dict[str, Any]:
@@ -179,18 +166,15 @@ def _limited(axes: list[dict[str, Any]], values: Any, variances: Any, kind: str,
         if group <= 1:
             continue
         firsts = np.arange(0, axis["bins"], group)
-        if kind != "count":
+        if kind == "count":
+            axes[number] = _joined(axis, firsts, group)
+            values, variances = (_added_up(one, firsts, number) for one in (values, variances))
+            notes = [*notes, f"{group} bins of {axis['label']} are drawn as one"]
+        else:
             # A mean of means would need the counts: show some of the bins as they are.
             axes[number] = _joined(axis, firsts, 1)
-            values = values.take(firsts, axis=number)
-            variances = None if variances is None else variances.take(firsts, axis=number)
+            values, variances = (None if one is None else one.take(firsts, axis=number) for one in (values, variances))
             notes = [*notes, f"every {group}th bin of {axis['label']} is drawn"]
-            continue
-        axes[number] = _joined(axis, firsts, group)
-        values = np.add.reduceat(values, firsts, axis=number)
-        if variances is not None:
-            variances = np.add.reduceat(variances, firsts, axis=number)
-        notes = [*notes, f"{group} bins of {axis['label']} are drawn as one"]
     return {
         "axes": axes,
         "values": _finite(values),
@@ -200,14 +184,17 @@ def _limited(axes: list[dict[str, Any]], values: Any, variances: Any, kind: str,
     }
 
 
+def _added_up(values: Any, firsts: Any, axis: int) -> Any:
+    return None if values is None else np.add.reduceat(values, firsts, axis=axis)
+
+
 def _joined(axis: dict[str, Any], firsts: Any, group: int) -> dict[str, Any]:
     joined = {**axis, "bins": len(firsts)}
     if "edges" in axis:
-        edges = axis["edges"]
-        joined["edges"] = [*(edges[first] for first in firsts), edges[-1]]
+        joined["edges"] = [*(axis["edges"][first] for first in firsts), axis["edges"][-1]]
     else:
-        names = axis["categories"]
-        joined["categories"] = [names[first] if group == 1 else f"{names[first]} ..." for first in firsts]
+        names = [axis["categories"][first] for first in firsts]
+        joined["categories"] = names if group == 1 else [f"{name} ..." for name in names]
     return joined
 
 

@@ -12,7 +12,6 @@ from windrow.units import format_bytes, format_count, format_rate, format_second
 from windrow.watch.report.order import order_chart_data, order_section
 from windrow.watch.report.page import Section, build_page, chart, timeline_section
 from windrow.watch.report.tables import (
-    Column,
     Html,
     details,
     facts,
@@ -21,7 +20,6 @@ from windrow.watch.report.tables import (
     listed,
     plural,
     share_bar,
-    show_count,
     table,
     tiles,
     verdict,
@@ -122,26 +120,16 @@ def _histograms(data: Mapping[str, Any]) -> str:
     ]
     if data["values"]:
         columns = (
-            Column("output", "name"), Column("region", "text"), Column("variation", "text"), Column("dataset", "text"),
-            Column("value", "words"),
+            ("output", "output", "name"), ("region", lambda one: one["region"] or "all rows", "text"),
+            ("variation", "variation", "text"), ("dataset", "dataset", "text"), ("value", "text", "words"),
         )  # fmt: skip
-        rows = [
-            (one["output"], one["region"] or "all rows", one["variation"], one["dataset"], one["text"])
-            for one in data["values"]
-        ]
-        shown = table(columns, rows, total=data["values_total"], things="values")
+        shown = table(data["values"], columns, total=data["values_total"], things="values")
         parts.append(details("Other outputs", shown, opened=not data["histograms"]))
     return "\n".join(parts)
 
 
 def _cutflow(data: Mapping[str, Any]) -> str:
     """Write the places of the cutflow, and for each region the rows that pass all cuts but one, datasets together."""
-    columns = (
-        Column("", "text"),
-        Column("rows", show=show_count),
-        Column("weighted", show="{:.6g}".format),
-        Column("", "remark"),
-    )
     lines = []
     for region, tables in data["nminus1"].items():
         every = tables["all"]
@@ -149,7 +137,10 @@ def _cutflow(data: Mapping[str, Any]) -> str:
         for label, count, sumw in zip(every["labels"], every["nev"], every["wgtev"], strict=True):
             why = every["failures"].get(label.removeprefix("N - "), "")
             rows.append((label, count, None, f"n/a: {why}") if count is None else (label, count, sumw, ""))
-        lines.append(f"<h4>{escape(region)}</h4>{table(columns, rows, name='nminus1')}")
+        shown = table(
+            rows, (("", 0, "text"), ("rows", 1, "count"), ("weighted", 2, "digits"), ("", 3, "remark")), name="nminus1"
+        )
+        lines.append(f"<h4>{escape(region)}</h4>{shown}")
     places = '<div class="controls" id="cutflow-controls"></div>\n<div id="cutflow-table" aria-live="polite"></div>'
     return places + (details("All cuts but one", "".join(lines)) if lines else "")
 
@@ -159,52 +150,37 @@ def _steps(data: Mapping[str, Any]) -> str:
     steps = data["steps"]
     if not steps:
         return hint(unknown(data) or "No step ran.")
-    columns = (
-        Column("step", "name"), Column("kind", "state"), Column("rows in", show=show_count),
-        Column("rows out", show=show_count), Column("passed", show="{:.2f} %".format), Column("calls", show=show_count),
-        Column("per call", show=format_seconds), Column("per row", show=format_seconds),
-        Column("total", "bar", format_seconds), Column("share", show="{:.0f} %".format), Column("read", show=format_bytes),
-    )  # fmt: skip
     total = sum(step["seconds"] or 0.0 for step in steps) or 1.0
-    rows = [
-        (
-            step["name"],
-            step["kind"],
-            step["rows_in"],
-            step["rows_out"],
-            100 * step["rows_out"] / step["rows_in"] if step["kind"] == "cut" and step["rows_in"] else None,
-            step["calls"],
-            step["fixed_s"],
-            step["per_row_s"],
-            step["seconds"],
-            100 * (step["seconds"] or 0.0) / total,
-            step["bytes_read"],
-        )
-        for step in steps
-    ]
-    return table(columns, rows, name="steps")
+
+    def passed(step: Mapping[str, Any]) -> float | None:
+        return 100 * step["rows_out"] / step["rows_in"] if step["kind"] == "cut" and step["rows_in"] else None
+
+    columns = (
+        ("step", "name", "name"), ("kind", "kind", "state"), ("rows in", "rows_in", "count"),
+        ("rows out", "rows_out", "count"), ("passed", passed, "exact %"), ("calls", "calls", "count"),
+        ("per call", "fixed_s", "seconds"), ("per row", "per_row_s", "seconds"), ("total", "seconds", "seconds bar"),
+        ("share", lambda step: 100 * (step["seconds"] or 0.0) / total, "%"), ("read", "bytes_read", "bytes"),
+    )  # fmt: skip
+    return table(steps, columns, name="steps")
 
 
 def _ledger(data: Mapping[str, Any]) -> str:
     """Write what became of every file's rows; what is wrong comes first and in words."""
     lines = [f"<p>{escape(data['verdict'])}</p>"]
     if data["problems"]:
-        columns = (
-            Column("file", "name"), Column("dataset", "text"), Column("rows", "text"), Column("state", "state"),
-            Column("why", "words"),
-        )  # fmt: skip
-        rows = [[one[name] for name in ("file", "dataset", "rows", "state", "reason")] for one in data["problems"]]
         lines.append(heading("Not done"))
-        lines.append(table(columns, rows, total=data["problems_total"], things="ranges"))
+        columns = (
+            ("file", "file", "name"), ("dataset", "dataset", "text"), ("rows", "rows", "text"), ("state", "state", "state"),
+            ("why", "reason", "words"),
+        )  # fmt: skip
+        lines.append(table(data["problems"], columns, total=data["problems_total"], things="ranges"))
     if data["files"]:
-        counts = ("done", "failed", "missing")
+        files = (
+            ("file", "file", "name"), ("dataset", "dataset", "text"),
+            *((name, name, "count") for name in ("done", "failed", "missing")),
+        )  # fmt: skip
         shown = table(
-            (Column("file", "name"), Column("dataset", "text"), *(Column(name, show=show_count) for name in counts)),
-            [[one[name] for name in ("file", "dataset", *counts)] for one in data["files"]],
-            name="files",
-            most=len(data["files"]),
-            total=data["files_total"],
-            things="files",
+            data["files"], files, name="files", most=len(data["files"]), total=data["files_total"], things="files"
         )
         summary = f"{plural(data['files_total'], 'file')}, {data['rows']['total']:,} rows"
         lines.append(details(summary, shown, opened=len(data["files"]) <= 12))
@@ -220,13 +196,14 @@ def _decisions(data: Mapping[str, Any]) -> str:
     if data["decisions"]:
         lines.append(listed(data["decisions"]))
     if data["order"]:
-        columns = (Column("datasets", "words"), Column("order", "words"), Column("why", "words"))
         rows = [
             (", ".join(datasets), Html(" ".join(f"<code>{escape(step)}</code>" for step in order)), why)
             for datasets, order, why in _alike(data["order"])
         ]
         lines.append(heading("Orders, as they were issued"))
-        lines.append(table(columns, rows, things="orders"))
+        lines.append(
+            table(rows, (("datasets", 0, "words"), ("order", 1, "words"), ("why", 2, "words")), things="orders")
+        )
     if data["guards"]:
         lines.append(heading("Guards that were learned"))
         lines.append(listed([f"{step} runs after {cut}" for step, cut in data["guards"]]))

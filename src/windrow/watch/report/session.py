@@ -7,24 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_count, format_seconds
 from windrow.watch.files import write_whole
-from windrow.watch.findings import Findings, find
+from windrow.watch.findings import Findings
 from windrow.watch.report.page import Section, build_page, chart, timeline_section
 from windrow.watch.report.plain_data import pathless, strict, without_paths
 from windrow.watch.report.run import environment_facts
-from windrow.watch.report.tables import (
-    Column,
-    heading,
-    hint,
-    listed,
-    more,
-    plural,
-    share_bar,
-    show_count,
-    show_micros,
-    table,
-    tiles,
-    verdict,
-)
+from windrow.watch.report.tables import heading, hint, listed, plural, share_bar, show_micros, table, tiles, verdict
 from windrow.watch.report.timeline import memory_data, throughput, timeline
 from windrow.watch.task_graph import task_graph
 from windrow.watch.trace import trace_text
@@ -51,7 +38,7 @@ MOST_WAITED = 10
 
 def write_session_report(run: GraphRun, page: Path, trace: Path, environment: Any) -> tuple[bool, str]:
     """Write the page and the trace of a session; return whether it is complete and how it ended, in words."""
-    found = find(run)
+    found = Findings(run)
     write_whole(page, session_page(run, found, environment))
     write_whole(trace, trace_text(run.log, run.name, graph=run, links=found.links))
     state, headline, words = ending(run, found)
@@ -158,27 +145,13 @@ def _names(run: GraphRun, found: Findings) -> str:
     if not found.names:
         return hint(_nothing(run))
     columns = (
-        Column("task", "name"), Column("calls", show=show_count), Column("time", "bar", show_micros),
-        Column("mean", show=show_micros), Column("longest", show=show_micros), Column("mean wait", show=show_micros),
-        Column("failed", "bad", show_count), Column("cancelled", show=show_count), Column("retries", show=show_count),
-        Column("reused", show=show_count),
+        ("task", "name", "name"), ("calls", "count", "count"), ("time", "time", "micros bar"),
+        ("mean", "mean", "micros"), ("longest", "longest", "micros"),
+        ("mean wait", lambda one: sum(one.waited.values()) / max(one.count, 1), "micros"),
+        ("failed", "failed", "bad"), ("cancelled", "cancelled", "some"), ("retries", "retries", "some"),
+        ("reused", "reused", "some"),
     )  # fmt: skip
-    rows = [
-        (
-            one.name,
-            one.count,
-            one.time,
-            one.mean,
-            one.longest,
-            sum(one.waited.values()) / max(one.count, 1),
-            one.failed or None,
-            one.cancelled or None,
-            one.retries or None,
-            one.reused or None,
-        )
-        for one in found.names
-    ]
-    return table(columns, rows, most=MOST_LINES, things="names")
+    return table(found.names, columns, most=MOST_LINES, things="names")
 
 
 def _graph(run: GraphRun) -> str:
@@ -198,19 +171,20 @@ def _path(run: GraphRun, found: Findings) -> str:
         f"workers there are, it is not faster; with {plural(run.workers, 'worker')} and {show_micros(found.work)} of work "
         f"it takes at least {show_micros(found.least)}. Where an output was released early, only the time until then counts."
     )
+
+    def remark(step: tuple[Any, ...]) -> str:
+        full = step[3].end - step[3].begin
+        return f"of {show_micros(full)}, then released" if step[1] < full else ""
+
+    steps = [
+        (number, part, run.tasks[number].name, run.tasks[number].last)
+        for number, part in zip(path.tasks, path.parts, strict=True)
+    ]
     columns = (
-        Column("task", "name"), Column("number"), Column("began at", show=show_micros), Column("time", "bar", show_micros),
-        Column("", "remark"), Column("worker"),
+        ("task", 2, "name"), ("number", 0, "number"), ("began at", lambda step: step[3].begin - found.first, "micros"),
+        ("time", 1, "micros bar"), ("", remark, "remark"), ("worker", lambda step: step[3].worker, "number"),
     )  # fmt: skip
-    rows = []
-    for number, part in zip(path.tasks, path.parts, strict=True):
-        task = run.tasks[number]
-        last = task.last
-        assert last is not None
-        full = last.end - last.begin
-        remark = f"of {show_micros(full)}, then released" if part < full else ""
-        rows.append((task.name, number, last.begin - found.first, part, remark, last.worker))
-    return hint(words) + table(columns, rows, most=MOST_PATH, things="tasks")
+    return hint(words) + table(steps, columns, most=MOST_PATH, things="tasks")
 
 
 def _waiting(run: GraphRun, found: Findings) -> str:
@@ -219,31 +193,21 @@ def _waiting(run: GraphRun, found: Findings) -> str:
     if not total:
         return chart("waiting", "What tasks waited for, by name") + hint("No task waited.")
     causes = (
-        Column("waited", "name", cause_words),
-        Column("over all tasks", show=show_micros),
-        Column("share", show="{:.1f} %".format),
-    )
-    by_cause = table(causes, [(cause, spent, 100 * spent / total) for cause, spent in found.waited.items()])
+        ("waited", lambda one: cause_words(one[0]), "name"), ("over all tasks", 1, "micros"),
+        ("share", lambda one: 100 * one[1] / total, "fine %"),
+    )  # fmt: skip
+    by_cause = table(found.waited.items(), causes)
 
     def waited(task: CallRecord) -> int:
         return task.end - task.called - found.waits[task.id].get(RUNNING, 0)
 
-    longest = sorted(run.tasks.values(), key=waited, reverse=True)[:MOST_WAITED]
     columns = (
-        Column("task", "name"),
-        Column("number"),
-        Column("waited", show=show_micros),
-        Column("because of", "words"),
-    )
-    rows = [(task.name, task.id, waited(task), _causes(found.waits[task.id])) for task in longest]
-    return "".join(
-        (
-            chart("waiting", "What tasks waited for, by name"),
-            by_cause,
-            heading("Those that waited longest"),
-            table(columns, rows),
-        )
-    )
+        ("task", "name", "name"), ("number", "id", "number"), ("waited", waited, "micros"),
+        ("because of", lambda task: _causes(found.waits[task.id]), "words"),
+    )  # fmt: skip
+    longest = table(sorted(run.tasks.values(), key=waited, reverse=True)[:MOST_WAITED], columns)
+    picture = chart("waiting", "What tasks waited for, by name")
+    return picture + by_cause + heading("Those that waited longest") + longest
 
 
 def _causes(shared: Mapping[str, int]) -> str:
@@ -261,10 +225,6 @@ def _early(run: GraphRun, found: Findings) -> str:
     pairs: dict[tuple[str, str], list[int]] = defaultdict(list)
     for one in found.early:
         pairs[run.tasks[one.source].name, run.tasks[one.target].name].append(one.by)
-    columns = (
-        Column("from", "name"), Column("to", "text"), Column("times", show=show_count),
-        Column("earlier, in all", show=show_micros), Column("at most", show=show_micros),
-    )  # fmt: skip
     rows = [
         (source, target, len(times), sum(times), max(times))
         for (source, target), times in sorted(pairs.items(), key=lambda item: -sum(item[1]))
@@ -275,7 +235,11 @@ def _early(run: GraphRun, found: Findings) -> str:
         f"{released:,} outputs were released before their task had ended; {len(found.early):,} times another began with one "
         f"before that end, by {show_micros(total)} in all."
     )
-    return hint(words) + table(columns, rows, most=MOST_LINES, things="pairs")
+    columns = (
+        ("from", 0, "name"), ("to", 1, "text"), ("times", 2, "count"), ("earlier, in all", 3, "micros"),
+        ("at most", 4, "micros"),
+    )  # fmt: skip
+    return hint(words) + table(rows, columns, most=MOST_LINES, things="pairs")
 
 
 def _failures(run: GraphRun) -> str:
@@ -288,18 +252,16 @@ def _failures(run: GraphRun) -> str:
     text = ""
     if tasks:
         columns = (
-            Column("task", "name"), Column("number"), Column("ended", "state"), Column("attempts"), Column("why", "words"),
+            ("task", "name", "name"), ("number", "id", "number"), ("ended", "state", "state"),
+            ("attempts", lambda task: len(task.tries), "number"), ("why", _why, "words"),
         )  # fmt: skip
-        rows = [(task.name, task.id, task.state, len(task.tries), _why(task)) for task in tasks]
-        text = table(columns, rows, most=MOST_LINES, things="tasks")
+        text = table(tasks, columns, most=MOST_LINES, things="tasks")
     if lost:
         lines = [
             f"Worker {line.get('worker')} was lost at {format_seconds(line['t'])}: {line.get('failure', '')}"
             for line in lost
         ]
-        text += listed([without_paths(line) for line in lines[:MOST_WAITED]]) + more(
-            len(lost) - MOST_WAITED, "lost workers"
-        )
+        text += listed([without_paths(line) for line in lines], "lost workers", MOST_WAITED)
     return text
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 #: Lines of a table or a list that are shown; the others are counted.
 MOST_LINES = 400
@@ -29,6 +29,10 @@ def show_count(value: float) -> str:
     return f"{value:,}"
 
 
+def _show_some(value: float) -> str:
+    return f"{value:,}" if value else "-"
+
+
 def show_percent(share: float) -> str:
     """Write a share; small ones with a digit more."""
     return f"{100 * share:.1f} %" if 0 < share < 0.0995 else f"{100 * share:.0f} %"
@@ -44,15 +48,13 @@ def plural(count: int, thing: str) -> str:
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its head, how a value is written, and how its cells look.
+class Format(NamedTuple):
+    """How the values of a column are written, and how its cells look.
 
     Looks are "name" (of the line), "text", "words" (that wrap), "state", "remark", "number", "bad" (a number that should
     be 0), "bar" (drawn against the largest of the column) and "share" (drawn against 1).
     """
 
-    head: str
     look: str = "number"
     show: Callable[[Any], str] = str
 
@@ -72,36 +74,66 @@ class Column:
         return f'<td class="{look}">{text}</td>' if look else f"<td>{text}</td>"
 
 
+#: By the names that columns give.
+_FORMATS = {
+    **{look: Format(look) for look in ("name", "text", "words", "state", "remark", "number")},
+    "count": Format(show=show_count),
+    "some": Format(show=_show_some),
+    "bad": Format("bad", _show_some),
+    "digits": Format(show="{:.6g}".format),
+    "seconds": Format(show=format_seconds),
+    "seconds bar": Format("bar", format_seconds),
+    "micros": Format(show=show_micros),
+    "micros bar": Format("bar", show_micros),
+    "bytes": Format(show=format_bytes),
+    "percent": Format(show=show_percent),  #: of a share
+    "share": Format("share", show_percent),
+    "%": Format(show="{:.0f} %".format),
+    "fine %": Format(show="{:.1f} %".format),
+    "exact %": Format(show="{:.2f} %".format),
+}
+
+#: Its head, where in a line its value is (a key, an attribute, a place or a function of the line), and its format.
+Column = tuple[str, "str | int | Callable[[Any], Any]", str]
+
+
+def _value(line: Any, where: Any) -> Any:
+    if callable(where):
+        return where(line)
+    return line[where] if isinstance(where, int) or isinstance(line, Mapping) else getattr(line, where)
+
+
 def table(
+    lines: Iterable[Any],
     columns: Sequence[Column],
-    rows: Iterable[Sequence[Any]],
     *,
     name: str = "",
     most: int = MOST_LINES,
     total: int | None = None,
     things: str = "lines",
 ) -> str:
-    """Write a table of values, and how many lines it does not show; ``total`` counts also those that are not in ``rows``."""
-    lines = list(rows)
-    count = len(lines) if total is None else total
-    lines = lines[:most]
+    """Write a table, and how many lines it does not show; ``total`` counts also those that are not in ``lines``."""
+    every = list(lines)
+    left_out = (len(every) if total is None else total) - len(every[:most])
+    formats = [_FORMATS[form] for _, _, form in columns]
+    rows = [[_value(line, where) for _, where, _ in columns] for line in every[:most]]
     largest = [
-        max((line[place] or 0.0 for line in lines), default=0.0) or 1.0 if column.look == "bar" else 1.0
-        for place, column in enumerate(columns)
+        max((row[place] or 0.0 for row in rows), default=0.0) or 1.0 if form.look == "bar" else 1.0
+        for place, form in enumerate(formats)
     ]
+    lefts = [" class=left" if form.look in _LEFT else "" for form in formats]
     heads = "".join(
-        f'<th scope="col"{" class=left" if column.look in _LEFT else ""}>{escape(column.head)}</th>'
-        for column in columns
+        f'<th scope="col"{left}>{escape(head)}</th>' for left, (head, _, _) in zip(lefts, columns, strict=True)
     )
-    body = "".join(f"<tr>{''.join(map(Column.cell, columns, line, largest))}</tr>" for line in lines)
+    body = "".join(f"<tr>{''.join(map(Format.cell, formats, row, largest))}</tr>" for row in rows)
     kind = f' class="{name}"' if name else ""
     return (
         f'<div class="scroll" tabindex="0"><table{kind}><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
-        f"{more(count - len(lines), things)}"
+        f"{_more(left_out, things)}"
     )
 
 
-def more(count: int, things: str) -> str:
+def _more(count: int, things: str) -> str:
     """Say how many lines were left out."""
     return hint(f"and {count:,} more {things}") if count > 0 else ""
 
@@ -116,10 +148,10 @@ def heading(text: str) -> str:
     return f"<h3>{escape(text)}</h3>"
 
 
-def listed(items: Sequence[str], things: str = "lines") -> str:
+def listed(items: Sequence[str], things: str = "lines", most: int = MOST_LINES) -> str:
     """Write texts one below the other."""
-    lines = "".join(f"<li>{escape(item)}</li>" for item in items[:MOST_LINES])
-    return f"<ul>{lines}</ul>{more(len(items) - MOST_LINES, things)}"
+    lines = "".join(f"<li>{escape(item)}</li>" for item in items[:most])
+    return f"<ul>{lines}</ul>{_more(len(items) - most, things)}"
 
 
 def details(summary: str, content: str, *, opened: bool = False, name: str = "") -> str:

@@ -26,47 +26,49 @@ def unfinished_data(manifest: Mapping[str, Any], log: Log | None) -> dict[str, A
     """Say what a page shows of such a run: strict JSON, without paths."""
     inputs = _inputs(manifest)
     found = _rows_by_input(log)
-    done = sum(done for done, _ in found.values())
-    total = sum(known for _, known in found.values())
-    datasets = _datasets(manifest, inputs)
+    done, total = (sum(counts) for counts in zip(*found.values(), strict=True)) if found else (0, 0)
+    named = _mapping(manifest, "datasets")
+    datasets = {one["dataset"]: _mapping(named, one["dataset"]) for one in inputs}
+    datasets |= {name: _mapping(named, name) for name in named}
     keep = frozenset(datasets)
     headline, verdict = _ending(manifest, log, keep)
     chosen, environment = _mapping(manifest, "options"), _mapping(manifest, "environment")
     lines = []
     for number, (finished, known) in sorted(found.items()):
-        named = inputs[number] if number < len(inputs) else None
-        label, dataset = (named["label"], named["dataset"]) if named else (f"input {number}", "unknown")
-        lines.append((label, dataset, "done", finished))
-        lines.append((label, dataset, "missing", known - finished))
+        one = inputs[number] if number < len(inputs) else {"label": f"input {number}", "dataset": "unknown"}
+        lines.append((one["label"], one["dataset"], "done", finished))
+        lines.append((one["label"], one["dataset"], "missing", known - finished))
     unopened = [one for number, one in enumerate(inputs) if number not in found]
     lines += [(one["label"], one["dataset"], "missing", 0) for one in unopened]
     never = f"{len(unopened):,} of {len(inputs):,} files were not opened; " if unopened else ""
-    data = {
-        "windrow": manifest.get("windrow", "of unknown version"),
-        "name": manifest.get("pipeline") or "unnamed run",
-        "state": "unfinished",
-        "headline": headline,
-        "verdict": f"{verdict} In the log, {done:,} rows are finished of {total:,} in the files "
-        f"that were opened; {never}there are no outputs and no cutflow.",
-        "rows": {"total": total, "done": done, "failed": 0, "missing": total - done},
-        "seconds": 0.0 if log is None else log.span,
-        "bytes_read": 0 if log is None else int(log.attempts.read.sum()),
-        "engine": chosen.get("engine", ""),
-        "workers": chosen.get("workers") if isinstance(chosen.get("workers"), int) else 0,
-        "datasets": [
-            {"name": name, "is_data": is_data(metadata), "metadata": metadata} for name, metadata in datasets.items()
-        ],
-        "inputs": inputs,
-        "cutflow": {},
-        "nminus1": {},
-        "problems_total": 0,
-        "values_total": 0,
-        **file_lines(lines),
-        **{name: [] for name in _NOTHING},
-        "environment": pathless({**manifest_facts(manifest), **environment}, keep),
-    }
-    plain: dict[str, Any] = strict(data)
-    return {**plain, **{name: str(plain[name]) for name in ("windrow", "name", "engine")}}
+    plain: dict[str, Any] = strict(
+        {
+            "windrow": str(manifest.get("windrow", "of unknown version")),
+            "name": str(manifest.get("pipeline") or "unnamed run"),
+            "state": "unfinished",
+            "headline": headline,
+            "verdict": f"{verdict} In the log, {done:,} rows are finished of {total:,} in the files "
+            f"that were opened; {never}there are no outputs and no cutflow.",
+            "rows": {"total": total, "done": done, "failed": 0, "missing": total - done},
+            "seconds": 0.0 if log is None else log.span,
+            "bytes_read": 0 if log is None else int(log.attempts.read.sum()),
+            "engine": str(chosen.get("engine", "")),
+            "workers": chosen.get("workers") if isinstance(chosen.get("workers"), int) else 0,
+            "datasets": [
+                {"name": name, "is_data": is_data(metadata), "metadata": metadata}
+                for name, metadata in datasets.items()
+            ],
+            "inputs": inputs,
+            "cutflow": {},
+            "nminus1": {},
+            "problems_total": 0,
+            "values_total": 0,
+            **file_lines(lines),
+            **{name: [] for name in _NOTHING},
+            "environment": pathless({**manifest_facts(manifest), **environment}, keep),
+        }
+    )
+    return plain
 
 
 def manifest_facts(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,12 +127,6 @@ def _inputs(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def _mapping(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _mapping(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
     found = manifest.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _datasets(manifest: Mapping[str, Any], inputs: list[dict[str, str]]) -> dict[str, Any]:
-    named = _mapping(manifest, "datasets")
-    listed: dict[str, Mapping[str, Any]] = {item["dataset"]: {} for item in inputs}
-    return {**listed, **{name: _mapping(named, name) for name in named}}
+    return dict(found) if isinstance(found, Mapping) else {}

@@ -12,36 +12,45 @@ from windrow.errors import CommandError, CommandMemoryError
 from windrow.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from windrow.tasks.shell import Order, Ran
+    from windrow.tasks.commands.run import CommandOutcome, Invocation
 
 
 #: Of what a command printed, this much is shown; ``facts["stderr"]`` has more.
 LINES = 20
-#: As shells tell them.
-NOT_EXECUTABLE, NOT_FOUND, SIGNALLED = 126, 127, 128
 LONG = 2000
+#: Added to the signal that ended a program, as shells tell it.
+SIGNALLED = 128
+_ABOUT_STATUS = {
+    126: "; a program was found that cannot be executed",
+    127: "; a program was not found (its name is below): install it, or check the PATH of the workers",
+}
+_ABOUT_SIGNALS: dict[int, str] = {
+    signal.SIGKILL: "; nobody here sent that: it is often the kernel, for lack of memory",
+    signal.SIGPIPE: "; the next program of the pipe stopped reading, which counts as a failure: write (program || true) | next "
+    "if it may",
+}
 
 
-def could_not_start(name: str, order: Order, error: OSError) -> CommandError:
+def could_not_start(name: str, said: Invocation, error: OSError) -> CommandError:
     """Say why a command line could not even be started, or its log not be written."""
-    program = order.words[0] if order.words else order.shell
-    if order.log is not None and error.filename == str(order.log):
+    program = said.words[0] if said.words else said.shell
+    if said.log is not None and error.filename == str(said.log):
         return CommandError(
-            f"command {name!r} was ended, since its log cannot be written: {error.strerror}: {order.log}",
-            command=order.script or order.words,
+            f"command {name!r} was ended, since its log cannot be written: {error.strerror}: {said.log}",
+            command=said.script or said.words,
         )
-    if not Path(order.directory).is_dir():
-        why = f"the directory it was called in is gone: {order.directory}"
+    if not Path(said.directory).is_dir():
+        why = f"the directory it was called in is gone: {said.directory}"
     elif error.errno == errno.ENOENT and shutil.which(program) is None:
         why = f"there is no program {program!r} on this machine's PATH; install it, or give its full path"
     elif error.errno == errno.E2BIG:
         why = "its words are more than the system takes; write long lists into a file that the program reads"
     else:
         why = f"{error.strerror or error}: {error.filename or program}"
-    return CommandError(f"command {name!r} could not be started: {why}", command=order.script or order.words)
+    return CommandError(f"command {name!r} could not be started: {why}", command=said.script or said.words)
 
 
-def raise_failure(name: str, order: Order, ran: Ran) -> NoReturn:
+def raise_failure(name: str, said: Invocation, ran: CommandOutcome) -> NoReturn:
     """Raise what a command that did not end well is to raise."""
     facts = {
         "command": ran.command,
@@ -51,14 +60,14 @@ def raise_failure(name: str, order: Order, ran: Ran) -> NoReturn:
         "cpu_s": ran.cpu_s,
         "peak_bytes": ran.peak,
     }
-    words = story(order, ran)
+    words = story(said, ran)
     if ran.why and ran.torn:
         words = f"; its shell had ended before, but {ran.torn}{words}"
     if ran.why == "memory":
         raise CommandMemoryError(
             f"command {name!r} was ended: its processes used {format_bytes(ran.peak)} of memory together; the limit is "
-            f"{format_bytes(order.memory)}. Give it more with memory=, or let it do less at a time{words}",
-            limit_bytes=order.memory,
+            f"{format_bytes(said.memory)}. Give it more with memory=, or let it do less at a time{words}",
+            limit_bytes=said.memory,
             **facts,
         )
     if ran.why == "deadline":
@@ -77,46 +86,29 @@ def raise_failure(name: str, order: Order, ran: Ran) -> NoReturn:
     raise CommandError(f"command {name!r} failed: {_ending(ran)}{words}", **facts)
 
 
-def _ending(ran: Ran) -> str:
+def _ending(ran: CommandOutcome) -> str:
     status = ran.status
     number = -status if status < 0 else status - SIGNALLED
     if number > 0 and number in list(signal.Signals):
-        words = f"ended by {signal.Signals(number).name}" + (f" (exit status {status})" if status > 0 else "")
-        words += _about_signal(number)
+        told = f" (exit status {status})" if status > 0 else ""
+        words = f"ended by {signal.Signals(number).name}{told}{_ABOUT_SIGNALS.get(number, '')}"
     else:
-        words = f"exit status {status}" + _about_status(status)
-    bad = [place for place, one in enumerate(ran.pipe, 1) if one != 0]
+        words = f"exit status {status}{_ABOUT_STATUS.get(status, '')}"
+    bad = [f"{place} ({one})" for place, one in enumerate(ran.pipe, 1) if one != 0]
     if len(ran.pipe) > 1 and bad:
-        which = ", ".join(f"{place} ({ran.pipe[place - 1]})" for place in bad)
-        words += f"; of the {len(ran.pipe)} programs of the last pipe it was number {which}"
+        words += f"; of the {len(ran.pipe)} programs of the last pipe it was number {', '.join(bad)}"
     return words
 
 
-def _about_signal(number: int) -> str:
-    if number == signal.SIGKILL:
-        return "; nobody here sent that: it is often the kernel, for lack of memory"
-    if number == signal.SIGPIPE:
-        return "; the next program of the pipe stopped reading, which counts as a failure: write (program || true) | next if it may"
-    return ""
-
-
-def _about_status(status: int) -> str:
-    if status == NOT_FOUND:
-        return "; a program was not found (its name is below): install it, or check the PATH of the workers"
-    if status == NOT_EXECUTABLE:
-        return "; a program was found that cannot be executed"
-    return ""
-
-
-def story(order: Order, ran: Ran) -> str:
+def story(said: Invocation, ran: CommandOutcome) -> str:
     """Say what ran, and what it printed."""
     text = ran.command if len(ran.command) <= LONG else ran.command[:LONG] + " ..."
     lines = [f"  {line}" for line in text.strip().splitlines()]
     words = "\nwhat ran:\n" + "\n".join(lines)
-    said = ran.errors.decode(errors="replace").rstrip().splitlines()
-    if said:
-        more = f" (the last {LINES} lines)" if len(said) > LINES else ""
-        words += f"\nwhat it printed{more}:\n" + "\n".join(f"  {line[-LONG:]}" for line in said[-LINES:])
+    printed = ran.errors.decode(errors="replace").rstrip().splitlines()
+    if printed:
+        more = f" (the last {LINES} lines)" if len(printed) > LINES else ""
+        words += f"\nwhat it printed{more}:\n" + "\n".join(f"  {line[-LONG:]}" for line in printed[-LINES:])
     else:
         words += "\nit printed no errors"
-    return words + (f"\nall of it is in {order.log}" if order.log is not None else "")
+    return words + (f"\nall of it is in {said.log}" if said.log is not None else "")

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 from windrow.errors import TaskFileError, UsageError
 from windrow.globs import matching
 from windrow.tasks.call import Call
-from windrow.tasks.command_rest import places_of
-from windrow.tasks.command_template import argument_list, command_line
-from windrow.tasks.command_words import could_not_start, raise_failure, story
+from windrow.tasks.commands.messages import could_not_start, raise_failure, story
+from windrow.tasks.commands.processes import places_of
+from windrow.tasks.commands.run import CommandOutcome, Invocation, run
+from windrow.tasks.commands.template import Template
 from windrow.tasks.declare import Declared, Task, TaskOptions, task
 from windrow.tasks.files.table import FileTable
-from windrow.tasks.shell import Order, Ran, run
 from windrow.tasks.worker import RunningCall
 
 if TYPE_CHECKING:
@@ -54,26 +54,60 @@ class Command:
     memory: int | None = None  #: bytes
     gpus: int = 0
 
-    def in_session(self, calling: Call) -> InSession:
+    def in_session(self, calling: Call) -> Circumstances:
         """Note what a call in a session adds."""
         deadline = calling.declared.deadline
         until = None if deadline is None else time.monotonic() + deadline
-        here = os.getcwd()  # noqa: PTH109 - text, as all paths of a command line
         session = calling.session
-        return InSession(here, until, self.memory, session.files.scratch(), session.unwanted)
+        return Circumstances(_here(), until, self.memory or 0, session.files.scratch(), session.unwanted)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Circumstances:
-    """What a call adds to what is declared."""
+def _here() -> str:
+    return os.getcwd()  # noqa: PTH109 - text, as all paths of a command line
 
-    directory: str
-    destinations: Mapping[str, Any]  #: values of parameters as the caller gave them
-    until: float | None
-    unwanted: Callable[[], bool]
-    memory: float
-    scratch: str  #: the directory of ``{tmp}``
-    note: Callable[[Order, Ran], None] | None = None  #: told how it went
+
+class Circumstances:
+    """What a call adds to what is declared; travels with it."""
+
+    def __init__(
+        self, directory: str, until: float | None, memory: float, scratch: str, unwanted: Callable[[], bool]
+    ) -> None:
+        self.directory = directory
+        self.until = until
+        self.memory = memory
+        self.scratch = scratch  #: the directory of ``{tmp}``
+        self.unwanted = unwanted  #: stays at home: where others run the command, they are killed
+
+    def __reduce__(self) -> Any:
+        return Circumstances, (self.directory, self.until, self.memory, self.scratch, bool)
+
+    @contextmanager
+    def around(self, going: RunningCall) -> Iterator[None]:
+        """Let the body know; what is given now are the paths that the caller asked for, not private ones."""
+        body: CommandBody = going.function  # type: ignore[assignment]
+        went: list[tuple[Invocation, CommandOutcome]] = []
+
+        def note(said: Invocation, ran: CommandOutcome) -> None:
+            went.append((said, ran))
+            if going.side is not None:
+                going.side.used = (ran.cpu_s, ran.peak)  # where no meter sees it
+
+        here = Circumstances(
+            self.directory, self.until, self.memory, self.scratch, lambda: going.cancelled() or self.unwanted()
+        )
+        destinations = body.bound(going.arguments, going.keywords)
+        going.function = functools.partial(body.run, here, destinations, note)
+        try:
+            yield
+        except MemoryError:
+            # The scheduler tries once more with twice as much, where there is as much; see core/retry.
+            self.memory *= 2
+            raise
+        except TaskFileError as error:
+            if not went:
+                raise
+            # Programs that write nothing, and call that success, often say why.
+            raise TaskFileError(f"{error}{story(*went[-1])}", **error.facts) from None
 
 
 class CommandTask(Task):
@@ -206,15 +240,8 @@ class CommandBody:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run it here and now, with its arguments as they are."""
-        here = _Circumstances(
-            directory=os.getcwd(),  # noqa: PTH109 - text, as all paths of a command line
-            destinations=self.bound(arguments, keywords),
-            until=None,
-            unwanted=bool,
-            memory=self.how.memory or 0,
-            scratch=tempfile.gettempdir(),
-        )
-        return self.run(here, *arguments, **keywords)
+        here = Circumstances(_here(), None, self.how.memory or 0, tempfile.gettempdir(), bool)
+        return self.run(here, self.bound(arguments, keywords), lambda *_: None, *arguments, **keywords)
 
     def bound(self, arguments: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Give the values of all parameters, by name."""
@@ -222,61 +249,73 @@ class CommandBody:
         found.apply_defaults()
         return found.arguments
 
-    def run(self, circumstances: _Circumstances, /, *arguments: Any, **keywords: Any) -> Any:
-        """Run it in given circumstances; the arguments may name private places for its files."""
+    def run(
+        self,
+        here: Circumstances,
+        destinations: Mapping[str, Any],
+        note: Callable[[Invocation, CommandOutcome], None],
+        /,
+        *arguments: Any,
+        **keywords: Any,
+    ) -> Any:
+        """Run it in given circumstances; the arguments may name private places instead of the destinations.
+
+        ``note`` is told how it went.
+        """
         values = self.bound(arguments, keywords)
         with ExitStack() as stack:
-            order = self._order(self.function(*arguments, **keywords), values, circumstances, stack)
+            said = self._invocation(self.function(*arguments, **keywords), values, destinations, here, stack)
             try:
-                ran = run(order)
+                ran = run(said)
             except OSError as error:
-                raise could_not_start(self.name, order, error) from error
-            if circumstances.note is not None:
-                circumstances.note(order, ran)
+                raise could_not_start(self.name, said, error) from error
+            note(said, ran)
             if ran.why or ran.status != 0 or ran.torn:
-                raise_failure(self.name, order, ran)
+                raise_failure(self.name, said, ran)
         if not self.written:
             return ran.output.decode(errors="replace")
-        made = [self._made(one, values, circumstances) for one in self.written]
+        made = [self._made(one, values, destinations[one], here) for one in self.written]
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _order(self, said: Any, values: dict[str, Any], circumstances: _Circumstances, stack: ExitStack) -> Order:
-        how = self.how
-        known = list(dict.fromkeys((*values, *WORDS)))
+    def _invocation(
+        self, said: Any, values: dict[str, Any], destinations: Mapping[str, Any], here: Circumstances, stack: ExitStack
+    ) -> Invocation:
+        """Fill what the function said with values."""
 
         @functools.cache  # all {tmp} of a line are one directory
         def value(name: str) -> Any:
-            return values[name] if name in values else self._word(name, circumstances, stack)
+            return values[name] if name in values else self._word(name, here, stack)
 
+        template = Template(self.name, value, list(dict.fromkeys((*values, *WORDS))))
         script, words = "", tuple[str, ...]()
         if isinstance(said, str) and said.strip():
-            script = command_line(self.name, said, value, known)
+            script = template.fill_line(said)
         elif isinstance(said, (list, tuple)) and said:
-            words = tuple(argument_list(self.name, said, value, known))
+            words = tuple(template.fill_words(said, list(values.values())))
         else:
             raise UsageError(
                 f"command {self.name!r}: the function returns what to run, a text for the shell or a list of words; it "
                 f"returned {said!r}"
             )
-        return Order(
+        return Invocation(
             script=script,
             words=words,
-            shell=how.shell,
-            directory=circumstances.directory,
-            environment=dict(how.env),
-            places=places_of(circumstances.directory, map(values.get, self.written)),
+            shell=self.how.shell,
+            directory=here.directory,
+            environment=dict(self.how.env),
+            places=places_of(here.directory, map(values.get, self.written)),
             keeps_output=not self.written,
-            log=self._log(circumstances),
-            memory=circumstances.memory,
-            until=circumstances.until,
-            unwanted=circumstances.unwanted,
+            log=self._log(destinations, here),
+            memory=here.memory,
+            until=here.until,
+            unwanted=here.unwanted,
         )
 
-    def _word(self, name: str, circumstances: _Circumstances, stack: ExitStack) -> Any:
+    def _word(self, name: str, here: Circumstances, stack: ExitStack) -> Any:
         """Give one of our own words."""
         if name == "tmp":
-            os.makedirs(circumstances.scratch, exist_ok=True)  # noqa: PTH103
-            made = tempfile.mkdtemp(prefix="windrow-", dir=circumstances.scratch)
+            os.makedirs(here.scratch, exist_ok=True)  # noqa: PTH103
+            made = tempfile.mkdtemp(prefix="windrow-", dir=here.scratch)
             stack.callback(shutil.rmtree, made, ignore_errors=True)
             return made
         found = getattr(self.how, name)
@@ -287,11 +326,11 @@ class CommandBody:
             )
         return found
 
-    def _log(self, circumstances: _Circumstances) -> Path | None:
+    def _log(self, destinations: Mapping[str, Any], here: Circumstances) -> Path | None:
         """Say where the log goes; a path among the arguments gives its last part."""
         if self.how.log is None:
             return None
-        words = {"name": self.name, **circumstances.destinations}
+        words = {"name": self.name, **destinations}
 
         def text(match: re.Match[str]) -> str:
             if match[1] not in words:
@@ -301,71 +340,21 @@ class CommandBody:
                 )
             return Path(str(words[match[1]])).name
 
-        return Path(circumstances.directory, re.sub(r"\{(\w+)\}", text, self.how.log))
+        return Path(here.directory, re.sub(r"\{(\w+)\}", text, self.how.log))
 
-    def _made(self, parameter: str, values: dict[str, Any], circumstances: _Circumstances) -> Any:
+    def _made(self, parameter: str, values: dict[str, Any], given: Any, here: Circumstances) -> Any:
         """Give what a parameter for output stands for now: where it will be when it is complete."""
-        given = circumstances.destinations[parameter]
         if isinstance(given, (list, tuple)):
-            return [Path(circumstances.directory, one) for one in given]
-        final = Path(circumstances.directory, given)
+            return [Path(here.directory, one) for one in given]
+        final = Path(here.directory, given)
         pattern = self.written[parameter].pattern
         if not pattern:
             return final
         # Words in the pattern stand for arguments; with the parameter itself it says how names begin, else what is in it.
-        private = str(Path(circumstances.directory, values[parameter]))
+        private = str(Path(here.directory, values[parameter]))
         names = {**values, parameter: private}
         text = re.sub(r"\{(\w+)\}", lambda word: glob.escape(str(names[word[1]])), pattern)
         if f"{{{parameter}}}" not in pattern:
             text = str(Path(glob.escape(private), text))
         found = sorted(one for one in matching(text) if Path(one).is_file())
         return [Path(str(final) + one.removeprefix(private)) for one in found]
-
-
-class InSession:
-    """What a call in a session adds; travels with it."""
-
-    def __init__(
-        self, directory: str, until: float | None, memory: int | None, scratch: str, unwanted: Callable[[], bool]
-    ) -> None:
-        self.directory = directory
-        self.until = until
-        self.memory = memory or 0
-        self.scratch = scratch
-        self._unwanted = unwanted  #: stays at home: where others run the command, they are killed
-
-    def __reduce__(self) -> Any:
-        return InSession, (self.directory, self.until, self.memory, self.scratch, bool)
-
-    @contextmanager
-    def around(self, going: RunningCall) -> Iterator[None]:
-        """Let the body know; what is given now are the paths that the caller asked for, not private ones."""
-        body: CommandBody = going.function  # type: ignore[assignment]
-        went: list[tuple[Order, Ran]] = []
-
-        def note(order: Order, ran: Ran) -> None:
-            went.append((order, ran))
-            if going.side is not None:
-                going.side.used = (ran.cpu_s, ran.peak)  # where no meter sees it
-
-        circumstances = _Circumstances(
-            directory=self.directory,
-            destinations=body.bound(going.arguments, going.keywords),
-            until=self.until,
-            unwanted=lambda: going.cancelled() or self._unwanted(),
-            memory=self.memory,
-            scratch=self.scratch,
-            note=note,
-        )
-        going.function = functools.partial(body.run, circumstances)
-        try:
-            yield
-        except MemoryError:
-            # The scheduler tries once more with twice as much, where there is as much; see core/verdicts.
-            self.memory *= 2
-            raise
-        except TaskFileError as error:
-            if not went:
-                raise
-            # Programs that write nothing, and call that success, often say why.
-            raise TaskFileError(f"{error}{story(*went[-1])}", **error.facts) from None

@@ -1,0 +1,1 @@
+"""Command lines as tasks: what is declared of them, their text, and the processes that run them."""

@@ -7,12 +7,13 @@ import time
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from windrow.tasks.files.stamps import Stamp, content_digest, stamp
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from windrow.store.results import Entry, Results
     from windrow.tasks.call import Call, FileArgument
-    from windrow.tasks.files.stamps import Stamp
     from windrow.tasks.session import Session
 
 
@@ -38,11 +39,14 @@ class ReusedFiles:
         """
         from windrow.tasks.reuse.code import NotReusable
         from windrow.tasks.reuse.key import makers_of_paths
+        from windrow.tasks.reuse.save import is_as_it_was_made
 
         found: set[str] = set()
+        results = self._results()
         for future in makers_of_paths(calling):
             made = future.call
-            if made.key and made.state == "done" and not self._is_as_it_was_made(made.key):
+            key = made.key if made.state == "done" else None
+            if key and (results is None or not is_as_it_was_made(results, key)):
                 raise NotReusable(f"it reads what {made.name!r} wrote, which has been changed since, or was not kept")
             found.add("by future, as it was read")
         made_in_part = self._made_in_part(calling)
@@ -68,7 +72,6 @@ class ReusedFiles:
 
     def _said(self, one: FileArgument) -> object:
         """Say what a file is like that no task makes."""
-        from windrow.tasks.files.stamps import content_digest
         from windrow.tasks.reuse.code import NotReusable
 
         if one.stamp is None:
@@ -88,13 +91,6 @@ class ReusedFiles:
             return one.maker.call.key
         known, key = self._known.get(one.path, (None, ""))
         return key if known == one.stamp else ""
-
-    def _is_as_it_was_made(self, key: str) -> bool:
-        """Whether the files that a call wrote are what it left."""
-        from windrow.tasks.reuse.save import is_as_it_was_made
-
-        results = self._results()
-        return results is not None and is_as_it_was_made(results, key)
 
     def is_latest(self, calling: Call, record: Call) -> bool:
         """Whether no other task of the session writes what a call writes."""
@@ -157,8 +153,6 @@ class ReusedFiles:
 
 def _is_settled(known: Stamp) -> bool:
     """Wait until a file that changes from now on gets another time; False if it has changed meanwhile."""
-    from windrow.tasks.files.stamps import stamp
-
     age = time.time() - known.mtime_ns / 1e9
     if not 0 <= age < STEP_S:
         return True

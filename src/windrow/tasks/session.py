@@ -22,7 +22,7 @@ from windrow.tasks.groups import Group, current_group
 from windrow.tasks.inout import Parts, Versions
 from windrow.tasks.options import NamedOptions, check_on_failure, checked_session
 from windrow.tasks.resident import Residents
-from windrow.tasks.reusing import BUDGET, Reuse
+from windrow.tasks.reuse.cache import BUDGET, Reuse
 from windrow.tasks.waiting import bring, gather, refuse_to_wait, wait_for_room
 from windrow.tasks.watched import Watchable, Watched
 from windrow.tasks.weak_table import WeakTable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from windrow.tasks.declare import Declared, OnFailure
-    from windrow.tasks.reusing import ReuseStats
+    from windrow.tasks.reuse.cache import ReuseStats
     from windrow.watch.progress import SessionSnapshot
 
 

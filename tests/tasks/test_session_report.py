@@ -102,6 +102,18 @@ def test_the_command_writes_the_same_page(tmp_path: Path) -> None:
     assert manifest["tasks"] == {"called": 12, "done": 11, "failed": 1, "cancelled": 0}
 
 
+def test_the_log_says_how_long_a_session_was_also_if_nothing_was_left_to_write(tmp_path: Path) -> None:
+    with wr.Session(engine="threads", workers=1, rundir=tmp_path / "run") as session:
+        assert one(1).result() == 2
+        session.barrier()
+        assert session.watched.log is not None
+        session.watched.log.flush()
+        time.sleep(0.01)
+    answer = CliRunner().invoke(main, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "other.html")])
+    assert answer.exit_code == 0, answer.output
+    assert data_of(tmp_path / "other.html") == data_of(session.report())
+
+
 def test_a_session_that_goes_on_can_be_reported(tmp_path: Path) -> None:
     with wr.Session(engine="threads", workers=1, rundir=tmp_path / "run") as session:
         assert one(1).result() == 2

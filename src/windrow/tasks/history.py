@@ -327,7 +327,7 @@ class History:
     def open_lines(self) -> str:
         """Write the calls that have not ended, and the attempts that go on of those that have."""
         with self.lock:
-            again = [one.attempt_line() for one in self.running.values() if one.ended]
+            again = [one.attempt_line() for one in self.running.values() if 0 < one.ended <= one.launched]
             return "".join([*again, *(one.lines() for one in self.entries.values())])
 
     def snapshot(self, workers: int, *, finished: bool = False) -> SessionSnapshot:

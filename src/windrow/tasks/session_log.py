@@ -78,8 +78,8 @@ class SessionLog(LogFile):
         watch = self._watch
         self._stop.set()
         self._thread.join()
-        if watch.reused:
-            self.note(watch.now() / 1e6, "reused", names=watch.reused)
+        # Always written: it says how long the session was, also if everything else is in the log already.
+        self.note(watch.now() / 1e6, "reused", names=watch.reused)
         broken = self.close_stream()
         facts: dict[str, Any] = {"state": "complete", "ended": _now(), "tasks": dict(watch.counts)}
         if error is not None:

@@ -3,7 +3,7 @@
 Transformed rejection is PTRS of Hoermann (1993, doi:10.1016/0167-6687(93)90997-4), with the exact
 probability in Loader's form. An attempt at a number takes one block of the generator; attempts have
 keys of their own, so that a number still depends on nothing but its own key and counter.
-``windrow.random.scalars`` has the same algorithm for one number, compiled.
+``windrow.random.each_row.scalars`` has the same algorithm for one number, compiled.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from windrow._portable import exp, log, poisson_log_probability
-from windrow.random.generator import another_key, philox
+from windrow.random.philox import another_key, philox
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

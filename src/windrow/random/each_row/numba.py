@@ -11,6 +11,7 @@ Importing this imports Numba.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -22,12 +23,10 @@ from numba.core.typing import signature
 from numba.extending import intrinsic, lower_builtin, models, overload_method, register_model
 
 from windrow.errors import UsageError
-from windrow.random import numbers
-from windrow.random.generator import stream_key
-from windrow.random.making import Wish, make_object
-from windrow.random.poisson import LARGEST_MEAN
-from windrow.random.rows import WRONG_INTEGERS, WRONG_MEAN, WRONG_NORMAL, WRONG_NUMBER, WRONG_SCALE, WRONG_UNIFORM
-from windrow.random.shapes import LOW32
+from windrow.random.arrays.numpy import DrawRequest, make_object
+from windrow.random.arrays.poisson import LARGEST_MEAN
+from windrow.random.each_row import python, scalars
+from windrow.random.philox import LOW32, stream_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,31 +44,59 @@ def table(seed: int) -> NDArray[np.uint64]:
     return np.array(keys or [0], np.uint64)
 
 
-#: Methods whose compiled numbers were found to have NumPy's bits, here, on this machine.
-_TRUSTED: set[str] = set()
-_SAMPLES: dict[str, list[tuple[Any, ...]]] = {
-    "uniform": [(0.0, 1.0)],
-    "normal": [(0.0, 1.0)],
-    "exponential": [(1.0,)],
-    "integers": [(-50, 1000)],
-    "poisson": [(3.0,), (33.3,)],
+# -- one number of one counter, kept: compiling a step then compiles none of this ----------------------
+
+
+@scalars.kept
+def _uniform_number(key: Any, identity: Any, counter: Any) -> Any:
+    return scalars.unit(scalars.block(key, identity, counter)[0])
+
+
+@scalars.kept
+def _normal_number(key: Any, identity: Any, counter: Any) -> Any:
+    return scalars.quantile(scalars.centred(scalars.block(key, identity, counter)[0]))
+
+
+@scalars.kept
+def _exponential_number(key: Any, identity: Any, counter: Any) -> Any:
+    return 0.0 - scalars.log(scalars.above_zero(scalars.block(key, identity, counter)[0]))
+
+
+@scalars.kept
+def _integers_number(key: Any, identity: Any, counter: Any, start: Any, stop: Any) -> Any:
+    span = np.uint64(stop) - np.uint64(start)
+    return np.int64(scalars.high_word(scalars.block(key, identity, counter)[0], span) + np.uint64(start))
+
+
+@scalars.kept
+def _poisson_number(key: Any, identity: Any, counter: Any, mean: Any) -> Any:
+    one, other = scalars.block(key, identity, counter)
+    return scalars.poisson_of(key, identity, counter, one, other, mean, scalars.poisson_terms(mean))
+
+
+#: Method -> its number, the parameters NumPy wants for the same, those the number takes.
+_SAMPLES: dict[str, tuple[Any, tuple[Any, ...], tuple[Any, ...]]] = {
+    "uniform": (_uniform_number, (0.0, 1.0), ()),
+    "normal": (_normal_number, (0.0, 1.0), ()),
+    "exponential": (_exponential_number, (1.0,), ()),
+    "integers": (_integers_number, (-50, 1000), (-50, 1000)),
+    "poisson": (_poisson_number, (33.3,), (33.3,)),
 }
 
 
-def _trust(method: str) -> None:
+@cache
+def _check_bits(method: str) -> None:
     """Compare a method's compiled numbers with NumPy's; the step runs in plain Python if they differ."""
-    if method in _TRUSTED:
-        return
-    one = getattr(numbers, method)
+    one, numpy_parameters, parameters = _SAMPLES[method]
     identity = np.arange(1, 513, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for parameters in _SAMPLES[method]:
-        plain = make_object(Wish(0x0123456789ABCDEF, method, 3, parameters), identity, 2)
-        more = parameters if method in ("integers", "poisson") else ()
-        key, counter = np.uint64(0x0123456789ABCDEF), np.uint64(2 << 32 | 3)
-        fast = np.array([one(key, row, counter, *more) for row in identity])
-        if plain.tobytes() != fast.tobytes():
-            raise TypingError(f"rng(...).{method} is not the same here compiled and in NumPy")
-    _TRUSTED.add(method)
+    plain = make_object(DrawRequest(0x0123456789ABCDEF, method, 3, numpy_parameters), identity, 2)
+    key, counter = np.uint64(0x0123456789ABCDEF), np.uint64(2 << 32 | 3)
+    fast = np.array([one(key, row, counter, *parameters) for row in identity])
+    if plain.tobytes() != fast.tobytes():
+        raise TypingError(f"rng(...).{method} is not the same here compiled and in NumPy")
+
+
+# -- types ---------------------------------------------------------------------------------------------
 
 
 class _RngType(types.Callable):  # type: ignore[misc]
@@ -143,7 +170,7 @@ def _identity(typing: Any, stream: Any) -> Any:
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def _key(typing: Any, stream: Any, method: Any) -> Any:
-    _trust(method.literal_value)
+    _check_bits(method.literal_value)
     place = _PLACES.setdefault((stream.stream, method.literal_value), len(_PLACES))
 
     def read(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -162,7 +189,7 @@ _SHIFT32 = np.uint64(32)
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
 def _counter(index: Any, draw: Any) -> Any:
     if not (0 <= index <= LOW32 and 0 <= draw <= LOW32):
-        raise UsageError(WRONG_NUMBER)
+        raise UsageError(python.WRONG_NUMBER)
     return (np.uint64(index) << _SHIFT32) | np.uint64(draw)
 
 
@@ -171,9 +198,9 @@ def _uniform(stream: Any, low: Any = 0.0, high: Any = 1.0, object: Any = 0, draw
     def number(stream: Any, low: Any = 0.0, high: Any = 1.0, object: Any = 0, draw: Any = 0) -> Any:
         low, high = float(low), float(high)
         if not (low < high and math.isfinite(high - low)):
-            raise UsageError(WRONG_UNIFORM)
+            raise UsageError(python.WRONG_UNIFORM)
         key = _key(stream, "uniform")
-        value = numbers.uniform(key, _identity(stream), _counter(object, draw))
+        value = _uniform_number(key, _identity(stream), _counter(object, draw))
         if low == 0.0 and high == 1.0:
             return value
         return min(value * (high - low) + low, np.nextafter(high, low))
@@ -186,9 +213,9 @@ def _normal(stream: Any, loc: Any = 0.0, scale: Any = 1.0, object: Any = 0, draw
     def number(stream: Any, loc: Any = 0.0, scale: Any = 1.0, object: Any = 0, draw: Any = 0) -> Any:
         loc, scale = float(loc), float(scale)
         if not (math.isfinite(loc) and math.isfinite(scale) and scale >= 0.0):
-            raise UsageError(WRONG_NORMAL)
+            raise UsageError(python.WRONG_NORMAL)
         key = _key(stream, "normal")
-        value = numbers.normal(key, _identity(stream), _counter(object, draw))
+        value = _normal_number(key, _identity(stream), _counter(object, draw))
         return value if loc == 0.0 and scale == 1.0 else value * scale + loc
 
     return number
@@ -199,9 +226,9 @@ def _exponential(stream: Any, scale: Any = 1.0, object: Any = 0, draw: Any = 0) 
     def number(stream: Any, scale: Any = 1.0, object: Any = 0, draw: Any = 0) -> Any:
         scale = float(scale)
         if not (math.isfinite(scale) and scale >= 0.0):
-            raise UsageError(WRONG_SCALE)
+            raise UsageError(python.WRONG_SCALE)
         key = _key(stream, "exponential")
-        return numbers.exponential(key, _identity(stream), _counter(object, draw)) * scale
+        return _exponential_number(key, _identity(stream), _counter(object, draw)) * scale
 
     return number
 
@@ -216,10 +243,10 @@ def _integers(stream: Any, low: Any, high: Any = None, object: Any = 0, draw: An
         start = np.int64(0 if one else low)
         stop = np.int64(low if one else high)
         if start >= stop:
-            raise UsageError(WRONG_INTEGERS)
+            raise UsageError(python.WRONG_INTEGERS)
         key = _key(stream, "integers")
         counter = _counter(object, draw)
-        return numbers.integers(key, _identity(stream), counter, start, stop)
+        return _integers_number(key, _identity(stream), counter, start, stop)
 
     return number
 
@@ -229,8 +256,8 @@ def _poisson(stream: Any, lam: Any, object: Any = 0, draw: Any = 0) -> Any:
     def number(stream: Any, lam: Any, object: Any = 0, draw: Any = 0) -> Any:
         mean = float(lam)
         if not 0.0 <= mean <= LARGEST_MEAN:
-            raise UsageError(WRONG_MEAN)
+            raise UsageError(python.WRONG_MEAN)
         key = _key(stream, "poisson")
-        return numbers.poisson(key, _identity(stream), _counter(object, draw), mean)
+        return _poisson_number(key, _identity(stream), _counter(object, draw), mean)
 
     return number

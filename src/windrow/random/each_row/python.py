@@ -1,6 +1,6 @@
 """``rng`` in a step with ``each=True``: the numbers of one row after the other, in plain Python.
 
-This is what runs where Numba cannot compile the step; ``windrow.random.typed`` is the compiled form.
+This is what runs where Numba cannot compile the step; ``windrow.random.each_row.numba`` is the compiled form.
 Both give the numbers of the array form: ``rng("jer").normal(object=i)`` of a row is what
 ``rng("jer").normal(like=jets)`` gives to its object i.
 """
@@ -14,16 +14,15 @@ import operator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from windrow.errors import UsageError
-from windrow.random.generator import stream_key
-from windrow.random.making import Wish, make_object
-from windrow.random.poisson import LARGEST_MEAN
-from windrow.random.shapes import LOW32
+from windrow.random.arrays.numpy import DrawRequest, make_object
+from windrow.random.arrays.poisson import LARGEST_MEAN
+from windrow.random.philox import LOW32, stream_key
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from windrow.random.streams import Rng
+    from windrow.random.rng import Rng
 
     Words: TypeAlias = NDArray[np.uint64]
 
@@ -93,8 +92,8 @@ class RowRng:
         name, method, index, draw = key
         if not (0 <= operator.index(index) <= LOW32 and 0 <= operator.index(draw) <= LOW32):
             raise UsageError(WRONG_NUMBER)
-        wish = Wish(stream_key(self._seed, name, method), method, draw, parameters)
-        return make_object(wish, rows, index)
+        request = DrawRequest(stream_key(self._seed, name, method), method, draw, parameters)
+        return make_object(request, rows, index)
 
 
 class RowStream:

@@ -1,6 +1,6 @@
 """The generator and its transforms for one number, compiled: the bits of the NumPy forms.
 
-Everything here repeats an operation of ``generator``, ``making``, ``poisson`` or ``windrow._portable``
+Everything here repeats an operation of ``philox``, ``arrays.numpy``, ``arrays.poisson`` or ``windrow._portable``
 in the same order; LLVM neither reassociates nor contracts without being asked to. All is inlined into
 the loops that call it, without which LLVM would not vectorise them. Importing this imports Numba.
 """
@@ -13,26 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from windrow._portable import (
-    ATANH_SERIES,
-    CENTRAL,
-    CENTRE,
-    EXP_EVEN,
-    FAR_FROM_MEAN,
-    FAR_TAIL,
-    INVERSE_LN2,
-    LN2_HIGH,
-    LN2_LOW,
-    LOG_EVEN,
-    LOG_ODD,
-    SQRT_HALF,
-    STIRLING_ERRORS,
-    STIRLING_SERIES,
-    TAIL,
-    TWO_PI,
-)
-from windrow.random.generator import MULTIPLIERS, ROUNDS, WEYL
-from windrow.random.poisson import NOTHING_LEFT, SMALL_MEAN
+from windrow import _portable as portable
+from windrow.random.arrays.poisson import NOTHING_LEFT, SMALL_MEAN
+from windrow.random.philox import MULTIPLIERS, ROUNDS, WEYL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,8 +52,8 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_ONE, _MIX_TWO = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S11, _S27, _S30, _S31, _S32 = (np.uint64(n) for n in (11, 27, 30, 31, 32))
 _MANTISSA, _HALF, _BIAS, _S52 = (np.int64(n) for n in (2**52 - 1, 1022 << 52, 1022, 52))
-_CENTRE_SQUARE = CENTRE * CENTRE
-_STIRLING_TABLE = np.array(STIRLING_ERRORS)
+_CENTRE_SQUARE = portable.CENTRE * portable.CENTRE
+_STIRLING_TABLE = np.array(portable.STIRLING_ERRORS)
 
 
 @inlined
@@ -146,52 +129,32 @@ def high_word(word: Any, span: Any) -> Any:
 
 # -- elementary functions ----------------------------------------------------------------------
 
-# Polynomials are written out, one for each length: the same operations in the same order as in ``_portable``, so that the
-# bits are the same.
+# Polynomials by Horner's rule, written out for each length: the same operations in the same order as in ``_portable``.
 
 
 @inlined
 def _three(c: Any, x: Any) -> Any:
-    total = (x * c[0] + c[1]) * x
-    return total + c[2]
+    return (x * c[0] + c[1]) * x + c[2]
 
 
 @inlined
 def _four(c: Any, x: Any) -> Any:
-    total = (x * c[0] + c[1]) * x
-    total = (total + c[2]) * x
-    return total + c[3]
+    return _three(c, x) * x + c[3]
 
 
 @inlined
 def _five(c: Any, x: Any) -> Any:
-    total = (x * c[0] + c[1]) * x
-    total = (total + c[2]) * x
-    total = (total + c[3]) * x
-    return total + c[4]
+    return _four(c, x) * x + c[4]
 
 
 @inlined
 def _eight(c: Any, x: Any) -> Any:
-    total = (x * c[0] + c[1]) * x
-    total = (total + c[2]) * x
-    total = (total + c[3]) * x
-    total = (total + c[4]) * x
-    total = (total + c[5]) * x
-    total = (total + c[6]) * x
-    return total + c[7]
+    return ((_five(c, x) * x + c[5]) * x + c[6]) * x + c[7]
 
 
 @inlined
 def _nine(c: Any, x: Any) -> Any:
-    total = (x * c[0] + c[1]) * x
-    total = (total + c[2]) * x
-    total = (total + c[3]) * x
-    total = (total + c[4]) * x
-    total = (total + c[5]) * x
-    total = (total + c[6]) * x
-    total = (total + c[7]) * x
-    return total + c[8]
+    return _eight(c, x) * x + c[8]
 
 
 @inlined
@@ -200,7 +163,7 @@ def log(x: Any) -> Any:
     bits = np.float64(x).view(np.int64)
     mantissa = np.int64((bits & _MANTISSA) | _HALF).view(np.float64)
     power = np.float64((bits >> _S52) - _BIAS)
-    small = mantissa < SQRT_HALF
+    small = mantissa < portable.SQRT_HALF
     mantissa = mantissa * 2.0 if small else mantissa
     power = power - 1.0 if small else power
     f = mantissa - 1.0
@@ -208,8 +171,8 @@ def log(x: Any) -> Any:
     z = s * s
     w = z * z
     half_square = 0.5 * f * f
-    series = z * _four(LOG_ODD, w) + w * _three(LOG_EVEN, w) + half_square
-    return power * LN2_HIGH - ((half_square - (s * series + power * LN2_LOW)) - f)
+    series = z * _four(portable.LOG_ODD, w) + w * _three(portable.LOG_EVEN, w) + half_square
+    return power * portable.LN2_HIGH - ((half_square - (s * series + power * portable.LN2_LOW)) - f)
 
 
 @compiled
@@ -220,12 +183,12 @@ def _log(x: Any) -> Any:
 
 @compiled
 def _exp(x: Any) -> Any:
-    power = np.floor(x * INVERSE_LN2 + 0.5)
-    high = x - power * LN2_HIGH
-    low = power * LN2_LOW
+    power = np.floor(x * portable.INVERSE_LN2 + 0.5)
+    high = x - power * portable.LN2_HIGH
+    low = power * portable.LN2_LOW
     r = high - low
     square = r * r
-    c = r - square * _five(EXP_EVEN, square)
+    c = r - square * _five(portable.EXP_EVEN, square)
     return math.ldexp(1.0 - ((low - r * c / (2.0 - c)) - high), int(power))
 
 
@@ -234,27 +197,27 @@ def central_quantile(q: Any) -> Any:
     """The normal quantile for |q| up to ``CENTRE``; some finite number beyond."""
     r = _CENTRE_SQUARE - q * q
     r = r if r > 0.0 else 0.0
-    return q * _eight(CENTRAL[0], r) / _eight(CENTRAL[1], r)
+    return q * _eight(portable.CENTRAL[0], r) / _eight(portable.CENTRAL[1], r)
 
 
 @inlined
 def near_quantile(tail: Any) -> Any:
     """The size of the quantile for tails up to 5; some finite number beyond."""
     near = (tail if tail < 5.0 else 5.0) - 1.6
-    return _eight(TAIL[0], near) / _eight(TAIL[1], near)
+    return _eight(portable.TAIL[0], near) / _eight(portable.TAIL[1], near)
 
 
 @inlined
 def far_quantile(tail: Any) -> Any:
     """The size of the quantile for tails above 5."""
     beyond = tail - 5.0
-    return _eight(FAR_TAIL[0], beyond) / _eight(FAR_TAIL[1], beyond)
+    return _eight(portable.FAR_TAIL[0], beyond) / _eight(portable.FAR_TAIL[1], beyond)
 
 
 @compiled
 def quantile(q: Any) -> Any:
     """The normal quantile of probability q + 0.5."""
-    if abs(q) <= CENTRE:
+    if abs(q) <= portable.CENTRE:
         return central_quantile(q)
     tail = math.sqrt(0.0 - _log(0.5 - abs(q)))
     return math.copysign(far_quantile(tail) if tail > 5.0 else near_quantile(tail), q)
@@ -269,17 +232,17 @@ def _log_probability(n: Any, mean: Any) -> Any:
         return 0.0 - mean
     inverse = 1.0 / n
     if n > 15.0:
-        error = inverse * _four(STIRLING_SERIES, inverse * inverse)
+        error = inverse * _four(portable.STIRLING_SERIES, inverse * inverse)
     else:
         error = _STIRLING_TABLE[int(n)]
     distance = n - mean
     v = distance / (n + mean)
     square = v * v
-    if abs(v) < FAR_FROM_MEAN:
-        deviance = distance * v + n * v * (square * _nine(ATANH_SERIES, square))
+    if abs(v) < portable.FAR_FROM_MEAN:
+        deviance = distance * v + n * v * (square * _nine(portable.ATANH_SERIES, square))
     else:
         deviance = n * _log(n / mean) + mean - n
-    return 0.0 - error - deviance - 0.5 * _log(n * TWO_PI)
+    return 0.0 - error - deviance - 0.5 * _log(n * portable.TWO_PI)
 
 
 @compiled

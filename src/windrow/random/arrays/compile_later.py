@@ -58,7 +58,7 @@ class Compiler:
     def compile(self, name: str, check: Callable[[Any], bool]) -> None:
         """Compile a loop, and use it from now on if it passes its check."""
         try:
-            from windrow.random.compiled import kernel
+            from windrow.random.arrays.numba import kernel
 
             loop = kernel(name)
             if check(loop):

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from windrow._portable import high_product, log, normal_quantile
-from windrow.random import compiling
-from windrow.random.entries import Span, compiled_rows
-from windrow.random.generator import philox
-from windrow.random.identities import absorber
-from windrow.random.poisson import fill_poisson
+from windrow.random.arrays import compile_later
+from windrow.random.arrays.poisson import fill_poisson
+from windrow.random.philox import philox
+from windrow.random.row_ids import RowIds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,8 +39,8 @@ _BLOCK = 16_384
 _SHIFT32 = np.uint64(32)
 
 
-class Wish(NamedTuple):
-    """Everything that decides numbers but the rows: equal wishes give equal numbers."""
+class DrawRequest(NamedTuple):
+    """Everything that decides numbers but the rows: equal requests give equal numbers."""
 
     key: int
     method: str
@@ -50,83 +49,87 @@ class Wish(NamedTuple):
     parameters: tuple[Any, ...] = ()
 
 
-def new(wish: Wish, identity: Words | Span, counts: Counts) -> NDArray[Any]:
-    """Return room for the numbers of a wish."""
-    size = len(identity) * counts if isinstance(counts, int) else int(counts.sum())
-    return np.empty(size, METHODS[wish.method])
+def new(request: DrawRequest, rows: int, counts: Counts) -> NDArray[Any]:
+    """Return room for the numbers of a request."""
+    size = rows * counts if isinstance(counts, int) else int(counts.sum())
+    return np.empty(size, METHODS[request.method])
+
+
+def prepare(request: DrawRequest, rows: RowIds, counts: Counts) -> None:
+    """Hash the identities of rows, unless a compiled loop does that on the way: in NumPy it is dear to do it twice."""
+    if not (isinstance(counts, int) and counts == 1 and compile_later.loops.ready(request.method)):
+        rows.words()
 
 
 def make(
-    wish: Wish, identity: Words | Span, counts: Counts = 1, means: Floats | None = None, out: NDArray[Any] | None = None
+    request: DrawRequest, rows: RowIds, counts: Counts = 1, means: Floats | None = None, out: NDArray[Any] | None = None
 ) -> NDArray[Any]:
-    """Return ``counts`` numbers for each row, one after the other; ``means``: one per Poisson number.
-
-    The identities of a span are hashed on the way where each row has one number, and before otherwise.
-    """
-    if isinstance(identity, Span) and not (isinstance(counts, int) and counts == 1):
-        identity = identity.words()
+    """Return ``counts`` numbers for each row, one after the other; ``means``: one per Poisson number."""
+    prepare(request, rows, counts)
     if out is None:
-        out = new(wish, identity, counts)
-    loop = compiling.loops.loop(wish.method, len(out), partial(_checked, wish.method))
+        out = new(request, len(rows), counts)
+    loop = compile_later.loops.loop(request.method, len(out), partial(has_the_same_bits, request.method))
     if loop is None:
-        _fill(wish, identity, counts, means, out)
+        fill(request, rows.words(), counts, means, out)
     else:
-        _run(loop, wish, identity, counts, means, out)
+        run_loop(loop, request, rows, counts, means, out)
     return out
 
 
-def make_object(wish: Wish, identity: Words, index: int) -> NDArray[Any]:
+def make_object(request: DrawRequest, identity: Words, index: int) -> NDArray[Any]:
     """Return the number of one object of each row, in NumPy."""
-    first = identity.copy()
-    second = np.full(len(first), index << 32 | wish.draw, np.uint64)
-    out = new(wish, identity, 1)
-    if wish.method == "poisson":
-        fill_poisson(wish.key, first, second, np.full(len(first), *wish.parameters), out)
-    else:
-        philox(wish.key, first, second)
-        _TRANSFORMS[wish.method](first, out, *wish.parameters)
+    out = new(request, len(identity), 1)
+    second = np.full(len(identity), index << 32 | request.draw, np.uint64)
+    _transform(request, identity.copy(), second, None, out)
     return out
 
 
 # -- NumPy -------------------------------------------------------------------------------------
 
 
-def _fill(wish: Wish, identity: Words | Span, counts: Counts, means: Floats | None, out: NDArray[Any]) -> None:
+def fill(request: DrawRequest, identity: Words, counts: Counts, means: Floats | None, out: NDArray[Any]) -> None:
+    """Write the numbers of rows, block by block."""
     room = np.empty((4, min(_BLOCK, len(out))), np.uint64)
-    transform = _TRANSFORMS.get(wish.method)
-    for start, stop, rows, index in _counters(identity, counts, len(out)):
+    for start, stop, rows, index in _counters(counts, len(out)):
         view = room[:, : stop - start]
-        if isinstance(rows, Span):
-            rows.hash_into(view[0], absorber(None))
-        else:
-            view[0] = rows
-        view[1] = wish.draw if index is None else index << _SHIFT32 | np.uint64(wish.draw)
-        if transform is None:
-            mean = np.full(len(rows), *wish.parameters) if means is None else means[start:stop]
-            fill_poisson(wish.key, view[0], view[1], mean, out[start:stop])
-        else:
-            philox(wish.key, view[0], view[1], view[2:])
-            transform(view[0], out[start:stop], *wish.parameters)
+        view[0] = identity[rows]
+        view[1] = request.draw if index is None else index << _SHIFT32 | np.uint64(request.draw)
+        mean = None if means is None else means[start:stop]
+        _transform(request, view[0], view[1], mean, out[start:stop], view[2:])
 
 
-def _counters(
-    identity: Words | Span, counts: Counts, size: int
-) -> Iterator[tuple[int, int, Words | Span, Words | None]]:
-    """Cut the numbers into blocks; tell identity and object of each (None: object 0 of its row)."""
+def _counters(counts: Counts, size: int) -> Iterator[tuple[int, int, Any, Words | None]]:
+    """Cut the numbers into blocks; tell row and object of each (None: object 0 of its row)."""
     ends = None if isinstance(counts, int) else np.cumsum(counts)
     for start in range(0, size, _BLOCK):
         stop = min(start + _BLOCK, size)
         if ends is None and counts == 1:
-            yield start, stop, identity[start:stop], None
+            yield start, stop, slice(start, stop), None
             continue
-        assert not isinstance(identity, Span)
         numbers = np.arange(start, stop)
         if ends is None:
             rows, index = np.divmod(numbers, counts)
         else:
             rows = np.searchsorted(ends, numbers, side="right")
             index = numbers - (ends[rows] - counts[rows])  # type: ignore[index]
-        yield start, stop, identity[rows], index.astype(np.uint64)
+        yield start, stop, rows, index.astype(np.uint64)
+
+
+def _transform(
+    request: DrawRequest,
+    first: Words,
+    second: Words,
+    means: Floats | None,
+    out: NDArray[Any],
+    scratch: Words | None = None,
+) -> None:
+    """Write the numbers of counters, which are written over."""
+    if request.method == "poisson":
+        means = np.full(len(first), *request.parameters) if means is None else means
+        fill_poisson(request.key, first, second, means, out)
+    else:
+        philox(request.key, first, second, scratch)
+        _TRANSFORMS[request.method](first, out, *request.parameters)
 
 
 def _uniform(words: Words, out: Floats, low: float, high: float) -> None:
@@ -177,41 +180,40 @@ _TRANSFORMS: dict[str, Callable[..., None]] = {
 # -- compiled ----------------------------------------------------------------------------------
 
 
-def _run(
-    loop: Any, wish: Wish, identity: Words | Span, counts: Counts, means: Floats | None, out: NDArray[Any]
+def run_loop(
+    loop: Any, request: DrawRequest, rows: RowIds, counts: Counts, means: Floats | None, out: NDArray[Any]
 ) -> None:
-    parameters: tuple[Any, ...] = wish.parameters
-    if wish.method == "uniform":
+    """Write the numbers of rows by a compiled loop."""
+    parameters: tuple[Any, ...] = request.parameters
+    if request.method == "uniform":
         low, high = parameters
         parameters = (low, high - low, math.nextafter(high, low))
-    elif wish.method == "integers":
+    elif request.method == "integers":
         low, high = parameters
         parameters = (np.uint64((high - low) % 2**64), np.uint64(low % 2**64))
-    elif wish.method == "poisson":
-        one = np.array(parameters, np.float64)
-        parameters = (one, 0) if means is None else (means, 1)
+    elif request.method == "poisson":
+        parameters = (np.array(parameters, np.float64), 0) if means is None else (means, 1)
     same = isinstance(counts, int)
     per_row = np.array([counts], np.int64) if same else counts
+    if not (same and counts == 1):
+        rows.words()
     # One type for every array and number, so that a loop is compiled once.
-    loop(
-        np.uint64(wish.key), compiled_rows(identity), per_row, 0 if same else 1,
-        np.uint64(wish.draw), out, *parameters,
-    )  # fmt: skip
+    loop(np.uint64(request.key), rows.for_loops(), per_row, 0 if same else 1, np.uint64(request.draw), out, parameters)
 
 
-def _checked(method: str, loop: Any) -> bool:
+def has_the_same_bits(method: str, loop: Any) -> bool:
     """Say whether a compiled loop gives NumPy's bits."""
-    for wish, identity, counts, means in _samples(method):
-        plain = new(wish, identity, counts)
-        fast = new(wish, identity, counts)
-        _fill(wish, identity, counts, means, plain)
-        _run(loop, wish, identity, counts, means, fast)
+    for request, rows, counts, means in _samples(method):
+        plain = new(request, len(rows), counts)
+        fast = new(request, len(rows), counts)
+        run_loop(loop, request, rows, counts, means, fast)
+        fill(request, rows.words(), counts, means, plain)
         if plain.tobytes() != fast.tobytes():
             return False
     return True
 
 
-def _samples(method: str) -> Iterator[tuple[Wish, Words | Span, Counts, Floats | None]]:
+def _samples(method: str) -> Iterator[tuple[DrawRequest, RowIds, Counts, Floats | None]]:
     identity = np.arange(1, 2048, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     counts = np.arange(len(identity)) % 4
     cases: dict[str, list[tuple[Any, ...]]] = {
@@ -222,10 +224,10 @@ def _samples(method: str) -> Iterator[tuple[Wish, Words | Span, Counts, Floats |
         "poisson": [(3.0,), (33.3,)],
     }
     for number, parameters in enumerate(cases[method]):
-        wish = Wish(0x0123456789ABCDEF, method, number, parameters)
-        yield wish, identity, 1, None
-        yield wish, Span(identity[5], 2**33 + 7, 1500, None), 1, None
-        yield wish, Span(identity[6], 11, 1500, identity[:1500] >> np.uint64(20)), 1, None
-        yield wish, identity[:99], 30, None
+        request = DrawRequest(0x0123456789ABCDEF, method, number, parameters)
+        yield request, RowIds(identity), 1, None
+        yield request, RowIds.of_entries("a", 2**33 + 7, 1500), 1, None
+        yield request, RowIds.of_entries("b", 11, 1500, np.arange(1500) * 2**30), 1, None
+        yield request, RowIds(identity[:99]), 30, None
         means = np.linspace(0.0, 50.0, int(counts.sum())) if method == "poisson" else None
-        yield wish, identity, counts, means
+        yield request, RowIds(identity), counts, means

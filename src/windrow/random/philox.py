@@ -1,6 +1,6 @@
 """Philox4x32-10 (Salmon et al. 2011, doi:10.1145/2063384.2063405) in NumPy, and the keys of streams.
 
-The numbers are a contract: ``windrow.random.compiled`` makes the same ones faster, and nothing may ever
+The numbers are a contract: ``windrow.random.arrays.numba`` makes the same ones faster, and nothing may ever
 change them.
 """
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     Words: TypeAlias = NDArray[np.uint64]
 
 
-_LOW32 = 0xFFFFFFFF
+#: The counter has 32 bits for the object and 32 for the draw.
+LOW32 = 0xFFFFFFFF
 _LOW64 = 0xFFFFFFFFFFFFFFFF
 _SHIFT32 = np.uint64(32)
 #: The multipliers, the Weyl constants and the rounds of Philox4x32, from the paper.
@@ -34,7 +35,7 @@ def philox(key: int, first: Words, second: Words, scratch: Words | None = None) 
     """
     room = np.empty((2, len(first)), np.uint64) if scratch is None else scratch
     left, right = room[0], room[1]
-    key0, key1 = key >> 32, key & _LOW32
+    key0, key1 = key >> 32, key & LOW32
     for _ in range(ROUNDS):
         # With two words in one integer, a round's new pair is the other pair's product with the
         # old odd word and the key laid over its high half: no masks, no separate halves.
@@ -48,7 +49,7 @@ def philox(key: int, first: Words, second: Words, scratch: Words | None = None) 
         np.left_shift(second, _SHIFT32, out=second)
         np.bitwise_xor(second, left, out=second)
         np.bitwise_xor(second, np.uint64(key1 << 32), out=second)
-        key0, key1 = (key0 + WEYL[0]) & _LOW32, (key1 + WEYL[1]) & _LOW32
+        key0, key1 = (key0 + WEYL[0]) & LOW32, (key1 + WEYL[1]) & LOW32
 
 
 def stream_key(seed: int, name: str, method: str) -> int:

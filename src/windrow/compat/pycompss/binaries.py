@@ -1,4 +1,4 @@
-"""``@binary``: a task that runs a program, with its parameters as arguments."""
+"""``@binary``: a task that runs a program, with its parameters as arguments, as a command does."""
 
 from __future__ import annotations
 
@@ -7,23 +7,64 @@ import inspect
 import re
 import shlex
 import subprocess
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow.compat.pycompss.decorators import from_environment
 from windrow.compat.pycompss.parameters import IN
 from windrow.errors import TaskError, UsageError
+from windrow.tasks.commands.command import Circumstances, Command
+from windrow.tasks.commands.messages import could_not_start, raise_failure
+from windrow.tasks.commands.run import Invocation, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from windrow.compat.pycompss.parameters import Parameter
+    from windrow.core.records import Needs
+    from windrow.tasks.call import Call
+    from windrow.tasks.worker import RunningCall
 
 _PARAMETER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 #: The prefix of what is no argument of the program.
 _HIDDEN = "#"
 #: How much of what a program wrote is told when it fails.
 _TOLD = 2000
+#: Descriptors of this process, for what a program prints.
+_STDOUT, _STDERR = 1, 2
+
+#: The limits of the call whose program runs in this context; none outside a session.
+_limits: ContextVar[Circumstances | None] = ContextVar("windrow_pycompss_limits", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinaryCommand(Command):
+    """How the program of a task is run: ended with its task, and within the task's memory."""
+
+    def in_session(self, calling: Call) -> Circumstances:
+        """Note what a call in a session adds."""
+        made = Command.in_session(self, calling)
+        return _BinaryLimits(made.directory, made.until, made.memory, made.scratch, made.unwanted)
+
+
+def binary_command(needs: Needs) -> BinaryCommand:
+    """Say how a program with these needs is run."""
+    memory = dict(needs.amounts).get("memory")
+    return BinaryCommand(memory=None if memory is None else int(memory))
+
+
+class _BinaryLimits(Circumstances):
+    """Lets a program know the limits of its call."""
+
+    @contextlib.contextmanager
+    def enter(self, here: Circumstances, going: RunningCall) -> Iterator[None]:  # noqa: ARG002 - it runs as it is
+        token = _limits.set(here)
+        try:
+            yield
+        finally:
+            _limits.reset(token)
 
 
 class Binary:
@@ -56,31 +97,37 @@ class Binary:
         bound = self._signature.bind(*args, **keywords)
         bound.apply_defaults()
         values = bound.arguments
-        line = [self._filled(self._program, values), *self._words(values)]
+        limits = _limits.get()
         with contextlib.ExitStack() as stack:
-            streams: dict[str, Any] = {
-                stream.lower(): stack.enter_context(Path(values[name]).open(mode))
-                for name, stream, mode in self._streams()
-                if values.get(name) is not None
-            }
-            done = subprocess.run(  # noqa: S603 - what the user wrote
-                line,
-                cwd=self._filled(self._directory, values) or None,
-                check=False,
-                stdin=streams.get("stdin"),
-                stdout=streams.get("stdout"),
-                stderr=streams.get("stderr", subprocess.PIPE if self._fails else None),
+            streams = self._open_streams(values, stack)
+            said = Invocation(
+                words=(self._filled(self._program, values), *self._words(values)),
+                directory=self._filled(self._directory, values) or ".",
+                environment={},
+                memory=limits.memory if limits is not None else 0.0,
+                unwanted=limits.unwanted if limits is not None else bool,
+                stdin=streams.get("stdin", subprocess.DEVNULL),
+                stdout=streams.get("stdout", _STDOUT),
+                stderr=streams.get("stderr", None if self._fails else _STDERR),
             )
-        if done.returncode and self._fails:
-            told = (done.stderr or b"").decode(errors="replace")[-_TOLD:]
-            raise TaskError(f"task {self._name!r}: {shlex.join(line)} ended with {done.returncode}: {told}")
-        return done.returncode
+            try:
+                ran = run(said)
+            except OSError as error:
+                raise could_not_start(self._name, said, error) from error
+        if ran.why:
+            raise_failure(self._name, said, ran)
+        if ran.status and self._fails:
+            told = ran.errors.decode(errors="replace")[-_TOLD:]
+            raise TaskError(f"task {self._name!r}: {ran.command} ended with {ran.status}: {told}")
+        return ran.status
 
-    def _streams(self) -> list[tuple[str, str, str]]:
+    def _open_streams(self, values: Mapping[str, Any], stack: contextlib.ExitStack) -> dict[str, int]:
         modes = {"IN": "rb", "OUT": "wb"}
-        return [
-            (name, one.stream, modes.get(one.direction, "ab")) for name, one in self._parameters.items() if one.stream
-        ]
+        return {
+            one.stream.lower(): stack.enter_context(Path(values[name]).open(modes.get(one.direction, "ab"))).fileno()
+            for name, one in self._parameters.items()
+            if one.stream and values.get(name) is not None
+        }
 
     def _words(self, values: Mapping[str, Any]) -> list[str]:
         if self._template:

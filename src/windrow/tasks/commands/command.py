@@ -79,11 +79,25 @@ class Circumstances:
         self.unwanted = unwanted  #: stays at home: where others run the command, they are killed
 
     def __reduce__(self) -> Any:
-        return Circumstances, (self.directory, self.until, self.memory, self.scratch, bool)
+        return type(self), (self.directory, self.until, self.memory, self.scratch, bool)
 
     @contextmanager
     def around(self, going: RunningCall) -> Iterator[None]:
-        """Let the body know; what is given now are the paths that the caller asked for, not private ones."""
+        """Let the body know."""
+        here = Circumstances(
+            self.directory, self.until, self.memory, self.scratch, lambda: going.cancelled() or self.unwanted()
+        )
+        try:
+            with self.enter(here, going):
+                yield
+        except MemoryError:
+            # The scheduler tries once more with twice as much, where there is as much; see core/retry.
+            self.memory *= 2
+            raise
+
+    @contextmanager
+    def enter(self, here: Circumstances, going: RunningCall) -> Iterator[None]:
+        """Run the body of a command here; what is given now are the paths that the caller asked for, not private ones."""
         body: CommandBody = going.function  # type: ignore[assignment]
         went: list[tuple[Invocation, CommandOutcome]] = []
 
@@ -92,17 +106,10 @@ class Circumstances:
             if going.side is not None:
                 going.side.used = (ran.cpu_s, ran.peak)  # where no meter sees it
 
-        here = Circumstances(
-            self.directory, self.until, self.memory, self.scratch, lambda: going.cancelled() or self.unwanted()
-        )
         destinations = body.bound(going.arguments, going.keywords)
         going.function = functools.partial(body.run, here, destinations, note)
         try:
             yield
-        except MemoryError:
-            # The scheduler tries once more with twice as much, where there is as much; see core/retry.
-            self.memory *= 2
-            raise
         except TaskFileError as error:
             if not went:
                 raise

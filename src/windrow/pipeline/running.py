@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from windrow import data as windrow_data
-from windrow.core.launching import DeclaredLaunches
+from windrow.core.launching import LaunchPolicy
 from windrow.core.options import Options as SchedulerOptions
 from windrow.core.policies import Policies
 from windrow.core.rows import RowFeeder, RowOptions
@@ -320,7 +320,7 @@ class _Run:
         options = self.options
         return Scheduler(
             rows,
-            DeclaredLaunches(limits(options)),
+            LaunchPolicy(limits(options)),
             SchedulerOptions(
                 on_error="skip" if options.on_error == "skip" else "stop",
                 open=self.stream is not None,

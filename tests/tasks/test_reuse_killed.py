@@ -12,7 +12,7 @@ import numpy as np
 
 from tasks.reuse_programs import Program
 from windrow.store.results import ENDING, Results
-from windrow.tasks.keeping import KeptValue
+from windrow.tasks.reuse.save import KeptValue
 
 if TYPE_CHECKING:
     import subprocess
@@ -34,7 +34,7 @@ if __name__ == "__main__":
 #: Just the keeping, as fast as it can: most of the time of a program goes elsewhere.
 KEEPING = """
 from windrow.tasks.worker import RunningCall
-from windrow.tasks.keeping import Keep
+from windrow.tasks.reuse.save import Keep
 
 if __name__ == "__main__":
     print("begun", flush=True)

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from windrow import data as windrow_data
-from windrow.core.launching import DeclaredLaunches
+from windrow.core.launching import LaunchPolicy
 from windrow.core.options import Options as SchedulerOptions
 from windrow.core.policies import Policies
 from windrow.core.records import FailureKind
@@ -193,7 +193,7 @@ class _Run:
         can = engine.capabilities
         return Scheduler(
             self.rows,
-            DeclaredLaunches(limits(self.options)),
+            LaunchPolicy(limits(self.options)),
             SchedulerOptions(
                 on_error=self.options.on_error,
                 open=self.supply.open_ended,

@@ -10,6 +10,7 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,13 +88,15 @@ def publish(
                 fragments.setdefault(part.key, []).append(place)
     targets, notes = _worth_writing(_targets(definition, source), definition, result)
     run = secrets.token_hex(8)
+    sections = cache(lambda dataset: skim_sections(dataset, source, result.ledger))  # read once for all its files
 
     def write(target: _Target) -> dict[str, Any] | BaseException:
         parts = sorted(fragments.get(target.key, ()), key=lambda part: part[:2])
         try:
             empty = None if parts else _empty(target, definition, source, workload)
             pieces = [part for _, _, part in parts]
-            record = {"run": run, **_record(target, definition, source, result, pieces)}
+            lumis = sections(target.dataset)
+            record = {"run": run, "lumis": lumis, **_record(target, definition, source, result, pieces)}
             return _written(target, definition, pieces, record, empty)
         except Exception as error:  # noqa: BLE001 - told with the file it concerns, once all are done
             return error
@@ -227,7 +230,6 @@ def _record(
         **(skim_record.original_sums(metadata) or sums),
         "failed": _lost(dataset, result) + _lost_before(metadata),
         "selected": sum(part.rows for part in fragments),
-        "lumis": skim_sections(dataset, source, result.ledger),
         "made": [n for n in target.save.columns if n in definition.steps],
         "identity": list(definition.identity),
         "hidden": None if definition.identity else IDENTITY_COLUMN,

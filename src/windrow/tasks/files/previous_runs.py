@@ -37,8 +37,9 @@ class ReusedFiles:
         Of what a task makes it says who that is: what it was like is noted when it is read. So it is with other files that
         are read along with it, as those may be left by earlier runs and written anew.
         """
-        from windrow.tasks.keeping import is_as_it_was_made
-        from windrow.tasks.lineage import NotReusable, makers_of_paths
+        from windrow.tasks.reuse.code import NotReusable
+        from windrow.tasks.reuse.key import makers_of_paths
+        from windrow.tasks.reuse.save import is_as_it_was_made
 
         found: set[str] = set()
         results = self._results()
@@ -71,7 +72,7 @@ class ReusedFiles:
 
     def _said(self, one: FileArgument) -> object:
         """Say what a file is like that no task makes."""
-        from windrow.tasks.lineage import NotReusable
+        from windrow.tasks.reuse.code import NotReusable
 
         if one.stamp is None:
             raise NotReusable(
@@ -98,7 +99,7 @@ class ReusedFiles:
 
     def makers(self, calling: Call) -> list[Call]:
         """List the calls of this session that make files which a call reads."""
-        from windrow.tasks.lineage import makers_of_paths
+        from windrow.tasks.reuse.key import makers_of_paths
 
         by_path = [one.maker for one in calling.files if one.maker is not None]
         return [one.call for one in (*makers_of_paths(calling), *by_path)]
@@ -111,7 +112,7 @@ class ReusedFiles:
         """Whether files that tasks made, and a call read, are as they were then, and will be."""
         if not calling.declared.files:
             return True
-        from windrow.tasks.keeping import still_as_read
+        from windrow.tasks.reuse.save import still_as_read
 
         stamps = still_as_read(entry)
         if stamps is None or self._are_being_written(one.path for one in stamps):
@@ -130,7 +131,7 @@ class ReusedFiles:
 
     def are_there(self, calling: Call, entry: Entry, key: str) -> bool:
         """Whether all that a call writes is there as it left it, and nobody is about to write it."""
-        from windrow.tasks.keeping import beside_in, still_there
+        from windrow.tasks.reuse.save import beside_in, still_there
 
         stamps = still_there(entry)
         if stamps is None:

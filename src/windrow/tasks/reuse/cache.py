@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,14 +20,14 @@ from windrow.errors import UsageError
 from windrow.tasks.call import Call, has_no_futures, map_nested
 from windrow.tasks.files.previous_runs import ReusedFiles
 from windrow.tasks.future import Future
-from windrow.tasks.kept_future import KeptFuture
-from windrow.tasks.reusing_reasons import Reasons
+from windrow.tasks.reuse.code import Codes, NotReusable
+from windrow.tasks.reuse.key import copied, key_of, makers_of_paths
+from windrow.tasks.reuse.save import FILES, WHY_NOT, Keep, KeptValue, look_for_room_again
 from windrow.units import parse_bytes
 
 if TYPE_CHECKING:
     from windrow.store.results import Results
     from windrow.store.results_budget import Usage
-    from windrow.tasks.lineage import Lineage
     from windrow.tasks.session import Session
 
 
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 BUDGET = "10 GB"
 #: Calls that are made before it is looked again how much was written.
 _LOOK_AFTER = 256
+
+#: Calls whose reasons are remembered one by one, and different reasons that are counted.
+_MOST = 100_000
 
 _CHOICES = (None, True, False, "content")
 _COUNTS = ("found_in_session", "found_in_store", "missed", "not_reusable", "bytes_written", "bytes_read")
@@ -75,7 +80,10 @@ class Reuse:
             raise UsageError(f"reuse= is True, False or 'content', got {session.reuse!r}")
         if files not in ("stamp", "content"):
             raise UsageError(f"files= is 'stamp' (size and time) or 'content', got {files!r}")
-        self._reasons = Reasons()
+        #: Why calls were not reusable, or not kept: the first reason of each task, that of each call, and how often which.
+        self._by_task: dict[str, str] = {}
+        self._by_call: dict[int, str] = {}
+        self._refused: Counter[tuple[str, str]] = Counter()
         self.notes: list[str] = []
         self._directory = None if store is False else results_directory(None if store is True else store)
         self._budget = parse_bytes(budget)
@@ -83,7 +91,7 @@ class Reuse:
         self._isolated = isolated
         self._session = session
         self._counts = dict.fromkeys(_COUNTS, 0)
-        self._lineage: Lineage | None = None
+        self._codes = Codes()
         self._results: Results | None = None  #: None until the store is used, or if it cannot be
         self._usage: Usage | None = None
         self._known: WeakValueDictionary[str, Call] = WeakValueDictionary()
@@ -108,14 +116,10 @@ class Reuse:
                 asked = any(one.writes and not one.reads for one in calling.declared.files.values())
         if not asked:
             return None
-        from windrow.tasks.lineage import CONTENT, Lineage, NotReusable, copied
-
-        if self._lineage is None:
-            self._lineage = Lineage()
-        codes = self._lineage.codes
+        content = asked == "content"
         try:
-            known = codes.look(calling.declared, content=asked == CONTENT)
-            key = self._lineage.key(calling, known, self._files.stated(calling), content=asked == CONTENT)
+            known = self._codes.look(calling.declared, content=content)
+            key = key_of(calling, known, self._files.stated(calling), content=content)
             calling.key = key
             found = self._in_session(calling, key)
             if found is None:
@@ -125,12 +129,15 @@ class Reuse:
                 given = (calling.arguments, calling.keywords)
                 calling.arguments, calling.keywords = copied(given, calling.session.latest)
         except NotReusable as refused:
-            self._reasons.refuse(calling.id, calling.declared.name, str(refused))
+            why = str(refused), calling.declared.name
+            if why in self._refused or len(self._refused) < _MOST:
+                self._refused[why] += 1
+            self._note(calling.id, calling.declared.name, f"not reusable: {refused}")
             self._counts["not_reusable"] += 1
             calling.key = None
             return None
         if found is None:
-            if self._isolated and codes.must_be_sent(calling.declared, known):
+            if self._isolated and self._codes.must_be_sent(calling.declared, known):
                 self._session._driver.send_again(calling.declared.function)
             self._miss(calling, key, "" if known.opaque else known.digest)
         return found
@@ -164,8 +171,6 @@ class Reuse:
         entry = results.find(key) if results is not None else None
         if entry is None or results is None:
             return None
-        from windrow.tasks.keeping import WHY_NOT, KeptValue
-
         outputs = int(calling.declared.outputs)
         if WHY_NOT in entry.facts or len(entry.outputs) != outputs:
             results.remove(key)  # what comes next is to be told from it
@@ -198,8 +203,6 @@ class Reuse:
         given = (*calling.arguments, *calling.keywords.values())
         if not self._remade or has_no_futures(given):
             return False
-        from windrow.tasks.lineage import makers_of_paths
-
         # What is read is compared with the files themselves.
         read = {one.output for one in makers_of_paths(calling)} if calling.declared.files else ()
         latest, own = self._session.latest, self._remade.get(key, 0)
@@ -221,9 +224,6 @@ class Reuse:
         results = self._opened(to_write=True)
         if results is None:
             return
-        from windrow.tasks.keeping import Keep
-        from windrow.tasks.lineage import makers_of_paths
-
         name = calling.declared.name
         made_by = tuple(one.call.key or "" for one in makers_of_paths(calling))
         keep = Keep(str(results.directory), key, name, code, made_by, self._by_content, self._budget)
@@ -272,14 +272,12 @@ class Reuse:
         """See what workers have written since."""
         if self._results is None:
             return
-        from windrow.tasks.keeping import FILES, WHY_NOT
-
         for key, (name, number) in list(self._missed.items()):
             entry = self._results.find(key)
             if entry is None or self._missed.pop(key, None) is None:
                 continue
             if WHY_NOT in entry.facts:
-                self._reasons.note(number, name, f"not kept: {entry.facts[WHY_NOT]}")
+                self._note(number, name, f"not kept: {entry.facts[WHY_NOT]}")
                 if not entry.facts.get(FILES):  # else it says what they are like
                     self._results.remove(key)
             else:
@@ -297,12 +295,18 @@ class Reuse:
     def reasons(self) -> dict[str, str]:
         """By task: why one of its calls was not reusable, or not kept."""
         self._look()
-        return self._reasons.by_task
+        return self._by_task
 
     def reason(self, call: int) -> str:
         """Say why a call was not reusable, or not kept; nothing if it was."""
         self._look()
-        return self._reasons.of(call)
+        return self._by_call.get(call, "")
+
+    def _note(self, call: int, task: str, why: str) -> None:
+        self._by_task.setdefault(task, why)
+        self._by_call[call] = why
+        if len(self._by_call) > _MOST:
+            del self._by_call[next(iter(self._by_call))]
 
     def in_words(self) -> list[str]:
         """Say what was reused, and what was most often the reason for more not to be."""
@@ -312,10 +316,9 @@ class Reuse:
             lines.append(f"{kept} calls were answered by results of earlier runs")
         if same:
             lines.append(f"{same} calls were answered by the same ones before")
-        usual = self._reasons.usual()
-        if usual is not None:
-            some = f", {usual.calls} of them" if usual.calls < refused else ""
-            lines.append(f"{refused} calls were not reusable: {usual.why} (task {usual.task!r}{some})")
+        for (why, task), calls in self._refused.most_common(1):
+            some = f", {calls} of them" if calls < refused else ""
+            lines.append(f"{refused} calls were not reusable: {why} (task {task!r}{some})")
         return lines
 
     def close(self) -> None:
@@ -324,7 +327,6 @@ class Reuse:
         if self._results is None or self._directory is None:
             return
         from windrow.store.results_budget import evict
-        from windrow.tasks.keeping import look_for_room_again
 
         self._look()
         if self._usage is not None:
@@ -339,3 +341,38 @@ class Reuse:
 
 def _given(record: Call, futures: list[Any]) -> Any:
     return futures[0] if record.declared.outputs == 1 else tuple(futures)
+
+
+class KeptFuture(Future):
+    """The future of a result that an earlier run has kept: done, and its value read when somebody asks."""
+
+    def __init__(self, session: Session, record: Call, output: str, value: KeptValue, size: int) -> None:
+        super().__init__(session, record, output)
+        self.kept: KeptValue = value
+        self._size = size
+        self.set_result(value)
+
+    def __del__(self) -> None:
+        """The graph does not know of it."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Read the value; CorruptFileError if it was damaged or removed since it was found."""
+        with self._condition:
+            if self._exception is None and self._result is self.kept:
+                try:
+                    self._result = self.kept.load()
+                except Exception as error:
+                    self._exception = error
+                    raise
+                self._session.reusing.read(self._size)
+        return concurrent.futures.Future.result(self, timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Say whether the value can be read: only reading it tells."""
+        with suppress(Exception):
+            self.result(timeout)
+        return self._exception
+
+    def add_done_callback(self, fn: Any) -> None:
+        """Call a function with this future now."""
+        concurrent.futures.Future.add_done_callback(self, fn)

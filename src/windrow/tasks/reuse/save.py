@@ -10,7 +10,7 @@ import math
 import os
 import pickle
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -171,10 +171,8 @@ def _code_here(function: Any, name: str) -> str:
     """Give the digest of a function as it is now, in this process."""
     from windrow.tasks.commands.command import CommandBody
 
-    if isinstance(function, partial):
-        body = getattr(function.func, "__self__", None)
-        if isinstance(body, CommandBody):
-            function = body.function
+    if isinstance(function, CommandBody):
+        function = function.function
     return _codes().look_at(function, name, content=True).digest
 
 

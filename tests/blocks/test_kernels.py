@@ -132,6 +132,7 @@ def selections(draw: st.DrawFn, length: int) -> Array | None:
     return np.array(chosen, np.int64)
 
 
+@pytest.mark.slow
 @given(data=st.data(), values=st.lists(st.tuples(VALUES, VALUES), max_size=12))
 @settings(max_examples=examples(60))
 def test_flat_floats_agree(data: st.DataObject, values: list[tuple[float, float]]) -> None:
@@ -145,6 +146,7 @@ def test_flat_floats_agree(data: st.DataObject, values: list[tuple[float, float]
         assert len(got) == (len(values) if rows is None else len(rows))
 
 
+@pytest.mark.slow
 @given(data=st.data(), dtype=st.sampled_from(INTEGERS))
 @settings(max_examples=examples(60))
 def test_flat_integers_agree(data: st.DataObject, dtype: Any) -> None:
@@ -159,6 +161,7 @@ def test_flat_integers_agree(data: st.DataObject, dtype: Any) -> None:
     agree(mixed, [x.astype(np.float32), x.astype(np.int64), x > 3], rows, len(values))
 
 
+@pytest.mark.slow
 @given(data=st.data(), dtype=st.sampled_from([np.float32, np.float64, np.int16, np.uint64]))
 @settings(max_examples=examples(60))
 def test_jagged_columns_agree(data: st.DataObject, dtype: Any) -> None:
@@ -174,6 +177,7 @@ def test_jagged_columns_agree(data: st.DataObject, dtype: Any) -> None:
         agree(count, [column], rows, len(lists))
 
 
+@pytest.mark.slow
 def test_types_of_results() -> None:
     big = np.array([0, 2**63, 2**64 - 1], np.uint64)
     assert run(same, [big]).tolist() == [0, 2**63, 2**64 - 1]

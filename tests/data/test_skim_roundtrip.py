@@ -127,7 +127,7 @@ def counters_are_int32(columns: Columns, form: str) -> Columns:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_what_is_read_is_what_was_saved(form: str, data: st.DataObject) -> None:
     columns, rows = data.draw(tables(nested=form != "ttree"))

@@ -260,6 +260,7 @@ def test_a_changed_cut_leaves_the_other_region_alone(tmp_path: Path, files: Any)
     assert said(again) == said(whole)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(10), suppress_health_check=list(HealthCheck))
 @given(
     stop=st.floats(0.9, 1.0),
@@ -781,7 +782,7 @@ def test_only_the_torn_unit_is_done_again(tmp_path: Path) -> None:
     assert continued(analysis, lambda: opened(data), tmp_path / "run").reads == []
 
 
-@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(6), suppress_health_check=list(HealthCheck))
 @given(
     runs=st.lists(
         st.fixed_dictionaries(

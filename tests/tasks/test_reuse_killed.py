@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from tasks.reuse_programs import Program
 from windrow.store.results import ENDING, Results
@@ -67,6 +68,7 @@ def check(results: Results) -> int:
     return len(there)
 
 
+@pytest.mark.slow
 def test_killed_while_keeping(tmp_path: Path) -> None:
     program = Program(tmp_path, KEEPING)
     rng = random.Random(5)

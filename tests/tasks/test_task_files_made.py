@@ -190,6 +190,7 @@ def read_as_file(path: wr.InFile) -> Any:
     return [(str(path), Path(path).read_text())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "reuse"), [("inline", True), ("threads", False), ("processes", True)])
 def test_released_paths_are_final_and_the_files_are_there(engine: str, reuse: bool, place: Path) -> None:
     both = [(str(place / "a"), "A")], [(str(place / "b"), "B")]

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from windrow.core.events import CancelRequested, Closed, Released, Wanted
-from windrow.core.records import Task
+from windrow.core.records import Task, make_record
 from windrow.tasks.body import STREAM
 from windrow.tasks.call import MOST, Call, Content, DeclaredFunctions, TaskTraits, find_traits, has_no_futures
 from windrow.tasks.declare import current
@@ -259,11 +259,12 @@ class Session(Watchable, NamedOptions):
         declared = call.declared
         self._driver.submit(
             call,
-            Task(
+            make_record(Task, (
                 call.id, declared.name, 1, None, call.slots, after, call.outputs, False, declared.needs,
                 declared.priority, call.group, None if declared.deadline is None else monotonic() + declared.deadline,
                 declared.retries if call.rule == "retry" else 0, declared.restartable and not call.writes_files,
-            ),
+                False, None,
+            )),
         )  # fmt: skip
 
     def _find_traits(self, declared: Declared) -> TaskTraits:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import windrow as wr
 from searching import examples
 from windrow.errors import CorruptFileError, DataError, UsageError
-from windrow.pipeline.options import Options
+from windrow.pipeline.definition.options import Options
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,8 +21,8 @@ from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.paths import is_remote
 from windrow.errors import SaveError, UsageError
 from windrow.pipeline.cutflow.nminus1 import Count
+from windrow.pipeline.definition.saves import known_after_cuts, regions_named
 from windrow.pipeline.results.lumi_sections import skim_sections
-from windrow.pipeline.saves import known_after_cuts, regions_named
 from windrow.pipeline.skims.staging import staging
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Source
     from windrow.data.fragments import Fragment
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.saves import SaveDefinition
     from windrow.pipeline.results.result import Result
-    from windrow.pipeline.saves import SaveDefinition
-    from windrow.pipeline.workload import PipelineWorkload
+    from windrow.pipeline.run.workload import PipelineWorkload
     from windrow.run.loop import RunOutcome
 
 
@@ -250,7 +250,7 @@ def _lost(dataset: str, result: Result) -> int:
 def _empty(target: _Target, definition: Definition, source: Source, workload: PipelineWorkload) -> dict[str, Any]:
     """Find the columns of a file that no row got into."""
     inputs = [item for item in source.inputs if item.dataset == target.dataset]
-    item = min(inputs, key=lambda item: item.index not in workload.borders)
+    item = min(inputs, key=lambda item: item.index not in workload.facts.borders)
     reader = source.open(item.index)
     try:
         program = workload.program(item, reader.info)

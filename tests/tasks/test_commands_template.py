@@ -300,7 +300,7 @@ def grown(rng: random.Random, depth: int) -> str:
 @pytest.mark.slow
 def test_whatever_template_is_accepted_runs_nothing_of_a_value(tmp_path: Path) -> None:
     rng = random.Random(11)
-    accepted = []
+    accepted: list[tuple[str, str, str]] = []
     while len(accepted) < 3000:
         template = "echo " + "".join(grown(rng, 3) for _ in range(rng.randint(1, 4)))
         at = rng.randrange(len(template))

@@ -22,7 +22,8 @@ import harness
 import numpy as np
 
 import windrow as wr
-from windrow.random import Rng, ahead, compiling, identity_hash
+from windrow.random import Rng, ahead, identity_hash
+from windrow.random.arrays import compile_later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -234,7 +235,7 @@ def compiled(report: harness.Report, total: int, rounds: int) -> None:
 
     def in_numpy(draw: Callable[[], None]) -> Callable[[], None]:
         def work() -> None:
-            with mock.patch.object(compiling.loops, "loop", return_value=None):
+            with mock.patch.object(compile_later.loops, "loop", return_value=None):
                 draw()
 
         return work

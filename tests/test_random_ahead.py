@@ -15,13 +15,17 @@ from hypothesis import strategies as st
 import windrow as wr
 from searching import examples
 from windrow.blocks import calls
-from windrow.random import Rng, ahead, identity_hash, making
-from windrow.random.making import Wish
+from windrow.random import Rng, RowIds, ahead, identity_hash
+from windrow.random.arrays.numpy import DrawRequest, make
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-UNIFORM = Wish(5, "uniform", 0, (0.0, 1.0))
+UNIFORM = DrawRequest(5, "uniform", 0, (0.0, 1.0))
+
+
+def row_ids(rows: Any) -> RowIds:
+    return RowIds(identity_hash([rows]))
 
 
 @pytest.fixture
@@ -41,7 +45,7 @@ class Seen:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, wait: bool = False) -> None:
         self.here = self.there = 0
-        make, me, begun = making.make, threading.get_ident(), threading.Event()
+        me, begun = threading.get_ident(), threading.Event()
 
         def counted(*arguments: Any, **more: Any) -> Any:
             if threading.get_ident() != me:
@@ -58,13 +62,13 @@ class Seen:
         monkeypatch.setattr(ahead, "make", counted)
 
 
-def numbers_in_blocks(wish: Wish, counts: int, rows: int, size: int, *, patient: bool = False) -> Any:
-    identity = identity_hash([np.arange(rows)])
+def numbers_in_blocks(request: DrawRequest, counts: int, rows: int, size: int, *, patient: bool = False) -> Any:
+    identity = row_ids(np.arange(rows))
     one = ahead.Ahead()
     parts = []
     for start in range(0, rows, size):
         stop = min(start + size, rows)
-        parts.append(ahead.Block(one, lambda: identity, start, stop).numbers(wish, counts))
+        parts.append(one.numbers(request, counts, identity, start, stop))
         if patient:
             for _, _, future in one._made.values():
                 future.result()
@@ -75,7 +79,7 @@ def numbers_in_blocks(wish: Wish, counts: int, rows: int, size: int, *, patient:
 @given(rows=st.integers(0, 400), size=st.integers(1, 150), counts=st.integers(0, 4))
 @settings(max_examples=examples(20))
 def test_blocks_have_the_numbers_of_the_whole(cores: int, rows: int, size: int, counts: int) -> None:
-    whole = making.make(UNIFORM, identity_hash([np.arange(rows)]), counts)
+    whole = make(UNIFORM, row_ids(np.arange(rows)), counts)
     ahead.grant(cores)
     try:
         got = numbers_in_blocks(UNIFORM, counts, rows, size)
@@ -94,7 +98,7 @@ def test_the_next_block_is_made_in_the_background(spare: ahead._Spare, monkeypat
 def test_nothing_is_made_ahead_that_nobody_granted(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Seen(monkeypatch)
     numbers_in_blocks(UNIFORM, 1, 1_000, 100)
-    making_all = ahead.make_shared(UNIFORM, identity_hash([np.arange(200_000)]), 1)
+    making_all = ahead.make_shared(UNIFORM, row_ids(np.arange(200_000)), 1)
     assert len(making_all) == 200_000
     assert seen.there == 0
 
@@ -109,7 +113,7 @@ def test_no_more_at_once_than_cores(spare: ahead._Spare) -> None:
 
 
 def test_what_is_held_is_bounded(spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch) -> None:
-    identity = identity_hash([np.arange(1_000)])
+    identity = row_ids(np.arange(1_000))
     one = ahead.Ahead()
     for draw in range(100):
         one.numbers(UNIFORM._replace(draw=draw), 1, identity, 0, 100)
@@ -129,12 +133,12 @@ def all_made(one: ahead.Ahead) -> None:
 
 @pytest.mark.parametrize("draws", [3, ahead._MOST_DRAWS, ahead._MOST_DRAWS + 1, 40])
 def test_what_is_held_is_used(spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch, draws: int) -> None:
-    identity = identity_hash([np.arange(1_000)])
+    identity = row_ids(np.arange(1_000))
     seen, one, blocks = Seen(monkeypatch), ahead.Ahead(), 10
     for number in range(blocks):
         for draw in range(draws):
-            wish = UNIFORM._replace(draw=draw)
-            one.numbers(wish, 1, identity, number * 100, (number + 1) * 100)
+            request = UNIFORM._replace(draw=draw)
+            one.numbers(request, 1, identity, number * 100, (number + 1) * 100)
             all_made(one)
     assert one._made == {}
     # Nothing is made twice; of as many draws as are held only those of the first block are made here.
@@ -144,8 +148,8 @@ def test_what_is_held_is_used(spare: ahead._Spare, monkeypatch: pytest.MonkeyPat
 
 
 def test_blocks_that_become_smaller_use_what_was_made(spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch) -> None:
-    identity = identity_hash([np.arange(1_000)])
-    whole = making.make(UNIFORM, identity, 2)
+    identity = row_ids(np.arange(1_000))
+    whole = make(UNIFORM, identity, 2)
     seen, one, start, parts = Seen(monkeypatch), ahead.Ahead(), 0, []
     for size in (100, 90, 90, 5):
         parts.append(one.numbers(UNIFORM, 2, identity, start, start + size))
@@ -156,24 +160,24 @@ def test_blocks_that_become_smaller_use_what_was_made(spare: ahead._Spare, monke
 
 
 def test_what_a_step_did_not_draw_makes_room(spare: ahead._Spare) -> None:
-    identity = identity_hash([np.arange(1_000)])
+    identity = row_ids(np.arange(1_000))
     one = ahead.Ahead()
     for draw in range(ahead._MOST_DRAWS):
         one.numbers(UNIFORM._replace(draw=draw), 1, identity, 0, 100)
         all_made(one)
     one.numbers(UNIFORM._replace(draw=99), 1, identity, 500, 600)
-    assert [wish.draw for wish, _ in one._made] == [99]
+    assert [request.draw for request, _ in one._made] == [99]
     one.clear()
     assert one._made == {}
 
 
 def test_numbers_made_for_some_rows_are_not_given_to_others(spare: ahead._Spare) -> None:
-    some, others = identity_hash([np.arange(0, 300)]), identity_hash([np.arange(50, 350)])
+    some, others = row_ids(np.arange(0, 300)), row_ids(np.arange(50, 350))
     one = ahead.Ahead()
     one.numbers(UNIFORM, 1, some, 0, 100)
     all_made(one)
     got = one.numbers(UNIFORM, 1, others, 100, 200)
-    assert got.tobytes() == making.make(UNIFORM, others[100:200]).tobytes()
+    assert got.tobytes() == make(UNIFORM, others[100:200]).tobytes()
 
 
 def test_steps_of_two_selections_that_draw_in_some_blocks_only(spare: ahead._Spare) -> None:
@@ -240,8 +244,8 @@ def test_a_chunk_that_is_done_holds_no_numbers(spare: ahead._Spare) -> None:
 
 @pytest.mark.parametrize("counts", [1, 30, np.arange(90_000) % 4])
 def test_a_large_draw_is_shared(spare: ahead._Spare, monkeypatch: pytest.MonkeyPatch, counts: Any) -> None:
-    identity = identity_hash([np.arange(90_000)])
-    whole = making.make(UNIFORM, identity, counts)
+    identity = row_ids(np.arange(90_000))
+    whole = make(UNIFORM, identity, counts)
     seen = Seen(monkeypatch, wait=True)
     assert ahead.make_shared(UNIFORM, identity, counts).tobytes() == whole.tobytes()
     assert seen.there >= len(whole) // 2
@@ -284,7 +288,7 @@ def test_a_pipeline_gives_the_same_with_and_without(spare: ahead._Spare, monkeyp
 
 
 def test_rows_of_an_rng_without_blocks_are_untouched(spare: ahead._Spare) -> None:
-    identity = identity_hash([np.arange(70_000)])
+    identity = row_ids(np.arange(70_000))
     got = Rng(1, identity, 70_000)("a").normal()
     spare.grant(0)
     assert got.tobytes() == Rng(1, identity, 70_000)("a").normal().tobytes()

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from windrow.random import Rng, compiling, making, streams
-from windrow.random import generator as philox_module
+from windrow.random import Rng, philox
+from windrow.random import rng as rng_module
+from windrow.random.arrays import compile_later
+from windrow.random.arrays import numpy as arrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,9 +31,9 @@ ROWS = 1 << 16
 @pytest.fixture(autouse=True)
 def numpy_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     # What is broken below is NumPy's form; compiled ones would not notice.
-    monkeypatch.setattr(compiling, "loops", compiling.Compiler())
-    monkeypatch.setattr(compiling, "_PAYS", 1 << 60)
-    monkeypatch.setattr(compiling, "_PAYS_WITH_NUMBA", 1 << 60)
+    monkeypatch.setattr(compile_later, "loops", compile_later.Compiler())
+    monkeypatch.setattr(compile_later, "_PAYS", 1 << 60)
+    monkeypatch.setattr(compile_later, "_PAYS_WITH_NUMBA", 1 << 60)
 
 
 def rng(rows: Array | None = None, seed: int = 2024) -> Rng:
@@ -217,7 +219,7 @@ def rejected_by() -> list[str]:
 
 
 def philox_with(change: str) -> Callable[..., None]:
-    right = philox_module.philox
+    right = philox.philox
 
     @functools.wraps(right)
     def wrong(key: int, first: Array, second: Array, scratch: Array | None = None) -> None:
@@ -243,22 +245,22 @@ def philox_with(change: str) -> Callable[..., None]:
     "change", ["short key", "no object", "no draw", "half an identity", "a bit that sticks", "a bias of 2 %"]
 )
 def test_a_broken_generator_is_rejected(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "philox", philox_with(change))
+    monkeypatch.setattr(arrays, "philox", philox_with(change))
     assert rejected_by() != []
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 4, 6])
 def test_too_few_rounds_are_rejected(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Seven are enough for every battery known; the generator has ten.
-    monkeypatch.setattr(philox_module, "ROUNDS", rounds)
+    monkeypatch.setattr(philox, "ROUNDS", rounds)
     assert len(rejected_by()) >= 3
 
 
 def test_names_that_share_a_key_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = philox_module.stream_key
+    right = philox.stream_key
 
     def short(seed: int, name: str, method: str) -> int:
         return right(seed, name[:1], "")
 
-    monkeypatch.setattr(streams, "stream_key", short)
+    monkeypatch.setattr(rng_module, "stream_key", short)
     assert "serial" in rejected_by()

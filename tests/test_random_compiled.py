@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 
 from searching import examples
 from windrow import _portable as portable
-from windrow.random import compiling, identities, identity_hash, making
-from windrow.random.making import METHODS, Wish
+from windrow.random import RowIds, identity_hash, row_ids
+from windrow.random.arrays import compile_later
+from windrow.random.arrays.numpy import METHODS, DrawRequest, fill, has_the_same_bits, make, new, run_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-scalars = pytest.importorskip("windrow.random.scalars")
-compiled = pytest.importorskip("windrow.random.compiled")
+scalars = pytest.importorskip("windrow.random.each_row.scalars")
+compiled = pytest.importorskip("windrow.random.arrays.numba")
 
 Array = np.ndarray[Any, Any]
 PARAMETERS: dict[str, list[tuple[Any, ...]]] = {
@@ -39,11 +40,13 @@ def loops() -> dict[str, Any]:
     return {method: compiled.kernel(method) for method in METHODS}
 
 
-def both(loop: Any, wish: Wish, identity: Array, counts: Any, means: Array | None = None) -> tuple[Array, Array]:
-    plain = making.new(wish, identity, counts)
-    fast = making.new(wish, identity, counts)
-    making._fill(wish, identity, counts, means, plain)
-    making._run(loop, wish, identity, counts, means, fast)
+def both(
+    loop: Any, request: DrawRequest, identity: Array, counts: Any, means: Array | None = None
+) -> tuple[Array, Array]:
+    plain = new(request, len(identity), counts)
+    fast = new(request, len(identity), counts)
+    fill(request, identity, counts, means, plain)
+    run_loop(loop, request, RowIds(identity), counts, means, fast)
     return plain, fast
 
 
@@ -52,7 +55,7 @@ def test_many_numbers_have_the_same_bits(method: str, loops: dict[str, Any]) -> 
     identity = identity_hash([np.arange(200_000 if method != "poisson" else 30_000)])
     for number, parameters in enumerate(PARAMETERS[method]):
         rows = identity if number == 0 else identity[:20_003]
-        plain, fast = both(loops[method], Wish(12345 + number, method, number, parameters), rows, 1)
+        plain, fast = both(loops[method], DrawRequest(12345 + number, method, number, parameters), rows, 1)
         assert plain.tobytes() == fast.tobytes()
 
 
@@ -68,13 +71,13 @@ def test_every_shape_has_the_same_bits(
     method: str, loops: dict[str, Any], counts: list[int], width: int, key: int, draw: int
 ) -> None:
     identity = identity_hash([np.arange(len(counts))])
-    wish = Wish(key, method, draw, PARAMETERS[method][1])
+    request = DrawRequest(key, method, draw, PARAMETERS[method][1])
     for numbers in (np.array(counts, np.int64), width, 1):
-        plain, fast = both(loops[method], wish, identity, numbers)
+        plain, fast = both(loops[method], request, identity, numbers)
         assert plain.tobytes() == fast.tobytes()
     if method == "poisson":
         means = np.linspace(0.0, 30.0, sum(counts))
-        plain, fast = both(loops[method], wish, identity, np.array(counts, np.int64), means)
+        plain, fast = both(loops[method], request, identity, np.array(counts, np.int64), means)
         assert plain.tobytes() == fast.tobytes()
 
 
@@ -112,7 +115,7 @@ def test_identities_have_the_same_bits(signed: list[int], unsigned: list[int]) -
     loop = compiled.kernel("identity")
     for bits, has_sign in ((np.array(signed).view(np.uint64), True), (np.array(unsigned, np.uint64), False)):
         plain, fast = bits[::-1].copy(), bits[::-1].copy()
-        identities._absorb(plain, bits.copy(), has_sign)
+        row_ids.absorb_bits(plain, bits.copy(), has_sign)
         loop(fast, bits.copy(), has_sign)
         assert plain.tobytes() == fast.tobytes()
 
@@ -121,11 +124,11 @@ def test_identities_have_the_same_bits(signed: list[int], unsigned: list[int]) -
 
 
 @pytest.fixture
-def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[compiling.Compiler]:
-    fresh = compiling.Compiler()
-    monkeypatch.setattr(compiling, "loops", fresh)
-    monkeypatch.setattr(compiling, "_PAYS", 1_000)
-    monkeypatch.setattr(compiling, "_PAYS_WITH_NUMBA", 1_000)
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[compile_later.Compiler]:
+    fresh = compile_later.Compiler()
+    monkeypatch.setattr(compile_later, "loops", fresh)
+    monkeypatch.setattr(compile_later, "_PAYS", 1_000)
+    monkeypatch.setattr(compile_later, "_PAYS_WITH_NUMBA", 1_000)
     yield fresh
     for thread in threading.enumerate():
         if thread.name.startswith("windrow-random-"):
@@ -138,18 +141,18 @@ def wait() -> None:
             thread.join()
 
 
-def test_numbers_are_the_same_before_and_after_compiling(compiler: compiling.Compiler) -> None:
+def test_numbers_are_the_same_before_and_after_compiling(compiler: compile_later.Compiler) -> None:
     identity = identity_hash([np.arange(600)])
-    wish = Wish(5, "uniform", 0, (0.0, 1.0))
-    first = making.make(wish, identity)
+    request = DrawRequest(5, "uniform", 0, (0.0, 1.0))
+    first = make(request, RowIds(identity))
     assert compiler._ready == {}
-    making.make(wish, identity)  # the second one passes the threshold
+    make(request, RowIds(identity))  # the second one passes the threshold
     wait()
-    assert list(compiler._ready) == ["uniform"]
-    assert making.make(wish, identity).tobytes() == first.tobytes()
+    assert "uniform" in compiler._ready
+    assert make(request, RowIds(identity)).tobytes() == first.tobytes()
 
 
-def test_a_loop_with_other_bits_is_not_used(compiler: compiling.Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_with_other_bits_is_not_used(compiler: compile_later.Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
     right = compiled.kernel("uniform")
 
     def wrong(*arguments: Any) -> None:
@@ -158,18 +161,18 @@ def test_a_loop_with_other_bits_is_not_used(compiler: compiling.Compiler, monkey
         out[-1] = np.nextafter(out[-1], 2.0)
 
     monkeypatch.setattr(compiled, "kernel", lambda _: wrong)
-    compiler.compile("uniform", lambda loop: making._checked("uniform", loop))
+    compiler.compile("uniform", lambda loop: has_the_same_bits("uniform", loop))
     assert compiler._ready == {}
 
 
-def test_without_numba_numpy_goes_on(compiler: compiling.Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "windrow.random.compiled", None)
+def test_without_numba_numpy_goes_on(compiler: compile_later.Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "windrow.random.arrays.numba", None)
     identity = identity_hash([np.arange(5_000)])
-    wish = Wish(5, "uniform", 0, (0.0, 1.0))
-    numbers = making.make(wish, identity)
+    request = DrawRequest(5, "uniform", 0, (0.0, 1.0))
+    numbers = make(request, RowIds(identity))
     wait()
     assert compiler._ready == {}
-    assert making.make(wish, identity).tobytes() == numbers.tobytes()
+    assert make(request, RowIds(identity)).tobytes() == numbers.tobytes()
 
 
 def test_small_draws_do_not_import_numba() -> None:

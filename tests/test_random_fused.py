@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 import windrow as wr
 from searching import examples
 from windrow.errors import UsageError
-from windrow.random import Rng, ahead, compiling, entries, identities, identity_hash, making
-from windrow.random.entries import Entries, Span, drawn_from
-from windrow.random.making import METHODS, Wish
+from windrow.random import Rng, RowIds, ahead
+from windrow.random.arrays import compile_later
+from windrow.random.arrays.numpy import METHODS, DrawRequest, fill, make, new, prepare, run_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-compiled = pytest.importorskip("windrow.random.compiled")
+compiled = pytest.importorskip("windrow.random.arrays.numba")
 
 Array = np.ndarray[Any, Any]
 LOW64 = 2**64 - 1
@@ -34,7 +34,7 @@ PARAMETERS: dict[str, tuple[Any, ...]] = {
     "integers": (-50, 1000),
     "poisson": (12.3,),
 }
-UNIFORM = Wish(5, "uniform", 0, (0.0, 1.0))
+UNIFORM = DrawRequest(5, "uniform", 0, (0.0, 1.0))
 
 
 # -- what identities and numbers are, in Python's integers ---------------------------------------
@@ -69,27 +69,27 @@ PLACES = st.none() | st.lists(st.integers(0, 10**6), max_size=60, unique=True).m
 ROWS = st.tuples(st.integers(0, 2**40), st.integers(0, 60), PLACES)
 
 
-def span_of(file: str, first: int, length: int, places: Any) -> tuple[Span, list[int]]:
-    """Return a span and its entry numbers."""
-    chosen = list(range(length)) if places is None else places
-    where = None if places is None else np.array(places, np.uint64)
-    found = Span(identities.file_hash(file), first, len(chosen), where)
-    return found, [first + place for place in chosen]
-
-
 @given(rows=ROWS, cuts=st.tuples(st.integers(0, 70), st.integers(0, 70)), file=st.text(max_size=9))
 @settings(deadline=None)
-def test_a_span_and_its_parts_have_the_identities_of_their_entries(
+def test_entries_and_parts_of_them_have_their_identities(
     rows: tuple[int, int, Any], cuts: tuple[int, int], file: str
 ) -> None:
-    span, numbers = span_of(file, *rows)
-    expected = [identity_of(file, entry) for entry in numbers]
-    assert span.words().tolist() == expected
+    first, length, places = rows
+    chosen = list(range(length)) if places is None else places
+    where = None if places is None else np.array(places, np.int64)
+
+    def entries() -> RowIds:
+        return RowIds.of_entries(file, first, len(chosen), where)
+
+    expected = [identity_of(file, first + place) for place in chosen]
+    hashed = entries()
+    assert hashed.words().tolist() == expected
     start, stop = min(cuts), max(cuts)
-    part = span[start:stop]
-    assert len(part) == len(expected[start:stop])
-    assert part.words().tolist() == expected[start:stop]
-    assert part[1:].words().tolist() == expected[start:stop][1:]
+    for whole in (entries(), hashed):
+        part = whole[start:stop]
+        assert len(part) == len(expected[start:stop])
+        assert part[1:].words().tolist() == expected[start:stop][1:]
+        assert part.words().tolist() == expected[start:stop]
 
 
 @pytest.fixture(scope="module")
@@ -97,12 +97,11 @@ def loops() -> dict[str, Any]:
     return {method: compiled.kernel(method) for method in METHODS}
 
 
-def fused_and_not(loop: Any, wish: Wish, span: Span) -> tuple[bytes, bytes, bytes]:
-    outs = [making.new(wish, span, 1) for _ in range(3)]
-    making._run(loop, wish, span, 1, None, outs[0])
-    making._fill(wish, span, 1, None, outs[1])
-    making._fill(wish, span.words(), 1, None, outs[2])
-    return outs[0].tobytes(), outs[1].tobytes(), outs[2].tobytes()
+def check_fused(loop: Any, request: DrawRequest, first: int, length: int, places: Array | None) -> None:
+    fused, filled = new(request, length, 1), new(request, length, 1)
+    run_loop(loop, request, RowIds.of_entries("f", first, length, places), 1, None, fused)
+    fill(request, RowIds.of_entries("f", first, length, places).words(), 1, None, filled)
+    assert fused.tobytes() == filled.tobytes()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -117,38 +116,33 @@ def test_fused_numbers_have_the_same_bits(
     method: str, loops: dict[str, Any], first: int, length: int, every: int | None, key: int
 ) -> None:
     places = None if every is None else np.flatnonzero(np.arange(length * every) % every == 0)
-    found = Span(np.uint64(key ^ 77), first, length, None if places is None else places.view(np.uint64))
-    wish = Wish(key, method, 3, PARAMETERS[method])
-    fused, filled, expected = fused_and_not(loops[method], wish, found)
-    assert fused == filled == expected
+    check_fused(loops[method], DrawRequest(key, method, 3, PARAMETERS[method]), first, length, places)
 
 
 @pytest.mark.parametrize("places", [False, True])
 def test_many_rows_have_the_same_bits(loops: dict[str, Any], places: bool) -> None:
-    where = np.flatnonzero(np.arange(200_000) % 3).astype(np.uint64) if places else None
-    rows = 200_003 if where is None else len(where)
-    span = Span(np.uint64(2**63 + 5), 2**32 - 1_000, rows, where)
-    fused, filled, expected = fused_and_not(loops["uniform"], UNIFORM, span)
-    assert fused == filled == expected
+    where = np.flatnonzero(np.arange(200_000) % 3) if places else None
+    check_fused(loops["uniform"], UNIFORM, 2**32 - 1_000, 200_003 if where is None else len(where), where)
 
 
 def test_arrays_that_cannot_be_written_are_compiled_for_just_once(loops: dict[str, Any]) -> None:
     loop = loops["uniform"]
     out = np.empty(100)
-    making._run(loop, UNIFORM, np.arange(100, dtype=np.uint64), 1, None, out)
+    run_loop(loop, UNIFORM, RowIds(np.arange(100, dtype=np.uint64)), 1, None, out)
     known = list(loop.signatures)
     locked = np.arange(100, dtype=np.uint64)
     locked.flags.writeable = False
-    for rows in (locked, Span(np.uint64(1), 0, 100, locked), locked.repeat(2)[::2]):
-        making._run(loop, UNIFORM, rows, 1, None, out)
+    places = RowIds.of_entries("f", 0, 100, locked.view(np.int64))
+    for rows in (RowIds(locked), places, RowIds(locked.repeat(2)[::2])):
+        run_loop(loop, UNIFORM, rows, 1, None, out)
     assert loop.signatures == known
 
 
-def test_a_span_with_other_numbers_than_one_per_row(loops: dict[str, Any]) -> None:
-    span, _ = span_of("f", 7, 50, None)
+def test_entries_with_other_numbers_than_one_per_row() -> None:
+    words = RowIds.of_entries("f", 7, 50).words()
     for counts in (0, 3, np.arange(50) % 4):
-        got = making.make(UNIFORM, span, counts)
-        assert got.tobytes() == making.make(UNIFORM, span.words(), counts).tobytes()
+        got = make(UNIFORM, RowIds.of_entries("f", 7, 50), counts)
+        assert got.tobytes() == make(UNIFORM, RowIds(words), counts).tobytes()
 
 
 # -- which of the two, and that nobody can tell --------------------------------------------------
@@ -156,38 +150,22 @@ def test_a_span_with_other_numbers_than_one_per_row(loops: dict[str, Any]) -> No
 
 @pytest.fixture(params=["compiled", "numpy"])
 def how(request: Any, monkeypatch: pytest.MonkeyPatch, loops: dict[str, Any]) -> str:
-    fresh = compiling.Compiler()
-    monkeypatch.setattr(compiling, "loops", fresh)
-    monkeypatch.setattr(compiling, "_PAYS", 10**15)
-    monkeypatch.setattr(compiling, "_PAYS_WITH_NUMBA", 10**15)
+    fresh = compile_later.Compiler()
+    monkeypatch.setattr(compile_later, "loops", fresh)
+    monkeypatch.setattr(compile_later, "_PAYS", 10**15)
+    monkeypatch.setattr(compile_later, "_PAYS_WITH_NUMBA", 10**15)
     if request.param == "compiled":
         fresh._ready.update(loops)
     return str(request.param)
 
 
-def test_identities_are_kept_when_many_numbers_are_drawn(how: str) -> None:
-    rows = Entries("f", 3, 1_000)
-    kinds: list[type] = []
-    for _ in range(entries._WITHOUT_WORDS):
-        # Blocks of one draw count as one.
-        kinds += [type(drawn_from(rows, "uniform", 1, 250)) for _ in range(4)]
-    assert set(kinds) == {Span if how == "compiled" else np.ndarray}
-    words = drawn_from(rows, "uniform", 1, 250)
-    assert isinstance(words, np.ndarray)
-    assert drawn_from(rows, "uniform", 1, 1) is words is rows.words()
-
-
-@pytest.mark.parametrize("counts", [0, 2, np.ones(10, np.int64)])
-def test_several_numbers_per_row_take_identities(how: str, counts: Any) -> None:
-    rows = Entries("f", 3, 10)
-    words = drawn_from(rows, "uniform", counts, 10)
-    assert words is rows.words()
-    assert drawn_from(rows, "uniform", 1, 1) is words  # where they are, they are used
-
-
-def test_plain_identities_stay_what_they_are(how: str) -> None:
-    words = identity_hash([np.arange(5)])
-    assert drawn_from(words, "uniform", 1, 5) is words
+@pytest.mark.parametrize("counts", [0, 1, 2, np.ones(10, np.int64)])
+def test_entries_are_hashed_once_unless_a_loop_hashes_them_on_the_way(how: str, counts: Any) -> None:
+    rows = RowIds.of_entries("f", 3, 10)
+    prepare(UNIFORM, rows, counts)
+    on_the_way = how == "compiled" and isinstance(counts, int) and counts == 1
+    assert (rows._words is None) == on_the_way
+    assert rows.words() is rows.words()
 
 
 @pytest.mark.parametrize("places", [None, np.array([0, 3, 4, 90, 1_000])])
@@ -207,17 +185,17 @@ def test_an_rng_of_entries_draws_as_one_of_identities(how: str, places: Any) -> 
         lambda rng: rng("b").normal(like=means),
         lambda rng: rng.identity,
     ]
-    one = Rng(9, Entries("f", 11, length, places), length)
+    one = Rng(9, RowIds.of_entries("f", 11, length, places), length)
     for draw in draws:
         expected = draw(Rng(9, words, length)).tobytes()
-        assert draw(Rng(9, Entries("f", 11, length, places), length)).tobytes() == expected
-        assert draw(Rng(9, lambda: Entries("f", 11, length, places), length)).tobytes() == expected
+        assert draw(Rng(9, RowIds.of_entries("f", 11, length, places), length)).tobytes() == expected
+        assert draw(Rng(9, lambda: RowIds.of_entries("f", 11, length, places), length)).tobytes() == expected
         assert draw(one).tobytes() == expected
 
 
 def test_entries_of_another_length_are_named() -> None:
-    with pytest.raises(UsageError, match="rng of 4 rows has 3 entries"):
-        Rng(1, Entries("f", 0, 3), 4)("a").uniform()
+    with pytest.raises(UsageError, match="rng of 4 rows has the identities of 3"):
+        Rng(1, RowIds.of_entries("f", 0, 3), 4)("a").uniform()
 
 
 @pytest.mark.parametrize("cores", [0, 2])
@@ -226,16 +204,17 @@ def test_blocks_made_ahead_have_the_numbers_of_the_whole(how: str, cores: int, p
     where = np.flatnonzero(np.arange(3_000) % 3) if places else None
     rows = 2_000
     expected = {
-        draw: making.make(UNIFORM._replace(draw=draw), Entries("f", 5, rows, where).words()) for draw in range(3)
+        draw: make(UNIFORM._replace(draw=draw), RowIds(RowIds.of_entries("f", 5, rows, where).words()))
+        for draw in range(3)
     }
     ahead.grant(cores)
     try:
-        chunk, made = Entries("f", 5, rows, where), ahead.Ahead()
+        chunk, made = RowIds.of_entries("f", 5, rows, where), ahead.Ahead()
         parts: dict[int, list[Array]] = {draw: [] for draw in expected}
         for start in range(0, rows, 300):
-            block = ahead.Block(made, lambda: chunk, start, min(start + 300, rows))
             for draw in expected:
-                parts[draw].append(block.numbers(UNIFORM._replace(draw=draw), 1))
+                request = UNIFORM._replace(draw=draw)
+                parts[draw].append(made.numbers(request, 1, chunk, start, min(start + 300, rows)))
     finally:
         ahead.grant(0)
     for draw, whole in expected.items():
@@ -243,12 +222,11 @@ def test_blocks_made_ahead_have_the_numbers_of_the_whole(how: str, cores: int, p
 
 
 def test_a_large_draw_is_shared(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    chunk = Entries("f", 5, 150_001)
-    expected = making.make(UNIFORM, chunk.words()).tobytes()
+    expected = make(UNIFORM, RowIds(RowIds.of_entries("f", 5, 150_001).words())).tobytes()
     me, begun, there = threading.get_ident(), threading.Event(), []
 
     def noted(*arguments: Any, **more: Any) -> Any:
-        values = making.make(*arguments, **more)
+        values = make(*arguments, **more)
         if threading.get_ident() == me:
             assert begun.wait(60)  # or this thread might do all of it
         else:
@@ -259,8 +237,7 @@ def test_a_large_draw_is_shared(how: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(ahead, "make", noted)
     ahead.grant(1)
     try:
-        rows = drawn_from(Entries("f", 5, 150_001), "uniform", 1, 150_001)
-        assert ahead.make_shared(UNIFORM, rows, 1).tobytes() == expected
+        assert ahead.make_shared(UNIFORM, RowIds.of_entries("f", 5, 150_001), 1).tobytes() == expected
     finally:
         ahead.grant(0)
     assert there == [75_001]

@@ -2,7 +2,7 @@
 
 IEEE 754 rounds those operations in one way, and NumPy does one of them per call, so that the bits
 are the same in any array length, on any machine and with any vector unit. NumPy's own log, exp and
-cos promise none of this and must not be used here. ``windrow.random.scalars`` has the same
+cos promise none of this and must not be used here. ``windrow.random.each_row.scalars`` has the same
 functions of one number, compiled: same constants, same operations in the same order.
 """
 

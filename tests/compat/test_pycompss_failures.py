@@ -15,6 +15,7 @@ from compss_programs import used
 from windrow.compat.pycompss import (
     COLLECTION_IN,
     COLLECTION_OUT,
+    FILE_INOUT,
     FILE_OUT,
     INOUT,
     STREAM_IN,
@@ -155,6 +156,18 @@ def raises(number: int, bad: int, path: Path) -> int:
     return number
 
 
+@task(path=FILE_INOUT, things=INOUT)
+def add(path: str, things: list[str], text: str, wait: Path | None = None) -> None:
+    until = time.monotonic() + 60
+    while wait is not None and not wait.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    things.append(text)
+    with open(path, "a") as stream:  # noqa: PTH123
+        stream.write(text)
+    if text == "9":
+        raise COMPSsException("no 9")
+
+
 @pytest.mark.usefixtures("session")
 class TestGroups:
     def test_an_exception_ends_the_group_and_is_raised_at_its_end(self, tmp_path: Path) -> None:
@@ -210,6 +223,26 @@ class TestGroups:
         gate.touch()
         compss_barrier_group("slow")
         assert all(one.cancelled() for one in waiting)
+
+    def test_what_was_cancelled_leaves_the_last_good_version(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_text("0")
+        things: list[str] = []
+        add(str(path), things, "1")
+        with pytest.raises(COMPSsException, match="no 9"), TaskGroup("bad"):  # noqa: PT012
+            add(str(path), things, "9")
+            add(str(path), things, "x")
+        add(str(path), things, "2")
+        compss_barrier()
+        assert (path.read_text(), compss_wait_on(things)) == ("012", ["1", "2"])
+        with TaskGroup("slow", False):
+            add(str(path), things, "x", wait=tmp_path / "gate")
+            add(str(path), things, "y")
+        compss_cancel_group("slow")
+        (tmp_path / "gate").touch()
+        add(str(path), things, "3")
+        compss_barrier()
+        assert (path.read_text(), compss_wait_on(things)) == ("0123", ["1", "2", "3"])
 
     def test_an_unknown_group(self) -> None:
         with pytest.raises(UsageError, match="no TaskGroup 'nowhere'"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,15 +28,19 @@ from windrow.compat.pycompss import (
     STDOUT,
     Prefix,
     StdIOStream,
+    TaskGroup,
     Type,
     binary,
     compss_barrier,
+    compss_barrier_group,
+    compss_cancel_group,
     compss_delete_file,
     compss_file_exists,
     compss_open,
     compss_wait_on,
     compss_wait_on_directory,
     compss_wait_on_file,
+    constraint,
     task,
 )
 from windrow.errors import MissingFileError, TaskError, TaskFileError, UsageError
@@ -287,6 +292,38 @@ class TestBinaries:
         assert compss_wait_on(read(str(tmp_path / "errors"))) == "oh\n"
         with pytest.raises(TaskError, match=r"'.*fails'.*ended with 3: oh"):
             compss_wait_on(fails())
+
+    def test_limits_hold_for_programs(self) -> None:
+        # Twice as much is allowed the second time.
+        words = "-S -c \"import time; x = b'x' * 400_000_000; time.sleep(5)\""
+
+        @constraint(memory_size=0.05)
+        @binary(binary=sys.executable, args=words)
+        @task(on_failure="CANCEL_SUCCESSORS", returns=1)
+        def large() -> None:
+            pass
+
+        with pytest.raises(TaskError, match="of memory"):
+            compss_wait_on(large())
+
+    def test_a_cancelled_program_is_ended(self, tmp_path: Path) -> None:
+        @binary(binary="sh", args="-c 'echo $$ > {{pid}}; exec sleep 1000'")
+        @task(returns=1)
+        def sleep(pid: str) -> None:
+            pass
+
+        pid = tmp_path / "pid"
+        with TaskGroup("asleep", implicit_barrier=False):
+            sleep(str(pid))
+        while not pid.exists() or not pid.read_text().strip():
+            time.sleep(0.01)
+        compss_cancel_group("asleep")
+        compss_barrier_group("asleep")
+        process = Path("/proc", pid.read_text().strip())
+        until = time.monotonic() + 60
+        while process.exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
 
     def test_a_template_with_an_unknown_parameter(self) -> None:
         with pytest.raises(UsageError, match="names 'y'"):

@@ -9,7 +9,7 @@ import pytest
 from core_world import CRASH, ERROR, KILL, READ, World
 from windrow.core.commands import Discard, Fetch, Launch, Recall, StartWorker
 from windrow.core.events import CancelRequested, Closed, DrainRequested, Event, Finished, Submitted, Tick, WorkerJoined
-from windrow.core.launching import DeclaredLaunches
+from windrow.core.launching import LaunchPolicy
 from windrow.core.options import Options
 from windrow.core.policies import Policies
 from windrow.core.records import (
@@ -63,7 +63,7 @@ def world(
     **options: Any,
 ) -> World:
     feeder = RowFeeder(specs, policies or Policies(Fixed(chunk)), RowOptions(**(rows or {})), plans)
-    policy = DeclaredLaunches(limits or Needs())
+    policy = LaunchPolicy(limits or Needs())
     scheduler = Scheduler(feeder, policy, Options(**options))
     inputs = {spec.id: borders(30) for spec in specs}
     made = World(scheduler, workers, inputs=inputs)
@@ -564,7 +564,7 @@ def test_a_task_in_a_queue_is_given_to_an_idle_worker() -> None:
         go_on(made, A, wall=0.04)
     for _ in range(3):
         made.tell(*made.start(A))
-    made.scheduler.policy.seen(made.queues[A][0].task, Plan(id=0, category="d"), Measurement(wall=30.0))
+    feeder_of(made).accounts["d"].row_s = 30.0 / made.queues[A][0].task.size
     made.now += 1.0
     commands = made.tell(WorkerJoined(made.worker(B)))
     assert [one for one in commands if isinstance(one, Recall)]

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 import windrow as wr
-from windrow.tasks import driver as collecting
-from windrow.tasks.driver import DEFAULTS, YOUNG, collecting_less
+from windrow.run import garbage as collecting
+from windrow.run.garbage import DEFAULTS, YOUNG, collecting_less
 
 
 def one_more(number: int) -> int:

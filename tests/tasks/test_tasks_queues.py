@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import windrow as wr
+from windrow.core.records import Task
 from windrow.errors import TaskLostError
 from windrow.tasks.weak_table import FEW, WeakTable
 
@@ -97,7 +98,7 @@ def test_what_waits_behind_a_long_task_goes_to_a_worker_that_has_nothing_to_do(e
     with wr.Session(engine=engine, workers=2) as session:
         try:
             scheduler = session._driver._scheduler
-            while (scheduler.policy.predict("wait_for", 1)[0] or 1.0) > 0.004:
+            while (scheduler.policy.predict(Task(0, "wait_for")) or 1.0) > 0.004:
                 assert session.submit(wait_for).result(60) == -1
             long = [session.submit(wait_for, gate) for gate in gates]
             for gate in gates:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from attempt_records import done, finished, launched, rows_task
+from attempt_records import finished, launched, rows_task
 from windrow.core.records import Measurement, Opened, OpenInput, Rows, Task
 from windrow.watch import lockmeter
 from windrow.watch.lockmeter import LATE_S, PAUSE_S, LockMeter
@@ -97,7 +97,7 @@ def test_inputs_are_logged_with_their_borders_unless_there_are_too_many() -> Non
     many = tuple(range(MOST_BORDERS + 1))
     for number, found in enumerate([Opened(20, (0, 10, 20)), Opened(MOST_BORDERS, many)]):
         log([], [launched(Task(number, "data", payload=OpenInput(number)))], 0.0)
-        log([finished(number, report=found)], [done(number)], 0.0)
+        log([finished(number, report=found)], [], 0.0)
     log.flush()
     first, second = (json.loads(line) for line in stream.getvalue().splitlines())
     assert (first["input"], first["units"], first["borders"]) == (0, 2, [0, 10, 20])
@@ -109,7 +109,7 @@ def test_peaks_are_logged_and_read() -> None:
     stream = io.StringIO()
     log = EventLog(stream)
     log([], [launched(rows_task(1, Rows(0, 0, 10)))], 0.0)
-    log([finished(1, used=Measurement(peak_memory=12345))], [done(1)], 0.0)
+    log([finished(1, used=Measurement(peak_memory=12345))], [], 0.0)
     log.flush()
     text = stream.getvalue()
     assert read_log([text]).attempts.peak.tolist() == [12345]
@@ -119,6 +119,6 @@ def test_a_task_about_no_rows_is_logged_too() -> None:
     stream = io.StringIO()
     log = EventLog(stream)
     log([], [launched(rows_task(1))], 0.0)
-    log([finished(1)], [done(1)], 0.0)
+    log([finished(1)], [], 0.0)
     log.flush()
     assert read_log([stream.getvalue()]).attempts.input.tolist() == [-1]

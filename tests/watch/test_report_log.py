@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attempt_records import done, finished, launched, rows_task
-from windrow.core.commands import Resolve
+from attempt_records import finished, launched, rows_task
+from windrow.core.commands import Resolve, Uncounted
 from windrow.core.events import WorkerLost
 from windrow.core.records import Life, Measurement, Opened, OpenInput, Plan, Rows, Task
 from windrow.errors import DataError
@@ -34,7 +34,7 @@ def written(tasks: list[tuple[int, float, float, float]], *, discard: frozenset[
         launch = launched(rows_task(number, rows, category=f"set {number % 3}"), worker=worker, plan=PLAN)
         used = Measurement(wall, 0.5 * wall, 0.25 * wall, bytes_read=100)
         moments.append((sent, 0, [], [launch]))
-        ends = [] if number in discard else [done(number)]
+        ends = [Uncounted(number)] if number in discard else []
         moments.append((heard, 1, [finished(number, worker, used)], ends))
     for now, _, events, commands in sorted(moments, key=lambda one: one[:2]):
         log(events, commands, now)
@@ -89,7 +89,7 @@ def test_rare_events_memory_and_the_end() -> None:
     stream = io.StringIO()
     log = EventLog(stream, memory=iter(range(1000, 2000)).__next__)
     log([], [launched(Task(1, "data", payload=OpenInput(0)))], 100.0)
-    log([finished(1, report=Opened(40, (0, 10, 40)))], [done(1)], 100.0)
+    log([finished(1, report=Opened(40, (0, 10, 40)))], [], 100.0)
     log([WorkerLost(Life(1, 0))], [], 101.0)
     log([], [Resolve("failed", None, "for a reason")], 102.0)
     log.flush()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attempt_records import done, finished, launched, rows_task
+from attempt_records import finished, launched, rows_task
 from windrow.core.events import Failed
 from windrow.core.records import Failure, FailureKind, Life, Measurement, Rows
 from windrow.watch.log import EventLog
@@ -27,7 +27,7 @@ def small_log(tasks: int = 6) -> Log:
         task = rows_task(number, rows, category=f"<set {number % 2}>")
         log([], [launched(task, worker=worker)], begin)
         used = Measurement(0.5, 0.4, 0.05, bytes_read=1000)
-        log([finished(number, worker, used)], [done(number)], begin + 0.5)
+        log([finished(number, worker, used)], [], begin + 0.5)
     last = tasks + 1
     log([], [launched(rows_task(last, Rows(0, 0, 1), category="<set 0>"))], 59.5)
     failure = Failure(FailureKind.USER, "ValueError", "in /somewhere/secret/file.root", "", None)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import windrow as wr
-from attempt_records import done, finished, launched, rows_task
+from attempt_records import finished, launched, rows_task
 from row_workload import RowSide, RowWork
+from windrow.core.commands import Uncounted
 from windrow.core.events import WorkerJoined
 from windrow.core.policies import Policies
 from windrow.core.records import Failure, FailureKind, InputSpec, Life, Measurement, Plan, Rows, RowsReport, Worker
@@ -67,16 +68,16 @@ def test_every_task_has_one_line_and_every_line_is_json(tmp_path: Path) -> None:
 
 def run_chunk(log: EventLog, number: int, now: float) -> None:
     log([], [launched(rows_task(number, Rows(0, 0, 10)))], now)
-    log([finished(number)], [done(number)], now)
+    log([finished(number)], [], now)
 
 
 def test_a_discarded_report_says_so() -> None:
-    """Of two attempts at one task the scheduler names the one that counts, in the batch of its end."""
+    """Of two attempts at one task the scheduler names the one that does not count, in the batch of its end."""
     stream = io.StringIO()
     log = EventLog(stream)
     task = rows_task(7, Rows(0, 0, 10))
     log([], [launched(task, 1), launched(task, 2, worker=1)], 0.0)
-    log([finished(2, worker=1), finished(1)], [done(7, attempt=2)], 1.0)
+    log([finished(2, worker=1), finished(1)], [Uncounted(1)], 1.0)
     log.flush()
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [(line["attempt"], line["how"]) for line in lines] == [(2, "done"), (1, "discarded")]
@@ -177,7 +178,7 @@ def test_the_line_of_a_chunk_says_whose_it_is_and_counts_the_rows_of_its_result(
     log([], [launched(task, 5, worker=3, plan=Plan(id=2, category="ttbar"))], 1.0)
     bad = Failure(FailureKind.USER, "ValueError", "no")
     left_out = RowsReport(skipped=((Rows(0, 12, 15), bad),))
-    log([finished(5, 3, Measurement(wall=0.5), left_out)], [done(7, attempt=5)], 2.0)
+    log([finished(5, 3, Measurement(wall=0.5), left_out)], [], 2.0)
     log.flush()
     (line,) = (json.loads(text) for text in stream.getvalue().splitlines())
     assert (line["task"], line["name"], line["worker"], line["plan"]) == (7, "ttbar", 3, 2)

@@ -23,9 +23,8 @@ from windrow.blocks.results import checked, joined
 from windrow.blocks.scalars import Jagged
 from windrow.core.records import StepCost
 from windrow.errors import StepError
-from windrow.random import Rng, identity_hash
-from windrow.random.ahead import Ahead, Block
-from windrow.random.entries import Entries
+from windrow.random import Rng, RowIds, identity_hash
+from windrow.random.ahead import Ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from windrow.blocks.columns import ColumnStore, Ranges
     from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
     from windrow.blocks.selection import Selection
+    from windrow.random.arrays.numpy import DrawRequest
 
 #: A step that computes for less than this share of its time waits for itself (a file, a server); of other steps the time that they
 #: did not compute was taken by other threads and programs.
@@ -163,7 +163,7 @@ class Caller:
             self._ahead = Lookahead(program, store, store.link, alive, steps)
         self._current = ""
         self._records: dict[str, tuple[Selection, tuple[int, ...], Any]] = {}
-        self._identity: tuple[Selection, NDArray[np.uint64] | Entries] | None = None
+        self._identity: tuple[Selection, RowIds] | None = None
         self._numbers = Ahead()  #: that steps called block by block will draw next
 
     def clear(self) -> None:
@@ -217,11 +217,14 @@ class Caller:
         seed = self.program.seed
         if isinstance(pick, slice):
             start, stop, _ = pick.indices(selection.count)
-            block = Block(self._numbers, lambda: self._rows(selection), start, stop)
-            return Rng(seed, lambda: self.identities(selection)[pick], stop - start, block)
+
+            def numbers(request: DrawRequest, counts: int) -> NDArray[Any]:
+                return self._numbers.numbers(request, counts, self._rows(selection), start, stop)
+
+            return Rng(seed, lambda: RowIds(self.identities(selection)[pick]), stop - start, numbers)
         if pick is None:
             return Rng(seed, lambda: self._rows(selection), selection.count)
-        return Rng(seed, lambda: self.identities(selection)[pick], len(pick))
+        return Rng(seed, lambda: RowIds(self.identities(selection)[pick]), len(pick))
 
     def call(
         self,
@@ -301,23 +304,20 @@ class Caller:
 
     def identities(self, selection: Selection) -> NDArray[np.uint64]:
         """Return one number per row that is the same wherever the row is stored."""
-        rows = self._rows(selection)
-        return rows.words() if isinstance(rows, Entries) else rows
+        return self._rows(selection).words()
 
-    def _rows(self, selection: Selection) -> NDArray[np.uint64] | Entries:
-        """Return the identities of rows; where they are made of entry numbers, what makes them."""
+    def _rows(self, selection: Selection) -> RowIds:
         if self._identity is None or self._identity[0] is not selection:
             names = self.program.identity
-            values: NDArray[np.uint64] | Entries
             if names:
                 self.store.load(names, selection)
-                values = identity_hash([self.store.file(name, selection) for name in names])
+                rows = RowIds(identity_hash([self.store.file(name, selection) for name in names]))
             elif (column := self.store.reader.info.identity_column) is not None:
-                values = np.asarray(self.store.file(column, selection), dtype=np.uint64)
+                rows = RowIds(np.asarray(self.store.file(column, selection), dtype=np.uint64))
             else:
                 file = self.store.reader.info.identity
-                values = Entries(file, self.store.start, selection.count, selection.index)
-            self._identity = (selection, values)
+                rows = RowIds.of_entries(file, self.store.start, selection.count, selection.index)
+            self._identity = (selection, rows)
         return self._identity[1]
 
     def _whole(

@@ -125,7 +125,7 @@ class EachKernel:
 
     def _drawing(self, rng: Rng | None, rows: int) -> list[Any]:
         """Return what compiled code makes random numbers of: identities of the rows, and keys."""
-        from windrow.random.typed import table
+        from windrow.random.each_row.numba import table
 
         if rng is None or rng.length != rows:
             raise InternalError(f"step {self.name!r} draws numbers for {rows} rows, but has {rng!r}")
@@ -175,7 +175,7 @@ class EachKernel:
         types_of_row = [_row_type(column) for column in columns]
         types_of_row += [numba.typeof(_compilable(value)) for value in self.parameters.values()]
         if self.rng_place is not None:
-            from windrow.random.typed import RNG
+            from windrow.random.each_row.numba import RNG
 
             types_of_row.insert(len(columns) + self.rng_place, RNG)
         signature = tuple(types_of_row)
@@ -363,7 +363,7 @@ def _loop_source(columns: Sequence[Column], parameters: int, rng_place: int | No
     bound = [f"p{i}" for i in range(parameters)]
     arguments += bound
     if rng_place is not None:
-        from windrow.random.typed import row_rng
+        from windrow.random.each_row.numba import row_rng
 
         names["row_rng"] = row_rng
         arguments += ["identity", "keys"]

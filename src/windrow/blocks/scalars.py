@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
 import numpy as np
 
 from windrow.errors import InternalError, StepResultError, UsageError
-from windrow.random.rows import RowRng
+from windrow.random.each_row.python import RowRng
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

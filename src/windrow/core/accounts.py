@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from operator import add
 from typing import TYPE_CHECKING
 
-from windrow.core.records import Evidence, PlanJob, StepCost
+from windrow.core.records import CostSums, Evidence, PlanJob, StepCost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,20 +101,9 @@ class Account:
     """What was learned of a category from accepted attempts, and the plan in force."""
 
     __slots__ = (
-        "_asked",
-        "_cold",
-        "_costs",
-        "_learned",
-        "_outdated",
-        "_wall_s",
-        "_warm",
-        "blamed",
-        "guards",
-        "plan",
-        "plans",
-        "row_s",
+        "_asked", "_cold", "_learned", "_outdated", "_wall_s", "_warm", "blamed", "guards", "plan", "plans", "row_s",
         "spent_s",
-    )
+    )  # fmt: skip
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -125,11 +113,8 @@ class Account:
         self._wall_s = 0.0
         self.blamed = 0  #: times that a moved order was held to have used too much
         self.guards: dict[tuple[str, str], None] = dict.fromkeys(plan.guards)
-        #: calls, rows, wall, rows squared, rows * wall of tasks; those that were the first of their
-        #: worker apart, as they compile and open files
-        self._cold: list[float] = [0] * 5
-        self._warm: list[float] = [0] * 5
-        self._costs: StepCost | None = None
+        #: of tasks; those that were the first of their worker apart, as they compile and open files
+        self._cold, self._warm = CostSums(), CostSums()
         self._learned = Learned()
         self._asked: int | None = None  #: guards known when a new plan was asked for
         self._outdated = False  #: the plan that was asked for is no longer wanted
@@ -137,8 +122,11 @@ class Account:
     def count(self, rows: int, wall: float, *, warm: bool, cpu: float = 0.0) -> None:
         """Count the cost of a task."""
         sums = self._warm if warm else self._cold
-        sums[:] = map(add, sums, (1, rows, wall, rows * rows, rows * wall))
-        self._costs = None
+        sums.calls += 1
+        sums.rows_in += rows
+        sums.wall += wall
+        sums.rows_squared += rows * rows
+        sums.rows_wall += rows * wall
         # Others on the same machine make it take longer; where it does little but wait, that is its cost.
         self.spent_s += cpu if cpu > MOSTLY_WAITS * wall else wall
         self._wall_s += wall
@@ -146,20 +134,20 @@ class Account:
         per_row = wall / rows
         self.row_s = per_row if recent is None else recent + RECENT * (per_row - recent)
 
+    def sums(self) -> StepCost | CostSums:
+        """Give the sums over tasks as they are now; those of warm workers alone once there are two of them."""
+        warm = self._warm
+        return warm if warm.calls >= 2 else self._cold.record().merge(warm.record())  # a line needs two points
+
     def costs(self) -> StepCost:
-        """Give the sums over tasks; those of warm workers alone once there are two of them."""
-        if self._costs is None:
-            sums = self._warm
-            if sums[0] < 2:  # two points are needed for a line
-                sums = list(map(add, self._cold, sums))
-            rows = int(sums[1])
-            self._costs = StepCost(int(sums[0]), rows, rows, sums[2], sums[3], sums[4])
-        return self._costs
+        """Give the sums over tasks as a record."""
+        sums = self.sums()
+        return sums if isinstance(sums, StepCost) else sums.record()
 
     def learn(self, evidence: Evidence) -> None:
         """Add what an attempt learned: costs add up, guards only grow."""
-        for guard in evidence.guards:
-            self.guards[guard] = None
+        if evidence.guards:
+            self.guards |= dict.fromkeys(evidence.guards)
         self._learned.add(evidence)
 
     @property

@@ -107,8 +107,14 @@ class OutputMade(NamedTuple):
     made: Made
 
 
+class Uncounted(NamedTuple):
+    """An attempt has finished, and what it made does not count: another was quicker, or nobody wants it any more."""
+
+    attempt: int
+
+
 class TaskEnded(NamedTuple):
-    """A task has ended; told once, and again only if one that was done fails later."""
+    """A task that was submitted has ended; told once, and again only if one that was done fails later."""
 
     task: int
     state: TaskEnd
@@ -146,4 +152,6 @@ class Resolve(NamedTuple):
 
 
 EngineCommand: TypeAlias = Launch | Cancel | Recall | Fetch | Discard | StartWorker | StopWorker
-Command: TypeAlias = EngineCommand | Take | OutputMade | TaskEnded | OutputFailed | Replan | WakeAt | Resolve
+Command: TypeAlias = (
+    EngineCommand | Take | OutputMade | Uncounted | TaskEnded | OutputFailed | Replan | WakeAt | Resolve
+)

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.core.graph import Node
+    from windrow.core.launching import LaunchPolicy
     from windrow.core.outputs import Batch, Outputs
-    from windrow.core.policies import LaunchPolicy
     from windrow.core.queues import Queues
-    from windrow.core.records import Plan
     from windrow.core.resources import Resources
     from windrow.core.workers import Workers, WorkerState
 
@@ -69,7 +68,6 @@ class Dispatch:
         self.pinned: dict[Life, deque[Node]] = {}  #: tasks that run at one worker and nowhere else
         self.fresh: dict[int, Node] = {}  #: tasks that need a worker which has run nothing
         self.launch: Callable[[Node, WorkerState], None]  #: the scheduler's
-        self.plan_of: Callable[[Node], Plan]  #: the scheduler's
         self._classes: dict[Needs, NeedsClass] = {}
         self._io_classes: dict[Needs, NeedsClass] = {}  #: those of them for input and output
         self._latest: NeedsClass | None = None
@@ -89,15 +87,14 @@ class Dispatch:
     # -- what waits
 
     def classify(self, node: Node) -> NeedsClass:
-        """Give the class of a task, of what the launch policy says that it needs now."""
-        if node.limits is None:
-            needs, node.limits = self._policy.grant(node.task, self.plan_of(node), node.tries)
+        """Give the class of a task, of what it needs now, and note its limits."""
+        if node.cls is None:
+            needs, node.limits = self._policy.grant(node.task)
             latest = self._latest
             if latest is not None and latest.needs is needs:  # most have the needs of the one before
                 node.cls = latest
             else:
                 node.cls = self._latest = self._class(needs)
-        assert node.cls is not None
         return node.cls
 
     def _class(self, needs: Needs) -> NeedsClass:
@@ -138,7 +135,7 @@ class Dispatch:
             cls.waiting += 1
             node.entry = self._number()
             # What reads comes before what does not, the newest first: it frees what it reads, so that less waits in memory.
-            order = -node.number if node.reads else node.number
+            order = -node.id if node.reads else node.id
             entry = (-node.task.priority, order, node.entry, node)
             heappush(cls.queue, entry)
             if cls.listed < 0 or cls.queue[0] is entry:

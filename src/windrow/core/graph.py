@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.core.commands import Discard, OutputFailed, OutputMade, TaskEnd, TaskEnded
 from windrow.core.outputs import NOTHING, Output
 from windrow.core.policies import NO_TRIES, Tries
-from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Made
+from windrow.core.records import DRIVER, NO_LIMITS, Failure, FailureKind, Handle, Made, make_record
 from windrow.core.transitions import ENDS, TASK_MOVES, TaskState, move
 from windrow.errors import InternalError, UsageError, nearest
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from windrow.core.dispatch import Dispatch
     from windrow.core.outputs import Batch, Outputs
     from windrow.core.queues import Attempt, Queues
-    from windrow.core.records import Grant, Holder, Needs, Task
+    from windrow.core.records import Grant, Holder, Task
     from windrow.core.resources import NeedsClass
 
 _ENDS: dict[TaskState, TaskEnd] = {TaskState.DONE: "done", TaskState.FAILED: "failed", TaskState.CANCELLED: "cancelled"}
@@ -42,25 +42,23 @@ class Node:
 
     __slots__ = (
         "ahead", "attempts", "begun", "cls", "doubt", "entry", "failure", "fed", "followers", "fresh", "homing", "id", "kept",
-        "limits", "missing", "needs", "number", "outputs", "pending", "reads", "root", "since", "spent", "state", "task",
+        "limits", "missing", "outputs", "pending", "reads", "root", "since", "spent", "state", "task",
         "told", "tries", "unended", "void",
     )  # fmt: skip
 
-    def __init__(self, task: Task, number: int, now: float, *, fed: bool) -> None:
+    def __init__(self, task: Task, now: float, fed: bool) -> None:
         self.id = task.id
-        self.number = number  #: the order of submission
         self.task = task
         self.fed = fed  #: it came from a feeder
         self.state = TaskState.WAITING
         self.since = now  #: when it came to this state
         self.begun: float | None = None  #: when its attempt began
-        self.spent: dict[str, float] = {}  #: seconds by what it waited for or did
-        self.needs: Needs = task.needs  #: of its next attempt
-        self.limits: Needs | None = None  #: of its next attempt; None: not asked for yet
-        self.cls: NeedsClass | None = None  #: of these needs, once it was looked up
+        self.spent: dict[str, float] = NOTHING if fed else {}  #: seconds by what it waited for or did
+        self.cls: NeedsClass | None = None  #: of the needs of its next attempt; None: not looked up yet
+        self.limits = NO_LIMITS  #: of its next attempt
         self.entry = -1  #: the entry in the queue of its class that counts; -1: none
         self.fresh = False  #: its next attempt needs a worker that has run nothing
-        self.attempts: dict[int, Attempt] = NOTHING  #: that count and have not ended
+        self.attempts: tuple[Attempt, ...] = ()  #: that count and have not ended
         self.void = 0  #: attempts that do not count and have not ended
         self.ahead = False  #: its attempt was launched before all that it reads was there
         self.reads: dict[str, Output] = NOTHING
@@ -82,26 +80,27 @@ class Node:
         old = self.state
         if state not in TASK_MOVES[old]:
             move(TASK_MOVES, old, state, "task", self.id)  # tells the story
-        since = self.since
-        if now > since:
-            if old is TaskState.RUNNING:
-                begun = self.begun
-                if begun is None:  # of a short one its end alone is told
-                    begun = since if state is TaskState.DONE else now
-                if begun > since:
-                    self._spend("queue", begun - since)
-                if now > begun:
-                    self._spend("run", now - begun)
-            elif old is TaskState.READY:
-                self._spend("worker" if self.cls is None else self.cls.blocked_on, now - since)
-            elif old is not TaskState.DONE:
-                self._spend(_WAITS[old], now - since)
-            self.since = now
+        if now > self.since and not self.fed:  # what a feeder's task waits for is nobody's question
+            self._spend(old, now)
         self.begun = None
         self.state = state
 
-    def _spend(self, what: str, seconds: float) -> None:
-        self.spent[what] = self.spent.get(what, 0.0) + seconds
+    def _spend(self, old: TaskState, now: float) -> None:
+        since, spent = self.since, self.spent
+        self.since = now
+        if old is TaskState.RUNNING:
+            begun = now if self.begun is None else self.begun
+            if begun > since:
+                spent["queue"] = spent.get("queue", 0.0) + begun - since
+            what, since = "run", begun
+        elif old is TaskState.READY:
+            what = "worker" if self.cls is None else self.cls.blocked_on
+        elif old is TaskState.DONE:
+            return
+        else:
+            what = _WAITS[old]
+        if now > since:
+            spent[what] = spent.get(what, 0.0) + now - since
 
     @property
     def is_claimed(self) -> bool:
@@ -127,7 +126,6 @@ class Graph:
         #: by name: outputs of streams that an attempt made once, and the one that counts did not
         self.lacking: dict[str, Failure] = {}
         self.on_lost: Callable[[str], None] | None = None  #: the feeder's, for outputs of its own
-        self._number = 0
         self._largest = 0  #: id of a task
         self.garbage: list[Node] = []  #: tasks that perhaps nobody needs any more
         self._agenda: deque[tuple[Callable[[Any], None], Any]] = deque()
@@ -168,8 +166,7 @@ class Graph:
         """Take in tasks that were checked."""
         nodes = []
         for task in tasks:
-            self._number += 1
-            node = self.nodes[task.id] = self.open[task.id] = Node(task, self._number, self._batch.now, fed=fed)
+            node = self.nodes[task.id] = self.open[task.id] = Node(task, self._batch.now, fed)
             if node.id > self._largest:
                 self._largest = node.id
             for name in task.makes:
@@ -201,9 +198,10 @@ class Graph:
 
     def add_fed(self, task: Task) -> Node:
         """Take in a task of a feeder that reads nothing, for a worker that has room: it is ready, and in no queue."""
-        self._number += 1
-        node = self.nodes[task.id] = self.open[task.id] = Node(task, self._number, self._batch.now, fed=True)
-        self._largest = max(self._largest, node.id)
+        number = task.id
+        node = self.nodes[number] = self.open[number] = Node(task, self._batch.now, True)
+        if number > self._largest:
+            self._largest = number
         for name in task.makes:
             node.outputs[name] = self.outputs[name] = Output(name, node)
         node.state = TaskState.READY
@@ -231,20 +229,40 @@ class Graph:
             self._make(node, attempt, made, eager=True)
             self._drain_agenda()
 
-    def finish(self, attempt: Attempt, made: Sequence[Made]) -> None:
-        """An attempt is done and counts."""
+    def finish(self, attempt: Attempt, made: tuple[Made, ...], wall: float) -> None:
+        """An attempt is done and counts; it ran for so long."""
         node = attempt.node
+        now = self._batch.now
+        if node.fed and not node.reads:
+            self._finish_fed(node, attempt, made)
+            return
+        if node.begun is None or node.begun == now:  # its beginning was not told, or together with its end
+            node.begun = max(node.since, now - wall)
         if not node.task.restartable:
             self._bring_home(attempt, (*attempt.reported.values(), *made))
             self._drain_agenda()
             return
-        self._done(node, attempt.id, tuple(made))
+        self._done(node, attempt.id, made)
         for one in made:
             self._make(node, attempt, one)
         if len(made) + len(attempt.reported) != len(node.outputs) or self.lacking or attempt.reported:
             self._look_for_lacking(attempt, made)
         if self._agenda:
             self._drain_agenda()
+
+    def _finish_fed(self, node: Node, attempt: Attempt, made: tuple[Made, ...]) -> None:
+        """A feeder's task is done that reads nothing, as by far the most: its feeder alone may ask for what it made."""
+        node.move(TaskState.DONE, self._batch.now)
+        del self.open[node.id]
+        for one in made:
+            output = node.outputs[one.output]
+            self._outputs.keep(output, attempt.id, one, attempt.worker)
+            if output.readers or output.asked:
+                self._show(output)
+            else:
+                output.made = True
+        if not made:
+            self.garbage.append(node)
 
     def _look_for_lacking(self, attempt: Attempt, made: Sequence[Made]) -> None:
         """Outputs that were lost or dropped since they were reported are made again; some are not made any more."""
@@ -265,10 +283,7 @@ class Graph:
     def _done(self, node: Node, attempt: int, made: tuple[Made, ...]) -> None:
         node.move(TaskState.DONE, self._batch.now)
         node.tries, node.doubt = NO_TRIES, None
-        if node.fed and not node.reads:  # nobody waits for its end
-            del self.open[node.id]
-        else:
-            self._leave(node)
+        self._leave(node)
         self._tell(node, attempt, made)
 
     def _bring_home(self, attempt: Attempt, made: Sequence[Made]) -> None:
@@ -376,10 +391,10 @@ class Graph:
 
     def _tell(self, node: Node, attempt: int = 0, made: tuple[Made, ...] = ()) -> None:
         """Tell the end of a task; that it was made again is nobody's business."""
-        if node.state is not TaskState.DONE or not node.told:
-            state = _ENDS[node.state]
+        if not node.fed and (node.state is not TaskState.DONE or not node.told):
             spent = tuple(node.spent.items())
-            self._batch.out.append(TaskEnded(node.id, state, node.failure, attempt, made, spent))
+            end = (node.id, _ENDS[node.state], node.failure, attempt, made, spent)
+            self._batch.out.append(make_record(TaskEnded, end))
         node.told = True
         if not (node.fed and node.outputs and node.state is TaskState.DONE):  # else the feeder claims what it made
             self.garbage.append(node)
@@ -457,8 +472,8 @@ class Graph:
     def consume(self, node: Node, holder: Holder) -> None:
         """A task that works in place was launched at a holder of what it reads, which is gone; so are all copies."""
         for output in node.reads.values():
-            copies = tuple(one for one in output.holders if one != holder)
-            if copies:
+            if len(output.holders) > 1:
+                copies = tuple(one for one in output.holders if one != holder)
                 self._batch.out.append(Discard(output.handle, copies))
             output.readers.pop(node.id, None)
             output.consumers -= 1
@@ -593,6 +608,7 @@ class Graph:
             del self.nodes[node.id]
             for name in node.outputs:
                 del self.outputs[name]
+            node.outputs = NOTHING  # they name their maker: a circle would wait for Python's collector
             for output in node.reads.values():
                 output.consumers -= 1
                 if not output.consumers:

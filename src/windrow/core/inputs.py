@@ -12,7 +12,7 @@ from collections import deque
 from operator import lt
 from typing import TYPE_CHECKING
 
-from windrow.core.records import Rows
+from windrow.core.records import Rows, make_record
 from windrow.core.transitions import INPUT_MOVES, InputState, move
 from windrow.errors import InternalError
 
@@ -64,7 +64,7 @@ class Cutter:
         else:
             end = stop
         self.rows -= end - start
-        return Rows(self._input, start, end)
+        return make_record(Rows, (self._input, start, end))
 
     def units(self, rows: Rows) -> int:
         """Count the units that rows touch."""
@@ -252,10 +252,13 @@ class Inputs:
 
     def cut(self, one: Input, want: int) -> Rows:
         """Cut rows for a task."""
-        rows = one.cutter.cut(want)
+        cutter = one.cutter
+        rows = cutter.cut(want)
         one.touched = True
-        self._count(one.spec.category, uncut=rows.start - rows.stop)
-        if not one.cutter.rows:
+        count = rows.stop - rows.start
+        self._orders[one.spec.category].uncut -= count
+        self.uncut -= count
+        if not cutter.rows:
             del self._open[one.spec.id]
         return rows
 
@@ -290,7 +293,7 @@ class Inputs:
 
     def expected(self) -> int:
         """Estimate the rows of unopened inputs; nothing under a row limit, which may end it all."""
-        if not self._seen or self._limit is not None or self._limits:
+        if not self.unopened or not self._seen or self._limit is not None or self._limits:
             return 0
         return self.unopened * self._seen_rows // self._seen
 

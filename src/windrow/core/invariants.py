@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from windrow.core.intervals import Intervals
 from windrow.core.records import DRIVER, Granted, Life, MergePartials, Rows, RunRows
-from windrow.core.rows import RowFeeder
 from windrow.core.transitions import ENDS, AttemptState, InputState, TaskState
 from windrow.core.workers import MAX_QUEUE
 from windrow.errors import InternalError
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from windrow.core.graph import Node
+    from windrow.core.rows import RowFeeder
     from windrow.core.scheduler import Scheduler
 
 
@@ -28,7 +28,7 @@ def validate(scheduler: Scheduler) -> None:
     _outputs(scheduler)
     _workers(scheduler)
     _resources(scheduler)
-    if isinstance(scheduler.feeder, RowFeeder):
+    if scheduler.feeder is not None:
         _rows(scheduler, scheduler.feeder)
         _books(scheduler, scheduler.feeder)
         _partials(scheduler, scheduler.feeder)
@@ -107,10 +107,10 @@ def _attempts(scheduler: Scheduler) -> None:
         _check(
             attempt.state <= AttemptState.CANCELLING
             and workers.alive.get(attempt.worker.id) is attempt.worker
-            and (attempt.id in node.attempts) == (not attempt.void),
+            and (attempt in node.attempts) == (not attempt.void),
             f"attempt {attempt.id} of task {node.id} is {attempt.state.name}, void {attempt.void}",
         )
-        twins = [one.worker.id for one in node.attempts.values()]
+        twins = [one.worker.id for one in node.attempts]
         _check(len(twins) == len(set(twins)) <= 2, f"task {node.id} runs at workers {twins}")
         _check(len(twins) < 2 or node.task.twin, f"task {node.id} runs twice, and may not")
     void = [one for one in queues.attempts.values() if one.void]
@@ -277,8 +277,9 @@ def _partials(scheduler: Scheduler, feeder: RowFeeder) -> None:
     """Every held partial is in exactly one place, and exists or is being merged."""
     partials, graph = feeder.partials, scheduler.graph
     found: list[str] = []
-    for (life, number), bundle in partials.bundles.items():
-        _check(bundle.life == life and bundle.input.spec.id == number, f"a bundle of {life} and {number} is misplaced")
+    for bundle in partials.all():
+        life, number = bundle.life, bundle.input.spec.id
+        _check(partials.bundles[number].get(life) is bundle, f"a bundle of {life} and {number} is misplaced")
         _check(not bundle.empty, f"an empty bundle of {life} and {number} is kept")
         for output in [*(one for kept in bundle.kept for one in kept), *bundle.bringing]:
             found.append(output)
@@ -293,9 +294,9 @@ def _partials(scheduler: Scheduler, feeder: RowFeeder) -> None:
         found = [one for one in found if one in held]  # merges that were called off
     _check(sorted(found) == held, f"partials {held} are held, but found are {sorted(found)}")
     _check(len(partials.where) == len(set(partials.where) & set(found)), "partials are looked for that are gone")
-    merging = [task for bundle in partials.bundles.values() for task in bundle.merging]
+    merging = [task for bundle in partials.all() for task in bundle.merging]
     _check(sorted(merging) == sorted(partials.merges), "merges disagree")
-    for bundle in partials.bundles.values():
+    for bundle in partials.all():
         running = sum(one is bundle for one in feeder.given.values())
         _check(running == bundle.running, f"{running} tasks of a bundle run, counted {bundle.running}")
 

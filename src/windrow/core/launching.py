@@ -9,21 +9,20 @@ from windrow.core.records import NO_LIMITS, Needs
 
 if TYPE_CHECKING:
     from windrow.core.policies import Tries
-    from windrow.core.records import Measurement, Plan, Task
+    from windrow.core.records import Plan, Task
 
 #: Weight of the newest task in what is known of its category: about the last five count.
 RECENT = 0.2
 
 
-class DeclaredLaunches:
+class LaunchPolicy:
     """Grants what tasks declare; ``limits`` are for tasks that run rows, calls may use the memory that they asked for."""
 
     def __init__(self, limits: Needs = NO_LIMITS) -> None:
         self._limits = limits
         self._seconds: dict[str, float] = {}  #: by category, for a size of one
-        self._bytes: dict[str, float] = {}  #: likewise
 
-    def grant(self, task: Task, plan: Plan, tries: Tries) -> tuple[Needs, Needs]:  # noqa: ARG002 - a Protocol's
+    def grant(self, task: Task) -> tuple[Needs, Needs]:
         """Say what a task needs, and its limits."""
         if task.twin:
             return task.needs, self._limits
@@ -32,25 +31,18 @@ class DeclaredLaunches:
                 return task.needs, Needs(((name, amount),))
         return task.needs, NO_LIMITS
 
-    def seen(self, task: Task, plan: Plan, measurement: Measurement) -> None:  # noqa: ARG002 - a Protocol's
-        """Learn what a task used; one without a size, such as a merge, tells nothing of the others."""
+    def seen(self, task: Task, wall: float) -> None:
+        """Learn how long a task took; one without a size, such as a merge, tells nothing of the others."""
         category, size = task.category, task.size
-        if not size:
-            return
-        seconds = measurement.wall / size
-        known = self._seconds.get(category)
-        self._seconds[category] = seconds if known is None else known + RECENT * (seconds - known)
-        if measurement.peak_memory:
-            used = measurement.peak_memory / size
-            known = self._bytes.get(category)
-            self._bytes[category] = used if known is None else known + RECENT * (used - known)
+        if size:
+            seconds = wall / size
+            known = self._seconds.get(category)
+            self._seconds[category] = seconds if known is None else known + RECENT * (seconds - known)
 
-    def predict(self, category: str, size: int, plan: Plan | None = None) -> tuple[float | None, float | None]:  # noqa: ARG002
-        """Predict the seconds and bytes of a task."""
-        if not size:
-            return None, None
-        seconds, used = self._seconds.get(category), self._bytes.get(category)
-        return None if seconds is None else seconds * size, None if used is None else used * size
+    def predict(self, task: Task) -> float | None:
+        """Predict the seconds of a task; None where nothing is known."""
+        seconds = self._seconds.get(task.category)
+        return seconds * task.size if seconds is not None and task.size else None
 
     def exhausted(
         self, task: Task, plan: Plan, resource: str, limit: float, tries: Tries, *, divisible: bool

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Command, Discard, Fetch, Take
-from windrow.core.records import DRIVER, FailureKind, Handle, Life, Made
+from windrow.core.records import DRIVER, FailureKind, Handle, Life, Made, make_record
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from windrow.core.graph import Node
-    from windrow.core.policies import Feeder
     from windrow.core.records import Failure, Holder
+    from windrow.core.rows import RowFeeder
     from windrow.core.workers import WorkerState
 
 
@@ -68,7 +68,7 @@ class Output:
     @property
     def handle(self) -> Handle:
         """Name it as it was made."""
-        return Handle(self.name, self.attempt)
+        return make_record(Handle, (self.name, self.attempt))
 
     def is_only_for(self, node: Node) -> bool:
         """Whether nobody but a task, which reads it, can ask for it any more."""
@@ -78,7 +78,7 @@ class Output:
 class Outputs:
     """All outputs that exist."""
 
-    def __init__(self, batch: Batch, feeder: Feeder | None, most_crashes: int, most_losses: int) -> None:
+    def __init__(self, batch: Batch, feeder: RowFeeder | None, most_crashes: int, most_losses: int) -> None:
         self.kept: dict[Life, dict[str, Output]] = {}  #: by worker: what it holds
         self.sought: dict[Life, dict[str, Output]] = {}  #: by worker: what tasks that are ready would read from there
         self.fetching: dict[str, Output] = {}
@@ -170,7 +170,7 @@ class Outputs:
     def drop(self, output: Output) -> None:
         """Nobody needs an output any more."""
         if output.holders:
-            self._batch.out.append(Discard(output.handle, tuple(output.holders)))
+            self._batch.out.append(make_record(Discard, (output.handle, tuple(output.holders))))
         self.forget(output)
 
     def forget(self, output: Output) -> None:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from windrow.core.inputs import Input
     from windrow.core.ledger import Ledger
-    from windrow.core.policies import Desk, SafetyPolicy
+    from windrow.core.policies import SafetyPolicy
     from windrow.core.records import Life, Needs, Rows
+    from windrow.core.scheduler import Scheduler
 
 #: Partials merged at once. Each merge is a task, so more is cheaper for the driver; but the partials wait in memory
 #: until then.
@@ -55,13 +56,13 @@ class Partials:
     """All bundles of a run."""
 
     def __init__(self, ledger: Ledger, safety: SafetyPolicy, needs: Needs, next_task: Callable[[], int]) -> None:
-        self.bundles: dict[tuple[Life, int], Bundle] = {}
+        self.bundles: dict[int, dict[Life, Bundle]] = {}  #: by input and worker
         self.where: dict[str, Bundle] = {}  #: by output: who keeps it or has it brought
         self.merges: dict[int, Bundle] = {}  #: by task
         self.no_more = False  #: the run is ending: nothing is to come for any bundle
         self.closed: set[Life] = set()  #: workers that get no more rows
         self.dead: set[Life] = set()  #: those of them that are gone
-        self.desk: Desk
+        self.desk: Scheduler
         self._ledger = ledger
         self._safety = None if isinstance(safety, AtTheEnd) else safety
         self._bring_s: dict[str, float] = {}  #: by category: what bringing a partial took
@@ -70,11 +71,17 @@ class Partials:
 
     def bundle(self, life: Life, one: Input) -> Bundle:
         """Find or make the bundle of a worker and an input."""
-        key = life, one.spec.id
-        bundle = self.bundles.get(key)
+        bundles = self.bundles.get(one.spec.id)
+        if bundles is None:
+            bundles = self.bundles[one.spec.id] = {}
+        bundle = bundles.get(life)
         if bundle is None:
-            bundle = self.bundles[key] = Bundle(life, one)
+            bundle = bundles[life] = Bundle(life, one)
         return bundle
+
+    def all(self, life: Life | None = None) -> list[Bundle]:
+        """List all bundles, or those of a worker."""
+        return [one for found in self.bundles.values() for one in found.values() if life in (None, one.life)]
 
     def keep(self, bundle: Bundle, output: str, level: int, seconds: float = 0.0) -> None:
         """Put an accepted or merged partial into its bundle."""
@@ -101,23 +108,26 @@ class Partials:
         self._drop_if_empty(bundle)
 
     def _drop_if_empty(self, bundle: Bundle) -> None:
-        if bundle.empty:
-            self.bundles.pop((bundle.life, bundle.input.spec.id), None)
+        bundles = self.bundles.get(bundle.input.spec.id)
+        if bundles is not None and bundle.empty:
+            bundles.pop(bundle.life, None)
+            if not bundles:
+                del self.bundles[bundle.input.spec.id]
 
     def review_input(self, one: Input) -> None:
         """Review all bundles of an input."""
-        for bundle in [found for (_, number), found in self.bundles.items() if number == one.spec.id]:
+        for bundle in list(self.bundles.get(one.spec.id, {}).values()):
             self.review(bundle)
 
     def review_all(self) -> None:
         """Review all bundles."""
-        for bundle in list(self.bundles.values()):
+        for bundle in self.all():
             self.review(bundle)
 
     def close(self, life: Life) -> None:
         """A worker gets no more rows: what it keeps is brought away."""
         self.closed.add(life)
-        for bundle in [found for (one, _), found in self.bundles.items() if one == life]:
+        for bundle in self.all(life):
             self.review(bundle)
 
     def _is_due(self, bundle: Bundle) -> bool:
@@ -216,9 +226,7 @@ class Partials:
 
     def left(self, life: Life) -> None:
         """A worker is gone; partials that others hold are brought from there."""
-        for key, bundle in list(self.bundles.items()):
-            if key[0] != life:
-                continue
+        for bundle in self.all(life):
             self._gather(bundle)
             self._drop_if_empty(bundle)
 
@@ -229,7 +237,7 @@ class Partials:
             rows += self._ledger.release(output)
             self.desk.release(output)
         self.where.clear()
-        for bundle in list(self.bundles.values()):
+        for bundle in self.all():
             bundle.kept, bundle.bringing = [{}], {}
             self._drop_if_empty(bundle)
         return rows

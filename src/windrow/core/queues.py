@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from windrow.core.commands import Cancel, Discard, Launch, Recall
-from windrow.core.records import DRIVER, NO_LIMITS, Handle
+from windrow.core.records import DRIVER, Handle, make_record
 from windrow.core.transitions import ATTEMPT_MOVES, AttemptState, TaskState, move
 from windrow.core.workers import MAX_QUEUE
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from windrow.core.graph import Node
     from windrow.core.options import Options, Spent
     from windrow.core.outputs import Batch, Outputs
-    from windrow.core.policies import LaunchPolicy
     from windrow.core.records import Grant, Life, Made, Plan
     from windrow.core.resources import NeedsClass, Resources
     from windrow.core.workers import Workers, WorkerState
@@ -62,14 +61,16 @@ class Attempt:
         "state", "taken_in", "void", "worker",
     )  # fmt: skip
 
-    def __init__(self, number: int, node: Node, worker: WorkerState, chain: Chain, plan: Plan, now: float) -> None:
+    def __init__(
+        self, number: int, node: Node, worker: WorkerState, chain: Chain, plan: Plan, now: float, queued: bool
+    ) -> None:
         self.id = number
         self.node = node
         self.worker = worker
         self.life = worker.life
         self.chain = chain
         self.plan = plan
-        self.queued = bool(chain.attempts)  #: it runs when those of its chain that were launched before have ended
+        self.queued = queued  #: it runs when those of its chain that were launched before have ended
         self.fresh = not worker.launches  #: its worker had run nothing before
         self.state = AttemptState.LAUNCHED
         self.launched = now
@@ -96,7 +97,7 @@ class Queues:
         resources: Resources,
         workers: Workers,
         outputs: Outputs,
-        policy: LaunchPolicy,
+        predict_s: Callable[[Node], float | None],
         options: Options,
         spent: Spent,
     ) -> None:
@@ -114,7 +115,7 @@ class Queues:
         self._resources = resources
         self._workers = workers
         self._outputs = outputs
-        self._policy = policy
+        self.seconds = predict_s  #: how long a task takes; None where nothing is known
         self._options = options
         self._spent = spent
 
@@ -123,26 +124,33 @@ class Queues:
     def launch(self, node: Node, worker: WorkerState, plan: Plan) -> Attempt:
         """Let a worker run a task, when it is through with what it has."""
         batch, task = self._batch, node.task
+        now, life, number = batch.now, worker.life, self._next_id()
         chain = worker.chain
-        assert node.cls is not None
         if chain is None:
+            assert node.cls is not None
             chain = worker.chain = Chain(self._resources.reserve(worker, node.cls), node.cls)
             self._resources.set_busy(worker)
-        attempt = Attempt(self._next_id(), node, worker, chain, plan, batch.now)
-        self.queued += attempt.queued
-        self._set_queue(worker, attempt, +1)
-        self.attempts[attempt.id] = attempt
-        if not node.attempts:
-            node.attempts = {}
-        node.attempts[attempt.id] = attempt
+            queued = False
+        else:
+            queued = True
+            self.queued += 1
+        attempt = self.attempts[number] = Attempt(number, node, worker, chain, plan, now, queued)
+        if self._workers.indexed:
+            self._set_queue(worker, attempt, +1)
+        else:
+            chain.attempts[number] = attempt
+        node.attempts += (attempt,)
         worker.launches += 1
         if node.state is not TaskState.RUNNING:
-            node.move(TaskState.RUNNING, batch.now)
             if node.fed:
                 self.fed_rows += task.size
+            if node.fed and node.state is TaskState.READY:
+                node.state = TaskState.RUNNING  # of a feeder's task nobody asks what it waited for
+            else:
+                node.move(TaskState.RUNNING, now)
         if node.fed:
             self.fed += 1
-            self.launch_times += batch.now
+            self.launch_times += now
         inputs: tuple[Handle, ...] = ()
         bring: tuple[int, ...] = ()
         mine: tuple[int, ...] = ()
@@ -151,20 +159,9 @@ class Queues:
             inputs, bring, mine = self._inputs(node, worker)
             if task.consumes:
                 attempt.taken_in = inputs
-        limits = node.limits or NO_LIMITS
         batch.out.append(
-            Launch(
-                task,
-                attempt.id,
-                worker.life,
-                plan,
-                limits,
-                inputs,
-                bring,
-                chain.grant,
-                attempt.queued,
-                node.ahead,
-                mine,
+            make_record(
+                Launch, (task, number, life, plan, node.limits, inputs, bring, chain.grant, queued, node.ahead, mine)
             )
         )
         if self._options.ahead:
@@ -186,32 +183,24 @@ class Queues:
                 if self._outputs.bring(output, worker):
                     bring.append(place)
             else:  # being made in the same queue
-                found.append(Handle(name, next(iter(output.maker.attempts))))
+                found.append(Handle(name, output.maker.attempts[0].id))
             if node.task.consumes or (alone and output.is_only_for(node)):
                 mine.append(place)
         return tuple(found), tuple(bring), tuple(mine)
 
     def _set_queue(self, worker: WorkerState, attempt: Attempt, change: int) -> None:
         """Put an attempt into a worker's chain, or take it out; workers are found by the length of their queues."""
-        attempts = attempt.chain.attempts
-        indexed = self._workers.indexed and worker.drain is None
-        if indexed and attempts:
-            self._workers.by_queue[len(attempts)].pop(worker.id, None)
+        attempts, by_queue = attempt.chain.attempts, self._workers.by_queue
+        length = len(attempts)
+        if worker.drain is None:
+            if length:
+                by_queue[length].pop(worker.id, None)
+            if length + change:
+                by_queue[length + change][worker.id] = worker
         if change > 0:
             attempts[attempt.id] = attempt
         else:
             del attempts[attempt.id]
-        if indexed and attempts:
-            self._workers.by_queue[len(attempts)][worker.id] = worker
-
-    def started(self, attempt: Attempt) -> None:
-        """An attempt runs."""
-        if attempt.started is None:
-            attempt.started = self._batch.now
-            if not attempt.void and attempt.node.begun is None:
-                attempt.node.begun = self._batch.now
-            if attempt.state is AttemptState.LAUNCHED:
-                attempt.move(AttemptState.RUNNING)
 
     # -- ends
 
@@ -222,12 +211,14 @@ class Queues:
         attempt.move(state if counts or state is not AttemptState.ACCEPTED else AttemptState.DISCARDED)
         del self.attempts[attempt.id]
         self.queued -= attempt.queued
-        self._set_queue(worker, attempt, -1)
+        if self._workers.indexed:
+            self._set_queue(worker, attempt, -1)
+        else:
+            del chain.attempts[attempt.id]
         if not chain.attempts:
             worker.chain = None
-            lasting = tuple(part for part in chain.grant if part.lasting)
-            if lasting and state is AttemptState.ACCEPTED and counts:
-                node.kept += lasting
+            if chain.cls.needs.lasting and state is AttemptState.ACCEPTED and counts:
+                node.kept += tuple(part for part in chain.grant if part.lasting)
                 chain.grant = tuple(part for part in chain.grant if not part.lasting)
             self._resources.free(chain.grant)
             if worker.drain is None:
@@ -239,7 +230,7 @@ class Queues:
             self.fed -= 1
             self.launch_times -= attempt.launched
         if counts:
-            del node.attempts[attempt.id]
+            node.attempts = () if len(node.attempts) == 1 else _without(node.attempts, attempt)
             if node.fed and not node.attempts:
                 self.fed_rows -= node.task.size
         else:
@@ -252,14 +243,14 @@ class Queues:
 
     def call_off(self, node: Node) -> None:
         """The attempts of a task are not wanted any more; they hold their workers until they return."""
-        for attempt in list(node.attempts.values()):
+        for attempt in node.attempts:
             self.dismiss(attempt)
 
     def dismiss(self, attempt: Attempt) -> None:
         """An attempt is not wanted any more."""
         node = attempt.node
         attempt.void = True
-        del node.attempts[attempt.id]
+        node.attempts = _without(node.attempts, attempt)
         node.void += 1
         self.void += 1
         if node.fed and not node.attempts:
@@ -273,10 +264,6 @@ class Queues:
             self._batch.out.append(Cancel(attempt.id, attempt.life))
 
     # -- how long things take
-
-    def seconds(self, node: Node) -> float | None:
-        """Predict how long a task takes."""
-        return self._policy.predict(node.task.category, node.task.size)[0]
 
     def is_short(self, node: Node) -> bool:
         """Whether a task is known to take no longer than a queue may."""
@@ -343,7 +330,7 @@ class Queues:
             maker = output.maker
             if len(maker.attempts) != 1 or not maker.task.restartable or maker.state is not TaskState.RUNNING:
                 return None
-            attempt = next(iter(maker.attempts.values()))
+            attempt = maker.attempts[0]
             if attempt.recalled or attempt.state is AttemptState.CANCELLING or output.name not in maker.task.makes:
                 return None
             if (chain is not None and attempt.chain is not chain) or not self.is_short(maker):
@@ -360,12 +347,16 @@ class Queues:
 
     # -- what idle workers take over
 
-    def rebalance(self, idle: int) -> bool:
-        """Help idle workers, as nothing is ready for them; False: it is too early to look again."""
-        now = self._batch.now
-        if now < self._next_look:
+    def may_look(self) -> bool:
+        """Say whether it is time to look at all workers again."""
+        if self._batch.now < self._next_look:
             self.wake = self._next_look
             return False
+        return True
+
+    def rebalance(self, idle: int) -> None:
+        """Help idle workers, as nothing is ready for them."""
+        now = self._batch.now
         self._next_look = now + LOOK_S
         if self.queued:
             self._recall(idle)
@@ -374,7 +365,6 @@ class Queues:
                 due = self.due(worker)
                 if due > now:  # those that are overdue are looked at now
                     self._wake_at(max(due, now + LOOK_S))
-        return True
 
     def _busy(self) -> list[WorkerState]:
         return [one for one in self._workers.alive.values() if one.chain is not None and one.drain is None]
@@ -439,6 +429,10 @@ class Queues:
         """List the attempts of a worker, in the order of launch."""
         worker = self._workers.find(life)
         return [] if worker is None or worker.chain is None else list(worker.chain.attempts.values())
+
+
+def _without(attempts: tuple[Attempt, ...], attempt: Attempt) -> tuple[Attempt, ...]:
+    return tuple([one for one in attempts if one is not attempt])
 
 
 def _may_go(attempt: Attempt) -> bool:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+#: Makes a named tuple of all its fields: 0.4 instead of 1.0 us for eleven, as its own constructor looks at names and
+#: defaults first. For records that are made for every task.
+make_record: Final = tuple.__new__
+
 # -- resources ---------------------------------------------------------------------------------------------
 
 
@@ -226,6 +230,20 @@ class StepCost(NamedTuple):
 
 
 NO_COST = StepCost()
+
+
+class CostSums:
+    """Sums over tasks that grow with every one; like ``StepCost``, which is made of them where it is kept."""
+
+    __slots__ = ("calls", "rows_in", "rows_squared", "rows_wall", "wall")
+
+    def __init__(self) -> None:
+        self.calls = self.rows_in = 0
+        self.wall = self.rows_squared = self.rows_wall = 0.0
+
+    def record(self) -> StepCost:
+        """Give the sums as they are now."""
+        return StepCost(self.calls, self.rows_in, self.rows_in, self.wall, self.rows_squared, self.rows_wall)
 
 
 class StepFacts(NamedTuple):

@@ -152,7 +152,7 @@ class Recovery:
             self.give_back(node)
             return
         node.tries = tries
-        node.limits = None  # the policy is asked anew
+        node.cls = None  # the policy is asked anew
         if failure.kind is FailureKind.EXHAUSTED:
             self._settle_exhausted(attempt, failure, limit)
             return
@@ -176,7 +176,7 @@ class Recovery:
             if failure.kind is not FailureKind.LOST:
                 node.doubt = failure
             return False
-        for other in list(node.attempts.values()):
+        for other in node.attempts:
             if other is not attempt:
                 self._queues.dismiss(other)
         return True

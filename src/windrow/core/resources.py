@@ -10,7 +10,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from windrow.core.records import IO, Granted, Needs
+from windrow.core.records import IO, Granted, Needs, make_record
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Pool:
         units: tuple[int, ...] = ()
         if name in self.units:
             units = tuple([heappop(self.units[name]) for _ in range(min(int(amount), len(self.units[name])))])
-        return Granted(self.name, name, amount, units, lasting)
+        return make_record(Granted, (self.name, name, amount, units, lasting))
 
     def give(self, part: Granted) -> None:
         """Take back what was granted."""

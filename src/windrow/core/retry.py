@@ -84,11 +84,11 @@ def exhaustion(node: Node, event: Exhausted) -> Failure:
     """Say that a call used more than it was allowed, what was tried, and what to do."""
     message = f"task {node.task.category!r} ({node.id}) {too_much(event)}"
     if event.resource == "memory":
-        asked = dict(node.needs.amounts).get("memory")
         given = dict(node.task.needs.amounts).get("memory")
-        if asked:
-            message += f"; it asked for memory={in_words('memory', asked)!r}"
-        if given and given != asked:
+        again = node.tries.exhaustions > 0  # with twice of what it asked for
+        if given:
+            message += f"; it asked for memory={in_words('memory', given / 2 if again else given)!r}"
+        if given and again:
             message += f", and was tried once more with {in_words('memory', given)}"
         message += ". Say with memory= what it really needs, or let it do less at a time"
     return Failure(FailureKind.EXHAUSTED, "Exhausted", message)

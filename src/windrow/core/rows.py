@@ -11,8 +11,9 @@ from windrow.core.commands import Replan
 from windrow.core.inputs import Inputs
 from windrow.core.ledger import Ledger, join_rows, without
 from windrow.core.partials import Partials
-from windrow.core.policies import ShapeRequest, Wait
+from windrow.core.policies import ShapeRequest
 from windrow.core.records import (
+    NO_COST,
     ONE_CORE,
     FailureKind,
     MergePartials,
@@ -23,6 +24,7 @@ from windrow.core.records import (
     RowsReport,
     RunRows,
     Task,
+    make_record,
 )
 from windrow.core.retry import lost_too_often
 from windrow.errors import InternalError
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
     from windrow.core.events import Finished
     from windrow.core.inputs import Input
     from windrow.core.partials import Bundle
-    from windrow.core.policies import Desk, Policies
+    from windrow.core.policies import Policies
     from windrow.core.records import Failure, InputSpec, Life, Rows
+    from windrow.core.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,13 @@ class Standing(NamedTuple):
     workers: int
 
 
+def _row_task(number: int, category: str, size: int, payload: RunRows, needs: Needs) -> Task:
+    makes = (f"rows {number}",)
+    return make_record(
+        Task, (number, category, size, payload, (), (), makes, False, needs, 0, 0, None, 0, True, True, None)
+    )
+
+
 class RowFeeder:
     """Rows of a run, as tasks."""
 
@@ -91,15 +101,16 @@ class RowFeeder:
         self._plans = dict(plans or {})
         self._at: dict[Life, Input] = {}  #: by worker: the input that it has open
         self._known: set[tuple[Life, str]] = set()  #: categories that a worker has run; the first run is slower
-        self._task_s: float | None = None  #: predicted length of the task cut last
+        self.window = policies.shape.window(None)  #: how many tasks a worker may have at a time
         self._forgotten = False  #: the run has failed: no result counts any more
         self._stopped = False
-        self._desk: Desk
+        self._request = ShapeRequest("", 0, 0, 0, 0, 0, 0, NO_COST)
+        self._desk: Scheduler
         self.submitted(inputs)
 
-    def begin(self, desk: Desk) -> None:
+    def begin(self, scheduler: Scheduler) -> None:
         """The scheduler is there."""
-        self._desk = self.partials.desk = desk
+        self._desk = self.partials.desk = scheduler
 
     def submitted(self, inputs: Sequence[InputSpec]) -> None:
         """More inputs belong to the run."""
@@ -111,7 +122,7 @@ class RowFeeder:
 
     # -- what is next
 
-    def next(self, life: Life, now: float) -> Task | Wait | None:  # noqa: ARG002 - a Protocol's
+    def next(self, life: Life) -> Task | None:
         """Cut rows of the input that a worker has open, of one that nobody works on, open the next, or cut any rows."""
         if self._stopped:
             return None
@@ -120,18 +131,14 @@ class RowFeeder:
         if one is None or not one.cutter.rows:
             one = inputs.fresh()
             if one is None:
-                waiting = inputs.next_waiting(self._desk.lives() + 1)
+                waiting = inputs.next_waiting(len(self._desk.workers.alive) + 1)
                 if waiting is not None:
                     return self._open(waiting, life)
                 one = inputs.any()
                 if one is None:
-                    return Wait() if inputs.unopened else None
+                    return None
         self._at[life] = one
         return self._cut(one, life)
-
-    def window(self) -> int:
-        """Say how many tasks a worker may have at a time."""
-        return self.policies.shape.window(self._task_s)
 
     def _open(self, one: Input, life: Life) -> Task:
         self.inputs.begin_opening(one)
@@ -146,18 +153,11 @@ class RowFeeder:
         category = one.spec.category
         account = self.accounts[category]
         unit, units = one.cutter.next_unit()
-        want = self.policies.shape.rows(
-            ShapeRequest(
-                category,
-                desk.lives(),
-                unit,
-                units,
-                inputs.uncut,
-                inputs.expected(),
-                desk.rows_ahead(account.row_s),
-                account.costs(),
-            )
-        )
+        request = self._request
+        request.category, request.workers, request.unit, request.units = category, len(desk.workers.alive), unit, units
+        request.known, request.expected = inputs.uncut, inputs.expected()
+        request.running, request.costs = desk.queues.rows_ahead(account.row_s), account.sums()
+        want = self.policies.shape.rows(request)
         bound = self.options.chunk
         if bound is not None:
             want = min(want, bound)
@@ -165,22 +165,14 @@ class RowFeeder:
                 self._note_large_unit(one, unit, bound)
         rows = inputs.cut(one, want)
         size = rows.stop - rows.start
-        self._task_s = None if account.row_s is None else account.row_s * size
+        self.window = self.policies.shape.window(None if account.row_s is None else account.row_s * size)
         bundle = self.partials.bundle(life, one)
         bundle.running += 1
         number = self._next_task()
         self.given[number] = bundle
         if not one.cutter.rows:
             self.partials.review_input(one)  # nothing more comes for workers that are through with it
-        return Task(
-            number,
-            category,
-            size,
-            RunRows((rows,), one.identity),
-            makes=(f"rows {number}",),
-            needs=self.options.needs,
-            twin=True,
-        )
+        return _row_task(number, category, size, RunRows((rows,), one.identity), self.options.needs)
 
     def _note_large_unit(self, one: Input, unit: int, bound: int) -> None:
         if not self.notes:
@@ -188,6 +180,11 @@ class RowFeeder:
                 f"chunk={bound} is smaller than a unit of {one.spec.label or one.spec.id}, "
                 f"which has {unit} rows; tasks are whole units, so some are larger"
             )
+
+    def predict_s(self, task: Task) -> float | None:
+        """Predict how long a task takes; None where nothing is known, as of one without rows."""
+        row_s = self.accounts[task.category].row_s
+        return row_s * task.size if row_s is not None and task.size else None
 
     # -- what came of it
 
@@ -235,8 +232,10 @@ class RowFeeder:
         self.bytes_read += measured.bytes_read
         account = self.accounts[category]
         key = event.life, category
-        account.count(task.size, measured.wall, warm=key in self._known, cpu=measured.cpu)
-        self._known.add(key)
+        warm = key in self._known
+        account.count(task.size, measured.wall, warm=warm, cpu=measured.cpu)
+        if not warm:
+            self._known.add(key)
         evidence = report.evidence
         if evidence is not None:
             account.learn(evidence)
@@ -392,7 +391,7 @@ class RowFeeder:
             self._desk.command(Replan(account.ask(rows_left=self._left(category), others_s=others_s)))
 
     def _left(self, category: str) -> int:
-        return self.inputs.left(category) + self._desk.rows_running(category)
+        return self.inputs.left(category) + self._desk.queues.rows_of(category)
 
     # -- the end
 
@@ -427,7 +426,7 @@ class RowFeeder:
 
         The counters forget its rows too. Whoever forgets has to remember what the user will want to know.
         """
-        if any(number == input_id for _, number in self.partials.bundles) or not self.ledger.forget(input_id):
+        if input_id in self.partials.bundles or not self.ledger.forget(input_id):
             return False
         del self.inputs.inputs[input_id]
         return True
@@ -455,13 +454,13 @@ class RowFeeder:
             done=ledger.done_rows,
             failed=ledger.failed_rows,
             held=ledger.held_rows,
-            running=desk.rows_ahead(None),
+            running=desk.queues.fed_rows,
             waiting=inputs.uncut,
             expected=inputs.expected(),
             inputs=len(inputs.inputs),
             inputs_unopened=inputs.unopened,
             inputs_closed=ledger.closed_inputs,
-            tasks_running=desk.launches(),
+            tasks_running=len(desk.queues.attempts),
             tasks_accepted=self.accepted,
-            workers=desk.lives(),
+            workers=len(desk.workers.alive),
         )

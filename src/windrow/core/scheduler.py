@@ -11,14 +11,13 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.core import events as happened
-from windrow.core.commands import Command, Discard, Resolve, Status, WakeAt
+from windrow.core.commands import Command, Discard, Resolve, Status, Uncounted, WakeAt
 from windrow.core.dispatch import Dispatch
 from windrow.core.graph import Graph, Node
 from windrow.core.invariants import validate
-from windrow.core.launching import DeclaredLaunches
+from windrow.core.launching import LaunchPolicy
 from windrow.core.options import Options, Spent
 from windrow.core.outputs import Batch, Outputs
-from windrow.core.policies import Wait
 from windrow.core.queues import Queues
 from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Plan, Task
 from windrow.core.recovery import Recovery
@@ -30,8 +29,8 @@ from windrow.core.workers import Workers, WorkerState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from windrow.core.policies import Feeder, LaunchPolicy
     from windrow.core.queues import Attempt
+    from windrow.core.rows import RowFeeder
 
 #: Feeders' tasks that a worker may have at a time at most, however short they are. The driver answers several reports
 #: at once for little more than one: its code has left the caches by the time it is woken. Queues of sixteen tasks of
@@ -52,11 +51,11 @@ class Scheduler:
     """The state of one run."""
 
     def __init__(
-        self, feeder: Feeder | None = None, policy: LaunchPolicy | None = None, options: Options | None = None
+        self, feeder: RowFeeder | None = None, policy: LaunchPolicy | None = None, options: Options | None = None
     ) -> None:
         self.options = options or Options()
         self.feeder = feeder
-        self.policy = policy or DeclaredLaunches()
+        self.policy = policy or LaunchPolicy()
         self.status: Status | None = None  #: None until the run is resolved
         self.failure: Failure | None = None  #: that stopped the run
         self.stopping = False
@@ -66,10 +65,10 @@ class Scheduler:
         self.workers = Workers(self.resources, self.options, self.spent, indexed=feeder is not None)
         self.outputs = Outputs(batch, feeder, self.options.crashes, MOST_LOSSES)
         self.queues = Queues(
-            batch, self.resources, self.workers, self.outputs, self.policy, self.options, self.spent
+            batch, self.resources, self.workers, self.outputs, self.predict_s, self.options, self.spent
         )  # fmt: skip
         self.dispatch = Dispatch(batch, self.resources, self.workers, self.outputs, self.queues, self.policy)
-        self.dispatch.launch, self.dispatch.plan_of = self._launch, self._plan_of
+        self.dispatch.launch = self._launch
         self.graph = Graph(batch, self.outputs, self.queues, self.dispatch)
         self.recovery = Recovery(self)
         self.closed = not self.options.open
@@ -78,7 +77,6 @@ class Scheduler:
         self._plans: dict[str, Plan] = {}
         self.times: list[tuple[float, int, bool]] = []  #: heap: when, task, whether a deadline
         self._woken: float | None = None  #: the wake-up that was asked for
-        self._feeder_until: float | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
             happened.Submitted: self._submitted,
             happened.Closed: self._closed,
@@ -186,22 +184,6 @@ class Scheduler:
         if known is not None:
             self.graph.release(known)
 
-    def lives(self) -> int:
-        """Count the workers."""
-        return len(self.workers.alive)
-
-    def launches(self) -> int:
-        """Count the attempts that have not ended."""
-        return len(self.queues.attempts)
-
-    def rows_ahead(self, row_s: float | None) -> int:
-        """Estimate the rows that workers still have before them."""
-        return self.queues.rows_ahead(row_s)
-
-    def rows_running(self, category: str) -> int:
-        """Count the rows of a category that workers have before them."""
-        return self.queues.rows_of(category)
-
     def mean_life_s(self) -> float | None:
         """Say how long a worker lives on average; None if none was lost."""
         return self.workers.mean_life_s(self._batch.now)
@@ -223,7 +205,6 @@ class Scheduler:
         if self.options.ahead:
             for node, worker in queues.followers(dispatch.classify):
                 self._launch(node, worker)
-        self._feeder_until = None
         if self.feeder is not None:
             self._feed(self.feeder)
         if dispatch.fresh or self.options.io_workers:
@@ -242,7 +223,7 @@ class Scheduler:
         """Whether the workers that are there are all that there will be for now."""
         return bool(self.workers.alive) and not (self.workers.starting or self.workers.draining)
 
-    def _feed(self, feeder: Feeder) -> None:
+    def _feed(self, feeder: RowFeeder) -> None:
         """Ask the feeder for tasks as long as a worker has room: idle ones first, then those with short queues."""
         resources, by_queue = self.resources, self.workers.by_queue
         if self.dispatch.fed_waiting:
@@ -251,25 +232,22 @@ class Scheduler:
             while site.idle and not site.io and site not in resources.reserved:
                 if not self._feed_one(feeder, next(iter(site.idle.values()))):
                     return
-        window = min(feeder.window(), MAX_WINDOW)
-        for length in range(1, window):
+        for length in range(1, min(feeder.window, MAX_WINDOW)):
             for worker in list(by_queue[length].values()):
                 if worker.io or worker.site in resources.reserved:
                     continue
-                if length >= feeder.window() or not self._feed_one(feeder, worker):
+                if length >= feeder.window or not self._feed_one(feeder, worker):
                     return
 
-    def _feed_one(self, feeder: Feeder, worker: WorkerState) -> bool:
+    def _feed_one(self, feeder: RowFeeder, worker: WorkerState) -> bool:
         """Give a worker a task of the feeder; False if there is none, or none that fits."""
-        task = feeder.next(worker.life, self._batch.now)
+        task = feeder.next(worker.life)
         if task is None:
-            return False
-        if isinstance(task, Wait):
-            self._feeder_until = task.until
             return False
         node = self.graph.add_fed(task)
         cls = self.dispatch.classify(node)
-        fits = self.resources.fits(cls, worker.site) if worker.chain is None else worker.chain.cls is cls
+        chain = worker.chain
+        fits = self.resources.fits(cls, worker.site) if chain is None else chain.cls is cls
         if fits:
             self.queues.launch(node, worker, feeder.plan(task.category))
         else:
@@ -279,7 +257,7 @@ class Scheduler:
     def _launch(self, node: Node, worker: WorkerState) -> None:
         """Let a worker run a task."""
         self.dispatch.remove(node)
-        if node.limits is None:
+        if node.cls is None:
             self.dispatch.classify(node)
         if worker.life in self.outputs.sought and not self.queues.is_short(node):
             self._bring_ahead(worker.life, node)
@@ -294,6 +272,12 @@ class Scheduler:
             others = [one for one in output.readers.values() if one is not node]
             if any(one.state is TaskState.READY for one in others) and output.name not in node.reads:
                 self.outputs.fetch(output)
+
+    def predict_s(self, node: Node) -> float | None:
+        """Predict how long a task takes; None where nothing is known."""
+        if node.fed and self.feeder is not None:
+            return self.feeder.predict_s(node.task)
+        return self.policy.predict(node.task)
 
     def _plan_of(self, node: Node) -> Plan:
         if node.fed and self.feeder is not None:
@@ -327,9 +311,12 @@ class Scheduler:
 
     def _help_idle(self) -> None:
         """Near the end idle workers take over what others have."""
-        idle = sum(len(site.idle) for site in self.resources.open if not site.io)
-        if not idle or not self.queues.rebalance(idle):
+        if not self.queues.may_look():
             return
+        idle = sum(len(site.idle) for site in self.resources.open if not site.io)
+        if not idle:
+            return
+        self.queues.rebalance(idle)
         for attempt in self.queues.overdue():
             cls = self.dispatch.classify(attempt.node)
             worker = self.resources.find(cls, [])
@@ -355,13 +342,9 @@ class Scheduler:
 
     def _set_wake(self) -> None:
         due = self.queues.wake
-        for time in (
-            self.times[0][0] if self.times else None,
-            self.workers.pauses[0][0] if self.workers.pauses else None,
-            self._feeder_until,
-        ):
-            if time is not None and (due is None or time < due):
-                due = time
+        for heap in (self.times, self.workers.pauses):
+            if heap and (due is None or heap[0][0] < due):
+                due = heap[0][0]
         if due is not None and due != self._woken:
             self._batch.out.append(WakeAt(due))
         self._woken = due
@@ -459,9 +442,15 @@ class Scheduler:
         return attempt if attempt is not None and attempt.life == event.life else None
 
     def _started(self, event: happened.Started) -> None:
-        attempt = self._live(event)
-        if attempt is not None:
-            self.queues.started(attempt)
+        attempt = self.queues.attempts.get(event.attempt)
+        if attempt is None or attempt.life != event.life or attempt.started is not None:
+            return
+        attempt.started = now = self._batch.now
+        node = attempt.node
+        if node.begun is None and not attempt.void:
+            node.begun = now
+        if attempt.state is AttemptState.LAUNCHED:
+            attempt.move(AttemptState.RUNNING)
 
     def _output_ready(self, event: happened.OutputReady) -> None:
         attempt = self._live(event)
@@ -481,35 +470,39 @@ class Scheduler:
         self.outputs.discard(number, life, stale, shares=worker is not None and worker.shares)
 
     def _finished(self, event: happened.Finished) -> None:
-        attempt = self._live(event)
-        if attempt is None:
-            self.discard(event.attempt, event.life, event.made)
+        number, life, made, measured, _ = event
+        attempt = self.queues.attempts.get(number)
+        if attempt is None or attempt.life != life:
+            self._batch.out.append(Uncounted(number))
+            self.discard(number, life, made)
             return
         node = attempt.node
-        counts = not attempt.void
-        if counts and node.fed:
+        if attempt.void:
+            self._batch.out.append(Uncounted(number))
+            self.queues.end(attempt, AttemptState.ACCEPTED)
+            self.discard(number, life, (*attempt.reported.values(), *made))
+            self.graph.attempt_over(node)
+            return
+        if node.fed:
             assert self.feeder is not None
-            counts = self.feeder.ended(node.task, event)
-            if not counts:
+            if not self.feeder.ended(node.task, event):
                 self.queues.end(attempt, AttemptState.DISCARDED)
                 self._discard_fed(attempt, event)
                 return
+        else:
+            self.policy.seen(node.task, measured.wall)
         self.queues.end(attempt, AttemptState.ACCEPTED)
-        if not counts:
-            self.discard(attempt.id, attempt.life, (*attempt.reported.values(), *event.made))
-            self.graph.attempt_over(node)
-            return
         if node.attempts:
             self.queues.call_off(node)  # a twin of it
-        self.policy.seen(node.task, attempt.plan, event.measurement)
-        self.graph.finish(attempt, event.made)
-        if event.measurement.baseline and attempt.worker.drain is None:
-            story = self.workers.leaks(attempt.worker, event.measurement)
+        self.graph.finish(attempt, made, measured.wall)
+        if measured.baseline and attempt.worker.drain is None:
+            story = self.workers.leaks(attempt.worker, measured)
             if story:
                 self._drain(attempt.worker, story, replace=True)
 
     def _discard_fed(self, attempt: Attempt, event: happened.Finished) -> None:
         """The feeder does not want what its task made; another attempt, if there is one, goes on."""
+        self._batch.out.append(Uncounted(attempt.id))
         self.discard(attempt.id, attempt.life, event.made)
         if not attempt.node.attempts:
             self.recovery.forget_fed(attempt.node)
@@ -604,7 +597,7 @@ class Scheduler:
         if node.task.consumes and not forget:
             return
         if node.attempts:
-            for attempt in node.attempts.values():
+            for attempt in node.attempts:
                 self.queues.cancel(attempt)
             return
         assert self.feeder is not None

@@ -14,7 +14,7 @@ from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.events import Failed
-from windrow.core.records import Failure, FailureKind, Measurement, RunRows
+from windrow.core.records import Failure, FailureKind, Measurement, RunRows, make_record
 from windrow.engines.base import NO_READING, Outcome
 from windrow.errors import UsageError
 
@@ -169,8 +169,8 @@ class JobRunner:
             if not peak:  # by programs that it waited for; a meter that looked has seen that itself
                 cpu, peak, lock_wait = cpu + programs[0], programs[1], 0.0
         outputs, report, told = outcome
-        used = Measurement(wall, cpu, lock_wait, peak, told[4], told[5], told[6], baseline)
-        return Outcome(outputs, report, used)
+        used = make_record(Measurement, (wall, cpu, lock_wait, peak, told[4], told[5], told[6], baseline))
+        return make_record(Outcome, (outputs, report, used))
 
     def close(self) -> BaseException | None:
         """Let the workload release its files; return what it raised, if it did."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.events import Cancelled, Event, Failed, Finished, OutputReady
-from windrow.core.records import Failure, FailureKind, Handle, Made
+from windrow.core.records import Failure, FailureKind, Handle, Made, make_record
 from windrow.engines.base import Job
 from windrow.engines.job_runner import estimate_bytes
 
@@ -72,8 +72,8 @@ class SharedOutputs:
         if isinstance(ran, Failed):
             return ran
         made = tuple([self._keep(name, number, value) for name, value in ran.outputs.items()])
-        return Finished(number, life, made, ran.measurement, ran.report)
+        return make_record(Finished, (number, life, made, ran.measurement, ran.report))
 
     def _keep(self, name: str, attempt: int, value: Any) -> Made:
-        self._values[Handle(name, attempt)] = value
-        return Made(name, estimate_bytes(value), here=True)
+        self._values[make_record(Handle, (name, attempt))] = value
+        return make_record(Made, (name, estimate_bytes(value), True))

@@ -11,8 +11,7 @@ correctly rounded operations only (``windrow._portable``).
 
 from __future__ import annotations
 
-from windrow.random.generator import philox
-from windrow.random.identities import entry_identity, identity_hash
-from windrow.random.streams import Rng, Stream
+from windrow.random.rng import Rng, Stream
+from windrow.random.row_ids import RowIds, identity_hash
 
-__all__ = ["Rng", "Stream", "entry_identity", "identity_hash", "philox"]
+__all__ = ["Rng", "RowIds", "Stream", "identity_hash"]

@@ -13,10 +13,9 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from windrow.random.entries import drawn_from
-from windrow.random.making import Wish, make, new
+from windrow.random.arrays.numpy import DrawRequest, make, new, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from windrow.random.entries import Entries, Span
-
-    Words: TypeAlias = NDArray[np.uint64]
+    from windrow.random.row_ids import RowIds
 
 
 #: Numbers from which on a draw is shared: the other half then takes some 100 us at least, many times
@@ -90,21 +87,22 @@ def grant(cores: int) -> None:
     _SPARE.grant(cores)
 
 
-def make_shared(wish: Wish, identity: Words | Span, counts: int | NDArray[np.int64]) -> NDArray[Any]:
+def make_shared(request: DrawRequest, rows: RowIds, counts: int | NDArray[np.int64]) -> NDArray[Any]:
     """Make numbers as ``make`` does, one half of a large draw in the background."""
-    out = new(wish, identity, counts)
-    if len(out) < _SHARED or len(identity) < 2:
-        return make(wish, identity, counts, out=out)
-    half = len(identity) // 2
+    out = new(request, len(rows), counts)
+    if len(out) < _SHARED or len(rows) < 2:
+        return make(request, rows, counts, out=out)
+    prepare(request, rows, counts)
+    half = len(rows) // 2
     here = counts if isinstance(counts, int) else counts[:half]
     there = counts if isinstance(counts, int) else counts[half:]
     place = half * here if isinstance(here, int) else int(here.sum())
-    other = _SPARE.submit(lambda: make(wish, identity[half:], there, out=out[place:]))
+    other = _SPARE.submit(lambda: make(request, rows[half:], there, out=out[place:]))
     if other is None:
-        return make(wish, identity, counts, out=out)
-    make(wish, identity[:half], here, out=out[:place])
+        return make(request, rows, counts, out=out)
+    make(request, rows[:half], here, out=out[:place])
     if other.cancel():  # it has not begun, so it would not be faster than we are
-        make(wish, identity[half:], there, out=out[place:])
+        make(request, rows[half:], there, out=out[place:])
     else:
         other.result()
     return out
@@ -114,37 +112,37 @@ class Ahead:
     """What was made ahead for the blocks of the steps of a chunk: for one choice of its rows at a time."""
 
     def __init__(self) -> None:
-        self._whose: Words | Entries | None = None  #: the rows; another choice is another object
-        self._made: dict[tuple[Wish, int], tuple[int, int, Future[Any]]] = {}
+        self._whose: RowIds | None = None  #: another choice of rows is another object
+        self._made: dict[tuple[DrawRequest, int], tuple[int, int, Future[Any]]] = {}
 
     def clear(self) -> None:
         """Forget the rows, and what was made for them."""
         self._whose = None
         self._keep(())
 
-    def numbers(self, wish: Wish, counts: int, identity: Words | Entries, start: int, stop: int) -> NDArray[Any]:
+    def numbers(self, request: DrawRequest, counts: int, rows: RowIds, start: int, stop: int) -> NDArray[Any]:
         """Return the numbers of rows start to stop, and begin those of as many rows that follow."""
-        if identity is not self._whose:
+        if rows is not self._whose:
             self.clear()
-            self._whose = identity
-        values = self._take(wish, counts, start, stop)
-        rows = drawn_from(identity, wish.method, counts, stop - start)
+            self._whose = rows
+        prepare(request, rows, counts)
+        values = self._take(request, counts, start, stop)
         if values is None:
-            values = make_shared(wish, rows[start:stop], counts)
+            values = make_shared(request, rows[start:stop], counts)
         following = rows[stop : stop + (stop - start)]
         if len(self._made) >= _MOST_DRAWS:
             self._keep((start, stop))  # who does not draw in every block leaves some behind
         room = len(self._made) < _MOST_DRAWS
         if len(following) and room and values.nbytes * (len(self._made) + 1) <= _MOST_BYTES:
             # Room is taken and given back by one thread: memory of another's is new to it each time.
-            out = new(wish, following, counts)
-            future = _SPARE.submit(lambda: make(wish, following, counts, out=out))
+            out = new(request, len(following), counts)
+            future = _SPARE.submit(lambda: make(request, following, counts, out=out))
             if future is not None:
-                self._made[wish, counts] = stop, stop + len(following), future
+                self._made[request, counts] = stop, stop + len(following), future
         return values
 
-    def _take(self, wish: Wish, counts: int, start: int, stop: int) -> NDArray[Any] | None:
-        first, last, future = self._made.pop((wish, counts), (-1, -1, None))
+    def _take(self, request: DrawRequest, counts: int, start: int, stop: int) -> NDArray[Any] | None:
+        first, last, future = self._made.pop((request, counts), (-1, -1, None))
         # Blocks may become smaller from one to the next: outputs see what is left of each unit.
         if future is None or future.cancel() or first != start or last < stop:
             return None
@@ -157,19 +155,3 @@ class Ahead:
             if first not in starts:
                 future.cancel()
                 del self._made[key]
-
-
-class Block:
-    """Some rows of many, one block after the other."""
-
-    __slots__ = ("_ahead", "_identity", "_start", "_stop")
-
-    def __init__(self, ahead: Ahead, identity: Callable[[], Words | Entries], start: int, stop: int) -> None:
-        self._ahead = ahead
-        self._identity = identity  #: of all rows
-        self._start = start
-        self._stop = stop
-
-    def numbers(self, wish: Wish, counts: int) -> NDArray[Any]:
-        """Return the numbers of the rows."""
-        return self._ahead.numbers(wish, counts, self._identity(), self._start, self._stop)

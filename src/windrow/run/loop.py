@@ -12,9 +12,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from windrow.core.commands import OutputFailed, OutputMade, Replan, Resolve, Take, TaskEnded, WakeAt
+from windrow.core.commands import Launch, OutputFailed, OutputMade, Replan, Resolve, Take, TaskEnded, Uncounted, WakeAt
 from windrow.core.events import CancelRequested, Event, Planned, Tick
-from windrow.core.rows import RowFeeder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from windrow.core.commands import Command, EngineCommand, Status
     from windrow.core.ledger import Ledger
     from windrow.core.records import Evidence, Failure, Handle, Plan, PlanJob
+    from windrow.core.rows import RowFeeder
     from windrow.core.scheduler import Scheduler
     from windrow.engines.base import Engine, Workload
 
@@ -137,7 +137,7 @@ def run(
 
     With an inbox, SIGTERM is like Ctrl-C, and the first of them is a wish told to the inbox.
     """
-    rows = scheduler.feeder if isinstance(scheduler.feeder, RowFeeder) else None
+    rows = scheduler.feeder
     if planner is None and rows is not None:
         planner = rows.policies.order.replan
     loop = _Loop(scheduler, rows, engine, clock, observers, planner, collector or Taken(), inbox)
@@ -160,6 +160,8 @@ def run(
 
 #: Commands that are for the loop itself.
 _OTHERS = frozenset({Take, Replan, WakeAt, Resolve})
+#: Commands that are for observers alone: they tell whoever waits for a task.
+_NEWS = frozenset({TaskEnded, OutputMade, OutputFailed, Uncounted})
 
 
 @dataclass(slots=True)
@@ -223,12 +225,12 @@ class _Loop:
             orders: list[EngineCommand] = []
             for command in commands:
                 kind = type(command)
-                if kind is TaskEnded or kind is OutputMade or kind is OutputFailed:
-                    continue  # observers tell whoever waits for a task
-                if kind in _OTHERS:
+                if kind is Launch:  # by far the most
+                    orders.append(command)  # type: ignore[arg-type]
+                elif kind in _OTHERS:
                     self._obey(command, answers)
-                else:
-                    orders.append(command)  # type: ignore[arg-type]  # by far the most
+                elif kind not in _NEWS:
+                    orders.append(command)  # type: ignore[arg-type]
             if orders:
                 self.engine.do(orders)
             for observer in self.observers:

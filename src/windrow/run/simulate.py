@@ -15,6 +15,7 @@ from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.engines.simulated.engine import SimulatedEngine
 from windrow.errors import InternalError
+from windrow.run.garbage import collecting_less
 from windrow.run.loop import run
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
@@ -85,7 +86,8 @@ def simulate(
     options = options or Options(restart=True, speculate=can.can_kill)
     scheduler = Scheduler(feeder, options=options)
     nothing: Any = _Nothing()
-    outcome = run(scheduler, engine, nothing, clock=engine.clock, observers=observers)
+    with collecting_less():
+        outcome = run(scheduler, engine, nothing, clock=engine.clock, observers=observers)
     devices = {name: shared.busy_s for name, shared in engine.world.things.devices.items()}
     return Simulated(outcome=outcome, tally=engine.tally, workers=workers, device_busy_s=devices)
 

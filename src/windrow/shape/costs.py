@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from windrow.core.records import StepCost
+    from windrow.core.records import CostSums, StepCost
 
 
 #: Calls are made so large that their fixed cost stays under this share of their time.
 FIXED_SHARE = 0.05
 
 
-def fit(cost: StepCost) -> tuple[float, float]:
+def fit(cost: StepCost | CostSums) -> tuple[float, float]:
     """Fit (fixed seconds per call, seconds per row); neither is negative.
 
     Calls of one size cannot tell the two apart: then all of it is cost per row.
@@ -36,7 +36,7 @@ def fit(cost: StepCost) -> tuple[float, float]:
     return fixed, per_row
 
 
-def enough_rows(cost: StepCost) -> float:
+def enough_rows(cost: StepCost | CostSums) -> float:
     """Give the rows per call at which the fixed cost is ``FIXED_SHARE`` of the per-row cost."""
     fixed, per_row = fit(cost)
     if not fixed:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from windrow.core.policies import ShapeRequest
-    from windrow.core.records import StepCost
+    from windrow.core.records import CostSums, StepCost
 
 
 #: Rows of a task at most: it bounds the memory of a task, and larger ones gain nothing, as the
@@ -73,9 +73,9 @@ class Guided(Queued):
         """Size the next task."""
         workers = max(request.workers, 1)
         left = request.known + request.expected
-        costs = request.costs
+        costs: StepCost | CostSums = request.costs
         if not costs.calls:
-            costs = self._remembered.get(request.category, costs)
+            costs = self._remembered.get(request.category) or costs
         want = min(max(left / (2 * workers), enough_rows(costs), LEAST_ROWS), MOST_ROWS)
         if costs.rows_in:
             want = min(want, MOST_S * costs.rows_in / max(costs.wall, 1e-9))

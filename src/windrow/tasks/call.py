@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from windrow.core.records import Failure, Needs
     from windrow.tasks.devices import Devices
     from windrow.tasks.files.annotations import FileKind
-    from windrow.tasks.keeping import KeptValue
+    from windrow.tasks.reuse.save import KeptValue
     from windrow.tasks.session import Session
     from windrow.tasks.worker import Around
 
@@ -151,7 +151,7 @@ class Call:
         if future._session is not self.session:
             raise UsageError(f"{future!r} belongs to another session; ask for its value with result() first")
         if future.kept is not None:
-            from windrow.tasks.keeping import Fetch
+            from windrow.tasks.reuse.save import Fetch
 
             if not any(type(one) is Fetch for one in self.around):
                 self.around.insert(0, Fetch())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
 from collections import deque
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.core.commands import Launch, OutputFailed, OutputMade, TaskEnded
@@ -29,6 +27,7 @@ from windrow.core.records import NO_NEEDS, Failure, Handle, Needs, Task
 from windrow.core.scheduler import Scheduler
 from windrow.engines.machine_limits import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
+from windrow.run.garbage import collecting_less
 from windrow.run.loop import run
 from windrow.tasks.failures import UnseenFailures, blamed, error_of
 from windrow.tasks.future import BEGINNING, ELSEWHERE, Future, without_value
@@ -36,7 +35,7 @@ from windrow.tasks.waiting import refuse_in_fork
 from windrow.tasks.worker import CallWorkload, Ignored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from windrow.core.commands import Command
     from windrow.core.records import Made
@@ -490,35 +489,3 @@ class Unreadable(NamedTuple):
     """Stands for a value that was made elsewhere and cannot be made again here."""
 
     error: BaseException
-
-
-#: What Python begins with, in its several versions.
-DEFAULTS = ((700, 10, 10), (2000, 10, 10), (2000, 10, 0))
-#: New objects, less those that are gone, after which the young ones are looked at.
-YOUNG = 10_000
-
-_lock = threading.Lock()
-_found: list[tuple[int, int, int]] = []  #: the thresholds before, once for each session that is open
-
-
-@contextmanager
-def collecting_less() -> Iterator[None]:
-    """Look for garbage less often while a session is open; the last of several to end puts things back as they were.
-
-    A task that waits is about a dozen objects, and Python looks at the young ones again with every 700 that are made: with
-    many tasks at a time that was a quarter of all that calls, scheduling and results cost (10,000 short calls at a time in
-    threads: 115 us each, 83 us this way). Tasks leave no circles of references behind. Whoever has chosen other
-    thresholds, or turned the collector off, is left alone.
-    """
-    with _lock:
-        now = gc.get_threshold()
-        _found.append(_found[0] if _found else now)
-        if now in DEFAULTS:
-            gc.set_threshold(YOUNG, *now[1:])
-    try:
-        yield
-    finally:
-        with _lock:
-            before = _found.pop()
-            if not _found and before in DEFAULTS and gc.get_threshold() == (YOUNG, *before[1:]):
-                gc.set_threshold(*before)

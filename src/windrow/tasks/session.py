@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from windrow.core.events import CancelRequested, Closed, Released, Wanted
-from windrow.core.records import Task
+from windrow.core.records import Task, make_record
 from windrow.tasks.body import STREAM
 from windrow.tasks.call import MOST, Call, Content, DeclaredFunctions, TaskTraits, find_traits, has_no_futures
 from windrow.tasks.declare import current
@@ -22,7 +22,7 @@ from windrow.tasks.groups import Group, current_group
 from windrow.tasks.inout import Parts, Versions
 from windrow.tasks.options import NamedOptions, check_on_failure, checked_session
 from windrow.tasks.resident import Residents
-from windrow.tasks.reusing import BUDGET, Reuse
+from windrow.tasks.reuse.cache import BUDGET, Reuse
 from windrow.tasks.waiting import bring, gather, refuse_to_wait, wait_for_room
 from windrow.tasks.watched import Watchable, Watched
 from windrow.tasks.weak_table import WeakTable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from windrow.tasks.declare import Declared, OnFailure
-    from windrow.tasks.reusing import ReuseStats
+    from windrow.tasks.reuse.cache import ReuseStats
     from windrow.watch.progress import SessionSnapshot
 
 
@@ -259,11 +259,12 @@ class Session(Watchable, NamedOptions):
         declared = call.declared
         self._driver.submit(
             call,
-            Task(
+            make_record(Task, (
                 call.id, declared.name, 1, None, call.slots, after, call.outputs, False, declared.needs,
                 declared.priority, call.group, None if declared.deadline is None else monotonic() + declared.deadline,
                 declared.retries if call.rule == "retry" else 0, declared.restartable and not call.writes_files,
-            ),
+                False, None,
+            )),
         )  # fmt: skip
 
     def _find_traits(self, declared: Declared) -> TaskTraits:

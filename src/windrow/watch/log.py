@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TextIO
 
-from windrow.core.commands import Launch, Resolve, TaskEnded
+from windrow.core.commands import Launch, Resolve, Uncounted
 from windrow.core.events import (
     Cancelled,
     CancelRequested,
@@ -297,19 +297,19 @@ class EventLog(LogFile):
         """See a batch."""
         if self._memory is not None and (self._looked is None or now - self._looked >= MEMORY_EVERY_S):
             self._look(now)
-        counted = set()
+        uncounted = set()
         for command in commands:
-            if isinstance(command, Launch):
+            if type(command) is Launch:
                 self._launched[command.attempt] = command.task, command.life.worker, command.plan.id, now
                 self._orders.launched(command.plan)
-            elif isinstance(command, TaskEnded):
-                counted.add(command.attempt)
+            elif isinstance(command, Uncounted):
+                uncounted.add(command.attempt)
             elif isinstance(command, Resolve):
                 why = failure_words(command.failure) or None
                 self.note(micros(now), "Resolve", status=command.status, failure=why, reason=command.reason)
         for event in events:
             if isinstance(event, Finished):
-                self._finished(event, "done" if event.attempt in counted else "discarded", now)
+                self._finished(event, "discarded" if event.attempt in uncounted else "done", now)
             elif isinstance(event, Failed | Exhausted | Cancelled | WorkerLost):
                 self._ended_badly(event, now)
             elif isinstance(event, Planned):

@@ -144,12 +144,24 @@ class Change(NamedTuple):
     container: Any = None  #: the list or dictionary that has it, if one does
     key: Any = None
 
-    def becomes(self, session: Session, future: Future) -> None:
-        """Let the program know it by its next version."""
-        if trackable(self.thing):
-            follow(session, self.thing, future)
-        else:
+    def becomes(self, session: Session, future: Future) -> Callable[[], None]:
+        """Let the program know it by its next version; give what takes that back, if nothing has come after it."""
+        former = session.latest(self.thing)
+        if not trackable(self.thing):
             self.container[self.key] = future
+        else:
+            follow(session, self.thing, future)
+
+        def take_back() -> None:
+            if not trackable(self.thing):
+                if self.container[self.key] is future:
+                    self.container[self.key] = self.thing
+            elif session.latest(self.thing) is future:
+                session.versions.forget(self.thing)
+                if former is not self.thing:
+                    session.versions.follow(self.thing, former)
+
+        return take_back
 
 
 class PathArgument(NamedTuple):

@@ -1,4 +1,4 @@
-"""``@binary``: a task that runs a program, with its parameters as arguments."""
+"""``@binary``: a task that runs a program, with its parameters as arguments, as a command does."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from windrow.compat.pycompss.decorators import from_environment
 from windrow.compat.pycompss.parameters import IN
 from windrow.errors import TaskError, UsageError
+from windrow.tasks.commands.command import circumstances
+from windrow.tasks.commands.run import Invocation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,6 +26,8 @@ _PARAMETER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _HIDDEN = "#"
 #: How much of what a program wrote is told when it fails.
 _TOLD = 2000
+#: Descriptors of this process, for what a program prints.
+_STDOUT, _STDERR = 1, 2
 
 
 class Binary:
@@ -56,31 +60,32 @@ class Binary:
         bound = self._signature.bind(*args, **keywords)
         bound.apply_defaults()
         values = bound.arguments
-        line = [self._filled(self._program, values), *self._words(values)]
+        here = circumstances()
         with contextlib.ExitStack() as stack:
-            streams: dict[str, Any] = {
-                stream.lower(): stack.enter_context(Path(values[name]).open(mode))
-                for name, stream, mode in self._streams()
-                if values.get(name) is not None
-            }
-            done = subprocess.run(  # noqa: S603 - what the user wrote
-                line,
-                cwd=self._filled(self._directory, values) or None,
-                check=False,
-                stdin=streams.get("stdin"),
-                stdout=streams.get("stdout"),
-                stderr=streams.get("stderr", subprocess.PIPE if self._fails else None),
+            streams = self._open_streams(values, stack)
+            said = Invocation(
+                words=(self._filled(self._program, values), *self._words(values)),
+                directory=self._filled(self._directory, values) or ".",
+                environment={},
+                memory=here.memory,
+                unwanted=here.unwanted,
+                stdin=streams.get("stdin", subprocess.DEVNULL),
+                stdout=streams.get("stdout", _STDOUT),
+                stderr=streams.get("stderr", None if self._fails else _STDERR),
             )
-        if done.returncode and self._fails:
-            told = (done.stderr or b"").decode(errors="replace")[-_TOLD:]
-            raise TaskError(f"task {self._name!r}: {shlex.join(line)} ended with {done.returncode}: {told}")
-        return done.returncode
+            ran = here.run(self._name, said)
+        if ran.status and self._fails:
+            told = ran.errors.decode(errors="replace")[-_TOLD:]
+            raise TaskError(f"task {self._name!r}: {ran.command} ended with {ran.status}: {told}")
+        return ran.status
 
-    def _streams(self) -> list[tuple[str, str, str]]:
+    def _open_streams(self, values: Mapping[str, Any], stack: contextlib.ExitStack) -> dict[str, int]:
         modes = {"IN": "rb", "OUT": "wb"}
-        return [
-            (name, one.stream, modes.get(one.direction, "ab")) for name, one in self._parameters.items() if one.stream
-        ]
+        return {
+            one.stream.lower(): stack.enter_context(Path(values[name]).open(modes.get(one.direction, "ab"))).fileno()
+            for name, one in self._parameters.items()
+            if one.stream and values.get(name) is not None
+        }
 
     def _words(self, values: Mapping[str, Any]) -> list[str]:
         if self._template:

@@ -10,6 +10,7 @@ from windrow.compat.pycompss.runtime import raise_failures, session_for_calls, s
 from windrow.errors import UsageError, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextvars import Token
     from types import TracebackType
 
@@ -19,6 +20,20 @@ if TYPE_CHECKING:
 
 _current: ContextVar[TaskGroup | None] = ContextVar("windrow_pycompss_group", default=None)
 _known: dict[str, TaskGroup] = {}  #: the latest of each name
+_cancelled: list[TaskGroup] = []  #: groups whose tasks have left things as they were
+
+
+def take_back_cancelled() -> None:
+    """Have tasks that are called now find what was there before tasks that were cancelled, when all of those are over."""
+    while _cancelled:
+        _cancelled.pop().take_back()
+
+
+def forget_files(session: Session, paths: list[Any]) -> None:
+    """Have tasks find files as they are: what was to write them was cancelled, and left them alone."""
+    session.barrier()
+    for path in paths:
+        session.files.forget(path)
 
 
 def current_task_group(session: Session) -> TaskGroup | None:
@@ -40,7 +55,8 @@ class TaskGroup:
         self._waits = implicit_barrier
         self._inner: list[TaskGroup] = []
         self._group: Group | None = None
-        self._watched: list[Future] = []
+        #: By a future of each of its tasks that has not ended well: how to let the program forget that it was called.
+        self._watched: dict[Future, list[Callable[[], None]]] = {}
         self._token: Token[TaskGroup | None] | None = None
 
     def __enter__(self) -> Self:
@@ -67,25 +83,38 @@ class TaskGroup:
         if self._waits and error is None:
             self.barrier()
 
-    def watch(self, outcome: Future) -> None:
-        """Look at the end of one of its tasks."""
-        self._watched.append(outcome)
+    def watch(self, outcome: Future, take_back: list[Callable[[], None]]) -> None:
+        """Look at the end of one of its tasks; ``take_back`` is called if it comes to nothing."""
+        self._watched[outcome] = take_back
         outcome.add_done_callback(self._ended)
 
     def _ended(self, outcome: Any) -> None:
         if outcome.cancelled():
             return
         error = outcome._exception
-        if isinstance(error, COMPSsException) and self.raised is None:
+        if error is None:
+            self._watched.pop(outcome, None)
+        elif isinstance(error, COMPSsException) and self.raised is None:
             self.raised = error
             self.cancel()
 
+    def take_back(self) -> None:
+        """Let the program know things and files as they were before tasks of the group that came to nothing."""
+        for one in self._inner:
+            one.take_back()
+        if self._group is not None and any(self._watched.values()):
+            self._group.barrier()
+        for outcome, take_back in reversed(list(self._watched.items())):
+            if outcome.cancelled() or outcome._exception is not None:
+                for call in take_back:
+                    call()
+                self._watched[outcome] = []
+
     def cancel(self) -> None:
         """Cancel its tasks that have not ended, and those of groups in it."""
-        for one in self._inner:
-            one.cancel()
         if self._group is not None:
             self._group.cancel()
+            _cancelled.append(self)
 
     def barrier(self) -> None:
         """Wait for its tasks and for those of groups in it; raise what one of them raised."""
@@ -102,8 +131,9 @@ class TaskGroup:
         for outcome in self._watched:
             if not outcome.cancelled() and isinstance(outcome._exception, COMPSsException):
                 session.seen(outcome)
+        take_back_cancelled()
         raised, self.raised = self.raised or raised, None
-        self._watched = []
+        self._watched = {}
         if self._token is None:  # it was left: its name is known for ever, but keeps nothing alive
             self.session, self._group, self._inner = None, None, []
         raise_failures(session, group.number)
@@ -133,4 +163,5 @@ def compss_barrier(no_more_tasks: bool = False) -> None:  # noqa: ARG001 - means
     session = session_or_none()
     if session is not None:
         session.barrier()
+        take_back_cancelled()
         raise_failures(session)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from windrow.compat.pycompss.arguments import CallArguments, follow
+from windrow.compat.pycompss.binaries import Binary
 from windrow.compat.pycompss.body import Body, RunningBody, default_returns, inside, returned_values
 from windrow.compat.pycompss.decorators import NOTES
-from windrow.compat.pycompss.groups import current_task_group
+from windrow.compat.pycompss.groups import current_task_group, forget_files, take_back_cancelled
 from windrow.compat.pycompss.options import CompssOptions, read_options
 from windrow.compat.pycompss.runtime import session_for_calls
 from windrow.compat.pycompss.waiting import note_default
 from windrow.errors import UsageError
+from windrow.tasks.commands.command import Command
 from windrow.tasks.declare import Declared
 
 if TYPE_CHECKING:
@@ -75,7 +78,7 @@ class CompssTask:
         return f"<pycompss task {self.function.__qualname__!r}>"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else partial(self, instance)
 
     def with_note(self, decorator: str, options: Mapping[str, Any]) -> CompssTask:
         """Give the same task, of which another decorator says something."""
@@ -103,6 +106,8 @@ class CompssTask:
                 names=dict(enumerate(options.positional)),
                 time_out=options.time_out,
             )
+            memory = int(dict(options.needs.amounts).get("memory", 0))
+            command = Command(memory=memory) if isinstance(options.body, Binary) else None
             declared = Declared(
                 name=options.name,
                 function=body,
@@ -110,6 +115,7 @@ class CompssTask:
                 priority=options.priority,
                 on_failure=options.rule,
                 reuse=False,  # nobody said that calls have no effects
+                command=command,
             )
             self._known = (options, declared)
         return self._known
@@ -124,6 +130,7 @@ class CompssTask:
         return values[0] if len(values) == 1 else tuple(values)
 
     def _call(self, session: Session, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        take_back_cancelled()
         options, _ = self._what()
         bound = self._bind(args, keywords)
         if any(name not in bound.arguments for name in options.left_out):
@@ -143,12 +150,12 @@ class CompssTask:
         made = session.call(declared, (layout, sent, *[one.path for one in given.paths]), {})
         futures = list(made) if layout.outputs > 1 else [made]
         returned, changed = futures[:returns], futures[returns:]
-        for change, future in zip(given.changes, changed, strict=False):
-            change.becomes(session, future)
+        take_back = [change.becomes(session, future) for change, future in zip(given.changes, changed, strict=False)]
         for thing in given.used_up:
             session.versions.forget(thing)
         if group is not None:
-            group.watch(futures[-1])
+            paths = [one.path for one in given.paths if one.kind.writes]
+            group.watch(futures[-1], [*take_back, *([partial(forget_files, session, paths)] if paths else [])])
         if options.rule == "cancel_successors" and options.defaults:
             if "returns" in options.defaults:
                 for future, default in zip(returned, default_returns(options.defaults, returns), strict=True):

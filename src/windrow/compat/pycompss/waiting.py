@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from windrow.compat.pycompss.arguments import trackable
+from windrow.compat.pycompss.groups import take_back_cancelled
 from windrow.compat.pycompss.runtime import closed_session, session_or_none
 from windrow.engines.processes.values import own_copy
 from windrow.errors import NotYetError, UsageError
@@ -41,6 +42,7 @@ def compss_wait_on(*objs: Any, mode: str = "rw", to_write: bool | None = None) -
         mode = "rw" if to_write else "r"
     if mode not in ("r", "rw"):
         raise UsageError(f'compss_wait_on: mode= is "r" or "rw", got {mode!r}')
+    take_back_cancelled()
     session = session_or_none()
     values = list(objs)
     if session is not None:
@@ -124,6 +126,7 @@ def compss_open(file_name: Any, mode: str = "r") -> Any:
 
 def compss_wait_on_file(*file_name: Any) -> Any:
     """Wait for the tasks that write files, and give the names; raises what the tasks raised."""
+    take_back_cancelled()
     session = session_or_none()
 
     def wait(name: Any) -> Any:

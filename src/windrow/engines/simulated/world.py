@@ -30,6 +30,7 @@ from windrow.core.records import (
     OpenInput,
     RunRows,
     Worker,
+    make_record,
 )
 from windrow.engines.simulated.devices import FairShare, cores_rate, lock_rate
 from windrow.engines.simulated.jobs import SharedThings, SimulatedJob, SimulatedWorker, Tally, launch_stages
@@ -244,7 +245,7 @@ class World:
             lost = Failure(FailureKind.LOST, "OutputLost", f"what task {task.id} reads was gone when it began")
             self._report(happened.Failed(number, worker.life, lost), now)
             return
-        self._report(happened.Started(number, worker.life), now)
+        self._report(make_record(happened.Started, (number, worker.life)), now)
         worker.job = job = SimulatedJob(worker, launch, now)
         payload, costs = task.payload, self._task_costs(task)
         if isinstance(payload, MergePartials):
@@ -411,13 +412,13 @@ class World:
         made = tuple(
             [self._keep(job, name, value, here=here) for name in command.task.makes if not self._has(job, name)]
         )
-        self._ended(job, happened.Finished(command.attempt, life, made, used, report), now)
+        self._ended(job, make_record(happened.Finished, (command.attempt, life, made, used, report)), now)
 
     def _has(self, job: SimulatedJob, name: str) -> bool:
-        return Handle(name, job.attempt) in self._values
+        return (name, job.attempt) in self._values
 
     def _keep(self, job: SimulatedJob, name: str, value: Any, *, here: bool = True) -> Made:
-        self._values[Handle(name, job.attempt)] = value
+        self._values[make_record(Handle, (name, job.attempt))] = value
         self._fetch_s[job.attempt] = self._task_costs(job.command.task).fetch_s
         return Made(name, here=here)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from windrow.blocks.selection import Selection, union
 from windrow.pipeline.inspect.format_value import short
-from windrow.random.rows import RowRng
+from windrow.random.each_row.python import RowRng
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -74,6 +74,10 @@ def describe_array(value: Any) -> Shape:
     return Shape(label, [dtype, _hashed(np.ascontiguousarray(values).reshape(-1).view(np.uint8))])
 
 
+def _scalar(value: Any) -> Shape:
+    return Shape("scalar", [value.dtype, repr(value) if value.dtype.char in "gG" else value.tobytes()])
+
+
 def _hashed(buffer: Any) -> bytes:
     return xxhash.xxh3_128_digest(buffer)
 
@@ -176,7 +180,7 @@ def _compiled(facts: list[Any], function: Any, *, is_compiled: bool) -> Shape:
 
 #: By the full names of classes, so that no library is loaded for it.
 ADAPTERS: dict[str, Adapter] = {
-    "numpy.generic": Adapter(lambda v: Shape("scalar", [np.asarray(v)])),
+    "numpy.generic": Adapter(_scalar),
     "numpy.ufunc": Adapter(_ufunc),
     "numpy.vectorize": Adapter(_vectorized),
     "numpy.random._generator.Generator": Adapter(lambda v: Shape("generator", [v.bit_generator])),

@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windrow.store.fingerprint.code import digest
 from windrow.store.fingerprint.walk import Walk
 
 if TYPE_CHECKING:
@@ -63,14 +62,13 @@ def fingerprint(thing: Any, *, name: str = "", exact: bool = True) -> Fingerprin
 def summarise(walk: Walk) -> Fingerprint:
     """Return what a walk has found, as a digest and in words."""
     libraries = tuple(sorted(walk.libraries))
-    whole = digest(walk.own, *(f"{name} {version}".encode() for name, version in libraries))
     parts = {
         **{part: content.hex()[:_SHORT] for part, content in walk.parts().items()},
         **{f"{_LIBRARY}{library}": version for library, version in libraries},
-        _WHOLE: whole.hex()[:_SHORT],
+        _WHOLE: walk.digest.hex()[:_SHORT],
     }
     return Fingerprint(
-        digest=whole.hex(),
+        digest=walk.digest.hex(),
         own=walk.own.hex(),
         opaque=tuple(sorted(walk.opaque)),
         libraries=libraries,

@@ -49,12 +49,12 @@ def contents(one: Any) -> list[Any]:
     return inside + [one.__globals__[name] for name in read_code(one.__code__).names if name in one.__globals__]
 
 
-class _Way:
+class Way:
     """How one came to a thing: what it is to the thing that it was found in."""
 
     __slots__ = ("number", "said", "up")
 
-    def __init__(self, said: Callable[[int], str] | None, number: int, up: _Way | str) -> None:
+    def __init__(self, said: Callable[[int], str] | None, number: int, up: Way | str) -> None:
         self.said, self.number, self.up = said, number, up
 
     def __str__(self) -> str:
@@ -66,12 +66,12 @@ class _Circle(Exception):
     """A part goes in circles."""
 
 
-class _Open(NamedTuple):
+class Open(NamedTuple):
     """A thing some of whose children are still to be digested."""
 
     thing: Any
     shape: Shape
-    way: _Way | str
+    way: Way | str
     pieces: list[bytes]  #: of the children so far
 
 
@@ -79,8 +79,20 @@ class Walk:
     """All that was found from one thing on."""
 
     def __init__(
-        self, thing: Any, name: str = "", *, exact: bool = True, most: float | None = None, frozen: bool = True
+        self,
+        thing: Any,
+        name: str = "",
+        *,
+        exact: bool = True,
+        identity: bool = False,
+        most: float | None = None,
+        frozen: bool = True,
     ) -> None:
+        """Walk through a thing.
+
+        ``identity`` says whether it counts which things in it are one; ``most`` is what an array may have in bytes; without
+        ``frozen`` it is not looked for values that compiled functions and caches have of earlier globals.
+        """
         self.opaque: set[str] = set()
         self.draws: set[str] = set()  #: how random numbers are taken that nobody has chosen
         self.libraries: set[Library] = set()
@@ -90,6 +102,7 @@ class Walk:
         self.held: list[tuple[Any, list[Any]]] = []
         self.is_settled = True
         self._exact, self._most, self._frozen = exact, most, frozen
+        self._numbers: dict[int, bytes] | None = {} if identity else None
         self._name = name or "the value"
         self._parts: dict[str, bytes] = {}
         self._silent: set[str] = set()  #: parts that are said by other names
@@ -102,7 +115,7 @@ class Walk:
         self._written: set[str] = set()
         self._waiting: deque[tuple[str, Any, str, bool]] = deque()
         shape = None if plain(thing) is not None else self._look(thing, self._name, judged=False)
-        if shape is not None and (shape.name or _is_short(shape)):
+        if shape is not None and (shape.name or (_is_short(shape) and not identity)):
             self._name = name or shape.name or self._name
             self._add_named(_ROOT, thing, shape)
         else:
@@ -112,6 +125,11 @@ class Walk:
         if not exact:
             self._parts.update(dict.fromkeys(self._written, _WRITTEN))
         self.own = digest(*(piece for name, part in sorted(self._parts.items()) for piece in (_bytes(name), part)))
+
+    @property
+    def digest(self) -> bytes:
+        """Return what was found with the versions of libraries as one digest."""
+        return digest(self.own, *(f"{name} {version}".encode() for name, version in sorted(self.libraries)))
 
     def parts(self) -> dict[str, bytes]:
         """Return a digest by name, of each part by itself."""
@@ -146,7 +164,7 @@ class Walk:
 
     def _add_part(self, part: str, thing: Any, where: str, judged: bool) -> None:
         try:
-            found = self._digest(thing, where, judged=judged)
+            found = self._digest(thing, where, judged=judged, numbers=self._numbers)
         except _Circle:
             found = self._digest(thing, where, judged=judged, numbers={})
         self._parts[part] = digest(found)
@@ -156,7 +174,7 @@ class Walk:
     # -- what is in a part
 
     def _digest(
-        self, thing: Any, where: _Way | str, *, judged: bool = False, numbers: dict[int, bytes] | None = None
+        self, thing: Any, where: Way | str, *, judged: bool = False, numbers: dict[int, bytes] | None = None
     ) -> bytes:
         """Digest a thing from the bottom up; with ``numbers``, things met before are written as their numbers."""
         done = self._piece(thing, where, numbers, judged=judged)
@@ -170,7 +188,7 @@ class Walk:
                 child = one.shape.children[number]
                 if numbers is None and id(child) in inside:
                     raise _Circle
-                found = self._piece(child, _Way(one.shape.words, number, one.way), numbers)
+                found = self._piece(child, Way(one.shape.words, number, one.way), numbers)
                 if isinstance(found, bytes):
                     one.pieces.append(found)
                 else:
@@ -187,8 +205,8 @@ class Walk:
             waiting[-1].pieces.append(made)
 
     def _piece(
-        self, one: Any, way: _Way | str, numbers: dict[int, bytes] | None, *, judged: bool = False
-    ) -> bytes | _Open:
+        self, one: Any, way: Way | str, numbers: dict[int, bytes] | None, *, judged: bool = False
+    ) -> bytes | Open:
         """Return what is written for a thing, if that is known without looking at its children."""
         encoded = plain(one)
         if encoded is not None:
@@ -204,13 +222,21 @@ class Walk:
         if not shape.children:
             return _label(shape)
         if numbers is not None:
-            numbers[id(one)] = b"@%d" % len(numbers)
-            if shape.is_set and any(plain(child) is None for child in shape.children):
-                self.opaque.add(f"{way} (a set in a circle)")  # in which there is no order to number things by
-                return b"set"
-        return _Open(one, shape, way, [])
+            if shape.is_set:
+                return self._members(shape, way)
+            if type(one) is not tuple:
+                numbers[id(one)] = b"@%d" % len(numbers)
+        return Open(one, shape, way, [])
 
-    def _together(self, one: _Open) -> bytes:
+    def _members(self, shape: Shape, way: Way | str) -> bytes:
+        """Digest a set where things are numbered: each member by itself, as there is no order to number them in."""
+        try:
+            return digest(_label(shape), *sorted(self._digest(child, way) for child in shape.children))
+        except _Circle:
+            self.opaque.add(f"{way} (a set in a circle)")
+            return b"set"
+
+    def _together(self, one: Open) -> bytes:
         pieces = one.pieces
         if one.shape.is_set:
             pieces = sorted(pieces)
@@ -220,7 +246,7 @@ class Walk:
 
     # -- what is found
 
-    def _look(self, one: Any, way: _Way | str, *, judged: bool) -> Shape:
+    def _look(self, one: Any, way: Way | str, *, judged: bool) -> Shape:
         """Describe a thing, and note what that says."""
         if id(one) in self._shapes:
             return self._shapes[id(one)][1]

@@ -7,12 +7,13 @@ import time
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from windrow.tasks.files.stamps import Stamp, content_digest, stamp
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from windrow.store.results import Entry, Results
     from windrow.tasks.call import Call, FileArgument
-    from windrow.tasks.files.stamps import Stamp
     from windrow.tasks.session import Session
 
 
@@ -36,12 +37,16 @@ class ReusedFiles:
         Of what a task makes it says who that is: what it was like is noted when it is read. So it is with other files that
         are read along with it, as those may be left by earlier runs and written anew.
         """
-        from windrow.tasks.lineage import NotReusable, makers_of_paths
+        from windrow.tasks.reuse.code import NotReusable
+        from windrow.tasks.reuse.key import makers_of_paths
+        from windrow.tasks.reuse.save import is_as_it_was_made
 
         found: set[str] = set()
+        results = self._results()
         for future in makers_of_paths(calling):
             made = future.call
-            if made.key and made.state == "done" and not self._is_as_it_was_made(made.key):
+            key = made.key if made.state == "done" else None
+            if key and (results is None or not is_as_it_was_made(results, key)):
                 raise NotReusable(f"it reads what {made.name!r} wrote, which has been changed since, or was not kept")
             found.add("by future, as it was read")
         made_in_part = self._made_in_part(calling)
@@ -67,8 +72,7 @@ class ReusedFiles:
 
     def _said(self, one: FileArgument) -> object:
         """Say what a file is like that no task makes."""
-        from windrow.tasks.files.stamps import content_digest
-        from windrow.tasks.lineage import NotReusable
+        from windrow.tasks.reuse.code import NotReusable
 
         if one.stamp is None:
             raise NotReusable(
@@ -88,13 +92,6 @@ class ReusedFiles:
         known, key = self._known.get(one.path, (None, ""))
         return key if known == one.stamp else ""
 
-    def _is_as_it_was_made(self, key: str) -> bool:
-        """Whether the files that a call wrote are what it left."""
-        from windrow.tasks.keeping import is_as_it_was_made
-
-        results = self._results()
-        return results is not None and is_as_it_was_made(results, key)
-
     def is_latest(self, calling: Call, record: Call) -> bool:
         """Whether no other task of the session writes what a call writes."""
         writers = [self._session.files.latest(one.path) for one in calling.files if one.kind.writes]
@@ -102,7 +99,7 @@ class ReusedFiles:
 
     def makers(self, calling: Call) -> list[Call]:
         """List the calls of this session that make files which a call reads."""
-        from windrow.tasks.lineage import makers_of_paths
+        from windrow.tasks.reuse.key import makers_of_paths
 
         by_path = [one.maker for one in calling.files if one.maker is not None]
         return [one.call for one in (*makers_of_paths(calling), *by_path)]
@@ -115,7 +112,7 @@ class ReusedFiles:
         """Whether files that tasks made, and a call read, are as they were then, and will be."""
         if not calling.declared.files:
             return True
-        from windrow.tasks.keeping import still_as_read
+        from windrow.tasks.reuse.save import still_as_read
 
         stamps = still_as_read(entry)
         if stamps is None or self._are_being_written(one.path for one in stamps):
@@ -134,7 +131,7 @@ class ReusedFiles:
 
     def are_there(self, calling: Call, entry: Entry, key: str) -> bool:
         """Whether all that a call writes is there as it left it, and nobody is about to write it."""
-        from windrow.tasks.keeping import beside_in, still_there
+        from windrow.tasks.reuse.save import beside_in, still_there
 
         stamps = still_there(entry)
         if stamps is None:
@@ -156,8 +153,6 @@ class ReusedFiles:
 
 def _is_settled(known: Stamp) -> bool:
     """Wait until a file that changes from now on gets another time; False if it has changed meanwhile."""
-    from windrow.tasks.files.stamps import stamp
-
     age = time.time() - known.mtime_ns / 1e9
     if not 0 <= age < STEP_S:
         return True

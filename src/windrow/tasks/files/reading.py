@@ -109,85 +109,69 @@ def _meant_by_none(going: RunningCall, read: Read) -> list[tuple[GivenPath, str]
     )
 
 
-class Reading:
-    """All that one attempt of a call reads."""
-
-    def __init__(self, going: RunningCall) -> None:
-        self._going = going
-        self._relied: list[Stamp] = []  #: files that the body reads
-
-    def rely_on(self, read: Read, path: str) -> None:
-        """Check that what is read is there, and as it was promised."""
-        said = [one for slot in read.slots for one in stamps_of(self._going.values[slot])]
-        made = {one.path: one for one in said}
-        several = read.given.kind.directory or bool(read.given.kind.pattern)
-        if is_remote(path):
-            if read.maker is not None and self._going.keeps:
-                self._going.seen.append(Stamp(path, 0, 0))
-            return
-        promised = {one.path: one for one in read.stamps} | made
-        if not several:
-            promised = {path: promised[path]} if path in promised else {}
-        for one in promised.values():
-            if not matches(one):
-                raise self._changed(read, one)
-        if not promised:
-            self._check_existence(read, path)
-        self._relied += promised.values()
-        if self._going.keeps:
-            self._note(read, path)
-
-    def _note(self, read: Read, path: str) -> None:
-        """Note what files are like: of those that tasks make the lineage of a call says no more than who does.
-
-        Their maker may run again, in another session, and make others: under the same key, as its inputs are the same. Beside
-        them may be what was made along with them, or was left by earlier runs.
-        """
-        by_claims = read.given.kind.pattern or (read.maker is None and read.claims[0].shape != "file")
-        for name in there(read.claims) if by_claims else [path]:
-            with suppress(FileNotFoundError):  # somebody may just be moving it
-                self._going.seen.append(stamp(name))
-
-    def _check_existence(self, read: Read, path: str) -> None:
-        """Check that there is something where nobody said what it is like."""
-        patterns = [one.path for one in read.claims if one.shape == "glob"]
-        if os.path.exists(path) or any(matching(one) for one in patterns):
-            return
+def check_promised(going: RunningCall, read: Read, path: str) -> list[Stamp]:
+    """Check that what is read is there, and as it was promised; return what the body relies on."""
+    if is_remote(path):
+        if read.maker is not None and going.keeps:
+            going.seen.append(Stamp(path, 0, 0))
+        return []
+    said = [one for slot in read.slots for one in stamps_of(going.values[slot])]
+    promised = {one.path: one for one in (*read.stamps, *said)}
+    if not read.given.kind.directory and not read.given.kind.pattern:
+        promised = {path: promised[path]} if path in promised else {}
+    where = f"(parameter {read.given.parameter!r}, {read.given.kind.name})"
+    for one in promised.values():
+        if not matches(one):
+            raise _changed(f"task {going.name!r} reads {one.path} {where}", one)
+    patterns = [one.path for one in read.claims if one.shape == "glob"]
+    if not (promised or os.path.exists(path) or any(matching(one) for one in patterns)):
         why = "if another task writes it, annotate the path there with wr.OutFile"
-        if read.slots and all(self._going.values[one] is None for one in read.slots):
+        if read.slots and all(going.values[one] is None for one in read.slots):
             why = "the task that writes it has failed, and may: without on_failure='ignore' this one would not have run"
-        raise MissingFileError(f"{self._reads(read, path)}, but there is no such file; {why}")
+        raise MissingFileError(f"task {going.name!r} reads {path} {where}, but there is no such file; {why}")
+    if going.keeps:
+        _note(going, read, path)
+    return list(promised.values())
 
-    def _changed(self, read: Read, wanted: Stamp) -> MissingFileError | TaskFileError:
-        """Say why a file is not what the call was promised."""
-        reads = self._reads(read, wanted.path)
-        if not os.path.exists(wanted.path):
-            return MissingFileError(
-                f"{reads}, which was there before and is gone: something removed it while the session was open"
-            )
-        maker = maker_of(wanted.path)
-        if maker:
-            return TaskFileError(
-                f"{reads}, but its input was overwritten by task {maker!r}. Where a value was lost with a worker and has to "
-                "be made again, that needs the input: take result() before the file is overwritten, or write another file; "
-                "if a second run of the program writes it, let that end first"
-            )
-        return TaskFileError(
-            f"{reads}, which has changed: it had {wanted.size} bytes and has {stamp(wanted.path).size}, or is younger. If a "
-            "task writes it, annotate the path there with wr.OutFile or wr.InOutFile; if another program does, let that end "
-            "first"
+
+def _note(going: RunningCall, read: Read, path: str) -> None:
+    """Note what files are like: of those that tasks make the lineage of a call says no more than who does.
+
+    Their maker may run again, in another session, and make others: under the same key, as its inputs are the same. Beside
+    them may be what was made along with them, or was left by earlier runs.
+    """
+    by_claims = read.given.kind.pattern or (read.maker is None and read.claims[0].shape != "file")
+    for name in there(read.claims) if by_claims else [path]:
+        with suppress(FileNotFoundError):  # somebody may just be moving it
+            going.seen.append(stamp(name))
+
+
+def _changed(reads: str, wanted: Stamp) -> MissingFileError | TaskFileError:
+    """Say why a file is not what the call was promised."""
+    if not os.path.exists(wanted.path):
+        return MissingFileError(
+            f"{reads}, which was there before and is gone: something removed it while the session was open"
         )
+    maker = maker_of(wanted.path)
+    if maker:
+        return TaskFileError(
+            f"{reads}, but its input was overwritten by task {maker!r}. Where a value was lost with a worker and has to "
+            "be made again, that needs the input: take result() before the file is overwritten, or write another file; "
+            "if a second run of the program writes it, let that end first"
+        )
+    return TaskFileError(
+        f"{reads}, which has changed: it had {wanted.size} bytes and has {stamp(wanted.path).size}, or is younger. If a "
+        "task writes it, annotate the path there with wr.OutFile or wr.InOutFile; if another program does, let that end "
+        "first"
+    )
 
-    def _reads(self, read: Read, path: str) -> str:
-        given = read.given
-        return f"task {self._going.name!r} reads {path} (parameter {given.parameter!r}, {given.kind.name})"
 
-    def check(self) -> None:
-        """See that nothing was changed while the body read it; if so, it is worth another attempt."""
-        for one in self._relied:
-            if not matches(one):
-                raise TaskFileError(
-                    f"task {self._going.name!r} read {one.path}, which was changed meanwhile; if it changes it itself, "
-                    "annotate the parameter with wr.InOutFile",
-                    again=True,
-                )
+def check_unchanged(going: RunningCall, relied: Iterable[Stamp]) -> None:
+    """See that nothing was changed while the body read it; if so, it is worth another attempt."""
+    for one in relied:
+        if not matches(one):
+            raise TaskFileError(
+                f"task {going.name!r} read {one.path}, which was changed meanwhile; if it changes it itself, "
+                "annotate the parameter with wr.InOutFile",
+                again=True,
+            )

@@ -19,7 +19,7 @@ from windrow.tasks.call import map_nested
 from windrow.tasks.files.commit import copy_file, final_name, merge, replace, replace_link, settle_links
 from windrow.tasks.files.ownership import check_replaceable, names_in
 from windrow.tasks.files.paths import as_given
-from windrow.tasks.files.reading import Read, Reading, find_paths, put_paths
+from windrow.tasks.files.reading import Read, check_promised, check_unchanged, find_paths, put_paths
 from windrow.tasks.files.scratch import make_private, remove_private
 from windrow.tasks.files.stamps import OURS, Stamp, files_in, stamp
 
@@ -83,8 +83,8 @@ class _Attempt:
     def __init__(self, work: FileWork, going: RunningCall) -> None:
         self._work = work
         self._going = going
-        self._reading = Reading(going)
         self._read: list[str] = []  #: paths that the body reads
+        self._relied: list[Stamp] = []  #: as those files have to stay meanwhile
         self._privates: dict[str, tuple[str, list[str]]] = {}  #: by directory of targets
         self._making: list[_Making] = []
         self._taken: set[str] = set()  #: paths that are written, private and final
@@ -97,7 +97,7 @@ class _Attempt:
         paths: list[tuple[GivenPath, str]] = []
         for read in self._work.reads:
             for where, text in find_paths(self._going, read, self._work.base):
-                self._reading.rely_on(read, text)
+                self._relied += check_promised(self._going, read, text)
                 paths.append((where, text))
         self._read = [text for _, text in paths]
         for write in self._work.writes:
@@ -137,7 +137,7 @@ class _Attempt:
         if write.given.kind.directory and not write.begins:
             os.mkdir(own)
         if write.read is not None:
-            self._reading.rely_on(write.read, path)
+            self._relied += check_promised(self._going, write.read, path)
             copy_file(path, own)
         self._making.append(_Making(write, path, target, own, place))
         return own
@@ -152,7 +152,7 @@ class _Attempt:
     # -- after the body
 
     def end(self) -> None:
-        self._reading.check()
+        check_unchanged(self._going, self._relied)
         made: dict[str, list[str]] = {}
         for one in self._making:
             made[one.own], wrong = _files_made(one)

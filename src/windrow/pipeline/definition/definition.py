@@ -1,0 +1,208 @@
+"""A pipeline frozen for one run, and what follows from its steps alone: regions, dependencies, the written order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from windrow.blocks.fetch_ahead import AccessLog
+from windrow.errors import DefinitionError, UnknownNameError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from windrow.blocks.kernels import EachKernel
+    from windrow.pipeline.definition.saves import SaveDefinition
+    from windrow.pipeline.definition.steps import StepDefinition
+    from windrow.pipeline.pipeline import Pipeline
+
+
+#: The region there is when none was declared.
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A pipeline frozen for one run."""
+
+    name: str
+    steps: Mapping[str, StepDefinition]
+    regions: Mapping[str, Mapping[str, bool]]
+    written: tuple[str, ...]  #: the written order of cuts, columns and weights
+    identity: tuple[str, ...]
+    seed: int
+    unchecked: set[str]  #: steps not yet shown to be row-pure; shrinks
+    touched: dict[str, frozenset[str]]  #: fields of collections each step was seen to touch; grows
+    access: AccessLog = field(default_factory=AccessLog)  #: what chunks need over slow links
+    sample_rows: int = 256
+    kernels: dict[Any, EachKernel]  #: compiled once for all programs of a pipeline
+    saves: tuple[SaveDefinition, ...] = ()
+    nminus1: tuple[str, ...] = ()  #: regions to count with one cut left out
+    #: directory of saved files -> where they are until they are complete
+    staging: Mapping[str, str] = field(default_factory=dict)
+    keep_rows: bool = False  #: whether the result says which rows each region has
+
+
+def regions_of(
+    steps: Mapping[str, StepDefinition], declared: Mapping[str, Mapping[str, bool]]
+) -> dict[str, dict[str, bool]]:
+    """Return the regions: those declared, or one of all cuts."""
+    if declared:
+        return {name: dict(cuts) for name, cuts in declared.items()}
+    return {ALL: {name: False for name, step in steps.items() if step.kind == "cut"}}
+
+
+def matching_regions(output: StepDefinition, regions: Iterable[str]) -> tuple[str, ...]:
+    """Return the regions an output is evaluated in."""
+    patterns = output.regions or ()
+    return tuple(r for r in regions if any(fnmatchcase(r, pattern) for pattern in patterns))
+
+
+def check_definitions(
+    pipeline: str,
+    steps: Mapping[str, StepDefinition],
+    regions: Mapping[str, Mapping[str, bool]],
+    *,
+    needs_output: bool = True,
+) -> None:
+    """Raise if the steps and regions of a pipeline cannot mean anything, whatever the data."""
+    if needs_output and not any(step.kind == "output" for step in steps.values()):
+        raise DefinitionError(
+            f"pipeline {pipeline!r} has no output, so running it would give nothing: add one with "
+            "@analysis.output, for instance a histogram or a count"
+        )
+    cuts = [name for name, step in steps.items() if step.kind == "cut"]
+    for region, members in regions.items():
+        for cut in members:
+            _known_cut(f"region {region!r}", cut, cuts, steps)
+    weights = [name for name, step in steps.items() if step.kind == "weight"]
+    for step in steps.values():
+        for cut in step.after:
+            _known_cut(f"after= of {step.kind} {step.name!r}", cut, cuts, steps)
+        if step.kind == "output":
+            _check_output(step, regions, weights)
+        for read in step.reads:
+            _refuse_non_column(step, read.column, steps)
+    written_order(steps)
+
+
+def dependencies(steps: Mapping[str, StepDefinition]) -> dict[str, tuple[str, ...]]:
+    """For each cut, column and weight: the steps that must run before it."""
+    made = {name for name, step in steps.items() if step.kind == "column"}
+    return {
+        name: tuple(dict.fromkeys([r.column for r in step.reads if r.column in made] + list(step.after)))
+        for name, step in steps.items()
+        if step.kind != "output"
+    }
+
+
+def before_first_cut(steps: Mapping[str, StepDefinition], weights: Iterable[str]) -> list[str]:
+    """Return the weights that are written above the first cut."""
+    names = list(steps)
+    cuts = [number for number, name in enumerate(names) if steps[name].kind == "cut"]
+    above = set(names[: cuts[0]] if cuts else names)
+    return [name for name in weights if name in above]
+
+
+def factors(
+    steps: Mapping[str, StepDefinition], output: str, region: str | None, weights: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the factors of the weight that an output is given; ``weights`` are those that exist for a dataset."""
+    step = steps[output]
+    if not step.takes_weight or step.weights is None:
+        return ()
+    # A factor that is named is never left out; what "all" means depends on where the output stands.
+    every = "*" in step.weights
+    allowed = before_first_cut(steps, weights) if region is None and every else weights
+    return tuple(name for name in allowed if every or name in step.weights)
+
+
+def written_order(steps: Mapping[str, StepDefinition]) -> tuple[str, ...]:
+    """Return the order of definition; a column that is read above its definition moves up to its first reader."""
+    needs = dependencies(steps)
+    order: list[str] = []
+    state: dict[str, bool] = {}  # False: being placed, True: placed
+
+    def place(name: str, path: tuple[str, ...]) -> None:
+        if state.get(name):
+            return
+        if name in state:
+            ring = " -> ".join([*path[path.index(name) :], name])
+            raise DefinitionError(
+                f"steps depend on each other in a circle: {ring}; a step can only read columns made without it"
+            )
+        state[name] = False
+        for need in needs[name]:
+            place(need, (*path, name))
+        state[name] = True
+        order.append(name)
+
+    for name in needs:
+        place(name, ())
+    return tuple(order)
+
+
+def _known_cut(where: str, cut: str, cuts: list[str], steps: Mapping[str, StepDefinition]) -> None:
+    if cut in cuts:
+        return
+    if cut in steps:
+        raise DefinitionError(f"{where} names {cut!r}, which is a {steps[cut].kind}, not a cut")
+    raise UnknownNameError(
+        f"{where} names the cut {cut!r}, which is not defined{nearest(cut, cuts)} (cuts: {', '.join(cuts) or 'none'})"
+    )
+
+
+def _check_output(output: StepDefinition, regions: Mapping[str, Mapping[str, bool]], weights: list[str]) -> None:
+    for pattern in output.regions or ():
+        if not any(fnmatchcase(region, pattern) for region in regions):
+            raise UnknownNameError(
+                f"output {output.name!r} names the region {pattern!r}, which is not defined"
+                f"{nearest(pattern, regions)} (regions: {', '.join(regions)})"
+            )
+    for name in output.weights or ():
+        if name != "*" and name not in weights:
+            raise UnknownNameError(
+                f"output {output.name!r} names the weight {name!r}, which is not defined"
+                f"{nearest(name, weights)} (weights: {', '.join(weights) or 'none'})"
+            )
+
+
+def _refuse_non_column(step: StepDefinition, column: str, steps: Mapping[str, StepDefinition]) -> None:
+    other = steps.get(column)
+    if column == "weight" and step.takes_weight:
+        return
+    if other is not None and other.kind != "column":
+        raise DefinitionError(
+            f"{step.kind} {step.name!r} reads {column!r}, which is a {other.kind}: only columns can be read; make it a "
+            "column and let both read that"
+        )
+    if other is step:
+        raise DefinitionError(
+            f"column {column!r} has two makers: the step of that name reads a column of the same name; call the new one "
+            f"something else, for instance '{column}_corrected'"
+        )
+
+
+def describe(pipeline: Pipeline) -> str:
+    """Say what an analysis consists of."""
+    definition = pipeline.definition(0)
+    lines = [f"pipeline {pipeline.name!r}"]
+    for step in definition.steps.values():
+        reads = ", ".join(
+            read.column + (f" (default {read.default!r})" if read.optional else "") for read in step.reads
+        )
+        text = f"  {step.kind} {step.name}: reads {reads or 'no column'}"
+        if step.when is not None:
+            text += f", when {step.when.text}"
+        if step.after:
+            text += f", after {', '.join(step.after)}"
+        lines.append(text)
+    for name, cuts in definition.regions.items():
+        members = " and ".join(("not " if inverted else "") + cut for cut, inverted in cuts.items())
+        lines.append(f"  region {name}: {members or 'all rows'}")
+    for save in pipeline.saves:
+        rows = "all rows" if save.region is None else f"rows of region {save.region}"
+        lines.append(f"  save {save.path}: {rows}, columns {', '.join(save.columns)}")
+    lines += [f"  guard: {step} runs after {cut} (learned)" for step, cut in sorted(pipeline.guards)]
+    return "\n".join(lines)

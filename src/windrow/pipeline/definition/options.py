@@ -1,0 +1,162 @@
+"""What a user asked of a run, checked: what does not exist is refused rather than ignored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from windrow.engines.machine_limits import granted_cores
+from windrow.errors import NotYetError, UsageError, nearest
+from windrow.pipeline.ordering.policies import POLICIES
+from windrow.units import parse_bytes, parse_seconds
+
+ENGINES = ("auto", "inline", "threads", "processes")
+LATER_ENGINES = ("dask",)
+
+
+@dataclass(slots=True, kw_only=True)
+class Options:
+    """The options of a run as ``Pipeline.run`` takes them; checked and brought to one form when they are made."""
+
+    order: Any = "adaptive"  #: a policy's name or function, "written", step names, or step names by dataset
+    chunk: Any = "auto"  #: then rows, or None
+    engine: str = "auto"
+    workers: Any = None  #: then how many
+    cutflow: Any = "estimated"  #: then "estimated" or "exact" by pattern of datasets
+    nminus1: Any = False  #: True for all regions, or those named
+    max_rows: int | None = None
+    on_error: Any = "stop"  #: or "skip"
+    seed: int = 0
+    rundir: Any = None
+    progress: Any = None
+    save: bool = True
+    block_rows: int | None = None
+    split: tuple[int, int] | None = None  #: threads that set up and that process; None: measured
+    memory: Any = None  #: then bytes for all workers together, or None
+    timeout: Any = None  #: then seconds a chunk may take, or None
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if self.resume and self.rundir is None:
+            raise UsageError("resume=True continues what is in a run directory: say which one with rundir=")
+        _check_engine(self.engine, memory=self.memory, timeout=self.timeout)
+        _one_of("on_error", self.on_error, ("stop", "skip"))
+        self.order = _order(self.order)
+        if self.on_error == "skip" and _is_own(self.order):
+            raise UsageError(
+                'on_error="skip" leaves out the rows on which a step raises in the written order, so it does not go together '
+                "with an order of your own: leave order= or on_error= out"
+            )
+        self.chunk = None if self.chunk in ("auto", None) else _count("chunk", self.chunk, '"auto" or ')
+        self.workers = granted_cores(os.environ) if self.workers is None else _count("workers", self.workers)
+        self.cutflow = _cutflow(self.cutflow)
+        self.nminus1 = _nminus1(self.nminus1)
+        self.seed = _count("seed", self.seed, least=None)
+        self.save, self.resume = bool(self.save), bool(self.resume)
+        if self.max_rows is not None:
+            self.max_rows = _count("max_rows", self.max_rows, least=0)
+        if self.block_rows is not None:
+            self.block_rows = _count("_block_rows", self.block_rows)
+        if self.memory is not None:
+            self.memory = _positive("memory", parse_bytes(self.memory))
+        if self.timeout is not None:
+            self.timeout = _positive("timeout", parse_seconds(self.timeout))
+
+
+def _check_engine(engine: Any, **limits: Any) -> None:
+    if engine in LATER_ENGINES:
+        raise NotYetError(f"engine={engine!r} does not exist yet; there are {', '.join(ENGINES)}")
+    _one_of("engine", engine, ENGINES)
+    for name, value in limits.items():
+        if value is not None and engine not in ("auto", "processes"):
+            raise UsageError(
+                f'{name}= is enforced on processes: use engine="processes" or leave engine= out, got {engine!r}'
+            )
+
+
+def _order(order: Any) -> Any:
+    if isinstance(order, os.PathLike) or (isinstance(order, str) and order.endswith(".json")):
+        from windrow.pipeline.ordering.order_file import frozen_orders
+
+        return frozen_orders(order)
+    if isinstance(order, str):
+        _one_of("order", order, ("adaptive", "written", *POLICIES))
+        return order
+    if isinstance(order, Mapping):
+        return _by_dataset(order)
+    return order if callable(order) else _names(order)
+
+
+def _is_own(order: Any) -> bool:
+    """Say whether an order of steps is given, rather than what decides about it."""
+    return any(map(_is_own, order.values())) if isinstance(order, Mapping) else isinstance(order, tuple)
+
+
+def _by_dataset(order: Mapping[Any, Any]) -> dict[str, Any]:
+    if not order:
+        raise UsageError('order= is a mapping without any dataset; leave order= out, or say order="written"')
+    for dataset, names in order.items():
+        if not isinstance(dataset, str):
+            raise UsageError(f"order= maps names of datasets to lists of names, got {dataset!r}")
+        # A string is a sequence too, and its letters are no steps.
+        if isinstance(names, str) and names != "written":
+            raise UsageError(
+                f'order= for the dataset {dataset!r} is a list of names of steps, or "written"; got {names!r}'
+            )
+    return {d: names if isinstance(names, str) else _names(names) for d, names in order.items()}
+
+
+def _names(order: Any) -> tuple[str, ...]:
+    if isinstance(order, Sequence) and all(isinstance(name, str) for name in order):
+        return tuple(order)
+    raise UsageError(
+        'order= is "adaptive", "written", another policy\'s name, a list of step names, a mapping of datasets to '
+        f"such lists, a function, or a file that freeze() wrote; got {order!r}"
+    )
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _positive(option: str, value: _Number) -> _Number:
+    if value <= 0:
+        raise UsageError(f"{option}= must be more than nothing, got {value}")
+    return value
+
+
+def _one_of(option: str, value: Any, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        hint = nearest(value, allowed) if isinstance(value, str) else ""
+        choices = ", ".join(map(repr, allowed))
+        raise UsageError(f"{option}= must be one of {choices}, got {value!r}{hint}")
+
+
+def _count(option: str, value: Any, or_else: str = "", least: int | None = 1) -> int:
+    whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not whole or (least is not None and value.__index__() < least):
+        bound = "" if least is None else f" of at least {least}"
+        raise UsageError(f"{option}= must be {or_else}a whole number{bound}, got {value!r}")
+    return int(value.__index__())
+
+
+def _nminus1(value: Any) -> bool | tuple[str, ...]:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, Sequence) and all(isinstance(name, str) for name in value):
+        return tuple(value)
+    raise UsageError(f"nminus1= is True, False or a list of regions, got {value!r}")
+
+
+def _cutflow(value: Any) -> Mapping[str, str]:
+    kinds = ("estimated", "exact")
+    if isinstance(value, str):
+        value = {"*": value}
+    if not isinstance(value, Mapping):
+        raise UsageError(f"cutflow= is one of {kinds} or a mapping of datasets to them, got {value!r}")
+    for kind in value.values():
+        _one_of("cutflow", kind, kinds)
+    return dict(value)

@@ -1,0 +1,264 @@
+"""Where chunks run: which engine, how many workers, and how much of their work may be lost."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windrow.core.policies import AtTheEnd
+from windrow.core.records import Needs
+from windrow.data.paths import is_remote
+from windrow.engines.inline import InlineEngine
+from windrow.engines.machine_limits import granted_memory
+from windrow.engines.read_ahead import ReadAhead
+from windrow.engines.switching import SwitchingEngine
+from windrow.engines.threads import ThreadsEngine
+from windrow.place.lock_watch import LockWatch
+from windrow.place.read_ahead_split import FixedSplit, MeasuredSplit
+from windrow.shape.safety import Bounded
+from windrow.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from windrow.core.policies import SafetyPolicy, ShapePolicy, ShapeRequest
+    from windrow.core.records import Measurement
+    from windrow.core.rows import RowFeeder
+    from windrow.data.base import Source
+    from windrow.engines.base import Engine
+    from windrow.pipeline.definition.options import Options
+    from windrow.store.fingerprint.api import Fingerprint
+
+
+#: Inputs smaller than this in all are not worth starting threads for: a thread costs about 0.1 ms, a chunk of
+#: so few bytes or rows takes a few milliseconds.
+TINY_BYTES = 1_000_000
+TINY_ROWS = 20_000
+
+#: Share of the memory that may hold what was read ahead.
+AHEAD_SHARE = 1 / 16
+#: The same where nobody knows how much memory there is.
+AHEAD_BYTES = 256_000_000
+
+#: Bytes from a disk that are no reason to think that threads waited for data.
+LITTLE = 10_000_000
+
+
+@dataclass(slots=True)
+class EngineChoice:
+    """The engine of a run, and why it is this one."""
+
+    kind: str
+    workers: int
+    why: str = ""  #: empty where the user chose
+    may_switch: bool = False  #: from threads to processes, if they wait for each other
+    memory: int | None = None
+    waited: str = ""  #: what an earlier run found out about threads
+    split: tuple[int, int] | None = None  #: threads that set up and that process, where fixed
+    remote: bool = False  #: whether there are remote files
+    _switching: SwitchingEngine | None = None
+    _setup: ReadAhead | None = None
+
+    def engine(self, rows: RowFeeder) -> Engine:
+        """Make the engine."""
+        if self.kind == "inline":
+            return InlineEngine(self.workers)
+        if self.kind == "processes":
+            return self._processes(0)
+        before = _from_disk()
+        self._setup = self._ahead(before)
+        threads = ThreadsEngine(self.workers, self._setup)
+        if not self.may_switch:
+            return threads
+        watch = LockWatch(self.workers)
+
+        def reason(used: Measurement, now: float) -> str:
+            watch.add(used, now)
+            return watch.change(now, lambda: _left_s(rows), lambda: _from_disk() - before > LITTLE)
+
+        self._switching = SwitchingEngine(threads, self._processes, reason)
+        return self._switching
+
+    def _ahead(self, before: int) -> ReadAhead | None:
+        """Make what may read ahead of the workers; None: each reads for itself, as asked for."""
+        memory = int(AHEAD_SHARE * granted_memory(os.environ)) or AHEAD_BYTES
+        if self.split is None:
+            split = MeasuredSplit(
+                self.workers, lambda: self.remote or _from_disk() - before > LITTLE, remote=self.remote
+            )
+            return ReadAhead(split, self.workers, memory)
+        if not self.split[0]:
+            return None
+        return ReadAhead(FixedSplit(*self.split), self.workers, memory)
+
+    def shape(self, shape: ShapePolicy) -> ShapePolicy:
+        """Let workers have more to do at a time where something is to be read ahead of them."""
+        return _Deeper(shape, self) if self.kind == "threads" else shape
+
+    @property
+    def depth(self) -> int:
+        """Jobs a worker should have at a time at least."""
+        return 1 if self._setup is None or self.switched else self._setup.depth
+
+    def _processes(self, number: int) -> Engine:
+        from windrow.engines.processes.engine import ProcessesEngine
+
+        return ProcessesEngine(self.workers, number=number)
+
+    @property
+    def switched(self) -> bool:
+        """Whether it changed over to processes during the run."""
+        return self._switching is not None and self._switching.switched
+
+    def safety(self, *, journaled: bool) -> SafetyPolicy:
+        """Say how much work may be lost: little where workers can be, or where it is written down as it goes."""
+        if journaled or self.kind == "processes":
+            return Bounded()
+        return _OnceApart(self) if self.may_switch else AtTheEnd()
+
+    def said(self) -> list[str]:
+        """Say what was decided and why; to be asked when the run has ended."""
+        said = []
+        switching = self._switching
+        if self.switched and switching is not None:
+            self.kind, self.waited = "processes", switching.why
+            said.append(f"engine: threads, then processes, because {switching.why}")
+        elif self.why:
+            said.append(f"engine: {self.kind}, because {self.why}")
+            if switching is not None and switching.why:
+                said.append(f"engine: {switching.why}")
+        if self.kind == "processes" and self.memory is not None:
+            allowed = _allowed(self.memory)
+            amount = f"{format_bytes(self.memory)} for {self.workers} workers"
+            if allowed < self.memory:
+                amount += f", but only {format_bytes(allowed)} are granted"
+            share = format_bytes(allowed // self.workers)
+            said.append(f"memory: {amount}, so a chunk may use {share}")
+        if self._setup is not None and (about := self._setup.split.said()):
+            said.append(about)
+        return said
+
+
+class _OnceApart:
+    """The safety of a run that may change over to processes: none is needed before that."""
+
+    def __init__(self, choice: EngineChoice) -> None:
+        self._choice = choice
+        self._bounded = Bounded()
+
+    def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:
+        """Say whether what a worker keeps is to be brought to safety."""
+        return self._choice.switched and self._bounded.due(held_s, cost_s, life_s)
+
+
+class _Deeper:
+    """A shape decision whose queues are as deep as reading ahead needs them."""
+
+    def __init__(self, shape: ShapePolicy, choice: EngineChoice) -> None:
+        self._shape = shape
+        self._choice = choice
+
+    def rows(self, request: ShapeRequest) -> int:
+        """Size the next task."""
+        return self._shape.rows(request)
+
+    def window(self, task_s: float | None) -> int:
+        """Say how many jobs a worker may have at a time."""
+        return max(self._shape.window(task_s), self._choice.depth)
+
+
+def choose_engine(
+    source: Source, options: Options, to_do: int, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]
+) -> EngineChoice:
+    """Decide where chunks run."""
+    workers, memory = options.workers, options.memory
+    if options.engine != "auto":
+        return EngineChoice(
+            options.engine, workers, memory=memory, waited=waited, split=options.split,
+            remote=_is_remote(source),
+        )  # fmt: skip
+    if not to_do:
+        return EngineChoice("inline", 1, "nothing is left to do", waited=waited)
+    if memory is not None or options.timeout is not None:
+        why = f"{_limited(options)}, and only processes can be limited"
+        return EngineChoice("processes", workers, why, memory=memory, waited=waited)
+    if workers == 1:
+        return EngineChoice("inline", 1, "there is one worker", waited=waited)
+    if _is_tiny(source):
+        return EngineChoice("inline", 1, "the data is too small for threads to pay", waited=waited)
+    if waited:
+        return EngineChoice("processes", workers, f"in an earlier run {waited}", waited=waited)
+    for name, found in steps().items():
+        if found.stores_globals:
+            why = f"{name!r} changes {found.stores_globals[0]}, which threads would share"
+            return EngineChoice("processes", workers, why)
+    why = f"{workers} workers share the files of one process"
+    # Waiting for a remote file looks like waiting for the lock.
+    remote = _is_remote(source)
+    return EngineChoice("threads", workers, why, may_switch=not remote, split=options.split, remote=remote)
+
+
+def _is_remote(source: Source) -> bool:
+    return any(i.format != "arrays" and is_remote(str(i.location)) for i in source.inputs)
+
+
+def _limited(options: Options) -> str:
+    if options.memory is None:
+        return f"a chunk may take {format_seconds(options.timeout or 0)}"
+    return f"memory is limited to {format_bytes(options.memory)}"
+
+
+def limits(options: Options) -> Needs:
+    """Say what one chunk may use."""
+    amounts: dict[str, float] = {}
+    if options.memory is not None:
+        amounts["memory"] = _allowed(options.memory) // options.workers
+    if options.timeout is not None:
+        amounts["seconds"] = options.timeout
+    return Needs.of(amounts)
+
+
+def _allowed(memory: int) -> int:
+    """Say how much of the memory asked for there is: a limit above that would never be reached."""
+    return min(memory, granted_memory(os.environ) or memory)
+
+
+def _from_disk() -> int:
+    """Bytes that this process had to wait for because they were not in memory; only Linux tells."""
+    try:
+        with Path("/proc/self/io").open("rb") as facts:
+            for line in facts:
+                if line.startswith(b"read_bytes:"):
+                    return int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+def _left_s(rows: RowFeeder) -> float | None:
+    """Estimate the seconds to go; None if nothing is known."""
+    costs = [account.costs() for account in rows.accounts.values()]
+    done = sum(cost.rows_in for cost in costs)
+    if not done:
+        return None
+    now = rows.standing()
+    ahead = now.waiting + now.expected + now.running
+    return ahead * sum(cost.wall for cost in costs) / done / max(now.workers, 1)
+
+
+def _is_tiny(source: Source) -> bool:
+    total = 0
+    for item in source.inputs:
+        if item.format == "arrays":
+            if item.rows is None or item.rows > TINY_ROWS:
+                return False
+            continue
+        try:
+            total += Path(item.location).stat().st_size
+        except (OSError, TypeError, ValueError):
+            return False  # remote, or gone: nothing is known
+        if total > TINY_BYTES:
+            return False
+    return True

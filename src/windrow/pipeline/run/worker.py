@@ -1,0 +1,231 @@
+"""The worker's side of a pipeline: inputs opened, chunks run and read ahead, partials merged.
+
+A chunk is set up ahead of its worker by reading the columns that are needed before the first cut can reject anything: those
+are needed for every row, whatever the cuts say. What later steps need is left to the worker, which reads it only where rows
+are left - unless it comes over a slow link in the same request anyway.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windrow.blocks.attempts import Attempts
+from windrow.blocks.calls import Caller, Meter
+from windrow.blocks.chunk import Chunk, ChunkRun, Stopped
+from windrow.blocks.columns import ColumnStore
+from windrow.blocks.failing import skipped
+from windrow.blocks.selection import Selection, everything
+from windrow.core.records import Measurement, MergePartials, Opened, OpenInput, RowsReport, RunRows
+from windrow.engines.base import Outcome, Reading
+from windrow.errors import CorruptFileError, InternalError
+from windrow.pipeline.run.facts import RunFacts
+from windrow.pipeline.run.partials import unite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windrow.blocks.program import BoundStep, Program
+    from windrow.core.records import Plan, Rows, Task
+    from windrow.data.base import Input, Reader
+    from windrow.engines.base import Job
+    from windrow.pipeline.run.workload import PipelineWorkload
+
+#: Files a worker keeps open: the one being read, the next one inspected, and a little room for retries.
+OPEN_FILES = 4
+
+
+class RowsSide:
+    """One worker's readers and its way of opening inputs, running chunks and merging partials."""
+
+    used: tuple[float, int] | None = None  #: steps start no programs that are waited for
+
+    def __init__(self, workload: PipelineWorkload) -> None:
+        self.workload = workload
+        self.reading = Reading()  #: what reading took in the last run
+        self._readers: OrderedDict[int, tuple[Reader, str]] = OrderedDict()  #: and which file each is
+        self.news = workload.news
+
+    def run(self, job: Job) -> Outcome:
+        """Do what a task asks for."""
+        payload = job.task.payload
+        if type(payload) is OpenInput:
+            return Outcome({}, self._open(payload.input))
+        if type(payload) is MergePartials:
+            return Outcome({job.task.makes[0]: unite(job.values)})
+        return self._run_rows(job.task.makes[0], payload, job.plan, job.prepared)
+
+    def prepare(self, task: Task, plan: Plan) -> PreparedColumns | None:
+        """Read what a chunk needs first, for another worker to run it with."""
+        if type(task.payload) is not RunRows:
+            return None
+        _, reader, program, chunk = self._opened(task.payload)
+        return read_ahead(program, reader, chunk, plan.order, self.workload.stop.is_set)
+
+    def _open(self, number: int) -> Opened:
+        """Open an input, bind the steps to it, and say how many rows and which units it has."""
+        feed = self.workload.feed(number)
+        reader, identity = self._reader(feed.input)
+        source = self.workload.source.inputs[feed.input]
+        program = self.workload.program(source, reader.info, feed.products)
+        return Opened(reader.info.rows, self.workload.opened(source, reader.info, program), identity)
+
+    def _run_rows(self, output: str, payload: RunRows, plan: Plan, ahead: list[PreparedColumns]) -> Outcome:
+        """Run one chunk in the order of the plan, with what was prepared for it."""
+        source, reader, program, chunk = self._opened(payload)
+        before = reader.bytes_read
+        attempts = self._attempts(source, program, reader, chunk, plan)
+        if ahead:
+            prepared = ahead.pop()
+            prepared.hand_over(attempts.run)
+            before -= prepared.bytes_read
+            self.workload.note_reads(source.index, prepared.reads)
+            del prepared  # or it would stay in memory with the traceback of a failure
+        try:
+            attempts.look(self.workload.facts.borders[source.index])
+            partial = attempts.partial()
+        finally:
+            attempts.run.release()
+            store = attempts.run.store
+            self.reading = Reading(store.read_seconds, store.read_cpu_s)
+            self.workload.note_reads(source.index, reader.reads)
+            reader.reads.clear()
+        self.workload.check_unchanged(source.index)
+        self.workload.note_kept(partial)
+        measurement = Measurement(bytes_read=reader.bytes_read - before)
+        evidence = attempts.evidence(in_memory=source.format == "arrays")
+        gone = skipped(attempts.left_out.values(), payload.rows[0].input, source.label)
+        return Outcome({output: partial}, RowsReport(evidence, gone), measurement)
+
+    def close(self) -> None:
+        """Close every file."""
+        while self._readers:
+            self._close(self._readers.popitem()[1][0])
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _opened(self, payload: RunRows) -> tuple[Input, Reader, Program, Chunk]:
+        """Open the file that rows are in; say what runs on them."""
+        (part,) = payload.rows
+        feed = self.workload.feed(part.input)
+        reader, _ = self._reader(feed.input, payload.identity)
+        source = self.workload.source.inputs[feed.input]
+        program = self.workload.program(source, reader.info, feed.products)
+        borders = self.workload.facts.borders.get(feed.input)
+        if borders is None:
+            borders = self.workload.opened(source, reader.info, program)
+        return source, reader, program, chunk_of(source, part, borders, reader.info.clusters)
+
+    def _attempts(self, source: Input, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
+        workload = self.workload
+        run = ChunkRun(
+            program, reader, chunk, plan.order, dict(plan.blocks), workload.block_rows,
+            stopping=workload.stop.is_set, rows=_rows_to_run(source, chunk),
+        )  # fmt: skip
+        steps = workload.definition.steps.values()
+        after = tuple((step.name, cut) for step in steps for cut in step.after)
+        return Attempts(run, plan, after, skip=workload.skip)
+
+    def _reader(self, index: int, before: str = "") -> tuple[Reader, str]:
+        """Open an input, or find it open; it must be what it was ``before``, where that is known."""
+        found = self._readers.get(index)
+        if found is None:
+            reader = self.workload.source.open(index)
+            try:
+                found = reader, self.workload.check_same(index, reader.info, before)
+            except CorruptFileError:
+                reader.close()
+                raise
+            self._readers[index] = found
+            while len(self._readers) > OPEN_FILES:
+                self._close(self._readers.popitem(last=False)[1][0])
+        elif before not in ("", found[1]):
+            raise self.workload.replaced(self.workload.source.inputs[index])
+        self._readers.move_to_end(index)
+        return found
+
+    def _close(self, reader: Reader) -> None:
+        self.workload.learn(RunFacts(requests=getattr(reader, "requests", 0)))
+        reader.close()
+
+
+def _rows_to_run(source: Input, chunk: Chunk) -> Selection | None:
+    """Select the rows of a chunk that are not left out of its input; None: all of them."""
+    start, stop = chunk.borders[0], chunk.borders[-1]
+    mask = np.ones(stop - start, dtype=bool)
+    for first, last in source.left_out:
+        mask[max(first - start, 0) : max(last - start, 0)] = False
+    return None if mask.all() else Selection(stop - start, np.flatnonzero(mask))
+
+
+@dataclass(slots=True)
+class PreparedColumns:
+    """Columns of one chunk, and what reading them took, by the step that needs them first."""
+
+    columns: dict[str, Any] = field(default_factory=dict)
+    reads: list[tuple[str, int, int]] = field(default_factory=list)
+    bytes_read: int = 0
+    charges: dict[str, tuple[int, float]] = field(default_factory=dict)  #: step -> (bytes, seconds)
+    memory: int = 0  #: bytes that the columns keep
+
+    def hand_over(self, run: ChunkRun) -> None:
+        """Give everything to an attempt that has not begun; nothing is left here."""
+        run.store.adopt(self.columns)
+        self.columns.clear()
+        for name, (size, seconds) in self.charges.items():
+            meter = run.meters.setdefault(name, Meter())
+            meter.bytes_read += size
+            meter.read_s += seconds
+
+
+def chunk_of(source: Input, part: Rows, borders: tuple[int, ...], clusters: tuple[int, ...]) -> Chunk:
+    """Describe the rows of a task as whole units of its input."""
+    if not part.start < part.stop:
+        raise InternalError(f"an empty chunk was launched: {part}")
+    first = bisect_right(borders, part.start) - 1
+    units = (part.start, *_inside(borders, part), part.stop)
+    finer = tuple(sorted({*units, *_inside(clusters, part)}))
+    return Chunk(source.index, source.label, first, units, finer)
+
+
+def _inside(borders: tuple[int, ...], part: Rows) -> tuple[int, ...]:
+    return borders[bisect_right(borders, part.start) : bisect_left(borders, part.stop)]
+
+
+def first_steps(program: Program, order: tuple[str, ...]) -> list[BoundStep]:
+    """Return the steps up to the first one that can reject rows."""
+    steps = [program.steps[name] for name in program.needed(order)]
+    cut = next((n for n, step in enumerate(steps) if step.kind == "cut"), len(steps))
+    return steps[: cut + 1]
+
+
+def read_ahead(
+    program: Program, reader: Reader, chunk: Chunk, order: tuple[str, ...], stopping: Callable[[], bool]
+) -> PreparedColumns:
+    """Read what the first steps of a chunk need; over a slow link also what comes in the same request."""
+    prepared = PreparedColumns()
+    start = chunk.borders[0]
+    rows = everything(chunk.borders[-1] - start)
+    store = ColumnStore(reader, start, rows.length, np.asarray(chunk.clusters) - start)
+    caller = Caller(program, store, lambda lanes: rows, order)  # noqa: ARG005 - nothing is rejected yet
+    begin = reader.bytes_read
+    try:
+        for step in first_steps(program, order):
+            if stopping():
+                raise Stopped
+            before, spent = reader.bytes_read, store.read_seconds
+            caller.prepare(step.name, step.arguments, rows)
+            read_s = store.read_seconds - spent
+            prepared.charges[step.name] = (reader.bytes_read - before, read_s)
+        prepared.columns = store.give_away()
+        prepared.memory = sum(int(values.nbytes) for values in prepared.columns.values())
+    finally:
+        store.clear()
+        prepared.bytes_read = reader.bytes_read - begin
+        prepared.reads.extend(reader.reads)
+        reader.reads.clear()
+    return prepared

@@ -1,0 +1,281 @@
+"""What a pipeline's run knows of its source, wherever rows run: programs, units, which file an input was.
+
+The workload is shared by all workers of a process; each worker has its own readers (``worker``). In another process it is a
+copy; what is learned there goes home with the worker's reports.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from windrow.blocks.chunk import Stopped
+from windrow.core.records import Failure, FailureKind, OpenInput, RunRows
+from windrow.errors import CorruptFileError, DataError, DefinitionError, RowPurityError, StepError, WindrowError
+from windrow.pipeline.ambient import ambient, check_arrived, is_own, restore, seal
+from windrow.pipeline.binding.bind import bind
+from windrow.pipeline.resume.input_digest import file_stamp
+from windrow.pipeline.run.facts import RunFacts
+from windrow.pipeline.run.worker import RowsSide
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+    from windrow.blocks.chunk import Partial
+    from windrow.blocks.program import Program
+    from windrow.core.records import Task
+    from windrow.data.base import FileInfo, Input, Source
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.products import Product
+    from windrow.pipeline.resume.input_digest import FileStamp
+
+#: Bytes that the rows of all regions may take, so that comparing two runs is possible; a bit for each row and region.
+KEPT_BYTES = 64_000_000
+
+
+class Feed(NamedTuple):
+    """What an input of the scheduler is: one of the source, for some products (None: all)."""
+
+    input: int
+    products: frozenset[Product] | None = None
+
+
+class PipelineWorkload:
+    """A pipeline over a source, as engines see it.
+
+    An input of the scheduler is an input of the source, unless ``feeds`` says otherwise: what is continued may lack
+    some products in some rows and other products in others.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        source: Source,
+        block_rows: int | None = None,
+        feeds: Mapping[int, Feed] | None = None,
+        *,
+        skip: bool = False,
+    ) -> None:
+        self.definition = definition
+        self.source = source
+        self.block_rows = block_rows
+        self.skip = skip  #: whether rows on which a step raises are left out
+        self.facts = RunFacts(keeping=definition.keep_rows)
+        self.stop = threading.Event()  #: set when the run ends and waits for no chunk any more
+        self._units: dict[str, tuple[int, int]] = {}  #: by dataset: rows and units of the inputs opened so far
+        self._programs: dict[Any, Program] = {}
+        self._kept_bytes = 0
+        self._stamps: dict[int, FileStamp | None] = {}  #: of inputs when they were first opened in this process
+        self._saved: dict[str, tuple[tuple[str, ...], str]] = {}  #: file -> columns, first input
+        self.feeds = dict(feeds or {})
+        #: inputs that are known from an earlier run: what identifies them, and their rows
+        self.expected: dict[int, tuple[str, int]] = {}
+        self.sealed: dict[str, Mapping[str, str]] | None = None  #: what steps are at home
+        self._new: RunFacts | None = None  #: since the last report, where home is another process
+        self._home: tuple[frozenset[str], dict[str, frozenset[str]]] = (
+            frozenset(),
+            {},
+        )  #: what is unchecked and touched
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what belongs to a process: locks, programs and compiled code are made anew."""
+        state = dict(self.__dict__)
+        for name in ("stop", "_lock", "_programs", "_stamps"):
+            del state[name]
+        state["definition"] = replace(self.definition, kernels={})
+        state["ambient"] = ambient()
+        state["sealed"] = seal(self.definition)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Begin in another process."""
+        restore(state.pop("ambient"))
+        self.__dict__.update(state)
+        self.stop = threading.Event()
+        self._lock = threading.Lock()
+        self._programs = {}
+        self._stamps = {}
+        # What was learned here so far is known at home; from now on only what is new is told.
+        self._new = RunFacts()
+        self._home = (frozenset(self.definition.unchecked), dict(self.definition.touched))
+
+    def learn(self, found: RunFacts) -> None:
+        """Take in what was learned here or, by ``hear``, elsewhere."""
+        with self._lock:
+            for index, borders in found.borders.items():
+                dataset, before = self.source.inputs[index].dataset, self.facts.borders.get(index, (0,))
+                rows, units = self._units.get(dataset, (0, 0))
+                self._units[dataset] = (rows + borders[-1] - before[-1], units + len(borders) - len(before))
+            self.facts.add(found)
+            if self._new is not None:
+                self._new.add(found)
+
+    def news(self) -> RunFacts | None:
+        """Give what home does not know yet; None if there is nothing. Asked in other processes only."""
+        unchecked, touched = self._home
+        self._home = (frozenset(self.definition.unchecked), dict(self.definition.touched))
+        with self._lock:
+            found, self._new = self._new or RunFacts(), RunFacts()
+        found.checked = unchecked - self._home[0]
+        found.touched = {step: fields for step, fields in self._home[1].items() if touched.get(step) != fields}
+        return None if found == RunFacts() else found
+
+    def facts_now(self) -> RunFacts:
+        """Give what is known now: workers go on learning."""
+        with self._lock:
+            return self.facts.copy()
+
+    def hear(self, news: RunFacts) -> None:
+        """Take in what a worker in another process learned."""
+        self.learn(news)
+        self.definition.unchecked.difference_update(news.checked)
+        for step, fields in news.touched.items():
+            self.definition.touched[step] = self.definition.touched.get(step, frozenset()) | fields
+
+    def feed(self, number: int) -> Feed:
+        """Say what an input of the scheduler is."""
+        return self.feeds.get(number) or Feed(number)
+
+    def open_worker(self, worker: int) -> RowsSide:  # noqa: ARG002 - all workers are alike
+        """Make the side of one worker."""
+        if self.sealed is not None:
+            check_arrived(self.definition, self.sealed)
+            self.sealed = None
+        return RowsSide(self)
+
+    def content(self, task: Task) -> Any:
+        """Give what a worker needs: all of it is in the payload."""
+        return task.payload
+
+    def describe(self, task: Task) -> str:
+        """Name a task in messages of the engine."""
+        if type(task.payload) is RunRows:
+            return ", ".join(f"rows {r.start}-{r.stop} of {self._label(r.input)}" for r in task.payload.rows)
+        what = "opening" if type(task.payload) is OpenInput else "adding up results of"
+        return f"{what} {self._label(task.payload.input)}"
+
+    def _label(self, number: int) -> str:
+        return self.source.inputs[self.feed(number).input].label
+
+    def is_own(self, module: ModuleType) -> bool:
+        """Say whether a module is the user's own, so that it goes to other processes with its state."""
+        return is_own(module)
+
+    def classify(self, error: BaseException) -> Failure:
+        """Say whose fault an exception is."""
+        kind = FailureKind.INTERNAL
+        if isinstance(error, Stopped):
+            kind = FailureKind.LOST  # nothing is wrong with its rows
+        elif isinstance(error, StepError) and not isinstance(error, RowPurityError):
+            kind = FailureKind.USER
+        elif isinstance(error, (DataError, FileNotFoundError)):
+            kind = FailureKind.BAD_FILE
+        elif isinstance(error, WindrowError):
+            kind = FailureKind.INTERNAL  # the analysis itself is wrong: no file or row can be blamed
+        elif isinstance(error, OSError):
+            kind = FailureKind.TRANSIENT_IO
+        elif isinstance(error, MemoryError):
+            kind = FailureKind.EXHAUSTED
+        facts = getattr(error, "facts", {})
+        place = ", ".join(str(facts[key]) for key in ("step", "file") if key in facts)
+        return Failure(kind, type(error).__name__, str(error), place, error)
+
+    def program(self, source: Input, info: FileInfo, products: frozenset[Product] | None = None) -> Program:
+        """Return the program for a file, making it if no file with these columns came before."""
+        key = (
+            source.dataset,
+            tuple((c.name, c.kind, str(c.dtype), c.counter) for c in info.columns.values()),
+            products,
+        )
+        with self._lock:
+            program = self._programs.get(key)
+            is_new = program is None
+            if program is None:
+                metadata = self.source.datasets[source.dataset]
+                program = bind(self.definition, source.dataset, metadata, info, source.label, products)
+                self._check_saved(program, source.label)
+                self._programs[key] = program
+        if is_new:
+            self.learn(RunFacts(twins={n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)}))
+        return program
+
+    def _check_saved(self, program: Program, label: str) -> None:
+        """Refuse files of a dataset that cannot go to one file, as soon as the second of them is opened."""
+        for save in program.saves:
+            known, first = self._saved.setdefault(save.key, (save.columns, label))
+            differing = sorted(set(known) ^ set(save.columns))
+            if differing:
+                name = differing[0]
+                has, lacks = (first, label) if name in known else (label, first)
+                more = f" (and {len(differing) - 1} more columns differ)" if len(differing) > 1 else ""
+                raise DefinitionError(
+                    f"save {save.key!r}: {has} has the column {name!r} and {lacks} has not{more}: a file has the same columns "
+                    f"for all rows; leave it out with '-{name}', or give the files to different datasets",
+                    column=name, file=label,
+                )  # fmt: skip
+
+    def opened(self, source: Input, info: FileInfo, program: Program) -> tuple[int, ...]:
+        """Keep what is known of an input; return its unit borders."""
+        borders = info.borders
+        if source.steps is not None:
+            ends = {row for step in source.steps for row in step}
+            borders = tuple(sorted({*borders, *ends}))
+        defaults = dict.fromkeys((source.index, column) for column in program.defaults_used)
+        self.learn(RunFacts(borders={source.index: borders}, defaults=defaults))
+        return borders
+
+    def unit_rows(self, dataset: str) -> float:
+        """Give the mean rows of the units of a dataset, as far as its inputs were opened; 0 if none was."""
+        rows, units = self._units.get(dataset, (0, 0))
+        return rows / units if units else 0.0
+
+    def check_same(self, index: int, info: FileInfo, before: str) -> str:
+        """Refuse an input that is another file than when it was first opened; say what tells it from another.
+
+        ``before`` is what another worker said of it when it opened it first; empty if none has.
+        """
+        item = self.source.inputs[index]
+        stamp = file_stamp(item)
+        now = repr((info.identity, info.rows, stamp))
+        if index not in self.facts.identities:
+            self.learn(RunFacts(identities={index: info.identity}))
+        first = self._stamps.setdefault(index, stamp)
+        expected = self.expected.get(index, (self.facts.identities[index], info.rows))
+        if before not in ("", now) or first != stamp or expected != (info.identity, info.rows):
+            raise self.replaced(item)
+        return now
+
+    def check_unchanged(self, index: int) -> None:
+        """Refuse what was read of an input that was written to meanwhile."""
+        item = self.source.inputs[index]
+        if self._stamps[index] != file_stamp(item):
+            raise self.replaced(item)
+
+    def replaced(self, item: Input) -> CorruptFileError:
+        """Make the error of an input that is not the same any more."""
+        return CorruptFileError(
+            f"{item.label} was replaced while it was being read: run again, on files that stay as they are",
+            file=item.label,
+        )
+
+    def note_kept(self, partial: Partial) -> None:
+        """Stop telling which rows the regions have where that becomes too much."""
+        if not self.facts.keeping:
+            partial.kept = ()
+            return
+        with self._lock:
+            self._kept_bytes += sum(rows.data.nbytes for _, rows in partial.kept)
+        if self._kept_bytes > KEPT_BYTES:
+            self.learn(RunFacts(keeping=False))
+            for program in list(self._programs.values()):
+                program.keep_rows = False
+
+    def note_reads(self, source: int, reads: list[tuple[str, int, int]]) -> None:
+        """Keep which rows of which columns were read, adjoining ranges joined."""
+        found: dict[tuple[int, str], list[tuple[int, int]]] = {}
+        for column, start, stop in reads:
+            found.setdefault((source, column), []).append((start, stop))
+        self.learn(RunFacts(reads=found))

@@ -1,0 +1,1 @@
+"""Arrays of random numbers: in NumPy, and by compiled loops of the same bits."""

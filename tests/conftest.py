@@ -123,7 +123,7 @@ def new_program(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def light_workers() -> Iterator[None]:
     """Make workers without what other tests of this process have imported: that took two seconds for every run."""
-    needed = [*startup.FOR_TASKS, "windrow.pipeline.workload", "numpy"]
+    needed = [*startup.FOR_TASKS, "windrow.pipeline.run.workload", "numpy"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes_engine, "preload", lambda: needed)
         yield

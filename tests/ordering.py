@@ -12,7 +12,7 @@ import windrow as wr
 from windrow.core.records import StepCost
 from windrow.order.constraints import repair
 from windrow.order.control.how_much import Sampling
-from windrow.pipeline.graph import dependencies
+from windrow.pipeline.definition.definition import dependencies
 from windrow.pipeline.ordering import controller, situation
 from windrow.shape import guided
 

@@ -8,7 +8,7 @@ from windrow.core.records import Opened, OpenInput, Plan, Rows, RunRows, Task
 from windrow.engines.base import Job, Outcome
 
 if TYPE_CHECKING:
-    from windrow.pipeline.worker import RowsSide
+    from windrow.pipeline.run.worker import RowsSide
 
 
 def job(payload: Any, plan: Plan) -> Job:

@@ -17,7 +17,7 @@ import numpy as np
 from hist import Hist
 
 import windrow as wr
-from windrow.pipeline.graph import dependencies
+from windrow.pipeline.definition.definition import dependencies
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from analysis import PROPOSITIONS, VARIANTS, build
 from events import write
 
 from windrow.order.constraints import repair
-from windrow.pipeline.graph import dependencies
+from windrow.pipeline.definition.definition import dependencies
 
 #: Samples that let 20,000 events be done in seconds; 1024 and 128 are the paper's.
 QUICK = {"as": 0, "sci": 8, "scinp": 1}

@@ -19,7 +19,7 @@ from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.cutflow_counts import merge_counts
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.errors import DataError, MergeError, RowPurityError, StepError, StepResultError
-from windrow.pipeline.bind import bind
+from windrow.pipeline.binding.bind import bind
 
 if TYPE_CHECKING:
     from pathlib import Path

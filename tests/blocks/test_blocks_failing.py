@@ -27,7 +27,7 @@ from windrow.blocks.failing import (
 from windrow.blocks.selection import Selection, everything
 from windrow.core.records import FailureKind, Rows
 from windrow.errors import StepError, UsageError, WindrowError
-from windrow.pipeline.bind import bind
+from windrow.pipeline.binding.bind import bind
 
 START = 1000
 

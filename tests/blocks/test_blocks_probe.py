@@ -21,7 +21,7 @@ from windrow.blocks.failing import quiet
 from windrow.blocks.probe import lot, places, probe, terrain
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Plan
 from windrow.errors import StepError
-from windrow.pipeline.bind import bind
+from windrow.pipeline.binding.bind import bind
 
 # --- which rows -----------------------------------------------------------------------------------
 

@@ -352,6 +352,15 @@ def test_every_placeholder_of_the_templates_has_a_value(tmp_path: Path) -> None:
     assert used == known
 
 
+def test_columns_that_differ_in_capitals_and_a_collection_that_cannot_be_an_argument(tmp_path: Path) -> None:
+    lists = {name.replace("lep", "id"): values for name, values in leptons(100).items()}
+    columns = {**lists, "Pt": np.arange(100.0), "pt": np.arange(100.0)}
+    analysis = made(tmp_path, "--from", written(tmp_path / "data.parquet", columns))
+    assert complaints(analysis.parent) == ""
+    assert run_tests(analysis) == 2
+    assert list(run(analysis)) == ["selected_rows", "pt_spectrum", "my_pt_spectrum"]
+
+
 def test_nothing_but_text_is_counted(tmp_path: Path) -> None:
     pq.write_table(pa.table({"name": ["a", "b", "c"]}), tmp_path / "names.parquet")
     analysis = made(tmp_path, "--from", tmp_path / "names.parquet")

@@ -34,7 +34,7 @@ def test_it_says_what_n_workers_would_give(rundir: Path) -> None:
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     assert lines[0].startswith("recorded: 2 workers (processes), ")
-    table = [line.split() for line in lines if line[:8].strip().isdigit()]
+    table = [line.split() for line in lines if line[:9].strip().isdigit()]
     assert [line[0] for line in table[:5]] == ["1", "2", "4", "8", "12"]
     assert any(line.startswith("12 processes: ") for line in lines)
     assert any(line.startswith("limited by ") for line in lines)

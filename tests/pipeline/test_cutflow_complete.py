@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import windrow as wr
 from searching import examples
 from windrow.errors import CorruptFileError, DataError, UsageError
-from windrow.pipeline.options import Options
+from windrow.pipeline.definition.options import Options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +101,7 @@ EXACT = Analysis().run(order="written").cutflow
 MOVED = ["gen", "sf", "c", "d", "b", "a"]
 
 
-@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.too_slow])
 @given(st.permutations(["a", "b", "c", "d", "sf"]), st.sampled_from([500, 1300, 4000]))
 def test_a_completed_table_is_that_of_the_written_order(order: list[str], chunk: int) -> None:
     done = Analysis().run(order=["gen", *order], chunk=chunk).cutflow.complete()

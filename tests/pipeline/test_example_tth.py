@@ -14,7 +14,7 @@ import uproot
 import windrow as wr
 from loading import load
 from ordering import costing, eager, legal
-from windrow.pipeline.graph import dependencies, written_order
+from windrow.pipeline.definition.definition import dependencies, written_order
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from windrow.blocks.selection import Selection, row_set
-from windrow.pipeline import workload
+from windrow.pipeline.run import workload
 
 
 @given(length=st.integers(0, 400), share=st.floats(0, 1), start=st.integers(0, 10**9))

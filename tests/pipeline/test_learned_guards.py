@@ -17,7 +17,7 @@ from row_jobs import open_input, run_rows
 from strategies import Way
 from windrow.blocks import failing
 from windrow.core.records import Plan, Rows
-from windrow.pipeline.workload import PipelineWorkload
+from windrow.pipeline.run.workload import PipelineWorkload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,9 +14,9 @@ from hist import Hist
 import windrow as wr
 from windrow.core.records import Failure, FailureKind
 from windrow.errors import DataError, EngineError, SpecError, UsageError
-from windrow.pipeline import running
-from windrow.pipeline.live import outcome_so_far
-from windrow.pipeline.places import Place
+from windrow.pipeline.run import run as running
+from windrow.pipeline.run.background import outcome_so_far
+from windrow.pipeline.run.engine_choice import EngineChoice
 from windrow.run import loop
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ def test_a_run_that_is_repeated_in_threads_is_watched_and_stopped_as_well(monkey
         return replace(outcome, status="failed", failure=failure)
 
     monkeypatch.setattr(running, "run_loop", one_loop)
-    monkeypatch.setattr(Place, "switched", property(lambda _: len(loops) == 1))
+    monkeypatch.setattr(EngineChoice, "switched", property(lambda _: len(loops) == 1))
     analysis = an_analysis()
 
     wait_at_half(analysis, entered, leave, lambda: len(loops) > 1)

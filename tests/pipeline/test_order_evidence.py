@@ -29,8 +29,9 @@ from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.probe import Look, places
 from windrow.core.accounts import MAX_WINDOWS, Learned
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, Evidence, StepCost, Window
-from windrow.pipeline.bind import bind
-from windrow.pipeline.workload import PipelineWorkload
+from windrow.pipeline.binding.bind import bind
+from windrow.pipeline.run.facts import RunFacts
+from windrow.pipeline.run.workload import PipelineWorkload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -361,9 +362,9 @@ def test_rows_of_units_are_known_without_looking_at_every_input() -> None:
     assert workload.unit_rows("one") == 100 / 4
     open_input(worker, 1)
     open_input(worker, 1)
-    workload.know_borders(3, (0, 8))
+    workload.learn(RunFacts(borders={3: (0, 8)}))
     assert workload.unit_rows("one") == 170 / 7
     assert workload.unit_rows("two") == 8
-    workload.know_borders(3, (0, 4, 8))
+    workload.learn(RunFacts(borders={3: (0, 4, 8)}))
     assert workload.unit_rows("two") == 4
     worker.close()

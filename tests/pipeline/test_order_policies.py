@@ -22,10 +22,10 @@ from searching import examples
 from strategies import analyses, filesets, ways
 from windrow.core.records import RunRows
 from windrow.errors import RedefinitionNote, StepError, UsageError
-from windrow.pipeline import worker
 from windrow.pipeline.ordering.controller import OrderController
 from windrow.pipeline.ordering.policies import POLICIES
 from windrow.pipeline.ordering.text import order_line, order_lines
+from windrow.pipeline.run import worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

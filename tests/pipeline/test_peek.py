@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from description import Analysis, Dataset
 
 SETTINGS = settings(
-    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from windrow.errors import DefinitionError, MissingColumnError, UnknownNameError
+from windrow.pipeline.definition.definition import (
+    check_definitions,
+    dependencies,
+    matching_regions,
+    regions_of,
+    written_order,
+)
+from windrow.pipeline.definition.steps import Read, StepDefinition, define
 from windrow.pipeline.frozen import frozen_names
-from windrow.pipeline.graph import check_definitions, dependencies, matching_regions, regions_of, written_order
-from windrow.pipeline.steps import Read, StepDefinition, define
 
 if TYPE_CHECKING:
     from collections.abc import Callable

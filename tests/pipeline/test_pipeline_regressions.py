@@ -18,7 +18,7 @@ import uproot
 
 import windrow as wr
 from windrow import errors
-from windrow.pipeline import patience
+from windrow.pipeline.run import run as running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -331,7 +331,7 @@ def test_a_run_that_ends_does_not_wait_for_long_chunks(monkeypatch: pytest.Monke
         return len(second)
 
     done = threading.Timer(8.0, stopped.set)
-    monkeypatch.setattr(patience, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(running, "PATIENCE_S", 0.1)
     try:
         result = analysis.run(source(), engine="threads", workers=1, chunk=500, progress=False)
     finally:

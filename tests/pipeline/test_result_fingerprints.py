@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import windrow as wr
+from windrow.pipeline.definition.conditions import When
+from windrow.pipeline.definition.steps import define
 from windrow.pipeline.fingerprints import different_steps, fingerprint, parameters_said
-from windrow.pipeline.steps import define
-from windrow.pipeline.when import When
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,7 +155,7 @@ def test_a_value_that_cannot_be_looked_at_is_no_failure() -> None:
 CODE = """
 import sys
 from windrow.pipeline.fingerprints import fingerprint
-from windrow.pipeline.steps import define
+from windrow.pipeline.definition.steps import define
 def f(x, *, names=frozenset({"a", "b", "c"})):
     return (x in {"u", "v", "w"}) & (x == 1)
 print(fingerprint(define("cut", f)))

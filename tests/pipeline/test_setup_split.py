@@ -17,7 +17,7 @@ import pytest
 import windrow as wr
 from range_server import RangeServer
 from windrow.errors import StepError, UsageError
-from windrow.pipeline.worker import first_steps
+from windrow.pipeline.run.worker import first_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -183,7 +183,7 @@ def test_late_columns_are_read_by_workers_and_only_where_rows_are_left(folder: P
 
 
 def test_the_first_steps_end_with_the_first_cut_in_the_order_of_the_plan(folder: Path) -> None:
-    from windrow.pipeline.workload import PipelineWorkload
+    from windrow.pipeline.run.workload import PipelineWorkload
 
     made = analysis()
     data = source(folder)

@@ -31,7 +31,8 @@ from windrow.core.intervals import Intervals
 from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler
 from windrow.errors import DataError, NotYetError, StepError, UsageError
-from windrow.pipeline import running, streaming
+from windrow.pipeline.run import run as running
+from windrow.pipeline.run import stream as streaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -597,8 +598,8 @@ def test_noting_what_was_read_does_not_look_at_all_that_was_read_before(monkeypa
     for start in (40, 0, 20, 10, 60):
         workload.note_reads(0, [("x", start, start + 10), ("w", start, start + 5)])
     assert not walks
-    assert list(workload.reads[0, "x"]) == [(0, 30), (40, 50), (60, 70)]
-    assert len(list(workload.reads[0, "w"])) == 5
+    assert list(workload.facts.reads[0, "x"]) == [(0, 30), (40, 50), (60, 70)]
+    assert len(list(workload.facts.reads[0, "w"])) == 5
 
 
 def test_units_of_a_stream_have_the_rows_that_came(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import windrow as wr
 from comparing import bits
 from searching import examples
-from windrow.pipeline.bind import bind
+from windrow.pipeline.binding.bind import bind
 
 if TYPE_CHECKING:
     from windrow.blocks.program import Program

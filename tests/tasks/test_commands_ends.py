@@ -208,7 +208,7 @@ def driver(directory: Path, way: str, number: str) -> subprocess.Popen[bytes]:
     return process
 
 
-@pytest.mark.parametrize("way", ["plain", *ENGINES])
+@pytest.mark.parametrize("way", ["plain", pytest.param("inline", marks=pytest.mark.slow), "threads", "processes"])
 def test_a_driver_that_is_killed_leaves_nothing(way: str, number: str, tmp_path: Path) -> None:
     """Two at a time, as most of it is waiting."""
     ends = (signal.SIGKILL, signal.SIGTERM if way == "plain" else signal.SIGINT)

@@ -115,7 +115,7 @@ def test_it_is_run_again_if_an_amount_in_its_line_is_another_one(make: Callable[
     (tmp_path / "in").write_text("".join(f"{i}\n" for i in range(100)))
     split = make()
     for cores, found in ((1, 0), (1, 1), (2, 0), (2, 1)):
-        with wr.Session(workers=2) as session:
+        with wr.Session(engine="threads", workers=2) as session:
             split.options(cores=cores)(tmp_path / "in", tmp_path / "out").result()
             assert session.reusing.stats().found_in_store == found
         assert len(list((tmp_path / "out").iterdir())) == cores
@@ -132,6 +132,6 @@ def test_an_amount_that_its_line_does_not_name_makes_no_difference(named: bool, 
         return "echo {cores} > {out}"
 
     for cores, found in ((1, 0), (2, 1)):
-        with wr.Session(workers=2) as session:
+        with wr.Session(engine="threads", workers=2) as session:
             (given if named else quiet).options(cores=cores)(tmp_path / "out").result()
             assert session.reusing.stats().found_in_store == found

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from windrow.cli.loading import LoadError
 from windrow.errors import InternalError, StepError, WindrowError
@@ -21,6 +23,27 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _INSTALLED = {"site-packages", "dist-packages"}
 #: Their message says it all: a known fault, or a file or machine that says no.
 _EXPLAINED = (WindrowError, OSError, MemoryError)
+#: Where a command leaves the path of the user's file.
+ANALYSIS = "windrow.analysis"
+
+
+class Command(click.Command):
+    """A command with ``--debug``, whose errors become words."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.params.append(click.Option(["--debug"], is_flag=True, help="Show the whole traceback of an error."))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        debug = ctx.params.pop("debug")
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
+            click.echo(describe(error, ctx.meta.get(ANALYSIS), debug=debug), err=True)
+            raise SystemExit(1) from None
 
 
 def describe(error: BaseException, analysis: Path | None = None, *, debug: bool = False) -> str:

@@ -10,11 +10,12 @@ import importlib
 import sys
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from windrow import __version__
+from windrow.cli.failures import ANALYSIS, Command
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def main(context: click.Context) -> int:
     return 0
 
 
-@main.command()
+@main.command(cls=Command)
 @click.argument("analysis", metavar="ANALYSIS.py[:NAME]")
 @click.argument("data", nargs=-1, metavar="[DATA]...")
 @click.option(
@@ -146,7 +147,6 @@ def main(context: click.Context) -> int:
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.option("--progress/--no-progress", default=None, help="Show progress. [default: on a terminal]")
 @click.option("--explain", is_flag=True, help="Say what was decided and what the steps cost.")
-@click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
 def run(
     analysis: str,
     data: tuple[str, ...],
@@ -155,7 +155,6 @@ def run(
     report: Path | None,
     quiet: bool,
     explain: bool,
-    debug: bool,
     **options: Any,
 ) -> int:
     """Run the pipeline in ANALYSIS.py over DATA.
@@ -167,34 +166,31 @@ def run(
     """
     from windrow.cli import loading, printing
 
-    file: Path | None = None
-    try:
-        options = _pipeline_options(options, quiet=quiet)
-        if json_to not in (None, "-"):
-            printing.check_json(Path(str(json_to)))
-        _check_outs(outs, report)
-        file, pick = loading.split_target(analysis)
-        with ExitStack() as stack:
-            if json_to == "-":
-                # What the analysis itself prints must not get between the JSON.
-                stack.enter_context(redirect_stdout(sys.stderr))
-            module = stack.enter_context(loading.loaded(file))
-            pipeline = loading.pipeline_in(module, file, pick)
-            spec = loading.data_of(data) if data else loading.data_in(module, file)
-            result = pipeline.run(spec, **options)
-        code = _ended(result, quiet=quiet or json_to == "-", explain=explain)
-        if json_to is not None:
-            _write_json(json_to, result)
-        for out in outs:
-            result.save(out)
-        if report is not None:
-            result.report(report)
-    except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
-        _fail(error, file, debug=debug)
+    options = _pipeline_options(options, quiet=quiet)
+    if json_to not in (None, "-"):
+        printing.check_json(Path(str(json_to)))
+    _check_outs(outs, report)
+    file, pick = loading.split_target(analysis)
+    click.get_current_context().meta[ANALYSIS] = file
+    with ExitStack() as stack:
+        if json_to == "-":
+            # What the analysis itself prints must not get between the JSON.
+            stack.enter_context(redirect_stdout(sys.stderr))
+        module = stack.enter_context(loading.loaded(file))
+        pipeline = loading.pipeline_in(module, file, pick)
+        spec = loading.data_of(data) if data else loading.data_in(module, file)
+        result = pipeline.run(spec, **options)
+    code = _ended(result, quiet=quiet or json_to == "-", explain=explain)
+    if json_to is not None:
+        _write_json(json_to, result)
+    for out in outs:
+        result.save(out)
+    if report is not None:
+        result.report(report)
     return code
 
 
-@main.command()
+@main.command(cls=Command)
 @click.option(
     "--rows", type=click.IntRange(min=1), default=1_200_000, show_default=True, help="How many events to generate."
 )
@@ -205,24 +201,19 @@ def run(
     help="Generate the files there and leave them. [default: a temporary directory]",
 )
 @click.option("--workers", type=click.IntRange(min=1), help="How many. [default: all cores granted]")
-@click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
-def demo(rows: int, keep: Path | None, workers: int | None, debug: bool) -> int:
+def demo(rows: int, keep: Path | None, workers: int | None) -> int:
     """Generate collision events and find the J/psi, the Upsilon and the Z among them."""
     from tempfile import TemporaryDirectory
 
     from windrow.cli import demo as example
 
-    file: Path | None = None
-    try:
-        file = example.example_directory() / "analysis.py"
-        with ExitStack() as stack:
-            if keep is None:
-                keep = Path(stack.enter_context(TemporaryDirectory(prefix="windrow-demo-")))
-            click.echo(f"generating about {rows:,} events in {keep} ...", err=True)
-            fileset = example.generated(keep, rows)
-            result = example.run_example(fileset, workers=workers)
-    except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
-        _fail(error, file, debug=debug)
+    click.get_current_context().meta[ANALYSIS] = example.example_directory() / "analysis.py"
+    with ExitStack() as stack:
+        if keep is None:
+            keep = Path(stack.enter_context(TemporaryDirectory(prefix="windrow-demo-")))
+        click.echo(f"generating about {rows:,} events in {keep} ...", err=True)
+        fileset = example.generated(keep, rows)
+        result = example.run_example(fileset, workers=workers)
     return _ended(result, quiet=False, explain=False)
 
 
@@ -280,10 +271,3 @@ def _ended(result: Result, *, quiet: bool, explain: bool) -> int:
     if not result.complete:
         click.echo(printing.incomplete_text(result), err=True)
     return result.exit_code
-
-
-def _fail(error: Exception, analysis: Path | None, *, debug: bool) -> NoReturn:
-    from windrow.cli.failures import describe
-
-    click.echo(describe(error, analysis, debug=debug), err=True)
-    raise SystemExit(ERROR)

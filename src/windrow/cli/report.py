@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
+from windrow.cli.failures import Command
 
-@click.command("report")
+
+@click.command("report", cls=Command)
 @click.argument("rundir", type=click.Path(path_type=Path))
 @click.option(
     "--out",
@@ -21,20 +23,13 @@ import click
     metavar="FILE",
     help="Where the trace for Perfetto goes. [default: beside the page]",
 )
-@click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
-def command(rundir: Path, out: Path | None, trace: Path | None, debug: bool) -> int:
+def command(rundir: Path, out: Path | None, trace: Path | None) -> int:
     """Write one HTML page about the run in RUNDIR, and a trace of its tasks.
 
     The page needs no network and can be passed on: it has no paths. A run that was killed has a
     page too, from what its log says. The exit code is 0 if the run is complete, and 2 if it is not.
     """
-    from windrow.cli.failures import describe
-
-    try:
-        page, traced, complete, words = _written(rundir, out, trace)
-    except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
-        click.echo(describe(error, debug=debug), err=True)
-        raise SystemExit(1) from None
+    page, traced, complete, words = _written(rundir, out, trace)
     click.echo(words)
     click.echo(f"report: {page}")
     if traced is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windrow.cli.failures import Command
 from windrow.errors import UnknownNameError, nearest
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from windrow.cli.contents import Contents, Together
 
 
-@click.command("show")
+@click.command("show", cls=Command)
 @click.argument("files", nargs=-1, required=True, metavar="FILE[:TREE]...")
 @click.option(
     "--columns",
@@ -27,35 +28,29 @@ if TYPE_CHECKING:
 )
 @click.option("--all", "everything", is_flag=True, help="List every column with type and size.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
-def command(files: tuple[str, ...], patterns: tuple[str, ...], everything: bool, as_json: bool, debug: bool) -> int:
+def command(files: tuple[str, ...], patterns: tuple[str, ...], everything: bool, as_json: bool) -> int:
     """Show the columns, collections, types, rows and units of FILEs.
 
     FILE is ROOT (TTree, RNTuple) or Parquet, a glob, or a fileset (.json). With several files, what
     is missing in which one comes last.
     """
     from windrow.cli.contents import look, together
-    from windrow.cli.failures import describe
     from windrow.cli.loading import data_of
     from windrow.cli.show_text import file_text, files_text
 
-    try:
-        found = look(data_of(files))
-        if all(file.info is None for file in found):
-            # Nothing to compare or list: which tree is the question.
-            text = json.dumps(_json(found, None), indent=2) if as_json else "\n\n".join(map(file_text, found))
+    found = look(data_of(files))
+    if all(file.info is None for file in found):
+        # Nothing to compare or list: which tree is the question.
+        text = json.dumps(_json(found, None), indent=2) if as_json else "\n\n".join(map(file_text, found))
+    else:
+        merged = together(found)
+        chosen = _chosen(merged, patterns)
+        if as_json:
+            text = json.dumps(_json(found, merged, chosen), indent=2)
+        elif patterns:
+            text = _columns(found, merged, chosen)
         else:
-            merged = together(found)
-            chosen = _chosen(merged, patterns)
-            if as_json:
-                text = json.dumps(_json(found, merged, chosen), indent=2)
-            elif patterns:
-                text = _columns(found, merged, chosen)
-            else:
-                text = files_text(found, merged, everything=everything)
-    except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
-        click.echo(describe(error, debug=debug), err=True)
-        raise SystemExit(1) from None
+            text = files_text(found, merged, everything=everything)
     click.echo(text)
     return 0
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from windrow.cli.contents import grouped
+from windrow.pipeline.grid import Grid
 from windrow.units import format_bytes
 
 if TYPE_CHECKING:
@@ -96,31 +97,33 @@ def overview_text(columns: Mapping[str, Column], info: FileInfo, *, everything: 
 
 
 def _section(noun: str, what: str, groups: Sequence[Group], *, everything: bool) -> str:
-    names = [group.prefix if group.lists else _starred(group) for group in groups]
-    width = max(map(len, names))
-    counts = [_count(len(group.members), "field" if group.lists else "column") for group in groups]
-    digits = max(len(count.split()[0]) for count in counts)
-    count_width = digits + max(len(count.partition(" ")[2]) for count in counts) + 1
-    counter_width = max(len(group.counter or "") for group in groups)
+    rows = [
+        (
+            group.prefix if group.lists else _starred(group),
+            _count(len(group.members), "field" if group.lists else "column"),
+            group.counter or "",
+            _size(group.stored_bytes),
+            "" if everything else _telling(group) if group.lists else _types(group.members),
+        )
+        for group in groups
+    ]
     lines = [f"{_count(len(groups), noun)} ({what})"]
-    for name, count, group in zip(names, counts, groups, strict=True):
-        number, _, unit = count.partition(" ")
-        count = f"{number:>{digits}} {unit}"
-        counter = f"  {group.counter or '':<{counter_width}}" if counter_width else ""
-        head = f"  {name:<{width}}  {count:<{count_width}}{counter}  {_size(group):>8}  "
-        hint = _telling(group) if group.lists else _types(group.members)
-        lines.append((head + hint).rstrip() if not everything else head.rstrip())
-        if everything:
-            lines += _listed(group.members, indent=4)
+    for line, group in zip(_table(rows, numbers=(1, 3)), groups, strict=True):
+        lines.append(line)
+        lines += [f"  {member}" for member in _listed(group.members)] if everything else []
     return "\n".join(lines)
+
+
+def _table(rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> list[str]:
+    return Grid("", (), rows, numbers=numbers).text().splitlines()
 
 
 def _starred(group: Group) -> str:
     return group.members[0].name[: len(group.prefix) + 1] + "*"
 
 
-def _size(group: Group) -> str:
-    return format_bytes(group.stored_bytes) if group.stored_bytes else ""
+def _size(stored_bytes: int) -> str:
+    return format_bytes(stored_bytes) if stored_bytes else ""
 
 
 def _telling(group: Group) -> str:
@@ -160,15 +163,9 @@ def _wrapped(head: str, text: str) -> str:
     )
 
 
-def _listed(columns: Sequence[Column], indent: int = 2) -> list[str]:
+def _listed(columns: Sequence[Column]) -> list[str]:
     """One line for each column, as ``--all`` and ``--columns`` show them."""
-    names = max((len(column.name) for column in columns), default=0)
-    types = max((len(column.type) for column in columns), default=0)
-    return [
-        f"{'':<{indent}}{column.name:<{names}}  {column.type:<{types}}  "
-        f"{format_bytes(column.stored_bytes) if column.stored_bytes else '':>8}".rstrip()
-        for column in columns
-    ]
+    return _table([(column.name, column.type, _size(column.stored_bytes)) for column in columns], numbers=(2,))
 
 
 def columns_text(columns: Sequence[Column]) -> str:

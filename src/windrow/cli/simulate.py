@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from windrow.cli.failures import Command
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from windrow.engines.simulated.devices import Device
     from windrow.engines.simulated.engine import Kind
     from windrow.run.recorded import Recorded
@@ -23,7 +26,7 @@ MOST_WORKERS = 100_000
 SEEDS, SEEDS_OF_A_LINE = 5, 3
 
 
-@click.command("simulate")
+@click.command("simulate", cls=Command)
 @click.argument("rundir", type=click.Path(path_type=Path))
 @click.option("--workers", type=click.IntRange(1, MOST_WORKERS), default=16, show_default=True, help="How many.")
 @click.option("--memory", metavar="SIZE", help='Of all workers together, such as "8 GB": how many fit?')
@@ -37,41 +40,27 @@ SEEDS, SEEDS_OF_A_LINE = 5, 3
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of what varies.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
 def command(
-    rundir: Path,
-    workers: int,
-    memory: str | None,
-    engine: Kind | None,
-    device: str | None,
-    seed: int,
-    as_json: bool,
-    debug: bool,
+    rundir: Path, workers: int, memory: str | None, engine: Kind | None, device: str | None, seed: int, as_json: bool
 ) -> int:
     """Say what the run in RUNDIR would take with other workers.
 
     Nothing is run: the real scheduler is driven in virtual time, by what the log of the run says
     about every task. The tasks of a session are put onto workers one after the other.
     """
-    from windrow.cli.failures import describe
+    from windrow.run.recorded import read_record
+    from windrow.run.session_forecast import is_session
 
-    try:
-        from windrow.run.recorded import read_record
-        from windrow.run.session_forecast import is_session
-
-        if is_session(rundir):
-            given = {"--memory": memory, "--engine": engine, "--device": device}
-            click.echo(_about_session(rundir, workers, given, as_json=as_json))
-            return 0
-        recorded = read_record(rundir)
-        kind = engine or recorded.kind
-        fit = _fitting(recorded, memory, kind, workers)
-        number = workers if fit is None else min(workers, fit)
-        found = _forecasts(recorded, number, kind, seed, _device(device))
-        text = _json(recorded, found, kind, fit) if as_json else _text(recorded, found, kind, workers, memory, fit)
-    except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
-        click.echo(describe(error, debug=debug), err=True)
-        raise SystemExit(1) from None
+    if is_session(rundir):
+        given = {"--memory": memory, "--engine": engine, "--device": device}
+        click.echo(_about_session(rundir, workers, given, as_json=as_json))
+        return 0
+    recorded = read_record(rundir)
+    kind = engine or recorded.kind
+    fit = _fitting(recorded, memory, kind, workers)
+    number = workers if fit is None else min(workers, fit)
+    found = _forecasts(recorded, number, kind, seed, _device(device))
+    text = _json(recorded, found, kind, fit) if as_json else _text(recorded, found, kind, workers, memory, fit)
     click.echo(text)
     return 0
 
@@ -95,13 +84,11 @@ def _about_session(rundir: Path, workers: int, given: dict[str, str | None], *, 
         about = {"workers": run.workers, "engine": run.engine, "seconds": recorded.seconds, "tasks": len(run.tasks)}
         return json.dumps({"recorded": about, "forecasts": [asdict(one) for one in found]}, indent=2)
     head = ("workers", "time", "speed-up", "busy")
-    cells: list[tuple[str, ...]] = [
-        (str(one.workers), format_seconds(one.seconds), f"{one.speedup:.2f}", f"{one.busy:.0%}") for one in found
-    ]
+    cells = [(str(one.workers), format_seconds(one.seconds), f"{one.speedup:.2f}", f"{one.busy:.0%}") for one in found]
     many = "worker" if run.workers == 1 else "workers"
     took = f"{format_seconds(recorded.seconds)}, {len(run.tasks):,} tasks"
     first = f"recorded: {run.workers} {many} ({run.engine}), {took}"
-    return "\n".join([first, "", *_aligned(head, cells), "", f"limited by {found[-1].limit}"])
+    return "\n".join([first, "", _table(head, cells), "", f"limited by {found[-1].limit}"])
 
 
 def _device(name: str | None) -> tuple[str, Device] | None:
@@ -162,7 +149,7 @@ def _text(
     many = "worker" if recorded.workers == 1 else "workers"
     head = f"recorded: {recorded.workers} {many} ({recorded.engine})"
     took = f"{format_seconds(recorded.seconds)}, {format_count(rows)} rows, {recorded.tasks:,} tasks"
-    lines = [f"{head}, {took}", "", *_table(found), ""]
+    lines = [f"{head}, {took}", "", _forecast_table(found), ""]
     last = found[-1]
     low, high = format_seconds(last.low), format_seconds(last.high)
     what = kind if last.workers > 1 else {"threads": "thread", "processes": "process"}[kind]
@@ -191,11 +178,11 @@ def _about_memory(recorded: Recorded, kind: Kind, asked: int, memory: str, fit: 
     return f"memory: {them} {needs} of {memory}"
 
 
-def _table(found: list[Forecast]) -> list[str]:
+def _forecast_table(found: list[Forecast]) -> str:
     from windrow.units import format_seconds
 
     head = ("workers", "time", "speed-up", "efficiency", "computing", "driver", "tasks")
-    cells: list[tuple[str, ...]] = [
+    cells = [
         (
             str(one.workers),
             format_seconds(one.seconds),
@@ -207,12 +194,13 @@ def _table(found: list[Forecast]) -> list[str]:
         )
         for one in found
     ]
-    return _aligned(head, cells)
+    return _table(head, cells)
 
 
-def _aligned(head: tuple[str, ...], cells: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in (head, *cells)]
+def _table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    from windrow.pipeline.grid import Grid
+
+    return Grid("", head, cells, numbers=range(len(head))).text()
 
 
 def _json(recorded: Recorded, found: list[Forecast], kind: Kind, fit: int | None) -> str:

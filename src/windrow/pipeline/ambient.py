@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
 
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
 
 
 def ambient() -> dict[str, Any]:

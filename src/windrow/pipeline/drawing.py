@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
-from windrow.pipeline.graph import factors, matching_regions
+from windrow.pipeline.definition.definition import factors, matching_regions
+from windrow.pipeline.definition.saves import regions_named
 from windrow.pipeline.inspect.rows import STAND_IN, definition_at_desk
-from windrow.pipeline.saves import regions_named
 from windrow.watch.graph_drawing import INK, LINE, PALE_INK, Card, Look, draw_graph, line_sample, scroll_drawing
 from windrow.watch.layered_layout import Edge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.steps import Read, StepDefinition
     from windrow.pipeline.pipeline import Pipeline
-    from windrow.pipeline.steps import Read, StepDefinition
 
 #: Lines of a list in a box; the rest is counted, and named where the pointer rests on the box.
 LIST_LINES = 9

@@ -17,7 +17,7 @@ from windrow.store.fingerprint import api
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from windrow.pipeline.steps import StepDefinition
+    from windrow.pipeline.definition.steps import StepDefinition
 
 
 #: Compiled code differs between versions of Python; the number is raised when equal steps get another digest than before.

@@ -15,8 +15,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
+from windrow.pipeline.definition.definition import dependencies, factors
 from windrow.pipeline.definition.products import Product, products_of
-from windrow.pipeline.graph import dependencies, factors
 from windrow.store.fingerprint.api import fingerprint
 from windrow.store.fingerprint.libraries import full_name, library_of_class, library_of_names
 from windrow.store.fingerprint.names import content_of
@@ -24,8 +24,8 @@ from windrow.store.fingerprint.names import content_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from windrow.pipeline.bind import Definition
-    from windrow.pipeline.steps import StepDefinition
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.steps import StepDefinition
     from windrow.store.fingerprint.api import Fingerprint
     from windrow.store.fingerprint.libraries import Library
 

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from windrow.pipeline.bind import Definition
-from windrow.pipeline.graph import check_definitions, regions_of, written_order
-from windrow.pipeline.lanes import regions_without
-from windrow.pipeline.saves import check_save
-from windrow.pipeline.writing import Writing, is_checked
+from windrow.pipeline.binding.lanes import regions_without
+from windrow.pipeline.declare import Writing, is_checked
+from windrow.pipeline.definition.definition import Definition, check_definitions, regions_of, written_order
+from windrow.pipeline.definition.saves import check_save
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
     from windrow.core.accounts import Account
-    from windrow.pipeline.live import Live
-    from windrow.pipeline.options import Options
+    from windrow.pipeline.definition.options import Options
     from windrow.pipeline.results.result import Result
+    from windrow.pipeline.run.background import Live
 
 
 class Pipeline(Writing):
@@ -87,8 +86,8 @@ class Pipeline(Writing):
         memory, timeout
             What all workers together may use ("8 GB"), and how long a chunk may take ("5 min"); enforced on processes.
         """
-        from windrow.pipeline.options import Options
-        from windrow.pipeline.running import run_pipeline
+        from windrow.pipeline.definition.options import Options
+        from windrow.pipeline.run.run import run_pipeline
 
         options = Options(
             order=order, chunk=chunk, engine=engine, workers=workers, memory=memory,
@@ -105,9 +104,9 @@ class Pipeline(Writing):
         last one. Made for streams (``wr.data.stream``), and of use for anything that takes long.
         """
         from windrow.data import open as open_source
-        from windrow.pipeline.live import Live
-        from windrow.pipeline.options import Options
-        from windrow.pipeline.running import run_pipeline
+        from windrow.pipeline.definition.options import Options
+        from windrow.pipeline.run.background import Live
+        from windrow.pipeline.run.run import run_pipeline
 
         chosen = Options(**options)
         definition, source = self.definition(chosen.seed, chosen), open_source(data)
@@ -118,7 +117,7 @@ class Pipeline(Writing):
 
         Raises ``RowPurityError`` naming the first step that looks at other rows.
         """
-        from windrow.pipeline.running import check_pipeline
+        from windrow.pipeline.run.run import check_pipeline
 
         return check_pipeline(self, data, rows, seed)
 
@@ -129,7 +128,7 @@ class Pipeline(Writing):
         text.
         """
         if row is None:
-            from windrow.pipeline.words import describe
+            from windrow.pipeline.definition.definition import describe
 
             return describe(self)
         from windrow.pipeline.inspect.explain_row import explain_row

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from windrow.cli.failures import Command
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 LOOKED_AT = 10
 
 
-@click.command("new")
+@click.command("new", cls=Command)
 @click.argument("name")
 @click.option(
     "--from",
@@ -43,28 +44,23 @@ LOOKED_AT = 10
     show_default=True,
     help="An analysis of rows; a graph of tasks; or a plain program to grow into a study.",
 )
-@click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
-def command(name: str, sources: tuple[str, ...], kind: str, debug: bool) -> int:
+def command(name: str, sources: tuple[str, ...], kind: str) -> int:
     """Write the directory NAME with an analysis, its test and a README.
 
     Looks at the files: triggers, objects, weights and ranges are theirs. Nothing is overwritten.
     """
-    from windrow.cli.failures import describe
     from windrow.cli.new.template import fill_directory
 
-    try:
-        directory = _directory(name)
-        if kind == "pipeline":
-            texts = _pipeline(directory.name, sources)
-        else:
-            _check_no_sources(kind, sources)
-            texts = fill_directory(kind, directory.name, {})
-        directory.mkdir(parents=True)
-        for file, text in texts.items():
-            (directory / file).write_text(text, encoding="utf-8")
-    except Exception as error:  # noqa: BLE001 - translated: this is where errors become words
-        click.echo(describe(error, debug=debug), err=True)
-        raise SystemExit(1) from None
+    directory = _directory(name)
+    if kind == "pipeline":
+        texts = _pipeline(directory.name, sources)
+    elif sources:
+        raise UsageError(f"--from is for pipelines; a {kind} skeleton brings its own example data")
+    else:
+        texts = fill_directory(kind, directory.name, {})
+    directory.mkdir(parents=True)
+    for file, text in texts.items():
+        (directory / file).write_text(text, encoding="utf-8")
     program = directory / f"{directory.name}.py"
     lines = ["written:", *(f"  {directory / file}" for file in texts), "", "next:", f"  python {program}"]
     lines += [f"  windrow run {program}"] if kind == "pipeline" else []
@@ -106,11 +102,6 @@ def _better(directory: Path) -> str:
     while not is_name(name) or _installed(name) or (directory.parent / name).exists():
         name = f"my_{name}"
     return name
-
-
-def _check_no_sources(kind: str, sources: Sequence[str]) -> None:
-    if sources:
-        raise UsageError(f"--from is for pipelines; a {kind} skeleton brings its own example data")
 
 
 # -- pipelines ------------------------------------------------------------------------------------

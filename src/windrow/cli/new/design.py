@@ -59,7 +59,7 @@ def design(pipeline: str, files: Together, source: Source) -> dict[str, str | No
     numbers = [name for name in numbers if name in usable and name not in {*identity, weight}]
     options = [json.dumps(pipeline), *([f"identity=({_quoted(identity)})"] if identity else [])]
     values: dict[str, str | None] = {"pipeline": ", ".join(options), "weight": weight}
-    objects = find_objects(files, source)
+    objects = find_objects(files, source, RESERVED)
     if objects is None:
         values |= _cut_on_a_number(numbers, files, source)
         spectra = [_column_spectrum(name, source) for name in numbers[:FLAT_SPECTRA]]
@@ -67,8 +67,10 @@ def design(pipeline: str, files: Together, source: Source) -> dict[str, str | No
         flags = [name for name in files.common if name in usable and _is_flat(files, name, "b")]
         values |= _select_objects(objects, find_triggers(objects.species, flags, source), files)
         spectra = _object_spectra(objects, str(values["objects"]), files)
+    taken = taken_names(files)
     for spectrum in spectra:
-        spectrum["spectrum"] = free_name(spectrum["spectrum"], taken_names(files))
+        spectrum["spectrum"] = free_name(spectrum["spectrum"], taken)
+        taken.add(spectrum["spectrum"])  # columns may differ in nothing but their capitals
     values["spectrum_names"] = f"[{_quoted([one['spectrum'] for one in spectra])}]"
     values["spectra"] = GAP.join(fill("spectrum.py", one).partition(GAP)[2].strip() for one in spectra) or None
     return values

@@ -16,7 +16,7 @@ from windrow.cli.contents import grouped
 from windrow.cli.new.sample import read_sample
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from windrow.cli.contents import Together
     from windrow.data.base import Source
@@ -83,9 +83,10 @@ class Objects:
     leading_pts: list[float] = field(default_factory=list)
 
 
-def find_objects(files: Together, source: Source) -> Objects | None:
+def find_objects(files: Together, source: Source, reserved: Collection[str]) -> Objects | None:
     """Return the first species of which many rows have two, else the one of which most rows do."""
-    groups = [group for group in grouped(files.columns, files.info)[0] if group.lists and group.prefix.isidentifier()]
+    groups = [group for group in grouped(files.columns, files.info)[0] if group.lists]
+    groups = [group for group in groups if group.prefix.isidentifier() and group.prefix not in reserved]
     common = set(files.common)
     best, most = None, -1.0
     for species in SPECIES:

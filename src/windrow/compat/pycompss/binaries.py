@@ -7,25 +7,19 @@ import inspect
 import re
 import shlex
 import subprocess
-from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow.compat.pycompss.decorators import from_environment
 from windrow.compat.pycompss.parameters import IN
 from windrow.errors import TaskError, UsageError
-from windrow.tasks.commands.command import Circumstances, Command
-from windrow.tasks.commands.messages import could_not_start, raise_failure
-from windrow.tasks.commands.run import Invocation, run
+from windrow.tasks.commands.command import circumstances
+from windrow.tasks.commands.run import Invocation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from windrow.compat.pycompss.parameters import Parameter
-    from windrow.core.records import Needs
-    from windrow.tasks.call import Call
-    from windrow.tasks.worker import RunningCall
 
 _PARAMETER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 #: The prefix of what is no argument of the program.
@@ -34,37 +28,6 @@ _HIDDEN = "#"
 _TOLD = 2000
 #: Descriptors of this process, for what a program prints.
 _STDOUT, _STDERR = 1, 2
-
-#: The limits of the call whose program runs in this context; none outside a session.
-_limits: ContextVar[Circumstances | None] = ContextVar("windrow_pycompss_limits", default=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BinaryCommand(Command):
-    """How the program of a task is run: ended with its task, and within the task's memory."""
-
-    def in_session(self, calling: Call) -> Circumstances:
-        """Note what a call in a session adds."""
-        made = Command.in_session(self, calling)
-        return _BinaryLimits(made.directory, made.until, made.memory, made.scratch, made.unwanted)
-
-
-def binary_command(needs: Needs) -> BinaryCommand:
-    """Say how a program with these needs is run."""
-    memory = dict(needs.amounts).get("memory")
-    return BinaryCommand(memory=None if memory is None else int(memory))
-
-
-class _BinaryLimits(Circumstances):
-    """Lets a program know the limits of its call."""
-
-    @contextlib.contextmanager
-    def enter(self, here: Circumstances, going: RunningCall) -> Iterator[None]:  # noqa: ARG002 - it runs as it is
-        token = _limits.set(here)
-        try:
-            yield
-        finally:
-            _limits.reset(token)
 
 
 class Binary:
@@ -97,25 +60,20 @@ class Binary:
         bound = self._signature.bind(*args, **keywords)
         bound.apply_defaults()
         values = bound.arguments
-        limits = _limits.get()
+        here = circumstances()
         with contextlib.ExitStack() as stack:
             streams = self._open_streams(values, stack)
             said = Invocation(
                 words=(self._filled(self._program, values), *self._words(values)),
                 directory=self._filled(self._directory, values) or ".",
                 environment={},
-                memory=limits.memory if limits is not None else 0.0,
-                unwanted=limits.unwanted if limits is not None else bool,
+                memory=here.memory,
+                unwanted=here.unwanted,
                 stdin=streams.get("stdin", subprocess.DEVNULL),
                 stdout=streams.get("stdout", _STDOUT),
                 stderr=streams.get("stderr", None if self._fails else _STDERR),
             )
-            try:
-                ran = run(said)
-            except OSError as error:
-                raise could_not_start(self._name, said, error) from error
-        if ran.why:
-            raise_failure(self._name, said, ran)
+            ran = here.run(self._name, said)
         if ran.status and self._fails:
             told = ran.errors.decode(errors="replace")[-_TOLD:]
             raise TaskError(f"task {self._name!r}: {ran.command} ended with {ran.status}: {told}")

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from windrow.compat.pycompss.arguments import CallArguments, follow
-from windrow.compat.pycompss.binaries import Binary, binary_command
+from windrow.compat.pycompss.binaries import Binary
 from windrow.compat.pycompss.body import Body, RunningBody, default_returns, inside, returned_values
 from windrow.compat.pycompss.decorators import NOTES
 from windrow.compat.pycompss.groups import current_task_group, forget_files, take_back_cancelled
@@ -17,6 +17,7 @@ from windrow.compat.pycompss.options import CompssOptions, read_options
 from windrow.compat.pycompss.runtime import session_for_calls
 from windrow.compat.pycompss.waiting import note_default
 from windrow.errors import UsageError
+from windrow.tasks.commands.command import Command
 from windrow.tasks.declare import Declared
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ class CompssTask:
                 names=dict(enumerate(options.positional)),
                 time_out=options.time_out,
             )
+            memory = int(dict(options.needs.amounts).get("memory", 0))
+            command = Command(memory=memory) if isinstance(options.body, Binary) else None
             declared = Declared(
                 name=options.name,
                 function=body,
@@ -112,7 +115,7 @@ class CompssTask:
                 priority=options.priority,
                 on_failure=options.rule,
                 reuse=False,  # nobody said that calls have no effects
-                command=binary_command(options.needs) if isinstance(options.body, Binary) else None,
+                command=command,
             )
             self._known = (options, declared)
         return self._known

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from windrow.data.base import Input, Reader, Source
-    from windrow.pipeline.bind import Definition
     from windrow.pipeline.cutflow.table import Cutflow, Table
-    from windrow.pipeline.options import Options
-    from windrow.pipeline.steps import StepDefinition
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.options import Options
+    from windrow.pipeline.definition.steps import StepDefinition
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -91,7 +91,7 @@ class Completion:
         """Return the cutflows with every table of the written order exact."""
         from windrow.pipeline.cutflow.table import Cutflow
         from windrow.pipeline.pipeline import Pipeline
-        from windrow.pipeline.running import run_pipeline
+        from windrow.pipeline.run.run import run_pipeline
 
         definition = self._cutflows_only(analysis)
         source = self._done_rows({dataset for (_, dataset), table in self.tables.items() if not table.is_exact})

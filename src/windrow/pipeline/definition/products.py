@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from windrow.pipeline.graph import matching_regions
+from windrow.pipeline.definition.definition import matching_regions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
 
 
 class Product(NamedTuple):

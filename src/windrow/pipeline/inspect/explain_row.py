@@ -20,7 +20,7 @@ from windrow import data as windrow_data
 from windrow.blocks.failing import first_line
 from windrow.blocks.results import UpDown, Verdict
 from windrow.errors import MissingColumnError, StepError, UsageError, nearest
-from windrow.pipeline.bind import bind
+from windrow.pipeline.binding.bind import bind
 from windrow.pipeline.grid import Grid, box, to_html
 from windrow.pipeline.inspect.format_value import short
 from windrow.pipeline.inspect.rows import chunk_run, definition_at_desk, find_input, opened, row_number
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import Argument, BoundStep, Lane
     from windrow.data.base import Input, Reader, Source
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.pipeline import Pipeline
 
 

@@ -24,7 +24,7 @@ from windrow.blocks.program import Argument
 from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.selection import Selection, union
 from windrow.errors import StepError, UnknownNameError, UsageError, nearest
-from windrow.pipeline.bind import bind
+from windrow.pipeline.binding.bind import bind
 from windrow.pipeline.grid import Grid, box
 from windrow.pipeline.inspect.debugger import stop_where_it_raised
 from windrow.pipeline.inspect.format_value import ROOM, short
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from windrow.blocks.program import BoundStep, Program
     from windrow.data.base import FileInfo, Input, Reader, Source
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.pipeline import Pipeline
 
 

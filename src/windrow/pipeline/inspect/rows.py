@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.errors import UnknownNameError, UsageError, nearest
-from windrow.pipeline.steps import Read, define
+from windrow.pipeline.definition.steps import Read, define
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from windrow.blocks.program import Program
     from windrow.data.base import FileInfo, Input, Reader, Source
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.steps import StepDefinition
     from windrow.pipeline.pipeline import Pipeline
-    from windrow.pipeline.steps import StepDefinition
 
 
 #: Rows at a time where the data has no clusters of its own: few rows are wanted, and soon.

@@ -15,7 +15,7 @@ from windrow.core.records import NO_COST
 from windrow.order.constraints import repair
 from windrow.order.control.how_much import FEW, NO_SAMPLE, Sampling, how_much
 from windrow.order.control.when import Checkpoints
-from windrow.pipeline.graph import dependencies
+from windrow.pipeline.definition.definition import dependencies
 from windrow.pipeline.ordering.policies import AS_ASKED, choose, load
 from windrow.pipeline.ordering.situation import affine, constraints, make_situation, step_costs
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from windrow.core.records import Evidence, Plan, PlanJob, StepCost
     from windrow.order.model import Decision, Situation
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
 
 #: Why the order of a dataset is not moved any more.
 FELL_BACK = "a moved order used too much memory or time, so the written order stays"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.core.records import Plan
 from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.order.constraints import complete, repair
-from windrow.pipeline.graph import dependencies
+from windrow.pipeline.definition.definition import dependencies
 from windrow.pipeline.ordering.order_file import FrozenOrders
 from windrow.pipeline.ordering.policies import AS_ASKED
 from windrow.pipeline.ordering.situation import constraints, fitting_guards
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from windrow.data.base import Source
-    from windrow.pipeline.bind import Definition
-    from windrow.pipeline.options import Options
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.options import Options
     from windrow.pipeline.pipeline import Pipeline
 
 

@@ -19,7 +19,7 @@ from windrow.store.rundir import MANIFEST
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.results.result import Result
 

@@ -8,14 +8,14 @@ from windrow.core.records import NO_COST
 from windrow.errors import InternalError
 from windrow.order.control.drift import recent_cost, recent_windows
 from windrow.order.model import Column, Lane, Situation, Step
-from windrow.pipeline.graph import dependencies
+from windrow.pipeline.definition.definition import dependencies
 from windrow.shape.costs import fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from windrow.core.records import Evidence, Plan, StepCost
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
 
 
 def fitting_guards(guards: Iterable[tuple[str, str]], definition: Definition) -> set[tuple[str, str]]:

@@ -15,9 +15,7 @@ from windrow.pipeline.results.histograms import is_histogram
 from windrow.pipeline.results.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from windrow.pipeline.cutflow.table import Line, Table
+    from collections.abc import Iterator
 
 
 #: Sums of weights that are this close may have been added in another order.
@@ -120,64 +118,45 @@ def compare(first: Result, second: Result, *, rows: int = 20) -> Comparison:
     if rows < 0:
         raise UsageError(f"rows= is how many changed rows to show, got {rows!r}")
     return Comparison(
-        tuple(output_differences(first.outputs, second.outputs)),
+        tuple(_output_differences(first, second)),
         tuple(_cutflow_differences(first, second)),
         changed_rows(first, second, rows),
     )
 
 
-def _cutflow_differences(first: Result, second: Result) -> list[LineDifference]:
-    found: list[LineDifference] = []
-    tables = [_tables(result) for result in (first, second)]
-    for key in dict.fromkeys([*tables[0], *tables[1]]):
-        region, dataset = key
-        one, two = (table.get(key) for table in tables)
-        if one is not None and two is not None and one.labels == two.labels:
-            found += _line_differences(region, dataset, one.executed, two.executed)
+def _cutflow_differences(first: Result, second: Result) -> Iterator[LineDifference]:
+    flows = first.cutflow, second.cutflow
+    keys = dict.fromkeys((region, d) for flow in flows for region in flow.regions for d in flow.datasets)
+    for region, dataset in keys:
+        one, two = (
+            flow[region, dataset] if region in flow.regions and dataset in flow.datasets else None for flow in flows
+        )
+        if one is None or two is None or one.labels != two.labels:
+            # Lines of another order count other rows: only the ends can be compared then.
+            ends = [None if table is None else table.passed for table in (one, two)]
+            if ends[0] != ends[1]:
+                yield LineDifference(region, dataset, "selected", ends[0], ends[1])
             continue
-        # Lines of another order count other rows: only the ends can be compared then.
-        ends = [None if table is None else table.passed for table in (one, two)]
-        if ends[0] != ends[1]:
-            found.append(LineDifference(region, dataset, "selected", ends[0], ends[1]))
-    return found
-
-
-def _tables(result: Result) -> dict[tuple[str, str], Table]:
-    flow = result.cutflow
-    return {(region, d): flow[region, d] for region in flow.regions for d in flow.datasets}
-
-
-def _line_differences(region: str, dataset: str, first: Sequence[Line], second: Sequence[Line]) -> list[LineDifference]:
-    found = []
-    for one, two in zip(first, second, strict=True):
-        if one.passed != two.passed:
-            found.append(LineDifference(region, dataset, one.label, one.passed, two.passed))
-        elif not math.isclose(one.sumw, two.sumw, rel_tol=ROUNDING):
-            sums = (one.sumw, two.sumw)
-            found.append(LineDifference(region, dataset, one.label, one.passed, two.passed, sums))
-    return found
+        for mine, theirs in zip(one.executed, two.executed, strict=True):
+            if mine.passed != theirs.passed:
+                yield LineDifference(region, dataset, mine.label, mine.passed, theirs.passed)
+            elif not math.isclose(mine.sumw, theirs.sumw, rel_tol=ROUNDING):
+                sums = (mine.sumw, theirs.sumw)
+                yield LineDifference(region, dataset, mine.label, mine.passed, theirs.passed, sums)
 
 
 # -- outputs -----------------------------------------------------------------------------------
 
 
-def output_differences(
-    left: Mapping[str, Mapping[Any, Any]], right: Mapping[str, Mapping[Any, Any]]
-) -> list[OutputDifference]:
-    """Compare the outputs of two results, dataset by dataset."""
-    found: list[OutputDifference] = []
-    for dataset in dict.fromkeys([*left, *right]):
-        mine, theirs = left.get(dataset, {}), right.get(dataset, {})
+def _output_differences(first: Result, second: Result) -> Iterator[OutputDifference]:
+    for dataset in dict.fromkeys([*first.outputs, *second.outputs]):
+        mine, theirs = first.outputs.get(dataset, {}), second.outputs.get(dataset, {})
         for key in dict.fromkeys([*mine, *theirs]):
-            change: Difference | None
+            change: Difference | None = (f"only in the {'first' if key in mine else 'second'} result", None, None)
             if key in mine and key in theirs:
                 change = difference(mine[key], theirs[key])
-            else:
-                change = f"only in the {'first' if key in mine else 'second'} result", None, None
             if change is not None:
-                name, region, variation = key
-                found.append(OutputDifference(dataset, name, region, variation, *change))
-    return found
+                yield OutputDifference(dataset, *key, *change)
 
 
 def difference(left: Any, right: Any) -> Difference | None:
@@ -253,22 +232,18 @@ def _histograms(left: Any, right: Any) -> Difference | None:
 
 
 def _mappings(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> Difference | None:
-    words: list[str] = []
-    sizes: list[tuple[float | None, float | None]] = []
+    changes: list[Difference] = []
     for key in dict.fromkeys([*left, *right]):
         if key not in left or key not in right:
-            words.append(f"{key!r} only in the {'first' if key in left else 'second'}")
-            sizes.append((None, None))
+            changes.append((f"{key!r} only in the {'first' if key in left else 'second'}", None, None))
             continue
         change = difference(left[key], right[key])
         if change is not None:
-            words.append(f"{key!r}: {change[0]}")
-            sizes.append(change[1:])
-    if not words:
+            changes.append((f"{key!r}: {change[0]}", *change[1:]))
+    if not changes:
         return None
-    known = all(size[0] is not None for size in sizes)
-    more = f" and {len(words) - 3} more" if len(words) > 3 else ""
-    text = "; ".join(words[:3]) + more
-    if not known:
+    words, absolute, relative = zip(*changes, strict=True)
+    text = "; ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+    if None in absolute:
         return text, None, None
-    return text, max(s[0] or 0.0 for s in sizes), max(s[1] or 0.0 for s in sizes)
+    return text, max(absolute), max(relative)

@@ -55,9 +55,6 @@ def merge(*results: Result) -> Result:
     if len(results) == 1:
         return replace(first)
     merges = _merges(results)
-    cutflow, nminus1 = first.cutflow, first.nminus1
-    for other in results[1:]:
-        cutflow, nminus1 = cutflow + other.cutflow, nminus1 + other.nminus1
     environments = [result.environment for result in results]
     same = all(environment == environments[0] for environment in environments)
     outputs, not_kept = _outputs(results, merges)
@@ -70,8 +67,8 @@ def merge(*results: Result) -> Result:
         scaled=_scaled(results),
         fingerprints={n: digest for result in results for n, digest in result.fingerprints.items()},
         parameters={n: said for result in results for n, said in result.parameters.items()},
-        cutflow=cutflow,
-        nminus1=nminus1,
+        cutflow=reduce(add, (result.cutflow for result in results)),
+        nminus1=reduce(add, (result.nminus1 for result in results)),
         ledger=_ledger(results),
         steps=_steps(results),
         order=_distinct(result.order for result in results),
@@ -111,10 +108,11 @@ def _check_same_analysis(first: Result, other: Result) -> None:
     mine, theirs = _regions(first), _regions(other)
     pairs.append(("regions", tuple(mine), tuple(theirs)))
     pairs += [(f"cuts of region {name!r}", mine[name], theirs[name]) for name in mine if name in theirs]
-    ours, yours = _steps_written(first), _steps_written(other)
-    if ours is not None and yours is not None:
-        pairs.append(("steps", *ours[:1], *yours[:1]))
-        pairs.append(("weights", *ours[1:], *yours[1:]))
+    for name, table in first.cutflow.items():
+        if name in theirs:
+            written = other.cutflow[name]
+            pairs.append(("steps", table.written_order, written.written_order))
+            pairs.append(("weights", tuple(sorted(table.weights)), tuple(sorted(written.weights))))
     for dataset in first.datasets:
         if dataset in other.datasets:
             left, right = first.datasets[dataset], other.datasets[dataset]
@@ -168,12 +166,6 @@ def _regions(result: Result) -> dict[str, list[str]]:
     }
 
 
-def _steps_written(result: Result) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    for table in result.cutflow.values():
-        return table.written_order, tuple(sorted(table.weights))
-    return None
-
-
 def _shown(value: Any) -> str:
     text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else repr(value)
     return text or "none"
@@ -183,47 +175,36 @@ def _check_no_row_twice(results: Sequence[Result]) -> None:
     """Compare by every name a file goes by: its label, its place and, where known, what it says it is."""
     taken: dict[tuple[str, str], list[tuple[int, int, int, str]]] = defaultdict(list)
     for number, result in enumerate(results):
-        names = FileNames(result)
-        for entry in result.ledger.entries:
-            if entry.state == "done" and entry.stop is not None and entry.rows:
-                for name in names.of(entry):
-                    taken[entry.dataset, name].append((entry.start, entry.stop, number, entry.file))
+        for entry, keys in _with_names(result):
+            if entry.state == "done" and entry.rows:
+                for key in keys:
+                    taken[key].append((entry.start, entry.start + entry.rows, number, entry.file))
     for (dataset, _), ranges in taken.items():
         ranges.sort()
         ends: dict[int, int] = {}  # result -> where its rows end so far
         for start, stop, number, file in ranges:
             for other, end in ends.items():
                 if other != number and end > start:
+                    arrays = ". Arrays are known by the name of their dataset: give other arrays another one"
                     raise UsageError(
                         f"rows {start}-{min(end, stop)} of {file} (dataset {dataset!r}) are in results number "
                         f"{other + 1} and {number + 1}, so they would be counted twice; merge results of different rows"
-                        + _about_arrays(file, dataset)
+                        + (arrays if file == dataset else "")
                     )
             ends[number] = max(ends.get(number, 0), stop)
 
 
-def _about_arrays(file: str, dataset: str) -> str:
-    if file != dataset:
-        return ""
-    return ". Arrays are known by the name of their dataset: give other arrays another one"
-
-
-class FileNames:
-    """The names a result's files go by."""
-
-    def __init__(self, result: Result) -> None:
-        files = result.kept.files if result.kept is not None else ()
-        self._identities = {(file.dataset, file.label): file.identity for file in files}
-
-    def of(self, entry: Entry) -> set[str]:
-        """Return those of the file of an entry."""
-        names = {entry.file}
-        identity = self._identities.get((entry.dataset, entry.file))
-        if identity is not None:
-            names.add(identity)
+def _with_names(result: Result) -> list[tuple[Entry, list[tuple[str, str]]]]:
+    """Return the entries of a ledger, each with the names its file goes by, by dataset."""
+    files = result.kept.files if result.kept is not None else ()
+    identities = {(file.dataset, file.label): file.identity for file in files}
+    found = []
+    for entry in result.ledger.entries:
+        names = {entry.file, identities.get((entry.dataset, entry.file), entry.file)}
         if os.path.exists(entry.file):  # noqa: PTH110 - a label may be anything, also a URL
             names.add(os.path.realpath(entry.file))
-        return names
+        found.append((entry, [(entry.dataset, name) for name in sorted(names)]))
+    return found
 
 
 # -- adding ------------------------------------------------------------------------------------
@@ -322,20 +303,17 @@ def _ledger(results: Sequence[Result]) -> Ledger:
     """What one result failed at or never got to is settled where another one did it."""
     told: dict[tuple[str, str], Intervals] = defaultdict(Intervals)  # rows accounted for
     opened: set[tuple[str, str]] = set()
-    names = [FileNames(result) for result in results]
     done: list[Entry] = []
     problems: list[tuple[Entry, list[tuple[str, str]]]] = []
-    for number, result in enumerate(results):
-        for entry in result.ledger.entries:
-            keys = [(entry.dataset, name) for name in sorted(names[number].of(entry))]
-            if entry.stop is not None:
-                opened.update(keys)
-            if entry.state != "done" or entry.stop is None:
-                problems.append((entry, keys))
-                continue
-            done.append(entry)
-            for key in keys:
-                told[key].add(entry.start, entry.stop)
+    for entry, keys in (one for result in results for one in _with_names(result)):
+        if entry.stop is not None:
+            opened.update(keys)
+        if entry.state != "done" or entry.stop is None:
+            problems.append((entry, keys))
+            continue
+        done.append(entry)
+        for key in keys:
+            told[key].add(entry.start, entry.stop)
     left: list[Entry] = []
     for entry, keys in problems:
         if entry.stop is None:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from windrow.core.events import Event
     from windrow.core.records import Rows
     from windrow.data.base import Source
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.definition.products import Product
     from windrow.pipeline.resume.plan import ResumePlan
     from windrow.pipeline.run.partials import UnitedPartial
-    from windrow.pipeline.workload import PipelineWorkload
+    from windrow.pipeline.run.workload import PipelineWorkload
     from windrow.store.journal.journal import Journal
     from windrow.store.journal.writer import Key
 
@@ -122,7 +122,7 @@ class JournalWriter:
         for number, found in opened:
             index = self._workload.feed(number).input
             self._borders.setdefault(index, frozenset(found.borders))
-            identity = self._workload.identities.get(index)
+            identity = self._workload.facts.identities.get(index)
             if identity is not None and index not in self._plan.known:
                 item = self._source.inputs[index]
                 entries.append(self._identities.known(item, identity, found.rows, found.borders))
@@ -136,7 +136,7 @@ class JournalWriter:
         """Write down everything there is; after a run of all rows, forget what it had no use for."""
         if self._broken:
             return
-        if not self._workload.keeping:
+        if not self._workload.facts.keeping:
             self._journal.note("rows kept", False)
         self._keeper.flush()
         if self._complete and not self._plan.limited and not self.notes:

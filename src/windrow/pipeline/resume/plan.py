@@ -17,7 +17,7 @@ from windrow.pipeline.definition.products import products_of
 from windrow.pipeline.identities import Identity, identities
 from windrow.pipeline.resume.input_digest import InputIdentities, own_identity
 from windrow.pipeline.run.partials import unpack
-from windrow.pipeline.workload import Feed
+from windrow.pipeline.run.workload import Feed
 from windrow.reuse.coverage import Covered, divide, first_rows
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from windrow.core.ledger import Ledger
     from windrow.core.records import Plan
     from windrow.data.base import Input, Source
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.options import Options
     from windrow.pipeline.definition.products import Product
-    from windrow.pipeline.options import Options
     from windrow.reuse.coverage import Ranges
     from windrow.store.fingerprint.api import Fingerprint
     from windrow.store.journal.journal import Blob, Journal, KnownInput

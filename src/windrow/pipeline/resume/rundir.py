@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from windrow.data.base import Source
-    from windrow.pipeline.bind import Definition
-    from windrow.pipeline.options import Options
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.options import Options
 
 
 #: Options that say where things go, not what the run is.

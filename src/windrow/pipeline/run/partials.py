@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from windrow.core.records import Handle, Rows
+    from windrow.pipeline.definition.steps import StepDefinition
     from windrow.pipeline.resume.journal_writer import JournalWriter
-    from windrow.pipeline.steps import StepDefinition
 
 
 #: Partials of one input that wait until they are united: most are small, and each uniting looks at all nodes.
@@ -60,7 +60,8 @@ class UnitedPartial:
 class PartialCollector:
     """The collector of a run: one united partial for each input of the scheduler.
 
-    Where the run is written down there may be two: rows that are not written down stay apart, as sums cannot be.
+    Where the run is written down there may be two: rows that are not written down stay apart, as sums cannot be taken
+    apart.
     """
 
     def __init__(self, journal: JournalWriter | None = None) -> None:

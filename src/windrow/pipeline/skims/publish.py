@@ -10,6 +10,7 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,8 @@ from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.paths import is_remote
 from windrow.errors import SaveError, UsageError
 from windrow.pipeline.cutflow.nminus1 import Count
+from windrow.pipeline.definition.saves import known_after_cuts, regions_named
 from windrow.pipeline.results.lumi_sections import skim_sections
-from windrow.pipeline.saves import known_after_cuts, regions_named
 from windrow.pipeline.skims.staging import staging
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 
     from windrow.data.base import Source
     from windrow.data.fragments import Fragment
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.saves import SaveDefinition
     from windrow.pipeline.results.result import Result
-    from windrow.pipeline.saves import SaveDefinition
-    from windrow.pipeline.workload import PipelineWorkload
+    from windrow.pipeline.run.workload import PipelineWorkload
     from windrow.run.loop import RunOutcome
 
 
@@ -87,13 +88,15 @@ def publish(
                 fragments.setdefault(part.key, []).append(place)
     targets, notes = _worth_writing(_targets(definition, source), definition, result)
     run = secrets.token_hex(8)
+    sections = cache(lambda dataset: skim_sections(dataset, source, result.ledger))  # read once for all its files
 
     def write(target: _Target) -> dict[str, Any] | BaseException:
         parts = sorted(fragments.get(target.key, ()), key=lambda part: part[:2])
         try:
             empty = None if parts else _empty(target, definition, source, workload)
             pieces = [part for _, _, part in parts]
-            record = {"run": run, **_record(target, definition, source, result, pieces)}
+            lumis = sections(target.dataset)
+            record = {"run": run, "lumis": lumis, **_record(target, definition, source, result, pieces)}
             return _written(target, definition, pieces, record, empty)
         except Exception as error:  # noqa: BLE001 - told with the file it concerns, once all are done
             return error
@@ -227,7 +230,6 @@ def _record(
         **(skim_record.original_sums(metadata) or sums),
         "failed": _lost(dataset, result) + _lost_before(metadata),
         "selected": sum(part.rows for part in fragments),
-        "lumis": skim_sections(dataset, source, result.ledger),
         "made": [n for n in target.save.columns if n in definition.steps],
         "identity": list(definition.identity),
         "hidden": None if definition.identity else IDENTITY_COLUMN,
@@ -248,7 +250,7 @@ def _lost(dataset: str, result: Result) -> int:
 def _empty(target: _Target, definition: Definition, source: Source, workload: PipelineWorkload) -> dict[str, Any]:
     """Find the columns of a file that no row got into."""
     inputs = [item for item in source.inputs if item.dataset == target.dataset]
-    item = min(inputs, key=lambda item: item.index not in workload.borders)
+    item = min(inputs, key=lambda item: item.index not in workload.facts.borders)
     reader = source.open(item.index)
     try:
         program = workload.program(item, reader.info)

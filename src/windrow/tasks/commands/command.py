@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
@@ -77,44 +78,55 @@ class Circumstances:
         self.memory = memory
         self.scratch = scratch  #: the directory of ``{tmp}``
         self.unwanted = unwanted  #: stays at home: where others run the command, they are killed
+        self.destinations: Mapping[str, Any] = {}  #: what the caller gave; the body may get private places instead
+        self.ran: tuple[Invocation, CommandOutcome] | None = None  #: what was run, and how it went
 
     def __reduce__(self) -> Any:
-        return type(self), (self.directory, self.until, self.memory, self.scratch, bool)
+        return Circumstances, (self.directory, self.until, self.memory, self.scratch, bool)
 
     @contextmanager
     def around(self, going: RunningCall) -> Iterator[None]:
-        """Let the body know."""
+        """Let the body know; it is given now what the caller gave."""
         here = Circumstances(
             self.directory, self.until, self.memory, self.scratch, lambda: going.cancelled() or self.unwanted()
         )
+        if isinstance(going.function, CommandBody):
+            here.destinations = going.function.bound(going.arguments, going.keywords)
+        token = _circumstances.set(here)
         try:
-            with self.enter(here, going):
-                yield
+            yield
         except MemoryError:
             # The scheduler tries once more with twice as much, where there is as much; see core/retry.
             self.memory *= 2
             raise
-
-    @contextmanager
-    def enter(self, here: Circumstances, going: RunningCall) -> Iterator[None]:
-        """Run the body of a command here; what is given now are the paths that the caller asked for, not private ones."""
-        body: CommandBody = going.function  # type: ignore[assignment]
-        went: list[tuple[Invocation, CommandOutcome]] = []
-
-        def note(said: Invocation, ran: CommandOutcome) -> None:
-            went.append((said, ran))
-            if going.side is not None:
-                going.side.used = (ran.cpu_s, ran.peak)  # where no meter sees it
-
-        destinations = body.bound(going.arguments, going.keywords)
-        going.function = functools.partial(body.run, here, destinations, note)
-        try:
-            yield
         except TaskFileError as error:
-            if not went:
+            if here.ran is None:
                 raise
             # Programs that write nothing, and call that success, often say why.
-            raise TaskFileError(f"{error}{story(*went[-1])}", **error.facts) from None
+            raise TaskFileError(f"{error}{story(*here.ran)}", **error.facts) from None
+        finally:
+            _circumstances.reset(token)
+            if here.ran is not None and going.side is not None:
+                going.side.used = (here.ran[1].cpu_s, here.ran[1].peak)  # where no meter sees it
+
+    def run(self, name: str, said: Invocation) -> CommandOutcome:
+        """Run something; raises if it cannot be started, or was ended before its end."""
+        try:
+            ran = run(said)
+        except OSError as error:
+            raise could_not_start(name, said, error) from error
+        self.ran = (said, ran)
+        if ran.why:
+            raise_failure(name, said, ran)
+        return ran
+
+
+_circumstances: ContextVar[Circumstances | None] = ContextVar("windrow_command", default=None)
+
+
+def circumstances() -> Circumstances:
+    """Give those of the call whose body runs in this context; outside of one there are no limits."""
+    return _circumstances.get() or Circumstances(_here(), None, 0, tempfile.gettempdir(), bool)
 
 
 class CommandTask(Task):
@@ -246,9 +258,19 @@ class CommandBody:
         self.written = {one: kind for one, kind in files.items() if kind.writes}
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Run it here and now, with its arguments as they are."""
-        here = Circumstances(_here(), None, self.how.memory or 0, tempfile.gettempdir(), bool)
-        return self.run(here, self.bound(arguments, keywords), lambda *_: None, *arguments, **keywords)
+        """Run it; the arguments may name private places instead of the destinations."""
+        here = circumstances()
+        values = self.bound(arguments, keywords)
+        here.destinations = here.destinations or values
+        with ExitStack() as stack:
+            said = self._invocation(self.function(*arguments, **keywords), values, here, stack)
+            ran = here.run(self.name, said)
+            if ran.status != 0 or ran.torn:
+                raise_failure(self.name, said, ran)
+        if not self.written:
+            return ran.output.decode(errors="replace")
+        made = [self._made(one, values, here) for one in self.written]
+        return made[0] if len(made) == 1 else tuple(made)
 
     def bound(self, arguments: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Give the values of all parameters, by name."""
@@ -256,37 +278,7 @@ class CommandBody:
         found.apply_defaults()
         return found.arguments
 
-    def run(
-        self,
-        here: Circumstances,
-        destinations: Mapping[str, Any],
-        note: Callable[[Invocation, CommandOutcome], None],
-        /,
-        *arguments: Any,
-        **keywords: Any,
-    ) -> Any:
-        """Run it in given circumstances; the arguments may name private places instead of the destinations.
-
-        ``note`` is told how it went.
-        """
-        values = self.bound(arguments, keywords)
-        with ExitStack() as stack:
-            said = self._invocation(self.function(*arguments, **keywords), values, destinations, here, stack)
-            try:
-                ran = run(said)
-            except OSError as error:
-                raise could_not_start(self.name, said, error) from error
-            note(said, ran)
-            if ran.why or ran.status != 0 or ran.torn:
-                raise_failure(self.name, said, ran)
-        if not self.written:
-            return ran.output.decode(errors="replace")
-        made = [self._made(one, values, destinations[one], here) for one in self.written]
-        return made[0] if len(made) == 1 else tuple(made)
-
-    def _invocation(
-        self, said: Any, values: dict[str, Any], destinations: Mapping[str, Any], here: Circumstances, stack: ExitStack
-    ) -> Invocation:
+    def _invocation(self, said: Any, values: dict[str, Any], here: Circumstances, stack: ExitStack) -> Invocation:
         """Fill what the function said with values."""
 
         @functools.cache  # all {tmp} of a line are one directory
@@ -312,7 +304,7 @@ class CommandBody:
             environment=dict(self.how.env),
             places=places_of(here.directory, map(values.get, self.written)),
             keeps_output=not self.written,
-            log=self._log(destinations, here),
+            log=self._log(here),
             memory=here.memory,
             until=here.until,
             unwanted=here.unwanted,
@@ -333,11 +325,11 @@ class CommandBody:
             )
         return found
 
-    def _log(self, destinations: Mapping[str, Any], here: Circumstances) -> Path | None:
+    def _log(self, here: Circumstances) -> Path | None:
         """Say where the log goes; a path among the arguments gives its last part."""
         if self.how.log is None:
             return None
-        words = {"name": self.name, **destinations}
+        words = {"name": self.name, **here.destinations}
 
         def text(match: re.Match[str]) -> str:
             if match[1] not in words:
@@ -349,8 +341,9 @@ class CommandBody:
 
         return Path(here.directory, re.sub(r"\{(\w+)\}", text, self.how.log))
 
-    def _made(self, parameter: str, values: dict[str, Any], given: Any, here: Circumstances) -> Any:
+    def _made(self, parameter: str, values: dict[str, Any], here: Circumstances) -> Any:
         """Give what a parameter for output stands for now: where it will be when it is complete."""
+        given = here.destinations[parameter]
         if isinstance(given, (list, tuple)):
             return [Path(here.directory, one) for one in given]
         final = Path(here.directory, given)

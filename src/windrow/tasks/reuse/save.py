@@ -10,7 +10,7 @@ import math
 import os
 import pickle
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from windrow.tasks.worker import RunningCall
 
 
-#: What is noted with a result: the stamps of the files that the task wrote, and of those that it read and of which only
-#: futures knew the paths, digests of their content if that was asked for, and why there are no values. Of files that it
+#: What is noted with a result: the stamps of the files that the task wrote, and of those that it read,
+#: digests of their content if that was asked for, and why there are no values. Of files that it
 #: made beside those it declares only the paths are: other tasks may leave some by the same names.
 FILES = "files"
 BESIDE = "beside"
@@ -171,10 +171,8 @@ def _code_here(function: Any, name: str) -> str:
     """Give the digest of a function as it is now, in this process."""
     from windrow.tasks.commands.command import CommandBody
 
-    if isinstance(function, partial):
-        body = getattr(function.func, "__self__", None)
-        if isinstance(body, CommandBody):
-            function = body.function
+    if isinstance(function, CommandBody):
+        function = function.function
     return _codes().look_at(function, name, content=True).digest
 
 
@@ -258,7 +256,7 @@ def _written(going: RunningCall) -> list[Stamp]:
 
 
 def _seen(going: RunningCall) -> list[Stamp]:
-    """List stamps of the files that were read and of which only futures knew the paths; _NotKept if they can have none."""
+    """List stamps of the files that were read; _NotKept if one can have none."""
     for one in going.seen:
         if is_remote(one.path):
             raise _NotKept(f"a future said that it reads {one.path}, which may change unseen")
@@ -293,7 +291,7 @@ def still_there(entry: Entry) -> list[Stamp] | None:
 
 
 def still_as_read(entry: Entry) -> list[Stamp] | None:
-    """Give the stamps of the files that a task read and of which only futures knew the paths; None if one has changed."""
+    """Give the stamps of the files that a task read; None if one has changed."""
     return _unchanged([Stamp(*one) for one in entry.facts.get(READ, ())], entry.facts.get(READ_DIGESTS) or [])
 
 

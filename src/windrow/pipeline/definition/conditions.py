@@ -20,8 +20,6 @@ import numpy as np
 
 from windrow.errors import DefinitionError, UnknownNameError, UsageError, nearest
 
-__all__ = ["When"]
-
 _ALLOWED = (
     "names of metadata keys, not/and/or, ==, !=, <, <=, >, >=, in, not in, "
     "numbers, strings, True/False/None, tuples, lists or sets of those, and parentheses"
@@ -95,32 +93,32 @@ class When:
 
 def _refused_part(node: ast.expr, *, truth: bool) -> ast.expr | None:
     """Find the first part outside the language; ``truth``: the part is asked for true or false."""
-    parts: list[tuple[ast.expr, bool]]
     match node:
-        case ast.BoolOp(values=values):
-            parts = [(value, True) for value in values]
+        case ast.BoolOp(values=parts):
+            asked = True
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            parts = [(operand, True)]
+            parts, asked = [operand], True
         case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARE for op in ops):
-            parts = [(operand, False) for operand in (left, *others)]
+            parts, asked = [left, *others], False
         case ast.Name() | ast.Constant(value=bool()):
             return None
         case _:
             return node if truth or not _is_literal(node) else None
-    return next((found for part, asked in parts if (found := _refused_part(part, truth=asked)) is not None), None)
+    return next((found for part in parts if (found := _refused_part(part, truth=asked)) is not None), None)
 
 
 def _is_literal(node: ast.expr) -> bool:
-    match node:
-        case ast.Constant(value=value):
-            return value is None or isinstance(value, (bool, int, float, str))
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=ast.Constant(value=value)):
-            return isinstance(value, (int, float)) and not isinstance(value, bool)
-        case ast.Set(elts=elements) if any(isinstance(one, (ast.List, ast.Set)) for one in elements):
-            return False  # not hashable
-        case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
-            return all(_is_literal(element) for element in elements)
-    return False
+    """Whether a part is a number, a text, a truth value or None, or a collection of those."""
+    try:
+        found = [ast.literal_eval(node)]
+    except (ValueError, TypeError):
+        return False
+    for value in found:
+        if isinstance(value, (tuple, list, set)):
+            found.extend(value)
+        elif value is not None and not isinstance(value, (int, float, str)):
+            return False
+    return True
 
 
 class _MeaninglessError(Exception):

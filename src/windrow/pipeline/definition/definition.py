@@ -1,20 +1,47 @@
-"""What follows from the steps alone, before any file is opened: names that exist, dependencies, the written order."""
+"""A pipeline frozen for one run, and what follows from its steps alone: regions, dependencies, the written order."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from windrow.blocks.fetch_ahead import AccessLog
 from windrow.errors import DefinitionError, UnknownNameError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from windrow.pipeline.steps import StepDefinition
+    from windrow.blocks.kernels import EachKernel
+    from windrow.pipeline.definition.saves import SaveDefinition
+    from windrow.pipeline.definition.steps import StepDefinition
+    from windrow.pipeline.pipeline import Pipeline
 
 
 #: The region there is when none was declared.
 ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A pipeline frozen for one run."""
+
+    name: str
+    steps: Mapping[str, StepDefinition]
+    regions: Mapping[str, Mapping[str, bool]]
+    written: tuple[str, ...]  #: the written order of cuts, columns and weights
+    identity: tuple[str, ...]
+    seed: int
+    unchecked: set[str]  #: steps not yet shown to be row-pure; shrinks
+    touched: dict[str, frozenset[str]]  #: fields of collections each step was seen to touch; grows
+    access: AccessLog = field(default_factory=AccessLog)  #: what chunks need over slow links
+    sample_rows: int = 256
+    kernels: dict[Any, EachKernel]  #: compiled once for all programs of a pipeline
+    saves: tuple[SaveDefinition, ...] = ()
+    nminus1: tuple[str, ...] = ()  #: regions to count with one cut left out
+    #: directory of saved files -> where they are until they are complete
+    staging: Mapping[str, str] = field(default_factory=dict)
+    keep_rows: bool = False  #: whether the result says which rows each region has
 
 
 def regions_of(
@@ -155,3 +182,27 @@ def _refuse_non_column(step: StepDefinition, column: str, steps: Mapping[str, St
             f"column {column!r} has two makers: the step of that name reads a column of the same name; call the new one "
             f"something else, for instance '{column}_corrected'"
         )
+
+
+def describe(pipeline: Pipeline) -> str:
+    """Say what an analysis consists of."""
+    definition = pipeline.definition(0)
+    lines = [f"pipeline {pipeline.name!r}"]
+    for step in definition.steps.values():
+        reads = ", ".join(
+            read.column + (f" (default {read.default!r})" if read.optional else "") for read in step.reads
+        )
+        text = f"  {step.kind} {step.name}: reads {reads or 'no column'}"
+        if step.when is not None:
+            text += f", when {step.when.text}"
+        if step.after:
+            text += f", after {', '.join(step.after)}"
+        lines.append(text)
+    for name, cuts in definition.regions.items():
+        members = " and ".join(("not " if inverted else "") + cut for cut, inverted in cuts.items())
+        lines.append(f"  region {name}: {members or 'all rows'}")
+    for save in pipeline.saves:
+        rows = "all rows" if save.region is None else f"rows of region {save.region}"
+        lines.append(f"  save {save.path}: {rows}, columns {', '.join(save.columns)}")
+    lines += [f"  guard: {step} runs after {cut} (learned)" for step, cut in sorted(pipeline.guards)]
+    return "\n".join(lines)

@@ -12,8 +12,6 @@ from windrow.errors import NotYetError, UsageError, nearest
 from windrow.pipeline.ordering.policies import POLICIES
 from windrow.units import parse_bytes, parse_seconds
 
-__all__ = ["Options"]
-
 ENGINES = ("auto", "inline", "threads", "processes")
 LATER_ENGINES = ("dask",)
 
@@ -29,7 +27,7 @@ class Options:
     cutflow: Any = "estimated"  #: then "estimated" or "exact" by pattern of datasets
     nminus1: Any = False  #: True for all regions, or those named
     max_rows: int | None = None
-    on_error: str = "stop"
+    on_error: Any = "stop"  #: or "skip"
     seed: int = 0
     rundir: Any = None
     progress: Any = None
@@ -55,7 +53,7 @@ class Options:
         self.workers = granted_cores(os.environ) if self.workers is None else _count("workers", self.workers)
         self.cutflow = _cutflow(self.cutflow)
         self.nminus1 = _nminus1(self.nminus1)
-        self.seed = _seed(self.seed)
+        self.seed = _count("seed", self.seed, least=None)
         self.save, self.resume = bool(self.save), bool(self.resume)
         if self.max_rows is not None:
             self.max_rows = _count("max_rows", self.max_rows, least=0)
@@ -135,15 +133,11 @@ def _one_of(option: str, value: Any, allowed: Sequence[str]) -> None:
         raise UsageError(f"{option}= must be one of {choices}, got {value!r}{hint}")
 
 
-def _count(option: str, value: Any, or_else: str = "", least: int = 1) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < least:
-        raise UsageError(f"{option}= must be {or_else}a whole number of at least {least}, got {value!r}")
-    return int(value.__index__())
-
-
-def _seed(value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise UsageError(f"seed= must be a whole number, got {value!r}")
+def _count(option: str, value: Any, or_else: str = "", least: int | None = 1) -> int:
+    whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not whole or (least is not None and value.__index__() < least):
+        bound = "" if least is None else f" of at least {least}"
+        raise UsageError(f"{option}= must be {or_else}a whole number{bound}, got {value!r}")
     return int(value.__index__())
 
 

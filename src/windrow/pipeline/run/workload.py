@@ -1,7 +1,7 @@
 """What a pipeline's run knows of its source, wherever rows run: programs, units, which file an input was.
 
-The workload is shared by all workers of a process; each worker has its own readers (``worker``). What a worker in another
-process learns comes home with its reports (``news``).
+The workload is shared by all workers of a process; each worker has its own readers (``worker``). In another process it is a
+copy; what is learned there goes home with the worker's reports.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from windrow.blocks.chunk import Stopped
 from windrow.core.records import Failure, FailureKind, OpenInput, RunRows
 from windrow.errors import CorruptFileError, DataError, DefinitionError, RowPurityError, StepError, WindrowError
 from windrow.pipeline.ambient import ambient, check_arrived, is_own, restore, seal
-from windrow.pipeline.bind import bind
-from windrow.pipeline.news import hear
+from windrow.pipeline.binding.bind import bind
 from windrow.pipeline.resume.input_digest import file_stamp
-from windrow.pipeline.worker import RowsSide
+from windrow.pipeline.run.facts import RunFacts
+from windrow.pipeline.run.worker import RowsSide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from windrow.blocks.program import Program
     from windrow.core.records import Task
     from windrow.data.base import FileInfo, Input, Source
-    from windrow.pipeline.bind import Definition
+    from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.definition.products import Product
     from windrow.pipeline.resume.input_digest import FileStamp
 
@@ -62,23 +62,22 @@ class PipelineWorkload:
         self.source = source
         self.block_rows = block_rows
         self.skip = skip  #: whether rows on which a step raises are left out
-        self.reads: dict[tuple[int, str], list[tuple[int, int]]] = {}
+        self.facts = RunFacts(keeping=definition.keep_rows)
         self.stop = threading.Event()  #: set when the run ends and waits for no chunk any more
-        self.borders: dict[int, tuple[int, ...]] = {}
-        self._units: dict[str, tuple[int, int]] = {}  #: by dataset: rows and units of ``borders``
-        self.defaults: dict[tuple[int, str], None] = {}  #: (input, optional column it lacks)
+        self._units: dict[str, tuple[int, int]] = {}  #: by dataset: rows and units of the inputs opened so far
         self._programs: dict[Any, Program] = {}
-        self.requests = 0  #: to remote files
-        self.identities: dict[int, str] = {}  #: of the inputs opened so far
-        self.keeping = definition.keep_rows
         self._kept_bytes = 0
         self._stamps: dict[int, FileStamp | None] = {}  #: of inputs when they were first opened in this process
         self._saved: dict[str, tuple[tuple[str, ...], str]] = {}  #: file -> columns, first input
         self.feeds = dict(feeds or {})
-        self.twins: dict[str, str] = {}  #: steps that are computed with another one
         #: inputs that are known from an earlier run: what identifies them, and their rows
         self.expected: dict[int, tuple[str, int]] = {}
         self.sealed: dict[str, Mapping[str, str]] | None = None  #: what steps are at home
+        self._new: RunFacts | None = None  #: since the last report, where home is another process
+        self._home: tuple[frozenset[str], dict[str, frozenset[str]]] = (
+            frozenset(),
+            {},
+        )  #: what is unchecked and touched
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -100,11 +99,41 @@ class PipelineWorkload:
         self._programs = {}
         self._stamps = {}
         # What was learned here so far is known at home; from now on only what is new is told.
-        self.reads, self.requests = {}, 0
+        self._new = RunFacts()
+        self._home = (frozenset(self.definition.unchecked), dict(self.definition.touched))
 
-    def hear(self, news: Any) -> None:
+    def learn(self, found: RunFacts) -> None:
+        """Take in what was learned here or, by ``hear``, elsewhere."""
+        with self._lock:
+            for index, borders in found.borders.items():
+                dataset, before = self.source.inputs[index].dataset, self.facts.borders.get(index, (0,))
+                rows, units = self._units.get(dataset, (0, 0))
+                self._units[dataset] = (rows + borders[-1] - before[-1], units + len(borders) - len(before))
+            self.facts.add(found)
+            if self._new is not None:
+                self._new.add(found)
+
+    def news(self) -> RunFacts | None:
+        """Give what home does not know yet; None if there is nothing. Asked in other processes only."""
+        unchecked, touched = self._home
+        self._home = (frozenset(self.definition.unchecked), dict(self.definition.touched))
+        with self._lock:
+            found, self._new = self._new or RunFacts(), RunFacts()
+        found.checked = unchecked - self._home[0]
+        found.touched = {step: fields for step, fields in self._home[1].items() if touched.get(step) != fields}
+        return None if found == RunFacts() else found
+
+    def facts_now(self) -> RunFacts:
+        """Give what is known now: workers go on learning."""
+        with self._lock:
+            return self.facts.copy()
+
+    def hear(self, news: RunFacts) -> None:
         """Take in what a worker in another process learned."""
-        hear(self, news)
+        self.learn(news)
+        self.definition.unchecked.difference_update(news.checked)
+        for step, fields in news.touched.items():
+            self.definition.touched[step] = self.definition.touched.get(step, frozenset()) | fields
 
     def feed(self, number: int) -> Feed:
         """Say what an input of the scheduler is."""
@@ -163,13 +192,15 @@ class PipelineWorkload:
         )
         with self._lock:
             program = self._programs.get(key)
+            is_new = program is None
             if program is None:
                 metadata = self.source.datasets[source.dataset]
                 program = bind(self.definition, source.dataset, metadata, info, source.label, products)
                 self._check_saved(program, source.label)
                 self._programs[key] = program
-                self.twins.update({n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)})
-            return program
+        if is_new:
+            self.learn(RunFacts(twins={n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)}))
+        return program
 
     def _check_saved(self, program: Program, label: str) -> None:
         """Refuse files of a dataset that cannot go to one file, as soon as the second of them is opened."""
@@ -192,25 +223,14 @@ class PipelineWorkload:
         if source.steps is not None:
             ends = {row for step in source.steps for row in step}
             borders = tuple(sorted({*borders, *ends}))
-        with self._lock:
-            self.know_borders(source.index, borders)
-            for column in program.defaults_used:
-                self.defaults[source.index, column] = None
+        defaults = dict.fromkeys((source.index, column) for column in program.defaults_used)
+        self.learn(RunFacts(borders={source.index: borders}, defaults=defaults))
         return borders
 
     def unit_rows(self, dataset: str) -> float:
         """Give the mean rows of the units of a dataset, as far as its inputs were opened; 0 if none was."""
         rows, units = self._units.get(dataset, (0, 0))
         return rows / units if units else 0.0
-
-    def know_borders(self, index: int, borders: tuple[int, ...]) -> None:
-        """Keep the unit borders of an input."""
-        before = self.borders.get(index, (0,))
-        self.borders[index] = borders
-        dataset = self.source.inputs[index].dataset
-        rows, units = self._units.get(dataset, (0, 0))
-        more = borders[-1] - before[-1], len(borders) - len(before)
-        self._units[dataset] = (rows + more[0], units + more[1])
 
     def check_same(self, index: int, info: FileInfo, before: str) -> str:
         """Refuse an input that is another file than when it was first opened; say what tells it from another.
@@ -220,11 +240,10 @@ class PipelineWorkload:
         item = self.source.inputs[index]
         stamp = file_stamp(item)
         now = repr((info.identity, info.rows, stamp))
-        with self._lock:
-            first = self._stamps.setdefault(index, stamp)
-            self.identities.setdefault(index, info.identity)
-            identity = self.identities[index]
-            expected = self.expected.get(index, (identity, info.rows))
+        if index not in self.facts.identities:
+            self.learn(RunFacts(identities={index: info.identity}))
+        first = self._stamps.setdefault(index, stamp)
+        expected = self.expected.get(index, (self.facts.identities[index], info.rows))
         if before not in ("", now) or first != stamp or expected != (info.identity, info.rows):
             raise self.replaced(item)
         return now
@@ -244,22 +263,19 @@ class PipelineWorkload:
 
     def note_kept(self, partial: Partial) -> None:
         """Stop telling which rows the regions have where that becomes too much."""
-        if not self.keeping:
+        if not self.facts.keeping:
             partial.kept = ()
             return
         with self._lock:
             self._kept_bytes += sum(rows.data.nbytes for _, rows in partial.kept)
-            if self._kept_bytes > KEPT_BYTES:
-                self.keeping = False
-                for program in self._programs.values():
-                    program.keep_rows = False
+        if self._kept_bytes > KEPT_BYTES:
+            self.learn(RunFacts(keeping=False))
+            for program in list(self._programs.values()):
+                program.keep_rows = False
 
     def note_reads(self, source: int, reads: list[tuple[str, int, int]]) -> None:
         """Keep which rows of which columns were read, adjoining ranges joined."""
-        with self._lock:
-            for column, start, stop in reads:
-                ranges = self.reads.setdefault((source, column), [])
-                if ranges and ranges[-1][1] == start:
-                    ranges[-1] = (ranges[-1][0], stop)
-                else:
-                    ranges.append((start, stop))
+        found: dict[tuple[int, str], list[tuple[int, int]]] = {}
+        for column, start, stop in reads:
+            found.setdefault((source, column), []).append((start, stop))
+        self.learn(RunFacts(reads=found))

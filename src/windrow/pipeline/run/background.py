@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import Future
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from windrow.blocks.outputs import Value
 from windrow.blocks.tree import Nodes
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from windrow.core.rows import RowFeeder
     from windrow.core.scheduler import Scheduler
     from windrow.pipeline.results.result import Result
-    from windrow.pipeline.streaming import StreamPump
-    from windrow.pipeline.workload import PipelineWorkload
+    from windrow.pipeline.run.stream import StreamPump
     from windrow.run.loop import Collector
 
 
@@ -207,9 +206,6 @@ class Live:
             raise self._error
 
 
-# -- a result while the run goes on ------------------------------------------------------------
-
-
 def outcome_so_far(scheduler: Scheduler, rows: RowFeeder, collector: Collector) -> RunOutcome:
     """Give what a run has made so far as if it had ended; to be called in the thread of its loop."""
     partials = collector.partials()
@@ -233,22 +229,3 @@ def _copied(partial: Partial) -> Partial:
         outputs = {key: Value(deepcopy(one.value), one.merge) for key, one in leaf.outputs.items()}
         nodes.values[node] = replace(leaf, outputs=outputs)
     return replace(partial, nodes=nodes)
-
-
-def still(workload: PipelineWorkload) -> Any:
-    """Give what a result is put together from, as it is now: workers go on changing the workload itself."""
-    return _Still(workload)
-
-
-class _Still:
-    """A workload at one moment."""
-
-    def __init__(self, workload: PipelineWorkload) -> None:
-        self.program = workload.program
-        with workload._lock:
-            self.borders = dict(workload.borders)
-            self.reads = {key: list(ranges) for key, ranges in workload.reads.items()}
-            self.defaults = dict(workload.defaults)
-            self.identities = dict(workload.identities)
-            self.twins = dict(workload.twins)
-            self.keeping = workload.keeping

@@ -5,20 +5,18 @@ Every question that needs the file's columns or the dataset's metadata is answer
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from fnmatch import filter as matching
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from windrow.blocks.fetch_ahead import AccessLog
 from windrow.blocks.kernels import EachKernel
 from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
 from windrow.errors import DefinitionError, MissingColumnError, nearest
+from windrow.pipeline.binding.lanes import lanes_for
+from windrow.pipeline.definition.definition import before_first_cut, dependencies, factors, matching_regions
 from windrow.pipeline.definition.products import Product
+from windrow.pipeline.definition.saves import bind_saves
 from windrow.pipeline.frozen import frozen_names
-from windrow.pipeline.graph import before_first_cut, dependencies, factors, matching_regions
-from windrow.pipeline.lanes import lanes_for
-from windrow.pipeline.saves import bind_saves
 from windrow.pipeline.twins import mark_twins
 
 if TYPE_CHECKING:
@@ -26,30 +24,8 @@ if TYPE_CHECKING:
 
     from windrow.blocks.program import BoundSave, Lane
     from windrow.data.base import FileInfo
-    from windrow.pipeline.saves import SaveDefinition
-    from windrow.pipeline.steps import Read, StepDefinition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
-    """A pipeline frozen for one run."""
-
-    name: str
-    steps: Mapping[str, StepDefinition]
-    regions: Mapping[str, Mapping[str, bool]]
-    written: tuple[str, ...]  #: the written order of cuts, columns and weights
-    identity: tuple[str, ...]
-    seed: int
-    unchecked: set[str]  #: steps not yet shown to be row-pure; shrinks
-    touched: dict[str, frozenset[str]]  #: fields of collections each step was seen to touch; grows
-    access: AccessLog = field(default_factory=AccessLog)  #: what chunks need over slow links
-    sample_rows: int = 256
-    kernels: dict[Any, EachKernel]  #: compiled once for all programs of a pipeline
-    saves: tuple[SaveDefinition, ...] = ()
-    nminus1: tuple[str, ...] = ()  #: regions to count with one cut left out
-    #: directory of saved files -> where they are until they are complete
-    staging: Mapping[str, str] = field(default_factory=dict)
-    keep_rows: bool = False  #: whether the result says which rows each region has
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.steps import Read, StepDefinition
 
 
 def bind(

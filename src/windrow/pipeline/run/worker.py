@@ -23,7 +23,7 @@ from windrow.blocks.selection import Selection, everything
 from windrow.core.records import Measurement, MergePartials, Opened, OpenInput, RowsReport, RunRows
 from windrow.engines.base import Outcome, Reading
 from windrow.errors import CorruptFileError, InternalError
-from windrow.pipeline.news import Told, news
+from windrow.pipeline.run.facts import RunFacts
 from windrow.pipeline.run.partials import unite
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from windrow.core.records import Plan, Rows, Task
     from windrow.data.base import Input, Reader
     from windrow.engines.base import Job
-    from windrow.pipeline.news import News
-    from windrow.pipeline.workload import PipelineWorkload
+    from windrow.pipeline.run.workload import PipelineWorkload
 
 #: Files a worker keeps open: the one being read, the next one inspected, and a little room for retries.
 OPEN_FILES = 4
@@ -49,16 +48,7 @@ class RowsSide:
         self.workload = workload
         self.reading = Reading()  #: what reading took in the last run
         self._readers: OrderedDict[int, tuple[Reader, str]] = OrderedDict()  #: and which file each is
-        self._told = Told(
-            opened=set(workload.borders),
-            defaults=set(workload.defaults),
-            unchecked=frozenset(workload.definition.unchecked),
-            touched=dict(workload.definition.touched),
-        )
-
-    def news(self) -> News | None:
-        """Say what is new since the last time; asked for only where home is another process."""
-        return news(self.workload, self._told)
+        self.news = workload.news
 
     def run(self, job: Job) -> Outcome:
         """Do what a task asks for."""
@@ -96,7 +86,7 @@ class RowsSide:
             self.workload.note_reads(source.index, prepared.reads)
             del prepared  # or it would stay in memory with the traceback of a failure
         try:
-            attempts.look(self.workload.borders[source.index])
+            attempts.look(self.workload.facts.borders[source.index])
             partial = attempts.partial()
         finally:
             attempts.run.release()
@@ -125,7 +115,7 @@ class RowsSide:
         reader, _ = self._reader(feed.input, payload.identity)
         source = self.workload.source.inputs[feed.input]
         program = self.workload.program(source, reader.info, feed.products)
-        borders = self.workload.borders.get(feed.input)
+        borders = self.workload.facts.borders.get(feed.input)
         if borders is None:
             borders = self.workload.opened(source, reader.info, program)
         return source, reader, program, chunk_of(source, part, borders, reader.info.clusters)
@@ -159,8 +149,7 @@ class RowsSide:
         return found
 
     def _close(self, reader: Reader) -> None:
-        with self.workload._lock:
-            self.workload.requests += getattr(reader, "requests", 0)
+        self.workload.learn(RunFacts(requests=getattr(reader, "requests", 0)))
         reader.close()
 
 

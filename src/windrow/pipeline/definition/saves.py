@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from windrow.blocks.program import BoundSave
 from windrow.errors import DefinitionError, UnknownNameError, nearest
-from windrow.pipeline.lanes import prefix_region
+from windrow.pipeline.binding.lanes import prefix_region
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from windrow.blocks.program import Lane
     from windrow.data.base import FileInfo
-    from windrow.pipeline.bind import Definition
-    from windrow.pipeline.steps import StepDefinition
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.steps import StepDefinition
 
 
 #: What ``region=`` is when it is left out: rows of any region.

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from windrow.blocks.fetch_ahead import AccessLog
 from windrow.errors import DefinitionError, RedefinitionNote, UnknownNameError, nearest
-from windrow.pipeline.saves import EVERY_REGION, SaveDefinition, define_save
-from windrow.pipeline.steps import StepDefinition, define
-from windrow.pipeline.when import When
+from windrow.pipeline.definition.conditions import When
+from windrow.pipeline.definition.saves import EVERY_REGION, SaveDefinition, define_save
+from windrow.pipeline.definition.steps import StepDefinition, define
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from windrow.blocks.kernels import EachKernel
     from windrow.core.records import StepCost
-    from windrow.pipeline.steps import Kind
+    from windrow.pipeline.definition.steps import Kind
 
 
 F = TypeVar("F", bound="Callable[..., Any]")

@@ -14,7 +14,7 @@ from windrow.errors import UnknownNameError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from windrow.pipeline.saves import SaveDefinition
+    from windrow.pipeline.definition.saves import SaveDefinition
 
 
 def without_region(region: str, cut: str) -> str:

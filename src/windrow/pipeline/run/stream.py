@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,29 +16,30 @@ from windrow.core.events import CancelRequested, Closed, Event, Submitted
 from windrow.core.intervals import Intervals
 from windrow.core.ledger import Entry
 from windrow.core.records import InputSpec
-from windrow.data.stream.stream import Stream
 from windrow.errors import DataError, NotYetError, UsageError, WindrowError
-from windrow.pipeline.live import Inbox
-from windrow.pipeline.places import Place
 from windrow.pipeline.resume.plan import ResumePlan
+from windrow.pipeline.run.background import Inbox
+from windrow.pipeline.run.engine_choice import EngineChoice
+from windrow.pipeline.run.facts import RunFacts
 from windrow.pipeline.run.partials import UnitedPartial
-from windrow.pipeline.workload import Feed, PipelineWorkload
+from windrow.pipeline.run.workload import Feed, PipelineWorkload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from windrow.blocks.program import Program
     from windrow.core.ledger import Ledger
     from windrow.core.records import Handle
     from windrow.core.rows import RowFeeder, Standing
-    from windrow.data.base import FileInfo, Input, Source
+    from windrow.data.base import FileInfo, Input
     from windrow.data.stream.flow import Flow, Portion
     from windrow.data.stream.sources import Tap
-    from windrow.pipeline.bind import Definition
+    from windrow.data.stream.stream import Stream
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.options import Options
     from windrow.pipeline.definition.products import Product
-    from windrow.pipeline.options import Options
     from windrow.pipeline.results.result import Result
-    from windrow.pipeline.workload import PipelineWorkload as Workload
     from windrow.store.fingerprint.api import Fingerprint
 
 
@@ -50,75 +51,90 @@ PATIENCE_S = 2.0
 LAST_S = 0.2
 
 
-def streaming(source: Source, options: Options) -> Streaming | None:
-    """Begin a run over a stream; None for sources that are there already."""
-    if not isinstance(source, Stream):
-        return None
-    if options.resume:
-        raise UsageError(
-            "resume=True continues a run over rows that are still there, and those of a stream are gone: run it anew"
-        )
-    if options.engine == "processes" or options.memory is not None or options.timeout is not None:
-        raise NotYetError(
-            'the rows of a stream are in the memory of one process, so engine="processes", memory= and timeout= do not '
-            "exist for it yet: use threads, and bound the memory with wr.data.stream(..., buffer=...)"
-        )
-    tap, flow = source.begin(options.max_rows)
-    return Streaming(tap, flow)
+class StreamSupply:
+    """Rows that come while the run goes on."""
 
+    open_ended = True
+    row_limit = None  #: the stream ends where it is reached
+    writer = None
 
-class Streaming:
-    """What is different in a run over a stream."""
-
-    def __init__(self, tap: Tap, flow: Flow) -> None:
-        self.flow = flow
-        self.gathered = Gathered()
-        self.beginning = StreamBeginning([], flow=flow, gathered=self.gathered)
-        self.pump = StreamPump(tap, flow)
-
-    def fed(self, inbox: Inbox | None) -> Inbox:
-        """Let rows come through the inbox of the run."""
-        inbox = inbox or Inbox()
-        inbox.pump = self.pump
-        return inbox
-
-    def definition(self, definition: Definition) -> Definition:
-        """Leave out what grows with the rows."""
+    def __init__(self, definition: Definition, source: Stream, options: Options) -> None:
+        if options.resume:
+            raise UsageError(
+                "resume=True continues a run over rows that are still there, and those of a stream are gone: run it anew"
+            )
+        if options.engine == "processes" or options.memory is not None or options.timeout is not None:
+            raise NotYetError(
+                'the rows of a stream are in the memory of one process, so engine="processes", memory= and timeout= do '
+                "not exist for it yet: use threads, and bound the memory with wr.data.stream(..., buffer=...)"
+            )
+        tap, self.source = source.begin(options.max_rows)
         if definition.saves:
             raise NotYetError(
                 "the rows of a stream cannot be saved yet: run with save=False, or write what comes to files first"
             )
-        return replace(definition, keep_rows=False)
+        self.definition = replace(definition, keep_rows=False)  # which grow with the rows
+        self.options = options
+        self.plan = StreamPlan([], flow=self.source)
+        self.pump = StreamPump(tap, self.source)
 
-    def place(self, options: Options, steps: Callable[[], Mapping[str, Fingerprint]]) -> Place:
+    def journal_in(self, directory: object) -> AbstractContextManager[None]:  # noqa: ARG002 - there is none
+        """Open no journal: the rows could not be read again."""
+        return nullcontext()
+
+    def begin(self, plans: object, steps: object) -> None:
+        """Find out what is to do: nothing yet."""
+
+    def choose_engine(self, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]) -> EngineChoice:  # noqa: ARG002
         """Decide where chunks run: in this process, where the rows are."""
-        workers = options.workers
-        if options.engine != "auto":
-            return Place(options.engine, workers, split=(0, workers))  # nothing is to be read ahead
+        workers = self.options.workers
+        if self.options.engine != "auto":
+            return EngineChoice(self.options.engine, workers, split=(0, workers))  # nothing is to be read ahead
         if workers == 1:
-            return Place("inline", 1, "there is one worker")
+            return EngineChoice("inline", 1, "there is one worker")
         for name, found in steps().items():
             if found.stores_globals:
                 why = f"{name!r} changes {found.stores_globals[0]}, which threads would share, and a stream has no processes"
-                return Place("inline", 1, why)
+                return EngineChoice("inline", 1, why)
         why = f"{workers} workers share the rows of a stream"
-        return Place("threads", workers, why, split=(0, workers))
+        return EngineChoice("threads", workers, why, split=(0, workers))
 
-    def workload(self, definition: Definition, options: Options) -> Workload:
+    def make_workload(self) -> PipelineWorkload:
         """Make the workload."""
-        skip = options.on_error == "skip"
-        return StreamWorkload(definition, self.flow, options.block_rows, skip=skip)
+        skip = self.options.on_error == "skip"
+        return StreamWorkload(self.definition, self.source, self.options.block_rows, skip=skip)
 
-    def watch(self, rows: RowFeeder, workers: int) -> None:
-        """Know whom to feed."""
+    def make_collector(self) -> StreamSupply:
+        """Give what partials come to: this, as all are of one input of the source."""
+        return self
+
+    def add(self, handle: Handle, value: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
+        """Take a partial over; it is about rows."""
+        self.plan.united.add(about, value)
+
+    def partials(self) -> dict[int, list[Any]]:
+        """Give what there is."""
+        return {0: [self.plan.united.whole()]} if self.plan.united.rows.total else {}
+
+    def feed(self, rows: RowFeeder, inbox: Inbox | None, workers: int) -> Inbox:
+        """Let rows come through the inbox of the run."""
         self.pump.rows = rows
         self.pump.portions = PORTIONS * workers
+        inbox = inbox or Inbox()
+        inbox.pump = self.pump
+        return inbox
 
     def standing(self) -> Standing:
         """Say how far the run is, with what the scheduler has forgotten."""
         assert self.pump.rows is not None
         now, before = self.pump.rows.standing(), self.pump.forgotten
         return now._replace(known=now.known + before, done=now.done + before, inputs=1)
+
+    def tell(self, error: BaseException, result: Callable[[], Result]) -> None:
+        """Give the result of what was done along with an error: the rows cannot be had again."""
+        if isinstance(error, WindrowError):
+            with suppress(WindrowError):  # what went wrong first is what matters
+                error.facts["result"] = result()
 
     def failure(self, result: Result) -> DataError | None:
         """What ended the stream before its time, with the result of what came until then."""
@@ -128,39 +144,13 @@ class Streaming:
             self.tell(error, lambda: result)
         return error
 
-    def tell(self, error: BaseException, result: Callable[[], Result]) -> None:
-        """Give the result of what was done along with an error: the rows cannot be had again."""
-        if isinstance(error, WindrowError):
-            with suppress(WindrowError):  # what went wrong first is what matters
-                error.facts["result"] = result()
-
-
-class Gathered:
-    """The collector of a run over a stream: one heap, as all rows are of one input of the source."""
-
-    def __init__(self) -> None:
-        self._heap = UnitedPartial()
-
-    @property
-    def rows(self) -> Intervals:
-        """The rows that are done."""
-        return self._heap.rows
-
-    def add(self, handle: Handle, partial: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
-        """Take a partial over; it is about rows."""
-        self._heap.add(about, partial)
-
-    def partials(self) -> dict[int, list[Any]]:
-        """Give what there is."""
-        return {0: [self._heap.whole()]} if self._heap.rows.total else {}
-
 
 @dataclass(slots=True, kw_only=True)
-class StreamBeginning(ResumePlan):
+class StreamPlan(ResumePlan):
     """Nothing is to do yet; accounts for rows in the numbers of the stream."""
 
     flow: Flow
-    gathered: Gathered = field(default_factory=Gathered)
+    united: UnitedPartial = field(default_factory=UnitedPartial)
 
     def account(self, index: int, ledger: Ledger) -> list[Entry]:  # noqa: ARG002 - there is one
         """List what became of the rows that were taken."""
@@ -170,7 +160,7 @@ class StreamBeginning(ResumePlan):
             for rows, failure in listed
         ]
         others = Intervals((entry.start, entry.stop or 0) for entry in found)
-        for start, stop in self.gathered.rows:
+        for start, stop in self.united.rows:
             found.append(Entry(start, stop, "done", ""))
             others.add(start, stop)
         found += [Entry(*gap, "missing", "") for gap in others.gaps(0, self.flow.taken)]
@@ -186,7 +176,7 @@ class StreamWorkload(PipelineWorkload):
 
     def __init__(self, definition: Definition, flow: Flow, block_rows: int | None, *, skip: bool) -> None:
         super().__init__(definition, flow, block_rows, skip=skip)
-        self.borders[0] = flow.borders  # type: ignore[assignment]  # it grows
+        self.facts.borders[0] = flow.borders  # type: ignore[assignment]  # it grows
         self._read: dict[str, Intervals] = {}
 
     def feed(self, number: int) -> Feed:  # noqa: ARG002 - all are the same
@@ -195,16 +185,14 @@ class StreamWorkload(PipelineWorkload):
 
     def unit_rows(self, dataset: str) -> float:  # noqa: ARG002 - there is one
         """Give the mean rows of the units that came so far; 0 if none did."""
-        borders = self.borders[0]
+        borders = self.facts.borders[0]
         units = len(borders) - 1
         return borders[units] / units if units else 0.0
 
     def program(self, source: Input, info: FileInfo, products: frozenset[Product] | None = None) -> Program:
         """Return the program; what it has no column for is noted here, as nothing is ever inspected."""
         program = super().program(source, info, products)
-        with self._lock:
-            for column in program.defaults_used:
-                self.defaults[0, column] = None
+        self.learn(RunFacts(defaults=dict.fromkeys((0, column) for column in program.defaults_used)))
         return program
 
     def note_reads(self, source: int, reads: list[tuple[str, int, int]]) -> None:
@@ -214,7 +202,7 @@ class StreamWorkload(PipelineWorkload):
                 known = self._read.setdefault(column, Intervals())
                 for gap in known.gaps(start, stop):
                     known.add(*gap)
-                self.reads[source, column] = known  # type: ignore[assignment]  # it gives pairs as well
+                self.facts.reads[source, column] = known  # type: ignore[assignment]  # it gives pairs as well
 
 
 class StreamPump:

@@ -17,7 +17,7 @@ from windrow.files import File
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from windrow.pipeline.when import When
+    from windrow.pipeline.definition.conditions import When
 
 
 Kind = Literal["cut", "column", "weight", "output"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from windrow.core.rows import RowFeeder
     from windrow.data.base import Source
     from windrow.engines.base import Engine
-    from windrow.pipeline.options import Options
+    from windrow.pipeline.definition.options import Options
     from windrow.store.fingerprint.api import Fingerprint
 
 
@@ -47,7 +47,7 @@ LITTLE = 10_000_000
 
 
 @dataclass(slots=True)
-class Place:
+class EngineChoice:
     """The engine of a run, and why it is this one."""
 
     kind: str
@@ -144,21 +144,21 @@ class Place:
 class _OnceApart:
     """The safety of a run that may change over to processes: none is needed before that."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, choice: EngineChoice) -> None:
+        self._choice = choice
         self._bounded = Bounded()
 
     def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:
         """Say whether what a worker keeps is to be brought to safety."""
-        return self._place.switched and self._bounded.due(held_s, cost_s, life_s)
+        return self._choice.switched and self._bounded.due(held_s, cost_s, life_s)
 
 
 class _Deeper:
     """A shape decision whose queues are as deep as reading ahead needs them."""
 
-    def __init__(self, shape: ShapePolicy, place: Place) -> None:
+    def __init__(self, shape: ShapePolicy, choice: EngineChoice) -> None:
         self._shape = shape
-        self._place = place
+        self._choice = choice
 
     def rows(self, request: ShapeRequest) -> int:
         """Size the next task."""
@@ -166,38 +166,38 @@ class _Deeper:
 
     def window(self, task_s: float | None) -> int:
         """Say how many jobs a worker may have at a time."""
-        return max(self._shape.window(task_s), self._place.depth)
+        return max(self._shape.window(task_s), self._choice.depth)
 
 
-def choose_place(
+def choose_engine(
     source: Source, options: Options, to_do: int, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]
-) -> Place:
+) -> EngineChoice:
     """Decide where chunks run."""
     workers, memory = options.workers, options.memory
     if options.engine != "auto":
-        return Place(
+        return EngineChoice(
             options.engine, workers, memory=memory, waited=waited, split=options.split,
             remote=_is_remote(source),
         )  # fmt: skip
     if not to_do:
-        return Place("inline", 1, "nothing is left to do", waited=waited)
+        return EngineChoice("inline", 1, "nothing is left to do", waited=waited)
     if memory is not None or options.timeout is not None:
         why = f"{_limited(options)}, and only processes can be limited"
-        return Place("processes", workers, why, memory=memory, waited=waited)
+        return EngineChoice("processes", workers, why, memory=memory, waited=waited)
     if workers == 1:
-        return Place("inline", 1, "there is one worker", waited=waited)
+        return EngineChoice("inline", 1, "there is one worker", waited=waited)
     if _is_tiny(source):
-        return Place("inline", 1, "the data is too small for threads to pay", waited=waited)
+        return EngineChoice("inline", 1, "the data is too small for threads to pay", waited=waited)
     if waited:
-        return Place("processes", workers, f"in an earlier run {waited}", waited=waited)
+        return EngineChoice("processes", workers, f"in an earlier run {waited}", waited=waited)
     for name, found in steps().items():
         if found.stores_globals:
             why = f"{name!r} changes {found.stores_globals[0]}, which threads would share"
-            return Place("processes", workers, why)
+            return EngineChoice("processes", workers, why)
     why = f"{workers} workers share the files of one process"
     # Waiting for a remote file looks like waiting for the lock.
     remote = _is_remote(source)
-    return Place("threads", workers, why, may_switch=not remote, split=options.split, remote=remote)
+    return EngineChoice("threads", workers, why, may_switch=not remote, split=options.split, remote=remote)
 
 
 def _is_remote(source: Source) -> bool:

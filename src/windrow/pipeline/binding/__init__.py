@@ -1,0 +1,1 @@
+"""Steps meet a file: programs, and the lanes that chunks carry."""

@@ -1,0 +1,318 @@
+"""Running a pipeline: decisions taken and said, the loop started, the result put together."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from windrow import data as windrow_data
+from windrow.core.launching import LaunchPolicy
+from windrow.core.options import Options as SchedulerOptions
+from windrow.core.policies import Policies
+from windrow.core.records import FailureKind
+from windrow.core.retry import OUT_OF_TIME, lost_too_often
+from windrow.core.rows import RowFeeder, RowOptions
+from windrow.core.scheduler import Scheduler
+from windrow.data.paths import is_remote
+from windrow.data.stream.stream import Stream
+from windrow.engines.machine_limits import granted_cores
+from windrow.errors import EngineError
+from windrow.pipeline.definition.options import Options
+from windrow.pipeline.identities import step_fingerprints
+from windrow.pipeline.ordering.controller import FELL_BACK, OrderController
+from windrow.pipeline.ordering.initial_orders import check_conditions, make_orders
+from windrow.pipeline.ordering.order_file import KEY as ORDERS
+from windrow.pipeline.ordering.order_file import orders_to_keep, recall_orders
+from windrow.pipeline.ordering.summary import summarise_orders
+from windrow.pipeline.results.load import keep
+from windrow.pipeline.resume.rundir import running_in
+from windrow.pipeline.run.assemble import ResultAssembly
+from windrow.pipeline.run.background import outcome_so_far
+from windrow.pipeline.run.batch import BatchSupply
+from windrow.pipeline.run.engine_choice import limits
+from windrow.pipeline.run.stream import StreamSupply
+from windrow.pipeline.skims.publish import publish, saving
+from windrow.random import ahead
+from windrow.run.loop import run as run_loop
+from windrow.shape.capped import CappedUntilReordered
+from windrow.shape.fixed import Fixed
+from windrow.shape.guided import Guided
+from windrow.watch.environment import environment
+from windrow.watch.log import EventLog
+from windrow.watch.progress import watching
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from windrow.core.records import Failure, Plan
+    from windrow.data.base import Source
+    from windrow.engines.base import Engine
+    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.pipeline import Pipeline
+    from windrow.pipeline.results.result import Result
+    from windrow.pipeline.run.background import Inbox
+    from windrow.pipeline.run.facts import RunFacts
+    from windrow.pipeline.run.workload import PipelineWorkload
+    from windrow.run.loop import Observer, RunOutcome
+    from windrow.store.fingerprint.api import Fingerprint
+
+
+def run_pipeline(
+    pipeline: Pipeline, definition: Definition, data: Any, options: Options, inbox: Inbox | None = None
+) -> Result:
+    """Run a pipeline over data and return its result; ``inbox`` is for who watches from another thread."""
+    source = windrow_data.open(data)
+    check_conditions(definition, source)
+    supply: BatchSupply | StreamSupply
+    if isinstance(source, Stream):
+        supply = StreamSupply(definition, source, options)
+    else:
+        supply = BatchSupply(definition, source, options)
+    recall_orders(pipeline, supply.definition, options.rundir)
+    with (
+        running_in(options, supply.definition, supply.source) as directory,
+        saving(supply.definition, supply.source) as supply.definition,
+        supply.journal_in(directory),
+    ):
+        result, failure = _Run(pipeline, supply, options, inbox).run()
+        if directory is not None:
+            result.rundir = str(directory.path)
+            result.environment = environment()
+            result.notes = (*result.notes, *keep(result, directory))
+            directory.write_manifest({ORDERS: orders_to_keep(pipeline, definition)})
+        if failure is not None:
+            raise failure
+        return result
+
+
+class _Run:
+    """One run while it goes on."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        supply: BatchSupply | StreamSupply,
+        options: Options,
+        inbox: Inbox | None = None,
+        decisions: tuple[str, ...] = (),
+    ) -> None:
+        self.began = perf_counter()
+        self.pipeline = pipeline
+        self.supply = supply
+        self.options = options
+        self.inbox = inbox  #: what comes from outside
+        self._steps: dict[str, Fingerprint] | None = None
+        orders = make_orders(supply.definition, supply.source, options, pipeline)
+        self.plans = orders.plans
+        supply.begin(self.plans, self.steps)
+        self.decisions = [*decisions, *orders.decisions, *supply.plan.decisions]
+        self.choice = supply.choose_engine(pipeline.waited, self.steps)
+        self.workload = supply.make_workload()
+        self.order = OrderController(
+            supply.definition,
+            orders.policy,
+            fixed=orders.fixed,
+            unit_rows=self.workload.unit_rows,
+            workers=self.choice.workers,
+        )
+        self.rows = self._make_feeder()
+
+    def steps(self) -> dict[str, Fingerprint]:
+        """Fingerprints of the steps, found when somebody asks for them."""
+        if self._steps is None:
+            self._steps = step_fingerprints(self.supply.definition)
+        return self._steps
+
+    def _make_feeder(self) -> RowFeeder:
+        """Make the feeder of rows, with the decisions that cut them."""
+        supply, options, chunk = self.supply, self.options, self.options.chunk
+        shape = Fixed(chunk) if chunk else CappedUntilReordered(Guided(self.pipeline.costs), self.order.most_s)
+        # What somebody asks for while the run goes on has to be here by then.
+        journaled = supply.writer is not None or supply.open_ended or self.inbox is not None
+        return RowFeeder(
+            supply.plan.specs,
+            Policies(shape=self.choice.shape(shape), order=self.order, safety=self.choice.safety(journaled=journaled)),
+            RowOptions(
+                on_error=options.on_error, row_limit=supply.row_limit, row_limits=supply.plan.limits, chunk=chunk
+            ),
+            self.plans,
+        )
+
+    def run(self) -> tuple[Result, BaseException | None]:
+        """Run; return the result, and what kept it from being saved where it should be."""
+        supply, workload = self.supply, self.workload
+        log = EventLog.remembered() if self.options.rundir is None else None
+        outcome = self._loop(log)
+        self.decisions += [*self.choice.said(), *_about_remote(supply.source, workload.facts)]
+        self._remember(outcome)
+        if outcome.failure is not None:
+            if self.choice.switched and isinstance(outcome.failure.exception, EngineError):
+                return self._again(outcome.failure)
+            error = error_of(outcome.failure, self.options)
+            supply.tell(error, lambda: self._result(outcome, workload.facts))
+            raise error
+        result = self._result(outcome, workload.facts)
+        failure = publish(supply.definition, supply.source, workload, outcome, result, self.options.workers)
+        failure = failure or supply.failure(result)
+        result.seconds = perf_counter() - self.began
+        limit: tuple[str, ...] = ()
+        if self.options.max_rows is not None:
+            limit = (f"max_rows: only the first {self.options.max_rows:,} rows of each dataset were asked for",)
+        result.notes = (*limit, *result.notes, *(supply.writer.notes if supply.writer else ()))
+        result.log = None if log is None else log.text
+        return result, failure
+
+    def _loop(self, log: EventLog | None) -> RunOutcome:
+        supply, choice, rows = self.supply, self.choice, self.rows
+        engine = choice.engine(rows)
+        scheduler = self._make_scheduler(engine)
+        collector = supply.make_collector()
+        inbox = supply.feed(rows, self.inbox, choice.workers)
+        if inbox is not None:
+            inbox.rows = lambda: supply.standing().done
+            inbox.answer = lambda: self._result(outcome_so_far(scheduler, rows, collector), self.workload.facts_now())
+        options = self.options
+        with watching(supply, progress=options.progress, name=self.pipeline.name, rundir=options.rundir) as observers:
+            grace = StopGrace(scheduler, self.workload)
+            watchers: list[Observer] = [*observers, grace]
+            watchers += [watcher for watcher in (log, supply.writer) if watcher is not None]
+            if choice.kind != "processes":
+                ahead.grant(granted_cores(os.environ) - (1 if choice.kind == "inline" else choice.workers))
+            try:
+                return run_loop(scheduler, engine, self.workload, observers=watchers, collector=collector, inbox=inbox)
+            finally:
+                ahead.grant(0)
+                grace.end()
+                if supply.writer is not None:
+                    supply.writer.end()
+
+    def _make_scheduler(self, engine: Engine) -> Scheduler:
+        can = engine.capabilities
+        return Scheduler(
+            self.rows,
+            LaunchPolicy(limits(self.options)),
+            SchedulerOptions(
+                on_error=self.options.on_error,
+                open=self.supply.open_ended,
+                restart=can.can_restart or self.choice.may_switch,
+                speculate=can.can_kill,
+            ),
+        )
+
+    def _remember(self, outcome: RunOutcome) -> None:
+        """Keep what the next run need not find out."""
+        pipeline, accounts = self.pipeline, self.rows.accounts
+        pipeline.guards.update(self.order.guards)
+        pipeline.remember(accounts)
+        plans = {name: account.plan for name, account in accounts.items()}
+        for name, account in accounts.items():
+            if account.blamed:
+                self.order.fixed[name] = FELL_BACK
+                pipeline.learned.pop(name, None)  # the next run must not begin with what failed
+        pipeline.learned.update(self.order.found_orders(outcome.evidence, plans))
+        pipeline.waited = self.choice.waited
+
+    def _again(self, failure: Failure) -> tuple[Result, BaseException | None]:
+        """Results that cannot leave a process: once more, in threads, which need not send them."""
+        said = f"engine: threads after all, because {failure.message}"
+        self.supply.options = replace(self.options, engine="threads")
+        return _Run(self.pipeline, self.supply, self.supply.options, self.inbox, (said,)).run()
+
+    def _result(self, outcome: RunOutcome, facts: RunFacts) -> Result:
+        """Make the result of what came out, or of what has come out so far."""
+        result = ResultAssembly(self.supply, self.workload, facts, self.rows).assemble(
+            outcome,
+            _issued(self.plans, self.rows),
+            decisions=tuple(self.decisions),
+            guards=tuple(sorted(self.pipeline.guards)),
+            engine=self.choice.kind,
+            workers=self.choice.workers,
+            seconds=perf_counter() - self.began,
+        )
+        result.ordering = summarise_orders(self.order, outcome.evidence, result)
+        return result
+
+
+def _issued(plans: Mapping[str, Plan], rows: RowFeeder) -> list[tuple[str, tuple[str, ...], str]]:
+    """List the orders that were in force and why; datasets of which nothing had to be run have the one planned."""
+    accounts = rows.accounts
+    return [
+        (dataset, one.order, one.reason)
+        for dataset, plan in plans.items()
+        for one in (accounts[dataset].plans if dataset in accounts else [plan])
+    ]
+
+
+def _about_remote(source: Source, facts: RunFacts) -> list[str]:
+    remote = [i for i in source.inputs if i.format != "arrays" and is_remote(str(i.location))]
+    if not remote:
+        return []
+    said = f"reading: {len(remote)} of {len(source.inputs)} files are remote, so the columns a chunk will most likely "
+    said += "need are asked for together, as learned from earlier chunks"
+    return [f"{said}: {facts.requests:,} requests in all"]
+
+
+def check_pipeline(pipeline: Pipeline, data: Any, rows: int, seed: int) -> tuple[str, ...]:
+    """Check every step for row-purity on the first rows of each dataset."""
+    definition = pipeline.definition(seed, recheck=True, sample_rows=rows)
+    wanted = set(definition.unchecked)
+    options = Options(engine="inline", workers=1, max_rows=rows, seed=seed, progress=False)
+    run_pipeline(pipeline, definition, data, options)
+    pipeline.mark_checked(wanted - definition.unchecked)
+    return tuple(name for name in definition.written if name in wanted - definition.unchecked)
+
+
+# -- ends ----------------------------------------------------------------------------------------
+
+#: As long as a chunk of known cost takes at most: after Ctrl-C most of what is at work still counts.
+PATIENCE_S = 2.0
+
+
+class StopGrace:
+    """When a run is to stop, chunks at work have a moment to finish; then they end before their next step."""
+
+    def __init__(self, scheduler: Scheduler, workload: PipelineWorkload) -> None:
+        self._scheduler = scheduler
+        self._timer = threading.Timer(PATIENCE_S, workload.stop.set)
+        self._timer.daemon = True
+        self._started = False
+
+    def __call__(self, events: Any, commands: Any, now: float) -> None:  # noqa: ARG002 - an observer's
+        """Start counting once the scheduler is stopping."""
+        if self._scheduler.stopping and not self._started:
+            self._started = True
+            self._timer.start()
+
+    def end(self) -> None:
+        """Stop counting."""
+        self._timer.cancel()
+
+
+#: A worker with no rows takes 60 to 150 MB, by the libraries it has loaded.
+EMPTY_WORKER = 150_000_000
+
+
+def error_of(failure: Failure, options: Options) -> BaseException:
+    """What to raise for the failure that stopped a run; one without an exception ended its worker."""
+    if failure.exception is not None:
+        return failure.exception
+    where = "" if failure.place in failure.message else f"{failure.place}: "
+    if failure.type == OUT_OF_TIME:
+        advice = '; allow more (timeout= is for one chunk), or leave such rows out with on_error="skip"'
+    elif failure.kind is FailureKind.EXHAUSTED:
+        advice = '; allow more (memory= is for all workers together), or leave such rows out with on_error="skip"'
+        if options.memory is not None and options.memory < EMPTY_WORKER * options.workers:
+            advice = (
+                "; that may be none of the rows' fault: the interpreter and libraries alone take about 60 MB in each "
+                f"worker, and memory= is for all {options.workers} together; allow more, or take fewer workers"
+            )
+    elif failure.kind in (FailureKind.CRASHED, FailureKind.LOST):
+        if failure.kind is FailureKind.LOST:
+            failure = lost_too_often(failure)
+        advice = '; look at these rows, or leave them out with on_error="skip"'
+    else:
+        advice = ""
+    return EngineError(f"{where}{failure.message}{advice}")

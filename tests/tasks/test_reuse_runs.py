@@ -123,7 +123,7 @@ def test_only_what_has_changed_runs_again(tmp_path: Path) -> None:
     result, ran = program.run("threads")
     assert result == [expected(program.text), 11, 0]
     assert len(ran) == 11
-    result, ran = program.run("processes")
+    result, ran = program.run("inline")
     assert ran == []
     assert result[1:] == [0, 11]
     assert result[0] == expected(program.text)
@@ -239,7 +239,7 @@ def files(tmp_path: Path) -> Program:
 def test_files_are_written_again_only_where_something_changed(tmp_path: Path) -> None:
     program = files(tmp_path)
     assert program.run("processes", "stamp") == ([2, "one two|ONE\nTWO\n|THREE\n", 23], ALL)
-    assert program.run("processes", "stamp") == ([2, "one two|ONE\nTWO\n|THREE\n", 23], [])
+    assert program.run("inline", "stamp") == ([2, "one two|ONE\nTWO\n|THREE\n", 23], [])
     # An input: what reads it, and what reads that.
     (tmp_path / "b.txt").write_text("four\n")
     result = [2, "one two|ONE\nTWO\n|FOUR\n", 22]

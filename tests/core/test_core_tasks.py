@@ -559,3 +559,27 @@ def test_where_waiting_went_is_told_with_the_end() -> None:
     assert dict(made.ends[1][0].spent) == {"queue": 1.0, "run": 2.0}
     assert dict(made.ends[2][0].spent) == {"inputs": 3.0, "queue": 1.0, "run": 0.5}
     assert isinstance(made.launched[0], Launch)
+
+
+def test_what_ran_is_no_queue_where_beginning_and_end_are_told_together() -> None:
+    made = world(task(1))
+    made.now = 3.0
+    made.tell(*made.start(A), *made.finish(A, wall=2.0))
+    assert dict(made.ends[1][0].spent) == {"queue": 1.0, "run": 2.0}
+
+
+def test_what_a_task_waits_for_is_not_what_one_like_it_waited_for_before() -> None:
+    large = Needs.of({"memory": 3.0})
+    made = world(task(1, needs=large), task(2, needs=large), workers=2, pools=Needs.of({"cores": 2, "memory": 4.0}))
+    made.now = 1.0
+    made.tell(*made.start(A), *made.finish(A))
+    made.now = 2.0
+    made.tell(*made.start(B), *made.finish(B))
+    assert dict(made.ends[2][0].spent)["memory"] == 1.0
+    made.tell(Submitted((), (task(3), task(4))))
+    made.tell(Submitted((), (task(5, needs=large),)))
+    made.now = 3.0
+    made.tell(*made.start(B), *made.finish(B))
+    made.now = 4.0
+    made.tell(*made.start(B), *made.finish(B))
+    assert dict(made.ends[5][0].spent)["worker"] == 1.0

@@ -160,7 +160,7 @@ def test_limits_that_are_passed_are_told_with_what_sets_them() -> None:
         troubled(int).run(hundreds(), memory="10 MB", workers=2, progress=False)
 
 
-@pytest.mark.parametrize("chunk", [100, 500])
+@pytest.mark.parametrize("chunk", [100, pytest.param(500, marks=pytest.mark.slow)])
 def test_rows_that_get_their_worker_killed_are_found(chunk: int) -> None:
     made = troubled(lambda: os.kill(os.getpid(), signal.SIGKILL))
     how: dict[str, Any] = {"engine": "processes", "workers": 2, "chunk": chunk, "progress": False}

@@ -845,7 +845,7 @@ def test_an_order_that_was_asked_for_shows_in_cutflows_alone(tmp_path: Path) -> 
 ORDERS: list[dict[str, Any]] = [{}, {"order": ["more", "some"]}, {"cutflow": "exact"}]
 
 
-@pytest.mark.parametrize("rows", [None, 300])
+@pytest.mark.parametrize("rows", [None, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("after", ORDERS, ids=str)
 @pytest.mark.parametrize("before", ORDERS, ids=str)
 def test_cutflows_are_in_the_order_that_was_asked_for(

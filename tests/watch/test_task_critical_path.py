@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.watch.critical_path import Span, Stretch, critical_path, least_time, way_back
+from windrow.watch.findings import Span, Stretch, critical_path, least_time, way_back
 from windrow.watch.graph_run import Link
 
 Graph = tuple[dict[int, Span], list[Link]]

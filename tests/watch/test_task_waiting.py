@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searching import examples
-from windrow.watch.critical_path import Span, critical_path
+from windrow.watch.findings import Span, critical_path
 from windrow.watch.graph_run import GraphRun, graph_run
 from windrow.watch.log import Attempt, CallRecord, Try, call_line
 from windrow.watch.readlog import read_log

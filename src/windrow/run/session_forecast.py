@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from windrow.errors import DataError
 from windrow.store.rundir import RunDirectory
-from windrow.watch.critical_path import least_time
-from windrow.watch.findings import Findings
+from windrow.watch.findings import Findings, least_time
 from windrow.watch.graph_run import graph_run, maker_of
 from windrow.watch.readlog import read_log
 

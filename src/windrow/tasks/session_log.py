@@ -65,7 +65,7 @@ class SessionLog(LogFile):
         """Give what was collected, and forget it."""
         # The loop waits for the history, and must not for the disk.
         with self._watch.lock:
-            called, now = self._watch.counts["called"], self._watch.now() / 1e6
+            called, now = self._watch.counts["called"], self._watch.now()
             if called != self._called:  # of a session that is killed it says how much is missing
                 self._called = called
                 self.note(now, "called", tasks=called)
@@ -79,7 +79,7 @@ class SessionLog(LogFile):
         self._stop.set()
         self._thread.join()
         # Always written: it says how long the session was, also if everything else is in the log already.
-        self.note(watch.now() / 1e6, "reused", names=watch.reused)
+        self.note(watch.now(), "reused", names=watch.reused)
         broken = self.close_stream()
         facts: dict[str, Any] = {"state": "complete", "ended": _now(), "tasks": dict(watch.counts)}
         if error is not None:

@@ -63,7 +63,7 @@ _CHUNK = ',"cpu":%d,"lock":%d,"read":%d,"peak":%d,"plan":%d,"input":%d,"start":%
 _CALL = ',"called":%d,"ended":%d,"state":"%s"'
 _BETWEEN = '","'
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 #: What a call needs if nobody says anything else.
 ONE_CORE: Mapping[str, float] = MappingProxyType({"cores": 1})
 
@@ -111,11 +111,11 @@ class CallRecord(NamedTuple):
     tries: tuple[Try, ...] = ()
     reads: tuple[str, ...] = ()
     after: tuple[int, ...] = ()  #: tasks that had to end before
-    released: Mapping[str, Sequence[int]] = _NOTHING  #: when outputs were there before its end
+    released: Mapping[str, Sequence[int]] = NOTHING  #: when outputs were there before its end
     needs: Mapping[str, float] = ONE_CORE
     group: int = 0
     why: str = ""
-    lacked: Mapping[str, int] = _NOTHING  #: how long it waited for resources and values, by their names
+    lacked: Mapping[str, int] = NOTHING  #: how long it waited for resources and values, by their names
 
     @property
     def cores(self) -> float:
@@ -225,9 +225,9 @@ class LogFile:
         """Collect a line."""
         self._lines.append(line)
 
-    def note(self, time: float, what: str, **facts: Any) -> None:
-        """Collect the line of a rare event."""
-        self.add(json.dumps({"t": micros(time), "event": what, **facts}) + "\n")
+    def note(self, time: int, what: str, **facts: Any) -> None:
+        """Collect the line of a rare event; the time is in microseconds."""
+        self.add(json.dumps({"t": time, "event": what, **facts}) + "\n")
 
     def take(self) -> str:
         """Give what was collected, and forget it."""
@@ -306,7 +306,7 @@ class EventLog(LogFile):
                 uncounted.add(command.attempt)
             elif isinstance(command, Resolve):
                 why = failure_words(command.failure) or None
-                self.note(now, "Resolve", status=command.status, failure=why, reason=command.reason)
+                self.note(micros(now), "Resolve", status=command.status, failure=why, reason=command.reason)
         for event in events:
             if isinstance(event, Finished):
                 self._finished(event, "discarded" if event.attempt in uncounted else "done", now)
@@ -315,9 +315,9 @@ class EventLog(LogFile):
             elif isinstance(event, Planned):
                 self._planned(event.plan, now)
             elif isinstance(event, WorkerJoined):
-                self.note(now, "WorkerJoined", worker=event.worker.life.worker)
+                self.note(micros(now), "WorkerJoined", worker=event.worker.life.worker)
             elif isinstance(event, CancelRequested):
-                self.note(now, "CancelRequested", reason=event.reason)
+                self.note(micros(now), "CancelRequested", reason=event.reason)
         if self._written is None:
             self._written = now
         if self._size >= PIECE or (self._size and now - self._written >= PAUSE_S):
@@ -333,7 +333,7 @@ class EventLog(LogFile):
         facts: dict[str, Any] = {"rss": self._memory()}
         if self._lock is not None and self._lock.share is not None:
             facts |= {"held": round(self._lock.share, 4), "looks": self._lock.looks}
-        self.note(now, "memory", **facts)
+        self.note(micros(now), "memory", **facts)
 
     def _attempt(self, attempt: int, worker: int, now: float, wall: float, how: str) -> tuple[Attempt, int, Any]:
         """Make an attempt of what was launched; with the number of its plan, and its payload."""
@@ -354,7 +354,7 @@ class EventLog(LogFile):
             facts: dict[str, Any] = {"input": payload.input, "rows": rows, "units": max(len(borders) - 1, 0)}
             if len(borders) <= MOST_BORDERS:
                 facts["borders"] = list(borders)
-            self.note(now, "Discovered", worker=worker, **facts)
+            self.note(micros(now), "Discovered", worker=worker, **facts)
 
     def _ended_badly(self, event: Failed | Exhausted | Cancelled | WorkerLost, now: float) -> None:
         worker = event.life.worker
@@ -362,7 +362,7 @@ class EventLog(LogFile):
             why = failure_words(event.failure)
             for attempt in [number for number, one in self._launched.items() if one[1] == worker]:
                 self.add(attempt_line(self._attempt(attempt, worker, now, 0.0, "lost")[0], why))
-            self.note(now, "WorkerLost", worker=worker, failure=why)
+            self.note(micros(now), "WorkerLost", worker=worker, failure=why)
             return
         how, why = "cancelled", ""
         if isinstance(event, Failed):
@@ -377,7 +377,7 @@ class EventLog(LogFile):
         facts: dict[str, Any] = {"changed": changed, "reason": plan.reason, "sample": plan.sample}
         if changed:
             facts |= {"order": list(plan.order), "guards": [list(guard) for guard in plan.guards]}
-        self.note(now, "Planned", plan=plan.id, category=plan.category, **facts)
+        self.note(micros(now), "Planned", plan=plan.id, category=plan.category, **facts)
 
     def add(self, line: str) -> None:
         """Collect a line."""

@@ -827,6 +827,20 @@ def test_a_directory_that_others_could_write_to_is_not_continued(tmp_path: Path)
         analysis().run(events(100, 1), rundir=tmp_path / "run", resume=True, progress=False)
 
 
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_directory_of_an_earlier_version_is_refused(resume: bool, tmp_path: Path) -> None:
+    analysis = load()["analysis"]
+    analysis().run(events(100, 1), rundir=tmp_path / "run", progress=False)
+    manifest = tmp_path / "run" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 1'))
+    for use in (
+        lambda: analysis().run(events(100, 1), rundir=tmp_path / "run", resume=resume, progress=False),
+        lambda: wr.load(tmp_path / "run"),
+    ):
+        with pytest.raises(wr.errors.DataError, match=r"made by an earlier version.*name another directory"):
+            use()
+
+
 def test_an_order_that_was_asked_for_shows_in_cutflows_alone(tmp_path: Path) -> None:
     data = opened({"one": events(300, 1)})
     made = load()["analysis"]()

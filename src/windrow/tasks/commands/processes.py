@@ -64,7 +64,6 @@ def _is_worker(_process: int) -> bool:
 
 
 def in_worker() -> bool:
-    """Whether this is a worker's process, whose tree the supervisor watches, limits and ends."""
     return _is_worker(os.getpid())
 
 
@@ -125,7 +124,6 @@ class CommandProcesses:
         self._seen: set[int] = set()
 
     def find(self) -> set[int]:
-        """Find all who have not ended."""
         leader = self._leader
         strays = marked(self._mark, {leader.pid}, since=leader.started)
         found = {*descendants(leader.pid), *[one.pid for one in strays]}
@@ -133,7 +131,6 @@ class CommandProcesses:
         return found
 
     def at_work(self, members: Iterable[int]) -> set[int]:
-        """Find those who will still write, or may."""
         opened = {pid: _open_files(pid, self._places) for pid in members}
         found = {pid for pid, one in opened.items() if one.written}
         while True:

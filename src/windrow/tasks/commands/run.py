@@ -82,7 +82,6 @@ class CommandOutcome(NamedTuple):
 
     @property
     def used(self) -> str:
-        """What it used, in words."""
         return f"{self.wall_s:.3g} s, {self.cpu_s:.3g} s of CPU, {self.peak / 1e6:.0f} MB at most"
 
 
@@ -133,7 +132,6 @@ class _RunningCommand:
         opened: list[int] = []
 
         def channel(given: int | None, sink: Callable[[bytes], None]) -> int:
-            """Give a descriptor to write to, of which we read the other end."""
             if given is not None:
                 return given
             reader, writer = os.pipe()
@@ -169,7 +167,6 @@ class _RunningCommand:
         return both
 
     def _words(self) -> tuple[list[str], list[int]]:
-        """Give the words to execute, and descriptors that they need."""
         said = self._invocation
         if said.words:
             return list(said.words), []
@@ -227,7 +224,6 @@ class _RunningCommand:
         return True if (ended.si_code, ended.si_status) == (os.CLD_EXITED, 0) else None
 
     def _rest_is_done(self) -> bool:
-        """Whether nobody is left at work; the others are ended."""
         assert self._members is not None
         begin = time.monotonic()
         if begin < self._rest_due:
@@ -266,7 +262,6 @@ class _RunningCommand:
         return memory
 
     def _read(self, wait: float) -> bool:
-        """Take in what was printed; say whether there was anything."""
         poll = select.poll()
         for reader in self._sinks:
             poll.register(reader, select.POLLIN)
@@ -289,7 +284,6 @@ class _RunningCommand:
     # -- the end
 
     def end(self) -> None:
-        """End all that it started, and take in its end."""
         process, members = self._process, self._members
         if members is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -305,7 +299,6 @@ class _RunningCommand:
         self._cpu_s = usage.ru_utime + usage.ru_stime
 
     def outcome(self) -> CommandOutcome:
-        """Say how it went, when it has ended."""
         while self._sinks and self._read(0):
             pass
         try:

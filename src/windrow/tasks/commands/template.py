@@ -65,7 +65,6 @@ _ADVICE = 'put it into a variable of the shell before, as in  v={parameter}; ech
 
 
 def _escaping(special: str) -> Callable[[list[str]], str]:
-    """Write words with a backslash before some characters."""
     return lambda words: re.sub(f"[{re.escape(special)}]", r"\\\g<0>", " ".join(words))
 
 
@@ -93,7 +92,6 @@ class Template:
         return found
 
     def fill_line(self, text: str) -> str:
-        """Put values into a text for a shell."""
         parts: list[str] = []
         at = 0
         while at < len(text):
@@ -114,7 +112,6 @@ class Template:
         return "".join(parts)
 
     def _token(self, token: re.Match[str]) -> str:
-        """Fill one piece of a shell's text that is whole in itself."""
         kind, said = token.lastgroup, token[0]
         if kind == "single":
             return self._fill(said, lambda words: " ".join(words).replace("'", "'\\''"))
@@ -195,8 +192,6 @@ class Template:
     # -- fields and values
 
     def _fill(self, text: str, write: Callable[[list[str]], str]) -> str:
-        """Replace the fields of a text that are ours."""
-
         def put(found: re.Match[str]) -> str:
             if found[0].startswith("{{"):
                 return found[0][1:-1]
@@ -255,7 +250,6 @@ class Template:
         )
 
     def _texts(self, name: str, value: Any) -> list[str]:
-        """Give a value as the words of a command line."""
         if isinstance(value, (list, tuple)):
             return [self._text(name, one) for one in value]
         return [self._text(name, value)]

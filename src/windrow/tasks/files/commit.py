@@ -30,7 +30,6 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
 def replace(source: str, target: str, task: str) -> None:
-    """Put a file or directory that a task made in the place of another."""
     if not os.path.isdir(source) or os.path.islink(source):
         _replace_file(source, target, task)
         return
@@ -161,7 +160,6 @@ def settle_links(private: str, names: Mapping[str, str]) -> None:
 
 
 def final_name(path: str, names: Mapping[str, str]) -> str:
-    """Give the name that a private path will have; others stay as they are."""
     private = path
     while OURS in private:
         if private in names:

@@ -83,7 +83,6 @@ def _beside(directory: str) -> str:
 
 
 def _read_mark(path: str) -> Mark | None:
-    """Read the mark on a file or directory, unless that is a copy."""
     found: Any = None
     with suppress(OSError, ValueError), open(_beside(path)) as stream:
         found = json.load(stream)
@@ -132,7 +131,6 @@ def _identity(directory: str) -> tuple[int, int] | None:
 
 
 def names_in(directory: str) -> Iterator[str]:
-    """List the files below a directory, and links, relative to it; without what is private to a session."""
     for place, directories, names in os.walk(directory):
         directories[:] = sorted(one for one in directories if not one.startswith(OURS))
         links = [one for one in directories if os.path.islink(os.path.join(place, one))]

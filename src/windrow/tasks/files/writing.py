@@ -52,7 +52,6 @@ class _Making(NamedTuple):
     place: str  #: in which its private directory is
 
     def final(self, name: str) -> str:
-        """Give the path of one of its files by its name beside where the body writes."""
         return os.path.join(os.path.dirname(self.path), name)
 
 
@@ -67,7 +66,6 @@ class FileWork:
 
     @contextmanager
     def around(self, going: RunningCall) -> Iterator[None]:
-        """Give the body its paths, and put what it made into place."""
         attempt = _Attempt(self, going)
         try:
             attempt.begin()
@@ -115,7 +113,6 @@ class _Attempt:
             )
 
     def _open(self, write: Write, path: str) -> str:
-        """Make a private path for the body to write to."""
         target = path if write.begins else os.path.realpath(path)
         place = _place_of(write, target)
         self._check_replaceable(write, target)
@@ -187,7 +184,6 @@ class _Attempt:
                     raise self._unwritten(making, what)
 
     def _unwritten(self, making: _Making, what: str) -> TaskFileError:
-        """Make the error that says what is wrong with an output, and what was made beside it."""
         private, given = os.path.dirname(making.own), making.write.given
         declared = {os.path.basename(one.own) for one in self._making}
         names = [os.path.relpath(one, private) for one in files_in(private)]

@@ -196,8 +196,7 @@ def command(function: Callable[..., Any] | None = None, /, **options: Unpack[Com
     The shell is bash with ``-e -u -o pipefail``: a command that fails, a variable that is not set, a program that fails in
     the middle of a pipe end it, and the task has failed. A program that stops because the next one reads no more (``| head``)
     fails too; write ``(program || true) | head`` where that is meant. It reads from /dev/null, in the caller's directory.
-    When the shell has ended, process substitutions and whoever has an output open for writing are waited for; whatever else
-    it left running is ended.
+    When the shell has ended, whatever it left running is ended; if that had an output open for writing, the task has failed.
 
     Options
     -------

@@ -59,8 +59,6 @@ def raise_failure(name: str, said: Invocation, ran: CommandOutcome) -> NoReturn:
         "peak_bytes": ran.peak,
     }
     words = story(said, ran)
-    if ran.why and ran.torn:
-        words = f"; its shell had ended before, but {ran.torn}{words}"
     if ran.why == "memory":
         raise CommandMemoryError(
             f"command {name!r} was ended: its processes used {format_bytes(ran.peak)} of memory together; the limit is "

@@ -120,7 +120,6 @@ class _RunningCommand:
         if self._tree is not None:
             stack.callback(self._tree.close)
         self._rest: set[int] | None = None  #: those who are left when the shell has ended well
-        self._rest_due = 0.0
         self._settled = 0.0  #: when those who were just started have opened what they write
         self._torn: dict[int, str] = {}
         self._wall_s = self._cpu_s = 0.0
@@ -200,7 +199,7 @@ class _RunningCommand:
     # -- while it runs
 
     def watch(self) -> None:
-        """Wait for its end, or bring it about, and for those it has left at work on what it is to give."""
+        """Wait for its end, or bring it about; those it has left get a moment to open what they write, or to end."""
         if self._wait_until(self._has_ended_well) and self._members is not None:
             self._wait_until(self._rest_is_done)
         self._wall_s = time.monotonic() - self._begin
@@ -225,16 +224,10 @@ class _RunningCommand:
 
     def _rest_is_done(self) -> bool:
         assert self._members is not None
-        begin = time.monotonic()
-        if begin < self._rest_due:
-            return False
-        self._settled = self._settled or begin + LOOK_S
-        self._rest = self._members.find()
-        if not self._rest or (begin >= self._settled and not self._members.at_work(self._rest)):
-            return True
         now = time.monotonic()
-        self._rest_due = now + 4 * (now - begin)  # it looks at all processes of the machine
-        return False
+        self._settled = self._settled or now + LOOK_S
+        self._rest = self._members.find()
+        return not self._rest or now >= self._settled
 
     def _reason_to_end(self) -> Reason:
         said = self._invocation

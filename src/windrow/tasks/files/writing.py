@@ -291,6 +291,9 @@ def tell_finally(value: Any, names: Mapping[str, str]) -> Any:
     """
 
     def final(thing: Any) -> Any:
+        if isinstance(thing, bytes) and OURS.encode() in thing:
+            content = os.fsencode(_in_text(os.fsdecode(thing), names))
+            return thing if content == thing else content
         if not isinstance(thing, (str, os.PathLike)):
             return thing
         text = os.fspath(thing)

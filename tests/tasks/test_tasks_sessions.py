@@ -15,6 +15,7 @@ import pytest
 
 import windrow as wr
 from windrow.errors import DependencyError, TaskError, TaskOutputError, UsageError
+from windrow.tasks import call as call_module
 from windrow.tasks import session as session_module
 
 ENGINES = ("inline", "threads", "processes")
@@ -440,7 +441,7 @@ def test_the_executor_is_one(engine: str) -> None:
 
 def test_what_a_task_needs_is_found_out_once_for_all_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    found = session_module.find_traits
+    found = call_module.find_traits
 
     def counted(declared: Any, *about: Any, **options: Any) -> Any:
         looked.append(declared.name)

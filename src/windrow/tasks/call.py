@@ -169,10 +169,10 @@ class Call:
         session = self.session
         if not session.versions.any and has_no_futures(self.arguments) and has_no_futures(self.keywords.values()):
             return  # by far the most
-        latest = session.latest
+        latest = session.versions.latest if session.versions.any else None
 
         def slot(thing: Any) -> Any:
-            found = latest(thing)
+            found = thing if latest is None else latest(thing)
             if isinstance(found, StreamFuture):
                 raise UsageError(
                     f"task {self.name!r} is given {found!r}, of which nobody knows yet how many outputs there will be; "
@@ -180,8 +180,9 @@ class Call:
                 )
             return self.read(found) if isinstance(found, Future) else thing
 
-        self.arguments = map_nested(self.arguments, slot)
-        self.keywords = map_nested(self.keywords, slot)
+        known: dict[int, Any] = {}
+        self.arguments = tuple([map_nested(one, slot, known) for one in self.arguments])
+        self.keywords = {name: map_nested(one, slot, known) for name, one in self.keywords.items()}
 
 
 # -- things in containers

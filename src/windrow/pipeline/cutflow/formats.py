@@ -169,5 +169,4 @@ _LATEX = {
 
 
 def escaped(text: str) -> str:
-    """Return text that LaTeX prints as it is."""
     return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))

@@ -62,7 +62,6 @@ class Line:
         return f"!{self.name}" if self.inverted else self.name
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the line as plain data."""
         return {
             "cut": self.label,
             "kind": self.kind,
@@ -81,7 +80,6 @@ class Line:
 
 
 def _line(name: str, numbers: Sequence[float], *, applies: bool = True, inverted: bool = False) -> Line:
-    """Make a line of what was counted."""
     entered, passed, undefined, nan = (int(number) for number in numbers[:4])
     sumw, sumw2 = (float(number) for number in numbers[4:])
     return Line(name, entered, passed, sumw, sumw2, undefined, nan, applies, inverted)
@@ -191,7 +189,6 @@ class Table:
 
     @property
     def orders(self) -> int:
-        """In how many orders the cuts ran."""
         return len({self._writing.shown(order) for order in self._ran})
 
     @property
@@ -220,7 +217,6 @@ class Table:
 
     @property
     def title(self) -> str:
-        """The region and the dataset."""
         return f"{self.region} ({self.dataset or 'all datasets'})"
 
     @property
@@ -250,7 +246,6 @@ class Table:
         return counts
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the table as plain data, each line saying what it is."""
         return {
             "region": self.region,
             "dataset": self.dataset,
@@ -261,7 +256,6 @@ class Table:
         }
 
     def to_json(self) -> str:
-        """Return the table as JSON."""
         return json.dumps(self.as_dict())
 
     def root_report(self) -> str:
@@ -402,7 +396,6 @@ class Cutflow(RegionTables[Table]):
         return Cutflow(change(self).tables, partial(_complete_changed, self, change))
 
     def to_json(self) -> str:
-        """Return all tables as JSON."""
         return json.dumps(self.as_dict())
 
     def root_report(self) -> str:

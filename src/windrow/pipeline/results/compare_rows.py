@@ -41,7 +41,6 @@ class ChangedRow:
 
     @property
     def change(self) -> str:
-        """From where to where."""
         return f"{self.region} -> out" if self.left else f"out -> {self.region}"
 
     def __str__(self) -> str:
@@ -67,7 +66,6 @@ class Changes:
         return f"rows changed side: one left or entered a region {times}"
 
     def text(self) -> list[str]:
-        """Say it in lines."""
         lines: list[str] = []
         if self.count is not None:
             lines.append(self.headline)
@@ -172,7 +170,6 @@ class _Files:
     columns: tuple[str, ...]  #: that tell who a row is; empty: its number does, as there is one file
 
     def keys(self, position: int, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return what rows of a file are compared by."""
         if not self.columns:
             return rows.astype(np.uint64)
         read = read_rows(self.result.source, self.result.kept.files[position].index, self.columns, rows)
@@ -193,7 +190,6 @@ class _Files:
         return key[kept], np.concatenate([empty, *places])[kept], np.concatenate([empty, *rows])[kept]
 
     def processed(self, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Say of rows whether the run processed them."""
         mask = np.zeros(len(keys), dtype=bool)
         for position in self.positions if len(keys) else ():
             label = self.result.kept.files[position].label
@@ -205,7 +201,6 @@ class _Files:
         return mask
 
     def changed(self, region: str, side: _Side, most: int, *, left: bool) -> list[ChangedRow]:
-        """Name the first of the rows that changed side."""
         labels = [self.result.kept.files[place].label for place in side.places[: max(most, 0)]]
         return [
             ChangedRow(region, self.dataset, label, int(row), left)
@@ -237,7 +232,6 @@ def _about_unseen(counts: Mapping[str, int], which: str, other: str, result: Res
 
 
 def _with_identities(rows: list[ChangedRow], first: Result, second: Result, notes: list[str]) -> list[ChangedRow]:
-    """Read who the rows are, file by file."""
     places: dict[tuple[bool, str, str], list[int]] = {}
     for place, row in enumerate(rows):
         places.setdefault((row.left, row.dataset, row.file), []).append(place)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from windrow.blocks.cutflow_counts import ANY_ORDER, COLUMNS, END, INITIAL, Order, cuts_in
 from windrow.errors import UsageError
-from windrow.pipeline.cutflow.formats import csv_text, cutflow_grid, latex_table, one_cut_counts, root_lines
+from windrow.pipeline.cutflow.formats import csv_text, cutflow_grid, latex_table, root_lines
 from windrow.pipeline.cutflow.regions import RegionTables
 from windrow.pipeline.cutflow.written import Member, WrittenRegion, add_members, add_orders
 from windrow.pipeline.grid import Grid, box, folded
@@ -233,17 +233,6 @@ class Table:
     def wgtevcutflow(self) -> list[float]:
         """Sums of weights of the rows left after each cut, as in coffea's cutflow."""
         return [line.sumw for line in self._in_one_order("wgtevcutflow")]
-
-    @property
-    def nevonecut(self) -> list[int]:
-        """Rows that pass each cut alone, as in coffea's cutflow; raises where rows were not shown to all cuts."""
-        counts, unknown = one_cut_counts(self._in_one_order("nevonecut"))
-        if unknown:
-            raise UsageError(
-                f"nevonecut of region {self.region!r} is not known: rows that an earlier cut removed were never shown "
-                f"to {', '.join(map(repr, unknown))}; declare a region of that cut alone to count them"
-            )
-        return counts
 
     def as_dict(self) -> dict[str, Any]:
         return {

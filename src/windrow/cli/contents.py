@@ -66,12 +66,10 @@ class Group:
 
     @property
     def stored_bytes(self) -> int:
-        """Compressed size of all members."""
         return sum(member.stored_bytes for member in self.members)
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The members without the prefix."""
         return tuple(member.name[len(self.prefix) + 1 :] for member in self.members)
 
 
@@ -218,7 +216,6 @@ class Together:
 
 
 def together(files: Sequence[Contents]) -> Together:
-    """Compare files by their columns."""
     from windrow.data.base import FileInfo
     from windrow.data.columns import find_collections
 

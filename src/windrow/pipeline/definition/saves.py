@@ -44,7 +44,6 @@ class SaveDefinition:
         return "{cut}" in self.path
 
     def target(self, dataset: str, cut: str = "") -> Path:
-        """Return the file for a dataset (and a cut)."""
         return Path(self.path.format(dataset=_file_name(dataset), cut=_file_name(cut)))
 
 

@@ -31,7 +31,6 @@ class Grid:
     marked: int | None = None  #: the row that matters most
 
     def text(self) -> str:
-        """Write title, aligned columns and notes."""
         cells = [self.heads, *self.rows] if self.heads and self.rows else list(self.rows)
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         marked = None if self.marked is None else self.marked + len(cells) - len(self.rows)
@@ -71,7 +70,6 @@ def to_html(text: str) -> str:
 
 
 def box(parts: Iterable[str]) -> str:
-    """Put pieces of HTML into one element, as notebooks show it."""
     inner = "".join(parts)
     return f'<div style="font-size:.95em;line-height:1.4;overflow-x:auto">{inner}</div>'
 
@@ -84,5 +82,4 @@ def folded(title: str, inner: str, *, shown: bool = False) -> str:
 
 
 def bullets(items: Iterable[str]) -> str:
-    """Write a list of texts."""
     return "<ul>" + "".join(f"<li>{to_html(item)}</li>" for item in items) + "</ul>"

@@ -177,7 +177,7 @@ def _chosen(
             patterns.append(pattern)
     if not patterns:
         return (), tuple(made)
-    from windrow.data.patterns import choose
+    from windrow.data.columns import choose
 
     return choose(patterns, info.columns, what=f"save {save.path!r}"), tuple(made)
 

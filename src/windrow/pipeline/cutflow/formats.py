@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.pipeline.grid import Grid
+from windrow.pipeline.results.grid import Grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

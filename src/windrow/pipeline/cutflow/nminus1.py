@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.blocks.cutflow_counts import ALL_ROWS, ANY_ORDER, all_weights
 from windrow.pipeline.binding.lanes import without_region
 from windrow.pipeline.cutflow.regions import RegionTables
-from windrow.pipeline.grid import Grid
+from windrow.pipeline.results.grid import Grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -18,7 +18,7 @@ from windrow.errors import UsageError
 from windrow.pipeline.cutflow.formats import csv_text, cutflow_grid, latex_table, root_lines
 from windrow.pipeline.cutflow.regions import RegionTables
 from windrow.pipeline.cutflow.written import Member, WrittenRegion, add_members, add_orders
-from windrow.pipeline.grid import Grid, box, folded
+from windrow.pipeline.results.grid import Grid, box, folded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

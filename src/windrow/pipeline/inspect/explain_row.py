@@ -21,9 +21,9 @@ from windrow.blocks.failing import first_line
 from windrow.blocks.results import UpDown, Verdict
 from windrow.errors import MissingColumnError, StepError, UsageError, nearest
 from windrow.pipeline.binding.bind import bind
-from windrow.pipeline.grid import Grid, box, to_html
 from windrow.pipeline.inspect.format_value import short
 from windrow.pipeline.inspect.rows import chunk_run, definition_at_desk, find_input, opened, row_number
+from windrow.pipeline.results.grid import Grid, box, to_html
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,7 +25,6 @@ from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.selection import Selection, union
 from windrow.errors import StepError, UnknownNameError, UsageError, nearest
 from windrow.pipeline.binding.bind import bind
-from windrow.pipeline.grid import Grid, box
 from windrow.pipeline.inspect.debugger import stop_where_it_raised
 from windrow.pipeline.inspect.format_value import ROOM, short
 from windrow.pipeline.inspect.rows import (
@@ -38,6 +37,7 @@ from windrow.pipeline.inspect.rows import (
     pieces,
     row_number,
 )
+from windrow.pipeline.results.grid import Grid, box
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

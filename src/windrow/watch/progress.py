@@ -211,7 +211,6 @@ def choose_display(progress: Any, stream: TextIO | None = None) -> Display | Non
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Say whether a person may look at a stream."""
     try:
         return stream.isatty()
     except (AttributeError, ValueError):  # replaced by something that is no file, or closed
@@ -219,7 +218,6 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def in_notebook() -> bool:
-    """Say whether this process runs the cells of a notebook."""
     ipython = sys.modules.get("IPython")  # whoever runs a notebook has imported it
     shell = None if ipython is None else ipython.get_ipython()
     # Hosted notebooks have shells of their own, made of this one.
@@ -244,7 +242,6 @@ class Lines:
         self._stream = stream
 
     def show(self, shot: Shot) -> None:
-        """Write a line."""
         self._stream.write(shot.line + "\n")
         self._stream.flush()
 
@@ -261,7 +258,6 @@ class Bar:
 
     @property
     def begun(self) -> bool:
-        """Whether anything is drawn."""
         return self._bar is not None
 
     def show(self, shot: Shot) -> None:
@@ -367,7 +363,6 @@ class Rate:
 def snapshot(
     standing: Standing, *, name: str, rate: float, elapsed_s: float, finished: bool = False, news: str = ""
 ) -> Snapshot:
-    """Make the record of a moment from the scheduler's numbers."""
     done = standing.done + standing.held
     left = max(0, standing.known + standing.expected - done - standing.failed)
     if finished:
@@ -514,7 +509,6 @@ class SessionProgress:
         self._thread.start()
 
     def end(self) -> None:
-        """Say how it ended."""
         self._over.set()
         self._thread.join()
         shot = self._look(True)

@@ -98,7 +98,7 @@ def _attempts(log: Log, file_of: Callable[[int], str], graph: GraphRun | None) -
     ):
         kind = "discarded" if how == DISCARDED else "task"
         text = _ATTEMPT % (names[name], kind, 1e6 * begin, 1e6 * (end - begin), worker + 1, task, attempt)
-        why = log.words.get(attempt, ("", 0))[0]
+        why = log.words.get(attempt, "")
         if graph is None:
             more = f',"ended":"{HOW[how]}","why":{json.dumps(pathless(why))}' if why else ""
             yield text + _CHUNK % (files[source], *chunk, more)

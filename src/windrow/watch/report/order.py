@@ -87,7 +87,6 @@ def _tiles(told: Mapping[str, Any], data: Mapping[str, Any]) -> str:
 
 
 def _share_of_run(seconds: float, data: Mapping[str, Any]) -> str:
-    """Write a time as a share of what all workers had."""
     whole = (data["seconds"] or 0.0) * max(data["workers"], 1)
     if not whole:
         return format_seconds(seconds)
@@ -151,7 +150,6 @@ def _orders(told: Mapping[str, Any], shown: frozenset[str]) -> tuple[list[list[s
 
 
 def _tip(step: Mapping[str, Any], steps: int) -> list[tuple[str, str]]:
-    """Give what is said of a line that is pointed at."""
     facts = [
         ("place", f"{step['place'] + 1} of {steps}, written {step['written_place'] + 1}"),
         ("reached by", f"{_or_dash(step['alive'], show_percent)} of the rows"),
@@ -201,7 +199,6 @@ def _steps(told: Mapping[str, Any]) -> str:
 
 
 def _history(checkpoints: Sequence[Mapping[str, Any]]) -> str:
-    """Write what was known and chosen at every checkpoint."""
     if not checkpoints:
         return ""
     columns = (

@@ -59,7 +59,6 @@ def run_page(data: Mapping[str, Any], log: Log | None) -> str:
 
 
 def _drawn(data: Mapping[str, Any], log: Log | None) -> dict[str, Any]:
-    """Collect what the scripts draw."""
     return {
         "unfinished": data["state"] == "unfinished",
         "cutflow": data["cutflow"],
@@ -86,7 +85,6 @@ def _rounded(value: Any) -> Any:
 
 
 def _summary(data: Mapping[str, Any], log: Log | None) -> str:
-    """Write how it ended, and the numbers one looks for first."""
     crew = shares(log, data["workers"]) if log is not None and len(log.attempts) else None
     done, seconds, size = data["rows"]["done"], data["seconds"], data["bytes_read"]
     numbers: list[tuple[str, ...]] = [(format_count(done), "rows", f"{done:,} exactly" if done >= 1000 else "")]
@@ -146,7 +144,6 @@ def _cutflow(data: Mapping[str, Any]) -> str:
 
 
 def _steps(data: Mapping[str, Any]) -> str:
-    """Write what went into each step and out of it, and what it cost."""
     steps = data["steps"]
     if not steps:
         return hint(unknown(data) or "No step ran.")
@@ -225,7 +222,6 @@ def _alike(orders: Sequence[Sequence[Any]]) -> list[tuple[list[str], list[str], 
 
 
 def environment_facts(environment: Any) -> str:
-    """Write what the run ran with."""
     return facts(environment) or hint("Nothing was kept about the environment.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_count, format_seconds
-from windrow.watch.files import write_whole
+from windrow.watch.files import write_text
 from windrow.watch.findings import Findings
 from windrow.watch.report.page import Section, build_page, chart, timeline_section
 from windrow.watch.report.plain_data import pathless, strict, without_paths
@@ -38,8 +38,8 @@ MOST_WAITED = 10
 def write_session_report(run: GraphRun, page: Path, trace: Path, environment: Any) -> tuple[bool, str]:
     """Write the page and the trace of a session; return whether it is complete and how it ended, in words."""
     found = Findings(run)
-    write_whole(page, session_page(run, found, environment))
-    write_whole(trace, trace_text(run.log, run.name, graph=run, links=found.links))
+    write_text(page, session_page(run, found, environment))
+    write_text(trace, trace_text(run.log, run.name, graph=run, links=found.links))
     state, headline, words = ending(run, found)
     return state == "complete", f"{headline} {words}"
 

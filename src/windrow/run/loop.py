@@ -74,11 +74,9 @@ class Taken:
         self._taken: list[tuple[Any, Any]] = []
 
     def add(self, handle: Handle, value: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
-        """Keep a partial."""
         self._taken.append((about, value))
 
     def partials(self) -> dict[int, list[Any]]:
-        """Give everything by input, in order of their first row."""
         partials: dict[int, list[Any]] = {}
         # By rows alone: partials need not be comparable.
         for rows, partial in sorted(self._taken, key=lambda pair: pair[0]):
@@ -102,12 +100,10 @@ class RunOutcome:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it ended on request."""
         return self.status == "cancelled"
 
     @property
     def ledger(self) -> Ledger:
-        """The account of rows."""
         assert self.rows is not None
         return self.rows.ledger
 
@@ -118,7 +114,6 @@ class RunOutcome:
 
     @property
     def bytes_read(self) -> int:
-        """Bytes that accepted attempts at rows read."""
         return 0 if self.rows is None else self.rows.bytes_read
 
 
@@ -238,7 +233,6 @@ class _Loop:
             events = answers
 
     def _obey(self, command: Command, answers: list[Event]) -> None:
-        """Do what is not for the engine."""
         if isinstance(command, Take):
             value = self.engine.take(command.handle, mine=command.mine)
             self.collector.add(command.handle, value, command.about)

@@ -93,7 +93,6 @@ class CostsOfRows:
         self._sums.append((compute + times * costs[0], blocked + times * costs[1], read + times * costs[2]))
 
     def until(self, row: int) -> Triple:
-        """Add up the costs of all rows before one."""
         edges = self._edges
         at = min(bisect_right(edges, row), len(edges) - 1)
         share = (row - edges[at - 1]) / (edges[at] - edges[at - 1])
@@ -116,7 +115,6 @@ class RecordedCosts(Costs):
     memory: float = 0.0
 
     def demand(self, rows: Rows, tries: int, seed: int) -> Demand:
-        """Say what a task asks for."""
         number, start, stop = rows
         costs = self.rows[number]
         low, high = costs.until(start), costs.until(stop)

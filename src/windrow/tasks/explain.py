@@ -11,7 +11,7 @@ from windrow.watch.findings import Findings
 from windrow.watch.graph_run import maker_of
 from windrow.watch.report.session import ending
 from windrow.watch.report.tables import show_micros
-from windrow.watch.waiting import RUNNING, VAIN, cause_words, waits
+from windrow.watch.waiting import RUNNING, cause_words, waits
 
 if TYPE_CHECKING:
     from windrow.tasks.session import Session
@@ -76,7 +76,7 @@ def _of_task(session: Session, run: GraphRun, task: CallRecord) -> list[str]:
     lines.append(f"  called at {show_micros(task.called)}; {show_micros(whole)} until {until}")
     for cause, spent in sorted(shared.items(), key=lambda item: -item[1]):
         words = cause_words(cause)
-        words = words if cause in (RUNNING, VAIN) or words.startswith("pause") else f"waiting {words}"
+        words = words if cause == RUNNING or words.startswith("pause") else f"waiting {words}"
         more = _last_input(run, task) if cause == "inputs" else ""
         lines.append(f"  {show_micros(spent):>10}  {words}{more}")
     last = task.last

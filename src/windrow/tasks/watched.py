@@ -89,11 +89,11 @@ class Watched:
             options = {"engine": self.watch.engine, "workers": workers}
             self.log = SessionLog(self.watch, self.rundir, options)
         if display is not None:
+            # Without a block somebody may be typing, and nobody may ever end the session, and so the line.
             self._shown = SessionProgress(
                 lambda finished: watch.snapshot(workers, finished=finished),
                 display,
-                may_draw=lambda: watch.within or watch.closed,
-                asked=bool(self._progress),
+                may_draw=lambda: watch.within or watch.closed or bool(self._progress),
             )
         _open.add(self)
         return [watch]

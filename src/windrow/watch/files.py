@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
 from windrow.errors import UsageError
+from windrow.store.atomic_write import write_whole
 
 
 def report_places(rundir: Path | None, path: Any, page_name: str, trace_name: str) -> tuple[Path, Path]:
@@ -22,21 +22,11 @@ def report_places(rundir: Path | None, path: Any, page_name: str, trace_name: st
     return page, page.with_name(f"{page.stem}.trace.json")
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file beside its place and move it there when it is complete; a device or pipe is written to as it is.
-
-    What is beside it has a name of its own that nobody can have taken: in a directory that others write to, a link under a known
-    name would lead elsewhere, and two who write at once would mix their text.
-    """
+def write_text(path: Path, text: str) -> None:
+    """Write a file that is complete or as it was before; a device or pipe is written to as it is."""
     if path.exists() and not path.is_file():
         path.write_text(text)
-        return
-    partial = path.with_name(f".{token_hex(8)}.part")
-    try:
-        file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-        with os.fdopen(file, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    else:
+        # A name that nobody can have taken: two who write at once would mix their text.
+        part = path.with_name(f".{token_hex(8)}.part")
+        write_whole(path, [text.encode()], part=part, sync=False, mode=0o666)

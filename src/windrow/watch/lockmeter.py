@@ -33,13 +33,11 @@ class LockMeter:
         return self.held / self.looks if self.looks else None
 
     def start(self) -> None:
-        """Begin to look."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._look, name="windrow-lock", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()

@@ -60,7 +60,7 @@ MESSAGE_BEGINNING, MESSAGE_END = 400, 1600
 
 _ATTEMPT = '{"t":%d,"event":"attempt","task":%d,"name":%s,"attempt":%d,"worker":%d,"launched":%d,"wall":%d,"how":"%s"'
 _CHUNK = ',"cpu":%d,"lock":%d,"read":%d,"peak":%d,"plan":%d,"input":%d,"start":%d,"stop":%d,"rows":%d}\n'
-_CALL = ',"called":%d,"ended":%d,"state":"%s"'
+_CALL = ',"called":%d,"ended":%d,"state":"%s","spent":%s'
 _BETWEEN = '","'
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -82,7 +82,6 @@ class Attempt(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The beginning of its line."""
         return _ATTEMPT % (*self[:2], quoted(self.name), *self[3:])
 
 
@@ -97,7 +96,6 @@ class Try(NamedTuple):
     heard: int  #: when its end was known where decisions are made
     how: str = "done"  #: "done", "failed", "lost", "cancelled", or "running" if it had not ended
     why: str = ""
-    held: int = 0  #: the task was not tried again before
 
 
 class CallRecord(NamedTuple):
@@ -115,7 +113,7 @@ class CallRecord(NamedTuple):
     needs: Mapping[str, float] = ONE_CORE
     group: int = 0
     why: str = ""
-    lacked: Mapping[str, int] = NOTHING  #: how long it waited for resources and values, by their names
+    spent: Mapping[str, int] = NOTHING  #: what its time went into, by the names that the scheduler counts by
 
     @property
     def cores(self) -> float:
@@ -141,30 +139,29 @@ def chunk_line(one: Attempt, used: Measurement, plan: int, rows: Sequence[Rows],
     )  # fmt: skip
 
 
-def attempt_line(one: Attempt, why: str = "", held: int = 0) -> str:
-    """Write an attempt that is not the last of its call, or came to nothing; ``held``: not tried again before."""
-    return f"{one.text}{_added(why=why, held=held)}}}\n"
+def attempt_line(one: Attempt, why: str = "") -> str:
+    """Write an attempt that is not the last of its call, or came to nothing."""
+    return f"{one.text}{_added(why=why)}}}\n"
 
 
-def call_line(one: Attempt | None, call: CallRecord, why: str = "", held: int = 0) -> str:
+def call_line(one: Attempt | None, call: CallRecord, why: str = "") -> str:
     """Write the attempt that a call ended with, None if there was none, and the call itself."""
     if one is None:
         one = Attempt(call.end, call.id, call.name, -1, -1, 0, 0, "none")
-    line = one.text + _CALL % (call.called, call.end, call.state)
+    line = one.text + _CALL % (call.called, call.end, call.state, json.dumps(dict(call.spent)))
     if call.reads:
         # Names of outputs are numbers, dots and letters.
         line += f',"reads":["{_BETWEEN.join(call.reads)}"]'
-    if call[7:] == _NOTHING_ELSE and not why and not held:  # by far the most
+    if call[7:12] == _NOTHING_ELSE and not why:  # by far the most
         return f"{line}}}\n"
     needs = {} if call.needs == ONE_CORE else dict(call.needs)
     more = _added(
-        why=why, held=held, after=call.after, group=call.group, reason=call.why, needs=needs,
-        released=dict(call.released), lacked=dict(call.lacked),
+        why=why, after=call.after, group=call.group, reason=call.why, needs=needs, released=dict(call.released),
     )  # fmt: skip
     return f"{line}{more}}}\n"
 
 
-_NOTHING_ELSE = CallRecord(0, "", 0, 0, "")[7:]
+_NOTHING_ELSE = CallRecord(0, "", 0, 0, "")[7:12]
 
 
 def _added(**more: Any) -> str:
@@ -174,12 +171,10 @@ def _added(**more: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def quoted(name: str) -> str:
-    """Write a name as JSON."""
     return json.dumps(name)
 
 
 def micros(seconds: float) -> int:
-    """Give a time as logs have it."""
     return int(seconds * 1e6)
 
 
@@ -222,7 +217,6 @@ class LogFile:
         self._broken: OSError | None = None  #: nothing more can be written
 
     def add(self, line: str) -> None:
-        """Collect a line."""
         self._lines.append(line)
 
     def note(self, time: int, what: str, **facts: Any) -> None:
@@ -230,12 +224,10 @@ class LogFile:
         self.add(json.dumps({"t": time, "event": what, **facts}) + "\n")
 
     def take(self) -> str:
-        """Give what was collected, and forget it."""
         lines, self._lines = self._lines, []
         return "".join(lines)
 
     def write(self, text: str) -> None:
-        """Write text."""
         try:
             if text and self._broken is None and not self._stream.closed:
                 self._stream.write(text)
@@ -245,7 +237,6 @@ class LogFile:
             self._broken = error
 
     def flush(self) -> None:
-        """Write what was collected."""
         self.write(self.take())
 
     def close_stream(self) -> OSError | None:
@@ -277,7 +268,6 @@ class EventLog(LogFile):
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Log into a file, which is made anew."""
         return cls(Path(path).open("w", encoding="utf-8"), own_memory(), LockMeter())
 
     @classmethod
@@ -294,7 +284,6 @@ class EventLog(LogFile):
         return self._stream.text()
 
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
-        """See a batch."""
         if self._memory is not None and (self._looked is None or now - self._looked >= MEMORY_EVERY_S):
             self._look(now)
         uncounted = set()
@@ -380,12 +369,10 @@ class EventLog(LogFile):
         self.note(micros(now), "Planned", plan=plan.id, category=plan.category, **facts)
 
     def add(self, line: str) -> None:
-        """Collect a line."""
         super().add(line)
         self._size += len(line)
 
     def take(self) -> str:
-        """Give what was collected, and forget it."""
         self._size = 0
         return super().take()
 
@@ -428,7 +415,6 @@ class _Remembered(io.StringIO):
 
 
 def own_memory() -> Callable[[], int]:
-    """Return a function that says how much memory this process has."""
     import psutil
 
     process = psutil.Process()

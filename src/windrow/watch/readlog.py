@@ -65,7 +65,6 @@ class Attempts:
 
     @property
     def done(self) -> NDArray[np.bool_]:
-        """Those whose result counts."""
         return np.equal(self.how, DONE)
 
     @property
@@ -80,7 +79,7 @@ class Log:
 
     attempts: Attempts
     names: tuple[str, ...] = ()  #: of datasets or tasks
-    words: dict[int, tuple[str, int]] = field(default_factory=dict)  #: by attempt: why, and held until
+    words: dict[int, str] = field(default_factory=dict)  #: by attempt: why it failed
     memory: NDArray[np.float64]  #: lines of (time, bytes)
     rare: Sequence[dict[str, Any]] = ()  #: the first of them, times under "t"
     inputs: dict[int, dict[str, Any]] = field(default_factory=dict)  #: those that were opened, as logged
@@ -133,7 +132,7 @@ class _Reader:
     def take(self, line: dict[str, Any]) -> None:
         """Take a line; raises if it is none of ours."""
         kind = line["event"]
-        if kind in ("finished", "discarded", "task"):
+        if kind in ("finished", "discarded", "task") or ("called" in line and "spent" not in line):
             raise DataError("this log was made by an earlier version of Windrow, which wrote other lines: run it again")
         if kind == "dropped":
             self.log.dropped += int(line["lines"])
@@ -166,8 +165,8 @@ class _Reader:
         if line["attempt"] >= 0:
             chunk = _CHUNK_OF(line) if "rows" in line else (*_NO_CHUNK, line["how"] == "done")
             row = array("q", (*_COMMON_OF(line), *chunk, name, _NUMBER_OF[line["how"]]))
-            if "why" in line or "held" in line:
-                self.log.words[int(line["attempt"])] = str(line.get("why", "")), int(line.get("held", 0))
+            if "why" in line:
+                self.log.words[int(line["attempt"])] = str(line["why"])
             self.numbers.extend(row)
         if "called" in line:
             get = line.get
@@ -175,11 +174,10 @@ class _Reader:
             self.log.calls[number] = CallRecord(
                 number, str(line["name"]), int(line["called"]), int(line["ended"]), str(line["state"]), (),
                 tuple(get("reads", ())), tuple(get("after", ())), get("released", {}), get("needs", ONE_CORE),
-                get("group", 0), get("reason", ""), get("lacked", {}),
+                get("group", 0), get("reason", ""), line["spent"],
             )  # fmt: skip
 
     def finish(self, now: int | None) -> Log:
-        """Put it together."""
         table = np.frombuffer(self.numbers, dtype=np.int64).reshape(-1, len(_COMMON) + len(_CHUNK) + 2)
         names = ("heard", *_COMMON[1:], *_CHUNK, "name", "how")
         column: dict[str, Any] = dict(zip(names, table.T, strict=True))

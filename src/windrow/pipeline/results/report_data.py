@@ -14,7 +14,7 @@ from windrow.errors import UsageError
 from windrow.pipeline.ordering.text import cost_share, how_decided, is_moved
 from windrow.store.rundir import EVENTS, MANIFEST, REPORT, RESULT, TRACE
 from windrow.watch.environment import environment
-from windrow.watch.files import report_places, write_whole
+from windrow.watch.files import report_places, write_text
 from windrow.watch.report.outputs import drawn_histograms, is_data, said_values
 from windrow.watch.report.plain_data import file_name, pathless, strict, without_paths
 from windrow.watch.report.unfinished import file_lines, manifest_facts, unfinished_data
@@ -197,8 +197,8 @@ def _write(data: dict[str, Any], log: Log | None, page: Path, trace: Path) -> Pa
     from windrow.watch.report.run import run_page
     from windrow.watch.trace import trace_text
 
-    write_whole(page, run_page(data, log))
+    write_text(page, run_page(data, log))
     if log is not None:
         labels = {number: one["label"] for number, one in enumerate(data["inputs"])}
-        write_whole(trace, trace_text(log, data["name"], lambda number: labels.get(number, "")))
+        write_text(trace, trace_text(log, data["name"], lambda number: labels.get(number, "")))
     return page

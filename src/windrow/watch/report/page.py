@@ -29,7 +29,6 @@ class Section:
 def build_page(
     name: str, sections: Sequence[Section], drawn: Mapping[str, Any], scripts: Sequence[str], version: str
 ) -> str:
-    """Return a page; ``drawn`` is what its scripts draw, as strict JSON."""
     first, *others = sections
     body = [f'<section id="{first.key}">\n<h1>{escape(name)}</h1>\n{first.content}\n</section>']
     body += [f'<section id="{one.key}">\n<h2>{one.title}</h2>\n{one.content}\n</section>' for one in others]
@@ -51,7 +50,6 @@ def build_page(
 
 
 def chart(name: str, label: str, *, small: bool = False) -> str:
-    """Write the place that a script draws into."""
     kind = "chart small" if small else "chart"
     return f'<div class="{kind}" id="chart-{name}" role="img" aria-label="{escape(label)}"></div>'
 

@@ -54,7 +54,6 @@ def sync_directory(place: Path) -> None:
 
 
 def part_of(path: Path) -> Path:
-    """Say where a file stands while it is written."""
     return path.with_name(path.name + ".part")
 
 

@@ -109,7 +109,8 @@ class Call:
     @property
     def writes_files(self) -> bool:
         """Whether it puts files into place, which it must not do once more when others have overwritten them."""
-        return any(one.writes for one in self.declared.files.values())
+        files = self.declared.files
+        return bool(files) and any(one.writes for one in files.values())
 
     def begin(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Call:
         """Begin with what was given."""
@@ -168,10 +169,10 @@ class Call:
         session = self.session
         if not session.versions.any and has_no_futures(self.arguments) and has_no_futures(self.keywords.values()):
             return  # by far the most
-        latest = session.latest
+        latest = session.versions.latest if session.versions.any else None
 
         def slot(thing: Any) -> Any:
-            found = latest(thing)
+            found = thing if latest is None else latest(thing)
             if isinstance(found, StreamFuture):
                 raise UsageError(
                     f"task {self.name!r} is given {found!r}, of which nobody knows yet how many outputs there will be; "
@@ -179,8 +180,9 @@ class Call:
                 )
             return self.read(found) if isinstance(found, Future) else thing
 
-        self.arguments = map_nested(self.arguments, slot)
-        self.keywords = map_nested(self.keywords, slot)
+        known: dict[int, Any] = {}
+        self.arguments = tuple([map_nested(one, slot, known) for one in self.arguments])
+        self.keywords = {name: map_nested(one, slot, known) for name, one in self.keywords.items()}
 
 
 # -- things in containers
@@ -280,10 +282,7 @@ class DeclaredFunctions:
         self._once: dict[int, weakref.ref[Any]] = {}
 
     def declare(self, function: Callable[..., Any]) -> Declared:
-        """Give what is declared of a function, or declare it."""
-        declared = getattr(function, "declared", None)
-        if isinstance(declared, Declared):
-            return declared
+        """Declare a function, and remember it if it was declared before."""
         made = task(function).declared
         for table in (self.known, self._once):
             if len(table) >= MOST:

@@ -53,7 +53,6 @@ def session_for_calls() -> Session | None:
 
 
 def session_or_none() -> Session | None:
-    """Give the session in which there may be something to wait for."""
     if running_body() is not None:
         return None
     return current.get() or _opened.get()
@@ -134,7 +133,6 @@ def _close_at_exit() -> None:
 
 
 def _fail_at_exit() -> None:
-    """Tell of a failure that nobody saw, and let the program fail."""
     if not _failed:
         return
     traceback.print_exception(_failed[0])

@@ -26,7 +26,7 @@ from windrow.errors import UsageError
 from windrow.tasks.history import History
 from windrow.watch import progress as watch_progress
 from windrow.watch.progress import SessionProgress, SessionSnapshot
-from windrow.watch.waiting import waits
+from windrow.watch.findings import waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from windrow.watch.findings import Span, critical_path
 from windrow.watch.graph_run import GraphRun, graph_run
 from windrow.watch.log import Attempt, CallRecord, Try, call_line
 from windrow.watch.readlog import read_log
-from windrow.watch.waiting import cause_words, waits
+from windrow.watch.findings import cause_words, waits
 
 NOW = 60
 

@@ -16,7 +16,20 @@ from row_workload import RowSide, RowWork
 from windrow.core.commands import Uncounted
 from windrow.core.events import WorkerJoined
 from windrow.core.policies import Policies
-from windrow.core.records import Failure, FailureKind, InputSpec, Life, Measurement, Opened, OpenInput, Plan, Rows, RowsReport, Task, Worker
+from windrow.core.records import (
+    Failure,
+    FailureKind,
+    InputSpec,
+    Life,
+    Measurement,
+    Opened,
+    OpenInput,
+    Plan,
+    Rows,
+    RowsReport,
+    Task,
+    Worker,
+)
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.engines.inline import InlineEngine

@@ -89,8 +89,8 @@ class CostsOfRows:
         edges = self._edges
         at = min(bisect_right(edges, row), len(edges) - 1)
         share = (row - edges[at - 1]) / (edges[at] - edges[at - 1])
-        low: NDArray[np.float64] = self._sums[at - 1]
-        return low + share * (self._sums[at] - low)
+        sums: NDArray[np.float64] = (1 - share) * self._sums[at - 1] + share * self._sums[at]
+        return sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

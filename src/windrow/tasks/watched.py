@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from windrow.store.rundir import REPORT, TRACE, RunDirectory
 from windrow.tasks.history import History
-from windrow.watch.files import report_places
+from windrow.watch.report.page import report_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -168,6 +168,6 @@ def _steps(told: Mapping[str, Any]) -> str:
     ]
     columns += [("why", "why", "words")] if explained else []
     return table(steps, columns, name="order") + hint(
-        f"{known}Which share of the rows reaches a step in this order, and which passes it, is estimated from the rows "
+        "Which share of the rows reaches a step in this order, and which passes it, is estimated from the rows "
         "that were shown to all cuts."
     )

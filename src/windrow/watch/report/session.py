@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_count, format_seconds
-from windrow.watch.files import write_text
 from windrow.watch.findings import RUNNING, Findings, cause_words
-from windrow.watch.report.page import Section, build_page, chart, timeline_section
+from windrow.watch.report.page import Section, build_page, chart, timeline_section, write_text
 from windrow.watch.report.plain_data import pathless, strict, without_paths
 from windrow.watch.report.run import environment_facts
 from windrow.watch.report.tables import heading, hint, listed, plural, show_micros, table, tiles, verdict

@@ -109,6 +109,7 @@ def smeared(pt: Array, *, rng: Any) -> float:
     return total
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.floats(0, 100), max_size=5), min_size=1, max_size=12), st.data())
 @settings(max_examples=examples(25))
 def test_objects_have_the_numbers_that_like_gives_them(lists: list[list[float]], data: st.DataObject) -> None:
@@ -150,6 +151,7 @@ def test_one_kernel_serves_every_seed() -> None:
     assert got[0] == got[2] != got[1]
 
 
+@pytest.mark.slow
 def test_a_name_that_is_no_constant_runs_in_plain_python() -> None:
     def named(n: int, *, rng: Any) -> Any:
         return rng("draw" + str(n % 2)).uniform()
@@ -167,11 +169,11 @@ def test_a_name_that_is_no_constant_runs_in_plain_python() -> None:
     [
         (lambda x, *, rng: rng("a").uniform(x, x), "low < high"),
         (lambda x, *, rng: rng("a").normal(0.0, -x), "scale"),
-        (lambda x, *, rng: rng("a").exponential(-x), "scale"),
-        (lambda x, *, rng: rng("a").integers(0), "low < high"),
         (lambda x, *, rng: rng("a").poisson(-x), "lam"),
         (lambda x, *, rng: rng("a").normal(object=-1), "object and draw"),
-        (lambda x, *, rng: rng("a").normal(draw=2**32), "object and draw"),
+        pytest.param(lambda x, *, rng: rng("a").exponential(-x), "scale", marks=pytest.mark.slow),
+        pytest.param(lambda x, *, rng: rng("a").integers(0), "low < high", marks=pytest.mark.slow),
+        pytest.param(lambda x, *, rng: rng("a").normal(draw=2**32), "object and draw", marks=pytest.mark.slow),
     ],
 )
 def test_wrong_arguments_are_named(function: Callable[..., Any], words: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searching import examples
+from searching import examples, few_by_day
 from windrow.blocks.kernels import EachKernel
 from windrow.blocks.scalars import Jagged
 from windrow.errors import DefinitionError, InternalError, StepResultError, UsageError
@@ -132,6 +132,7 @@ def selections(draw: st.DrawFn, length: int) -> Array | None:
     return np.array(chosen, np.int64)
 
 
+@pytest.mark.slow
 @given(data=st.data(), values=st.lists(st.tuples(VALUES, VALUES), max_size=12))
 @settings(max_examples=examples(60))
 def test_flat_floats_agree(data: st.DataObject, values: list[tuple[float, float]]) -> None:
@@ -145,6 +146,7 @@ def test_flat_floats_agree(data: st.DataObject, values: list[tuple[float, float]
         assert len(got) == (len(values) if rows is None else len(rows))
 
 
+@pytest.mark.slow
 @given(data=st.data(), dtype=st.sampled_from(INTEGERS))
 @settings(max_examples=examples(60))
 def test_flat_integers_agree(data: st.DataObject, dtype: Any) -> None:
@@ -159,6 +161,7 @@ def test_flat_integers_agree(data: st.DataObject, dtype: Any) -> None:
     agree(mixed, [x.astype(np.float32), x.astype(np.int64), x > 3], rows, len(values))
 
 
+@pytest.mark.slow
 @given(data=st.data(), dtype=st.sampled_from([np.float32, np.float64, np.int16, np.uint64]))
 @settings(max_examples=examples(60))
 def test_jagged_columns_agree(data: st.DataObject, dtype: Any) -> None:
@@ -174,6 +177,7 @@ def test_jagged_columns_agree(data: st.DataObject, dtype: Any) -> None:
         agree(count, [column], rows, len(lists))
 
 
+@pytest.mark.slow
 def test_types_of_results() -> None:
     big = np.array([0, 2**63, 2**64 - 1], np.uint64)
     assert run(same, [big]).tolist() == [0, 2**63, 2**64 - 1]
@@ -548,9 +552,9 @@ def test_a_kernel_pickles_without_its_code() -> None:
 UNSIGNED: dict[str, Any] = {
     "same": lambda n: n,
     "digit": lambda n: n % 10,
-    "third": lambda n: n // 3,
     "half": lambda n: n * 0.5,
     "large": lambda n: n > 2**62,
+    "third": lambda n: n // 3,
     "next": lambda n: n // 2 + 1,
     "shifted": lambda n: n >> 3,
     "bits": lambda n: n & 7,
@@ -559,7 +563,7 @@ UNSIGNED: dict[str, Any] = {
 EDGES = [0, 1, 10, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**63 + 7, 2**64 - 1]
 
 
-@pytest.mark.parametrize("name", UNSIGNED)
+@pytest.mark.parametrize("name", few_by_day(UNSIGNED, 4))
 @pytest.mark.parametrize("use_numba", [True, False])
 def test_unsigned_numbers_are_what_python_says_at_both_ends(name: str, use_numba: bool) -> None:
     function = UNSIGNED[name]

@@ -97,6 +97,7 @@ def test_json_has_what_uproot_finds(samples: Path) -> None:
     assert set(file["collections"]["Muon"]["columns"]) == {name for name in file["columns"] if name.startswith("Muon_")}
 
 
+@pytest.mark.slow
 @pytest.mark.samples
 def test_an_rntuple_shows_the_columns_of_its_ttree_and_nothing_internal(samples: Path) -> None:
     (ntuple,) = shown(samples / "nano_dy_rntuple.root")["files"]
@@ -108,6 +109,7 @@ def test_an_rntuple_shows_the_columns_of_its_ttree_and_nothing_internal(samples:
     assert [line.split()[0] for line in text.splitlines() if line].count("Muon_pt") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.samples
 def test_what_is_missing_in_which_file(samples: Path) -> None:
     paths = [samples / "nano_dy.root", samples / "nano_dimuon.root"]

@@ -40,6 +40,7 @@ def check(done: subprocess.CompletedProcess[str], capture: pytest.CaptureFixture
     assert "1,000 of 1,000 rows done" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.samples
 def test_the_tutorial_with_this_interpreter(samples: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     check(tutorial(tmp_path, samples, "--here", "--keep", str(tmp_path / "kept")), capfd)
@@ -75,6 +76,7 @@ def refuse_offline(place: Path) -> None:
         pytest.skip(reason)
 
 
+@pytest.mark.slow
 def test_a_blank_picture_is_noticed(tmp_path: Path) -> None:
     pyplot = pytest.importorskip("matplotlib.pyplot")
     look = [sys.executable, str(TUTORIAL.parent / "not_blank.py")]

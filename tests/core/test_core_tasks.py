@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core_world import CRASH, ERROR, KILL, READ, World
+from core_world import CRASH, KILL, READ, World
 from windrow.core.commands import Discard, Fetch, Launch, OutputFailed, Recall, StopWorker, Take
 from windrow.core.events import (
     CancelRequested,
@@ -49,7 +49,7 @@ def task(number: int, *reads: str, makes: int = 1, **more: Any) -> Task:
 
 
 def world(*tasks: Task, workers: int = 1, shares: bool = False, pools: Needs | None = None, **options: Any) -> World:
-    wanted: dict[str, Any] = {"open": True, "on_error": "skip", **options}
+    wanted: dict[str, Any] = {"open": True, **options}
     made = World(
         Scheduler(options=Options(**wanted)),
         workers,
@@ -326,13 +326,6 @@ def test_a_final_error_is_not_tried_again() -> None:
     assert made.ends[1][0].state == "failed"
 
 
-def test_with_stop_the_first_failure_ends_the_run_and_every_task() -> None:
-    made = world(task(1), task(2, "1.0"), on_error="stop")
-    made.tell(*made.start(A), *made.fail(A))
-    assert made.end is not None
-    assert (made.end.status, made.end.failure) == ("failed", ERROR)
-
-
 def test_a_bug_always_stops() -> None:
     made = world(task(1))
     bug = Failure(FailureKind.INTERNAL, "Bug", "ours")
@@ -445,7 +438,7 @@ def test_an_open_run_waits_for_what_is_submitted_next() -> None:
 
 def test_chains_longer_than_the_stack() -> None:
     tasks = [task(1), *[task(number, f"{number - 1}.0") for number in range(2, 3000)]]
-    made = World(Scheduler(options=Options(open=True, on_error="skip")), 1, validate=False)
+    made = World(Scheduler(options=Options(open=True)), 1, validate=False)
     made.begin()
     made.tell(Submitted((), tuple(tasks)))
     made.tell(*made.start(A), *made.fail(A))
@@ -559,3 +552,27 @@ def test_where_waiting_went_is_told_with_the_end() -> None:
     assert dict(made.ends[1][0].spent) == {"queue": 1.0, "run": 2.0}
     assert dict(made.ends[2][0].spent) == {"inputs": 3.0, "queue": 1.0, "run": 0.5}
     assert isinstance(made.launched[0], Launch)
+
+
+def test_what_ran_is_no_queue_where_beginning_and_end_are_told_together() -> None:
+    made = world(task(1))
+    made.now = 3.0
+    made.tell(*made.start(A), *made.finish(A, wall=2.0))
+    assert dict(made.ends[1][0].spent) == {"queue": 1.0, "run": 2.0}
+
+
+def test_what_a_task_waits_for_is_not_what_one_like_it_waited_for_before() -> None:
+    large = Needs.of({"memory": 3.0})
+    made = world(task(1, needs=large), task(2, needs=large), workers=2, pools=Needs.of({"cores": 2, "memory": 4.0}))
+    made.now = 1.0
+    made.tell(*made.start(A), *made.finish(A))
+    made.now = 2.0
+    made.tell(*made.start(B), *made.finish(B))
+    assert dict(made.ends[2][0].spent)["memory"] == 1.0
+    made.tell(Submitted((), (task(3), task(4))))
+    made.tell(Submitted((), (task(5, needs=large),)))
+    made.now = 3.0
+    made.tell(*made.start(B), *made.finish(B))
+    made.now = 4.0
+    made.tell(*made.start(B), *made.finish(B))
+    assert dict(made.ends[5][0].spent)["worker"] == 1.0

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import windrow.data
 from searching import examples
-from windrow.data import skim
-from windrow.data.fragments import Fragment, write_fragment
-from windrow.data.skim import write_skim
+from windrow.data.skim import write as skim
+from windrow.data.skim.fragments import Fragment, write_fragment
+from windrow.data.skim.write import write_skim
 from windrow.errors import UsageError
 
 FORMATS = ("parquet", "rntuple", "ttree")
@@ -127,7 +127,7 @@ def counters_are_int32(columns: Columns, form: str) -> Columns:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_what_is_read_is_what_was_saved(form: str, data: st.DataObject) -> None:
     columns, rows = data.draw(tables(nested=form != "ttree"))

@@ -110,6 +110,7 @@ def saving(place: Path) -> wr.Pipeline:
     return made
 
 
+@pytest.mark.slow
 def test_files_are_written_whole_while_workers_are_killed(tmp_path: Path) -> None:
     with Killer(seed=2):
         result = run(saving(tmp_path / "files"), 100, workers=3)
@@ -227,11 +228,13 @@ def test_rows_that_end_their_worker_are_left_out(trouble: str) -> None:
     assert said(result) == said(expected)
 
 
+@pytest.mark.slow
 def test_what_is_too_large_together_is_done_in_pieces() -> None:
     result = run(analysis("a hog of large chunks"), 16, chunk=4 * UNIT, **MEMORY)
     check_whole(result, 16)
 
 
+@pytest.mark.slow
 def test_rows_may_end_their_worker_once(tmp_path: Path) -> None:
     result = run(analysis("exits that do not come again", place=str(tmp_path)), 100)
     assert len(list(tmp_path.glob("left *"))) == 3
@@ -395,6 +398,7 @@ def test_a_driver_is_killed_and_any_other_goes_on(
     assert names_in(rundir) == undisturbed_names(tmp_path)
 
 
+@pytest.mark.slow
 def test_nothing_is_said_where_warnings_are_errors() -> None:
     code = f"""
 import sys

@@ -114,6 +114,7 @@ def under(actor: Any) -> int:
     return hits
 
 
+@pytest.mark.slow
 def test_workers_are_killed_while_tasks_run() -> None:
     assert under(Killer(seed=1, every_s=0.3)) >= 3
 
@@ -122,6 +123,7 @@ def test_all_workers_are_killed_at_once() -> None:
     assert under(Acting(kill_all, every_s=0.8)) >= 2
 
 
+@pytest.mark.slow
 def test_a_worker_is_stopped_and_goes_on() -> None:
     assert under(Acting(stop_and_go_on, every_s=0.5)) >= 1
 
@@ -161,6 +163,7 @@ def test_what_ends_its_worker_is_named_and_the_rest_is_right(trouble: str) -> No
         check_without_bad(ended(called(session, trouble, **options)), reason)
 
 
+@pytest.mark.slow
 def test_tasks_may_end_their_worker_once(tmp_path: Path) -> None:
     where = tmp_path / "once"
     where.mkdir()
@@ -199,6 +202,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_driver_is_ended_in_the_middle(number: int, scene: Scene) -> None:
     """After Ctrl-C every task has ended, one way or another; after SIGKILL nobody can say, but nothing runs on."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @given(situations(most_cuts=6))
-@settings(max_examples=examples(80))
+@settings(max_examples=examples(40))
 def test_a_decision_is_legal_and_not_dearer_than_what_there_was(situation: Situation) -> None:
     decision = adaptive(situation)
     assert is_legal(situation, decision.order)

@@ -120,6 +120,7 @@ def test_only_cuts_weights_and_what_they_read_run_and_each_as_often_as_written()
     assert paid == again.asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["threads", "processes"])
 def test_completing_runs_on_the_engine_of_the_run(engine: str) -> None:
     source = {"mc": columns(1), "data": columns(2)}

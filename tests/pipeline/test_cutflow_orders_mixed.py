@@ -98,6 +98,7 @@ def test_first_and_last_lines_have_the_bits_of_the_written_order(seed: int, chun
     assert bits(both.selected) == bits(should.selected)
 
 
+@pytest.mark.slow
 def test_sums_without_the_bits_would_differ() -> None:
     """The comparison can fail: added up by order, sums end in other digits for some of these runs."""
     expected = run(order="written").cutflow["SR", "one"].executed[0]

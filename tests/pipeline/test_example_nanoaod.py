@@ -159,6 +159,7 @@ def test_neither_engine_nor_blocks_change_the_answer(
     check(run({"mc": files["mc"]}, order=order, **options), {"mc": expected["mc"]})
 
 
+@pytest.mark.slow
 def test_small_units_in_any_order_are_the_same_among_themselves(files: dict[str, Any]) -> None:
     """With many units sums are added up in a tree: the same one in every order, chunk and engine."""
     ways: list[tuple[Any, dict[str, Any]]] = [
@@ -175,6 +176,7 @@ def test_small_units_in_any_order_are_the_same_among_themselves(files: dict[str,
                 assert other[("selected", *key)] == runs[0][("selected", *key)]
 
 
+@pytest.mark.slow
 def test_the_order_that_is_found_does_not_change_the_answer(files: dict[str, Any]) -> None:
     source = wr.data.open({"mc": files["mc"]}, grid=400)
     analysis = nanoaod.build()
@@ -191,6 +193,7 @@ def test_the_order_that_is_found_does_not_change_the_answer(files: dict[str, Any
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.samples
 def test_real_files(real: dict[str, Any]) -> None:
     expected = oracle.plain(real)

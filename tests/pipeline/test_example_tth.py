@@ -215,6 +215,7 @@ def test_neither_engine_nor_chunks_change_the_answer(in_units: tuple[Path, Any],
     assert answer(result) == wanted
 
 
+@pytest.mark.slow
 def test_the_order_that_is_found_does_not_change_the_answer(events: dict[str, Any]) -> None:
     source = wr.data.open(first(events, 1_500), grid=100)
     wanted = tth.build("scinp", samples=1).run(source, order="written", engine="inline", progress=False)

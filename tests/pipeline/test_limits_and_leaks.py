@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import windrow as wr
 
@@ -13,6 +14,7 @@ UNIT = 262_144
 LEAKED: list[Any] = []
 
 
+@pytest.mark.slow
 def test_a_worker_that_leaks_costs_no_rows() -> None:
     analysis = wr.Pipeline("leaks")
 

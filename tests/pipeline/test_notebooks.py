@@ -128,6 +128,7 @@ class TestProgress:
         assert "took" in text
         assert shown.data["text/html"] == f"<div>{text}</div>"
 
+    @pytest.mark.slow
     def test_none_where_none_is_wanted_or_the_run_is_short(self, outputs: dict[str, list[Any]]) -> None:
         assert outputs["no bar"] == []
         assert all(o.output_type != "display_data" for o in outputs["costs"])

@@ -78,7 +78,7 @@ def makers(analysis: Analysis, name: str) -> set[str]:
     return found
 
 
-@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(analyses(), filesets(), st.data())
 def test_all_cuts_say_of_shown_rows_what_they_say_of_each_alone(
     analysis: Analysis, datasets: tuple[Dataset, ...], data: st.DataObject
@@ -214,7 +214,7 @@ def test_windows_are_the_same_however_the_work_is_done(monkeypatch: pytest.Monke
         expected = windows
 
 
-@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(6), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(analyses(), filesets(), st.data())
 def test_looking_does_not_change_the_answer(
     analysis: Analysis, datasets: tuple[Dataset, ...], data: st.DataObject

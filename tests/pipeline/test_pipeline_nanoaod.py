@@ -314,6 +314,7 @@ def test_another_order_gives_the_same_outputs(samples: Path) -> None:
                 compare_hists(moved[key], written[key], exact=True)
 
 
+@pytest.mark.slow
 def test_indexing_by_dataset(samples: Path) -> None:
     result = make_analysis().run(fileset(samples), progress=False)
     by_dataset = result["events", "pair"]
@@ -365,6 +366,7 @@ def test_an_empty_file_gives_an_empty_result(samples: Path) -> None:
     assert result["sumw"] == 0.0
 
 
+@pytest.mark.slow
 def test_an_empty_file_beside_a_full_one_changes_nothing(samples: Path) -> None:
     metadata = {"is_mc": True, "year": 2018}
     names = ("nano_dy_empty.root", "nano_dy.root")

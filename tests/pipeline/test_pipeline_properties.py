@@ -29,8 +29,8 @@ from windrow.errors import StepError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PROFILE = settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-FEWER = settings(PROFILE, max_examples=examples(8))
+PROFILE = settings(max_examples=examples(10), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FEWER = settings(PROFILE, max_examples=examples(5))
 
 WRITTEN = Way(order=None, chunk="auto", block=None, engine="inline", workers=1)
 

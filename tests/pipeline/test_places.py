@@ -153,6 +153,7 @@ def hundreds() -> Any:
     return wr.data.open({"x": np.arange(1000.0)}, grid=100)
 
 
+@pytest.mark.slow
 def test_limits_that_are_passed_are_told_with_what_sets_them() -> None:
     with pytest.raises(EngineError, match=r"took more than .* \(timeout= is for one chunk\)"):
         troubled(lambda: time.sleep(3600)).run(hundreds(), timeout=0.2, workers=1, progress=False)
@@ -160,7 +161,7 @@ def test_limits_that_are_passed_are_told_with_what_sets_them() -> None:
         troubled(int).run(hundreds(), memory="10 MB", workers=2, progress=False)
 
 
-@pytest.mark.parametrize("chunk", [100, 500])
+@pytest.mark.parametrize("chunk", [100, pytest.param(500, marks=pytest.mark.slow)])
 def test_rows_that_get_their_worker_killed_are_found(chunk: int) -> None:
     made = troubled(lambda: os.kill(os.getpid(), signal.SIGKILL))
     how: dict[str, Any] = {"engine": "processes", "workers": 2, "chunk": chunk, "progress": False}
@@ -260,6 +261,7 @@ def summing(odd: Any = None, extra: Any = None) -> wr.Pipeline:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 def test_a_run_that_changes_over_has_the_same_answer() -> None:
     made = summing()
@@ -295,6 +297,7 @@ class Unsendable:
         return Unsendable(self.rows + other.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 def test_results_that_cannot_be_sent_are_made_in_threads_after_all() -> None:
     def unsendable(x: Any) -> Any:

@@ -197,6 +197,7 @@ def test_simulated_skims_and_metadata_called_skim_do_not_matter(tmp_path: Path) 
     assert spread(plain.lumis) == sections(data)
 
 
+@pytest.mark.slow
 @pytest.mark.samples
 def test_a_real_file(samples: Path) -> None:
     made = wr.Pipeline("plain")

@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 import windrow as wr
 from searching import examples
 from windrow.errors import StepError, UsageError
-from windrow.pipeline.identities import step_fingerprints
 from windrow.pipeline.resume.plan import begin
+from windrow.pipeline.resume.step_digest import step_fingerprints
 from windrow.store.journal.journal import Journal
 
 if TYPE_CHECKING:
@@ -260,6 +260,7 @@ def test_a_changed_cut_leaves_the_other_region_alone(tmp_path: Path, files: Any)
     assert said(again) == said(whole)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(10), suppress_health_check=list(HealthCheck))
 @given(
     stop=st.floats(0.9, 1.0),
@@ -781,7 +782,7 @@ def test_only_the_torn_unit_is_done_again(tmp_path: Path) -> None:
     assert continued(analysis, lambda: opened(data), tmp_path / "run").reads == []
 
 
-@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(6), suppress_health_check=list(HealthCheck))
 @given(
     runs=st.lists(
         st.fixed_dictionaries(
@@ -826,6 +827,20 @@ def test_a_directory_that_others_could_write_to_is_not_continued(tmp_path: Path)
         analysis().run(events(100, 1), rundir=tmp_path / "run", resume=True, progress=False)
 
 
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_directory_of_an_earlier_version_is_refused(resume: bool, tmp_path: Path) -> None:
+    analysis = load()["analysis"]
+    analysis().run(events(100, 1), rundir=tmp_path / "run", progress=False)
+    manifest = tmp_path / "run" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 1'))
+    for use in (
+        lambda: analysis().run(events(100, 1), rundir=tmp_path / "run", resume=resume, progress=False),
+        lambda: wr.load(tmp_path / "run"),
+    ):
+        with pytest.raises(wr.errors.DataError, match=r"made by an earlier version.*name another directory"):
+            use()
+
+
 def test_an_order_that_was_asked_for_shows_in_cutflows_alone(tmp_path: Path) -> None:
     data = opened({"one": events(300, 1)})
     made = load()["analysis"]()
@@ -845,7 +860,7 @@ def test_an_order_that_was_asked_for_shows_in_cutflows_alone(tmp_path: Path) -> 
 ORDERS: list[dict[str, Any]] = [{}, {"order": ["more", "some"]}, {"cutflow": "exact"}]
 
 
-@pytest.mark.parametrize("rows", [None, 300])
+@pytest.mark.parametrize("rows", [None, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("after", ORDERS, ids=str)
 @pytest.mark.parametrize("before", ORDERS, ids=str)
 def test_cutflows_are_in_the_order_that_was_asked_for(

@@ -180,7 +180,7 @@ DATA = st.builds(columns, st.integers(1, 160), st.integers(0, 2**16), st.sampled
 # --- which rows -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(20))
 @given(data=DATA, unit=st.integers(1, 64), ways=st.tuples(WAYS, WAYS))
 def test_exactly_the_rows_that_raise_are_gone(
     data: dict[str, Any], unit: int, ways: tuple[dict[str, Any], dict[str, Any]]
@@ -201,7 +201,7 @@ def test_an_order_of_ones_own_is_refused(order: Any) -> None:
         run(written_analysis(), {"x": np.arange(3.0)}, order=order)
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(12))
 @given(data=DATA, unit=st.integers(1, 64), chunk=st.integers(1, 200))
 def test_compiled_steps(data: dict[str, Any], unit: int, chunk: int) -> None:
     result = run(EACH, source_of(data, unit), chunk=chunk, engine="inline")
@@ -351,7 +351,7 @@ def test_by_default_the_first_row_stops_the_run() -> None:
 # --- files, N-1 and kept rows ---------------------------------------------------------------------
 
 
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(15))
 @given(data=DATA, unit=st.integers(1, 64), chunk=st.integers(1, 200))
 def test_n_minus_one_counts_without_them(data: dict[str, Any], unit: int, chunk: int) -> None:
     result = run(written_analysis(), source_of(data, unit), chunk=chunk, nminus1=["A"])

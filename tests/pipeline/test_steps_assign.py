@@ -113,7 +113,7 @@ def plain_program(steps: list[dict[str, Any]], data: dict[str, Any]) -> dict[str
     return {name: ak.to_list(jets[passed].pt + 1) for name, jets in known.items()}
 
 
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(
     st.lists(STEP, min_size=1, max_size=4), st.integers(0, 999), st.integers(1, 40), st.sampled_from((16, "auto")),
     st.sampled_from(("inline", "threads")), st.randoms(use_true_random=False),

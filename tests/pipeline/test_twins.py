@@ -218,7 +218,7 @@ def full_analysis(twice: bool) -> wr.Pipeline:
 ORDERS = list(permutations(("positive1", "odd2", "positive2", "odd1", "varied2", "varied1")))
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(10))
 @given(
     order=st.none() | st.sampled_from(ORDERS), chunk=st.integers(1, 60), engine=st.sampled_from(("inline", "threads"))
 )

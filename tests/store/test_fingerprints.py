@@ -839,8 +839,16 @@ DECORATORS = {
 }
 
 
-@pytest.mark.parametrize("what", FROZEN)
-@pytest.mark.parametrize("decorator", DECORATORS)
+@pytest.mark.parametrize(
+    ("decorator", "what"),
+    [
+        # Compiling takes seconds: one that freezes something and one that does not say it.
+        pytest.param(
+            *both, marks=[pytest.mark.slow] * (both[0] != "cache" and both[1] not in ("a number", "functions"))
+        )
+        for both in itertools.product(DECORATORS, FROZEN)
+    ],
+)
 def test_values_frozen_by_use_are_opaque(decorator: str, what: str) -> None:
     text, frozen = FROZEN[what]
     made = module(DECORATORS[decorator] + text)

@@ -103,9 +103,13 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize(
     ("seed", "before"),
     [
-        ("1", ""),
+        pytest.param("1", "", marks=pytest.mark.slow),
         ("2", "import colorsys, wave, csv, difflib, helpers\n"),
-        ("3", "import pyarrow, numba, vector\nhelpers = __import__('helpers')\nhelpers.table(3)\n"),
+        pytest.param(
+            "3",
+            "import pyarrow, numba, vector\nhelpers = __import__('helpers')\nhelpers.table(3)\n",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_it_is_the_same_in_every_process(first: Any, tmp_path: Path, seed: str, before: str) -> None:
@@ -119,8 +123,8 @@ def test_it_is_the_same_in_every_process(first: Any, tmp_path: Path, seed: str, 
     ("old", "new", "steps"),
     [
         ('"tau", ', "", [True, False]),
-        ("n != 0 and", "n != 1 and", [True, False]),
-        ('1, 2.5, "three"', '1, 2.5, "four"', [False, True]),
+        pytest.param("n != 0 and", "n != 1 and", [True, False], marks=pytest.mark.slow),
+        pytest.param('1, 2.5, "three"', '1, 2.5, "four"', [False, True], marks=pytest.mark.slow),
     ],
 )
 def test_a_change_is_noticed_in_another_process(

@@ -216,6 +216,7 @@ def test_a_generator_is_refused() -> None:
         wr.command(body)
 
 
+@pytest.mark.slow
 def test_long_command_lines_run() -> None:
     many = [f"file-{number}" for number in range(30_000)]  # more than one argument may have
     count = wr.command(lambda names: "set -- {names}; echo $#; false | true || true; echo $0")

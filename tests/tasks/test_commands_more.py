@@ -108,6 +108,7 @@ def split_by_a_list_of_a_helper() -> wr.Task:
     return split
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", [split_by_its_own_text, split_by_an_f_string, split_by_a_text_outside, split_by_a_list_of_a_helper]
 )

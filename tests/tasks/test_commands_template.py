@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import re
 import subprocess
 from pathlib import Path, PurePosixPath
@@ -234,7 +235,7 @@ def test_a_misspelt_parameter_is_an_error_that_says_which_was_meant(template: st
         filled(template, reads="x", cores=1)
 
 
-@pytest.mark.parametrize("template", ["sort {sample}", "cat <<EOF\nit's\nEOF\nsort $(echo {sample})"])
+@pytest.mark.parametrize("template", ["sort {sample}", "sort $(echo {sample})"])
 def test_a_name_that_is_no_parameter_is_refused_outside_of_quotes(template: str) -> None:
     message = r"has \{sample\}, which is no parameter; it may use \{x\}, \{cores\}; write \{\{sample\}\} if"
     with pytest.raises(UsageError, match=message):
@@ -269,3 +270,48 @@ def test_other_things_are_refused(value: Any) -> None:
 def test_a_nul_is_refused() -> None:
     with pytest.raises(UsageError, match="NUL"):
         filled("tool {x}", x="a\0b")
+
+
+# -- any template: what is accepted runs nothing of a value
+
+PIECES = [
+    "{x}", "{x}", "{x}", "a", "$a", "${a}", " ", "\\ ", "\\\n", "#", " # c", "{none}", "1", "\\{x}", "\\\\{x}", "\\'", '\\"', "\\`",
+    "\n", "; echo ", "case", "$", "{{x}}",
+]  # fmt: skip
+AROUND = [
+    "'@'", '"@"', "$'@'", "$(echo @)", '"$(echo @)"', "`echo @`", "${Y:-@}", '"${Y:-@}"', "$((@))", "((@)); echo ", "$[@]",
+    '"$(case a in a) echo @;; esac)"', "$(case a in a) echo @;; esac)", "\ncat <<EOF\n@\nEOF\necho ", "\ncat <<'EOF'\n@\nEOF\necho ",
+    "\ncat <<-EOF\n\t@\n\tEOF\necho ", "$(cat <<EOF\n@\nEOF\n)", '"$(cat <<EOF\n@\nEOF\n)"', " # @\necho ", "<<< @", "\n(echo @)\n",
+    "$( (echo @) )", "\n{ echo @; }\necho ", "<(echo @)", "@@", "\ncase a in @) echo a;; esac\necho ", "'it'\\''s @'", "b=@; echo ",
+]  # fmt: skip
+#: Each would make a file ``C`` if a shell ran it.
+HARMFUL = [
+    "$(>C)", ";>C;", "\n>C\n", "'\n>C\n'", '"\n>C\n"', ")\n>C\n(", "`>C`", "'$(>C)'", "\\\n>C\n", "EOF\n>C\n", "a[$(>C)]", ">C", "|>C",
+    "}\n>C\n", "))\n>C\n", "\\$(>C)", "\n>C #", "' >C '", '" >C "', "#\n>C\n",
+]  # fmt: skip
+
+
+def grown(rng: random.Random, depth: int) -> str:
+    if depth == 0 or rng.random() < 0.3:
+        return rng.choice(PIECES)
+    return re.sub("@", lambda _: grown(rng, depth - 1), rng.choice(AROUND))
+
+
+@pytest.mark.slow
+def test_whatever_template_is_accepted_runs_nothing_of_a_value(tmp_path: Path) -> None:
+    rng = random.Random(11)
+    accepted: list[tuple[str, str, str]] = []
+    while len(accepted) < 3000:
+        template = "echo " + "".join(grown(rng, 3) for _ in range(rng.randint(1, 4)))
+        at = rng.randrange(len(template))
+        if rng.random() < 0.5:  # not even well written
+            template = template[:at] + rng.choice("'\"`()\\\n#};") + template[at + rng.randint(0, 1) :]
+        value = rng.choice(HARMFUL)
+        with contextlib.suppress(UsageError):
+            script = filled(template, x=value, none=[])
+            (tmp_path / f"{len(accepted):04d}.sh").write_text(script)
+            accepted.append((template, value, script))
+    (tmp_path / "in").mkdir()
+    run_all = 'for f in ../*.sh; do (unset Y; a=A; . "$f") < /dev/null &> /dev/null; if [ -e C ]; then basename "$f" .sh; fi; rm -f ./*; done'
+    ran = subprocess.run(["bash", "-c", run_all], cwd=tmp_path / "in", capture_output=True, text=True, check=True)
+    assert [accepted[int(number)] for number in ran.stdout.split()] == []

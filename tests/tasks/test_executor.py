@@ -600,6 +600,7 @@ def test_programs_that_just_end(engine: str, name: str, tmp_path: Path) -> None:
 # -- others' programs
 
 
+@pytest.mark.slow
 @engines
 def test_asyncio_uses_it(engine: str, shared: Shared) -> None:
     async def program(executor: wr.Executor) -> list[Any]:

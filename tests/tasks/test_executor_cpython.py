@@ -22,6 +22,8 @@ import windrow as wr
 if TYPE_CHECKING:
     from types import ModuleType
 
+pytestmark = pytest.mark.slow
+
 #: Tests that do not apply, and why.
 EXCLUDED = {
     # They look at what only the standard library's executors have inside.

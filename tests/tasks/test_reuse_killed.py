@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from tasks.reuse_programs import Program
 from windrow.store.results import ENDING, Results
@@ -67,11 +68,12 @@ def check(results: Results) -> int:
     return len(there)
 
 
-def test_killed_while_keeping(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_while_keeping(tmp_path: Path, kills: int) -> None:
     program = Program(tmp_path, KEEPING)
     rng = random.Random(5)
     results = Results(tmp_path / "store" / "results")
-    for _ in range(10):
+    for _ in range(kills):
         kill(program.start(), rng.uniform(0, 0.05))
         check(results)
 

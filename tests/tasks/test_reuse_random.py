@@ -146,7 +146,7 @@ def run(place: Path, program: Described, engine: str) -> tuple[list[tuple[int, .
 
 
 @pytest.mark.parametrize("engine", ["inline", "threads"])
-@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow])
 @given(both=programs())
 def test_exactly_what_is_affected_runs_again(
     tmp_path_factory: pytest.TempPathFactory, engine: str, both: tuple[Described, Described]

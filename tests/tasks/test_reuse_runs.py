@@ -8,6 +8,8 @@ import threading
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tasks.reuse_programs import Program
 
 if TYPE_CHECKING:
@@ -123,7 +125,7 @@ def test_only_what_has_changed_runs_again(tmp_path: Path) -> None:
     result, ran = program.run("threads")
     assert result == [expected(program.text), 11, 0]
     assert len(ran) == 11
-    result, ran = program.run("processes")
+    result, ran = program.run("inline")
     assert ran == []
     assert result[1:] == [0, 11]
     assert result[0] == expected(program.text)
@@ -137,6 +139,7 @@ def test_only_what_has_changed_runs_again(tmp_path: Path) -> None:
         assert result[0] == expected(program.text)
 
 
+@pytest.mark.slow
 def test_a_task_whose_input_was_kept_reads_it_in_its_worker(tmp_path: Path) -> None:
     """What led to a kept result does not run, and its value does not go through the program."""
     program = Program(tmp_path, VALUES)
@@ -236,10 +239,11 @@ def files(tmp_path: Path) -> Program:
     return Program(tmp_path, FILES)
 
 
+@pytest.mark.slow
 def test_files_are_written_again_only_where_something_changed(tmp_path: Path) -> None:
     program = files(tmp_path)
     assert program.run("processes", "stamp") == ([2, "one two|ONE\nTWO\n|THREE\n", 23], ALL)
-    assert program.run("processes", "stamp") == ([2, "one two|ONE\nTWO\n|THREE\n", 23], [])
+    assert program.run("inline", "stamp") == ([2, "one two|ONE\nTWO\n|THREE\n", 23], [])
     # An input: what reads it, and what reads that.
     (tmp_path / "b.txt").write_text("four\n")
     result = [2, "one two|ONE\nTWO\n|FOUR\n", 22]
@@ -278,6 +282,7 @@ def test_content_on_demand(tmp_path: Path) -> None:
     assert program.run("threads", "content") == (result, ["b.txt", "clean", "command", "merge"])
 
 
+@pytest.mark.slow
 def test_two_programs_at_once(tmp_path: Path) -> None:
     """They share a store, and each gets what it computes."""
     program = Program(tmp_path, VALUES)

@@ -150,6 +150,7 @@ def test_all_outputs_of_a_task_are_cancelled_at_once(engine: str, tmp_path: Path
         (tmp_path / "gate").touch()
 
 
+@pytest.mark.slow
 @parallel
 def test_many_cancels_and_withdrawals_do_not_break_a_session(engine: str) -> None:
     """Inputs are taken back, and tasks forgotten, just when workers begin with what reads them."""

@@ -15,6 +15,16 @@ def scaled(x):
     time.sleep({pause})
     return {factor} * x
 """
+#: Waits until the line has said that all is done, however slow the machine is.
+UNTIL_SAID = """
+import gc
+from windrow.watch.progress import SessionProgress
+(line,) = [one for one in gc.get_objects() if isinstance(one, SessionProgress)]
+until = time.monotonic() + 60
+while (line._seen is None or line._seen[0] != line._seen[1]) and time.monotonic() < until:
+    time.sleep(0.05)
+time.sleep(0.5)
+"""
 INTERRUPT = "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
 
 CELLS = {
@@ -23,7 +33,7 @@ CELLS = {
     "first": "session.gather(session.submit(scaled, x) for x in range(3))",
     "again": DEFINE.format(pause=0.4, factor=10),
     "second": "session.gather([session.submit(scaled, x) for x in range(5)])",
-    "pause": "time.sleep(1)",  # until the line has said that all is done
+    "pause": UNTIL_SAID,
     "third": "session.gather([session.submit(scaled, x) for x in range(6)])",
     "quiet": "session.submit(abs, -1).result()",
     "interrupted": INTERRUPT + "try:\n    session.gather([session.submit(time.sleep, 1)])\n"

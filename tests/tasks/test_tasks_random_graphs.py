@@ -230,14 +230,14 @@ MIXED = Program(
 
 
 @pytest.mark.parametrize("engine", ["inline", "threads"])
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(25))
 @given(program=programs())
 @example(program=MIXED)
 def test_graphs_give_what_the_program_gives(engine: str, program: Program) -> None:
     play_alone(engine, program)
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(25))
 @given(program=programs())
 @example(program=MIXED)
 def test_graphs_give_the_same_in_processes(processes: wr.Session, program: Program) -> None:
@@ -245,13 +245,13 @@ def test_graphs_give_the_same_in_processes(processes: wr.Session, program: Progr
 
 
 @pytest.mark.parametrize("engine", ["inline", "threads"])
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(25))
 @given(program=programs(cancels=True))
 def test_what_is_called_off_is_right_or_gone(engine: str, program: Program) -> None:
     play_alone(engine, program)
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(25))
 @given(program=programs(cancels=True))
 def test_what_is_called_off_in_processes_is_right_or_gone(processes: wr.Session, program: Program) -> None:
     play(processes, program)

@@ -15,6 +15,7 @@ import pytest
 
 import windrow as wr
 from windrow.errors import DependencyError, TaskError, TaskOutputError, UsageError
+from windrow.tasks.devices import Devices
 
 ENGINES = ("inline", "threads", "processes")
 engines = pytest.mark.parametrize("engine", ENGINES)
@@ -435,3 +436,17 @@ def test_the_executor_is_one(engine: str) -> None:
         assert executor.submit(np.arange, 50_000).result(120).sum() == 50_000 * 49_999 // 2
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(pow, 2, 3)
+
+
+def test_what_a_task_needs_is_found_out_once_for_all_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    fit = Devices.fit
+
+    def counted(devices: Devices, declared: Any, offers: Any) -> float:
+        looked.append(declared.name)
+        return fit(devices, declared, offers)
+
+    monkeypatch.setattr(Devices, "fit", counted)
+    with wr.Session(engine="inline", store=False) as session:
+        assert session.gather([session.submit(add, n) for n in range(5)]) == [1, 2, 3, 4, 5]
+    assert len(looked) == 1

@@ -37,11 +37,9 @@ class _Windrow(click.Group):
     """A group with Windrow's exit codes instead of click's, which has 2 for usage errors."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
         return sorted({*super().list_commands(ctx), *LATER})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, from its module where it has one."""
         if cmd_name in LATER:
             command: click.Command = importlib.import_module(LATER[cmd_name]).command
             return command
@@ -254,16 +252,15 @@ def _cutflow(text: str) -> tuple[str, str]:
 
 
 def _write_json(where: str, result: Result) -> None:
-    from windrow.watch.files import write_whole
+    from windrow.watch.report.page import write_text
 
     if where == "-":
         click.echo(result.to_json(), nl=False)
     else:
-        write_whole(Path(where), result.to_json())
+        write_text(Path(where), result.to_json())
 
 
 def _ended(result: Result, *, quiet: bool, explain: bool) -> int:
-    """Print a result; return the exit code."""
     from windrow.cli import printing
 
     if not quiet:

@@ -226,6 +226,8 @@ class Dispatch:
                     continue
             elif resources.possible(cls):
                 waits = waits or node
+                if not resources.open:
+                    cls.blocked_on = "worker"  # whatever it lacked before
                 alone = len(self.ready) == cls.waiting and not resources.reserved
                 if alone and self._fill(cls):
                     self._advance(cls, entry)

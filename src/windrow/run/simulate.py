@@ -23,9 +23,8 @@ from windrow.units import format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import ModuleType
 
-    from windrow.core.records import Failure, Task
+    from windrow.core.records import Task
     from windrow.engines.simulated.devices import Device
     from windrow.engines.simulated.engine import Kind
     from windrow.engines.simulated.jobs import Tally
@@ -38,25 +37,13 @@ WORTH_SAYING = 0.05
 
 
 class _Nothing:
-    """The workload of a run in which nothing is computed."""
-
-    def open_worker(self, worker: int) -> NoReturn:
-        raise InternalError(f"a simulated run opened worker {worker} for real")
+    """The workload of a run in which nothing is computed: nobody asks it for more than what a task is about."""
 
     def content(self, task: Task) -> Any:
         return task.payload
 
-    def classify(self, error: BaseException) -> Failure:
-        raise InternalError(f"a simulated run failed for real: {error!r}")
-
-    def describe(self, task: Task) -> str:
-        return f"task {task.id}"
-
-    def hear(self, news: Any) -> None:
-        raise InternalError(f"a simulated worker learned something: {news!r}")
-
-    def is_own(self, module: ModuleType) -> bool:
-        raise InternalError(f"a simulated run looked at {module}")
+    def __getattr__(self, name: str) -> NoReturn:
+        raise InternalError(f"a simulated run asked its workload for {name}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +57,6 @@ class Simulated:
 
     @property
     def seconds(self) -> float:
-        """How long it took, in virtual time."""
         return self.outcome.wall_s
 
     @property
@@ -98,8 +84,9 @@ def simulate(
     can = engine.capabilities
     options = options or Options(restart=True, speculate=can.can_kill)
     scheduler = Scheduler(feeder, options=options)
+    nothing: Any = _Nothing()
     with collecting_less():
-        outcome = run(scheduler, engine, _Nothing(), clock=engine.clock, observers=observers)
+        outcome = run(scheduler, engine, nothing, clock=engine.clock, observers=observers)
     devices = {name: shared.busy_s for name, shared in engine.world.things.devices.items()}
     return Simulated(outcome=outcome, tally=engine.tally, workers=workers, device_busy_s=devices)
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
 from windrow.tasks.call import Call
-from windrow.watch.findings import Findings
+from windrow.watch.findings import RUNNING, Findings, cause_words, waits
 from windrow.watch.graph_run import maker_of
 from windrow.watch.report.session import ending
 from windrow.watch.report.tables import show_micros
-from windrow.watch.waiting import RUNNING, VAIN, cause_words, waits
 
 if TYPE_CHECKING:
     from windrow.tasks.session import Session
@@ -34,7 +33,6 @@ class Explanation(str):
 
 
 def explain(session: Session, what: Any = None) -> Explanation:
-    """Explain a task, named by a future of it or by its number; without one the session."""
     run = session.watched.run()
     if what is None:
         return Explanation("\n".join(_of_session(session, run)))
@@ -77,7 +75,7 @@ def _of_task(session: Session, run: GraphRun, task: CallRecord) -> list[str]:
     lines.append(f"  called at {show_micros(task.called)}; {show_micros(whole)} until {until}")
     for cause, spent in sorted(shared.items(), key=lambda item: -item[1]):
         words = cause_words(cause)
-        words = words if cause in (RUNNING, VAIN) or words.startswith("pause") else f"waiting {words}"
+        words = words if cause == RUNNING or words.startswith("pause") else f"waiting {words}"
         more = _last_input(run, task) if cause == "inputs" else ""
         lines.append(f"  {show_micros(spent):>10}  {words}{more}")
     last = task.last
@@ -94,7 +92,6 @@ def _of_task(session: Session, run: GraphRun, task: CallRecord) -> list[str]:
 
 
 def _last_input(run: GraphRun, task: CallRecord) -> str:
-    """Say which input was there last."""
     times = []
     for output in task.reads:
         maker = run.tasks.get(maker_of(output))
@@ -191,7 +188,7 @@ def _of_time(run: GraphRun, found: Findings) -> list[str]:
         lines.append("  tasks waited, added up:")
         lines += [f"  {show_micros(spent):>10}  {cause_words(cause)}" for cause, spent in found.waited.items()]
     if found.early:
-        total = sum(one.by for one in found.early)
+        total = sum(found.early)
         lines.append(
             f"  {len(found.early)} tasks began before one they read from had ended, by {show_micros(total)} in all"
         )

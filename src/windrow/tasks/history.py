@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter, deque
+from functools import lru_cache
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from windrow.core.commands import Fetch, Launch, Recall, TaskEnded
 from windrow.core.events import (
@@ -25,16 +26,13 @@ from windrow.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from windrow.core.records import FailureKind
-from windrow.core.retry import BACK_OFF_S
 from windrow.watch.graph_run import ByName, graph_run
-from windrow.watch.log import Attempt, CallRecord, attempt_line, call_line, failure_words, micros
+from windrow.watch.log import NOTHING, ONE_CORE, Attempt, CallRecord, attempt_line, call_line, failure_words, micros
 from windrow.watch.progress import SessionSnapshot
 from windrow.watch.readlog import read_log
-from windrow.watch.waiting import COMMON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from windrow.core.commands import Command
     from windrow.core.events import Event
@@ -45,44 +43,41 @@ if TYPE_CHECKING:
 MOST_TASKS = 50_000
 #: Workers that came and went, and wishes to stop.
 MOST_RARE = 1_000
-#: Of what the scheduler counts of the time of a task: what its attempts and those of others show by themselves.
-_SEEN = COMMON | {"inputs", "worker", "queue", "run", "pause"}
 #: Tasks of a name that must have ended before anything is said of how long the others take.
 ENOUGH = 3
+
+
+#: When a call ended, how, why, and what its time went into.
+_End: TypeAlias = tuple[float, str, str, tuple[tuple[str, float], ...]]
 
 
 class _Entry:
     """A call, and its latest attempt; most have no other."""
 
     __slots__ = (
-        "attempt", "called", "earlier", "ended", "heard", "held", "how", "launched", "reason", "released", "spent", "state",
-        "task", "wall", "why", "worker",
+        "attempt", "called", "earlier", "end", "heard", "how", "launched", "released", "task", "wall", "why", "worker",
     )  # fmt: skip
 
     def __init__(self, task: Task, called: float) -> None:
         self.task = task
         self.called = called
-        self.ended = 0.0  #: it has not
-        self.state, self.reason = "waiting", ""
-        self.spent: tuple[tuple[str, float], ...] = ()  #: what its time went into
+        self.end: _End | None = None
         self.attempt = -1  #: none
-        self.heard = self.wall = self.held = 0.0
+        self.heard = self.wall = 0.0
         self.how = self.why = ""
         self.released: dict[str, list[int]] | None = None  #: outputs, and when
         self.earlier = ""  #: lines of earlier attempts
 
     def launch(self, attempt: int, worker: int, time: float) -> None:
-        """Another attempt begins."""
         if self.attempt >= 0:
             if not self.heard:  # it was called off, and may go on for a while
                 self.heard, self.how = time, "cancelled"
             self.earlier += self.attempt_line()
         self.attempt, self.worker, self.launched = attempt, worker, time
-        self.heard = self.wall = self.held = 0.0
+        self.heard = self.wall = 0.0
         self.how, self.why = "running", ""
 
     def latest(self) -> Attempt | None:
-        """Give the latest attempt; None if there is none."""
         if self.attempt < 0:
             return None
         task = self.task
@@ -92,25 +87,30 @@ class _Entry:
         )  # fmt: skip
 
     def attempt_line(self) -> str:
-        """Write the latest attempt."""
         latest = self.latest()
-        return "" if latest is None else attempt_line(latest, self.why, micros(self.held))
+        return "" if latest is None else attempt_line(latest, self.why)
 
     def call_line(self, latest: Attempt | None) -> str:
-        """Write the call, with its latest attempt."""
-        task, needs = self.task, dict(self.task.needs.amounts)
-        if len(needs) > 1:
-            needs.pop("place", None)
-        lacked = {name: micros(time) for name, time in self.spent if name not in _SEEN}
+        task = self.task
+        ended, state, why, spent = self.end or (0.0, "waiting", "", ())
         call = CallRecord(
-            task.id, task.category, int(self.called * 1e6), int(self.ended * 1e6), self.state, (), task.reads, task.after,
-            self.released or {}, needs, task.group, self.reason, lacked,
+            task.id, task.category, int(self.called * 1e6), int(ended * 1e6), state, (), task.reads, task.after,
+            self.released or NOTHING, _needs(task.needs.amounts), task.group, why,
+            {name: micros(time) for name, time in spent},
         )  # fmt: skip
-        return call_line(latest, call) if latest is None else call_line(latest, call, self.why, micros(self.held))
+        return call_line(latest, call, self.why)
 
     def lines(self) -> str:
-        """Write all attempts and the call."""
         return self.earlier + self.call_line(self.latest())
+
+
+@lru_cache(maxsize=256)
+def _needs(amounts: tuple[tuple[str, float], ...]) -> Mapping[str, float]:
+    """Give what a task needs, without the place that every task takes."""
+    needs = dict(amounts)
+    if len(needs) > 1:
+        needs.pop("place", None)
+    return ONE_CORE if needs == ONE_CORE else needs
 
 
 class History:
@@ -144,12 +144,10 @@ class History:
     # -- what happens
 
     def called(self, task: Task) -> None:
-        """A task is called; the run has not heard of it yet."""
         self.entries[task.id] = _Entry(task, monotonic() - self._began)
         self.counts["called"] += 1
 
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
-        """See a batch."""
         time = now - self._began
         with self.lock:
             for event in events:
@@ -175,10 +173,11 @@ class History:
         entry = self._heard(event.attempt, time, "done")
         if entry is not None:
             entry.wall = event.measurement.wall
-            self._write_again(entry)
+            if entry.end is not None:
+                self._write_again(entry)
 
     def _failed(self, event: Failed, time: float) -> None:
-        self._fail(self._heard(event.attempt, time, "failed"), event.failure, time)
+        self._fail(self._heard(event.attempt, time, "failed"), event.failure)
 
     def _exhausted(self, event: Exhausted, time: float) -> None:
         entry = self._heard(event.attempt, time, "failed")
@@ -201,18 +200,16 @@ class History:
         entry.heard, entry.how = time, how
         return entry
 
-    def _fail(self, entry: _Entry | None, failure: Failure | None, time: float) -> None:
+    def _fail(self, entry: _Entry | None, failure: Failure | None) -> None:
         if entry is None:
             return
         if failure is not None:
             entry.why = failure_words(failure)
-            if failure.kind is FailureKind.TRANSIENT_IO:
-                entry.held = time + BACK_OFF_S[0]
         self._write_again(entry)
 
     def _write_again(self, entry: _Entry) -> None:
         """Write an attempt at a call whose own line is written already."""
-        if entry.ended and self.written is not None:
+        if entry.end is not None and self.written is not None:
             self.written(entry.attempt_line())
 
     def _released(self, event: OutputReady, time: float) -> None:
@@ -241,7 +238,7 @@ class History:
         worker = event.life.worker
         for attempt, entry in list(self.running.items()):
             if entry.worker == worker:
-                self._fail(self._heard(attempt, time, "lost"), event.failure, time)
+                self._fail(self._heard(attempt, time, "lost"), event.failure)
         if event.failure is not None:
             self._rare(time, "WorkerLost", worker=worker, failure=failure_words(event.failure))
 
@@ -257,22 +254,19 @@ class History:
 
     def _end(self, command: TaskEnded, time: float) -> None:
         number = command.task
-        entry = self.entries.pop(number, None)
-        first = entry is not None
+        entry = self.entries.pop(number, None) or self.ended.get(number)
         if entry is None:
-            entry = self.ended.get(number)
-            if entry is None:
-                return
-            self.counts[entry.state] -= 1  # it was done, and fails later
+            return
+        before, entry.end = entry.end, (time, command.state, failure_words(command.failure), command.spent)
+        self.counts[command.state] += 1
+        self.ended[number] = entry
+        if before is not None:
+            self.counts[before[1]] -= 1  # it was done, and fails later
         elif command.state == "done" and entry.attempt >= 0:
             count, seconds = self._spent.get(entry.task.category, (0, 0.0))
             self._spent[entry.task.category] = (count + 1, seconds + entry.wall)
-        entry.ended, entry.state, entry.spent = time, command.state, command.spent
-        entry.reason = failure_words(command.failure)
-        self.counts[command.state] += 1
-        self.ended[number] = entry
         if self.written is not None:
-            self.written(entry.lines() if first else entry.call_line(None))
+            self.written(entry.lines() if before is None else entry.call_line(None))
         if len(self.ended) > self._most:
             self._drop(self.ended.pop(next(iter(self.ended))))
 
@@ -281,7 +275,8 @@ class History:
         name = entry.task.category
         sums = self.dropped.get(name) or self.dropped.setdefault(name, ByName(name))
         ran = entry.attempt >= 0
-        sums.add(entry.state, micros(entry.wall) if ran else 0, entry.earlier.count("\n"), ran=ran)
+        state = "" if entry.end is None else entry.end[1]
+        sums.add(state, micros(entry.wall) if ran else 0, entry.earlier.count("\n"), ran=ran)
 
     def _rare(self, time: float, what: str, **facts: Any) -> None:
         line = {"t": micros(time), "event": what, **facts}
@@ -295,11 +290,9 @@ class History:
     # -- what others ask
 
     def answered(self, name: str) -> None:
-        """A call was answered with what an identical one gave."""
         self.reused[name] = self.reused.get(name, 0) + 1
 
     def close(self) -> None:
-        """The session has ended."""
         self.over = True
         self._ended_at = self.now()
 
@@ -308,7 +301,6 @@ class History:
         return self._ended_at or int((monotonic() - self._began) * 1e6)
 
     def run(self) -> GraphRun:
-        """Say what ran so far, as far as it is kept here."""
         with self.lock:
             now = self.now()
             text = "".join([one.lines() for one in (*self.ended.values(), *self.entries.values())])
@@ -327,11 +319,10 @@ class History:
     def open_lines(self) -> str:
         """Write the calls that have not ended, and the attempts that go on of those that have."""
         with self.lock:
-            again = [one.attempt_line() for one in self.running.values() if 0 < one.ended <= one.launched]
+            again = [one.attempt_line() for one in self.running.values() if one.end and one.end[0] <= one.launched]
             return "".join([*again, *(one.lines() for one in self.entries.values())])
 
     def snapshot(self, workers: int, *, finished: bool = False) -> SessionSnapshot:
-        """Say how far the session is."""
         with self.lock:
             return SessionSnapshot(
                 name=self.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.records import FailureKind
@@ -104,14 +104,8 @@ class Ledger:
             "done": self.done,
             "failed": self.failed,
             "missing": self.missing,
-            "problems": [
-                {
-                    "file": e.file, "dataset": e.dataset, "start": e.start, "stop": e.stop,
-                    "state": e.state, "reason": e.reason,
-                }
-                for e in self.problems
-            ],
-        }  # fmt: skip
+            "problems": [asdict(entry) for entry in self.problems],
+        }
 
     def __str__(self) -> str:
         return "\n".join([self.summary(), *(str(entry) for entry in self.problems)])

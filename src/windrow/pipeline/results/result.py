@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,10 @@ from windrow import __version__
 from windrow.blocks.program import NOMINAL
 from windrow.errors import IncompleteError, UnknownNameError, nearest
 from windrow.pipeline.cutflow.nminus1 import Count, NMinusOneTables
-from windrow.pipeline.grid import Grid
 from windrow.pipeline.ordering.text import order_lines
+from windrow.pipeline.results.grid import Grid
 from windrow.units import format_bytes, format_count, format_seconds
+from windrow.watch.report.plain_data import strict
 
 if TYPE_CHECKING:
     from windrow.pipeline.cutflow.table import Cutflow
@@ -298,17 +298,7 @@ class Result(Mapping[str, Any]):
 
     def to_json(self) -> str:
         """Return the summary as JSON; NaN and infinity, which JSON does not have, become null."""
-        return json.dumps(_strict(self.summary()), indent=2, allow_nan=False, default=str) + "\n"
-
-
-def _strict(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+        return json.dumps(strict(self.summary()), indent=2, allow_nan=False) + "\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,466 @@
+"""Parquet files through pyarrow.
+
+Structs and lists of structs are exposed leaf by leaf (``Muon.pt``), and only the leaves asked for
+are read. A column with missing values arrives as an awkward option array.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import awkward as ak
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from windrow.data.base import ColumnInfo, FileInfo
+from windrow.data.columns import check_request, find_collections
+from windrow.data.paths import is_remote, named_error
+from windrow.data.remote.file import Ahead, FetchesAhead, RemoteFile, RemoteHandle
+from windrow.data.skim.record import counters_in, hidden_in, made_in, public, record_of_parquet
+from windrow.data.units import read_borders, unit_borders
+from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from windrow.data.base import Input
+
+
+#: Above this many (column, row group) pairs the stored sizes are taken from the first row group:
+#: each costs 2 us.
+_EXACT_SIZES = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetLayout:
+    """All that is known of a file without its data; shared between threads, never changed."""
+
+    info: FileInfo
+    leaves: Mapping[str, Leaf]
+    groups: tuple[int, ...]  #: first row of each row group, and the end
+    metadata: Any  #: pyarrow's own, so that a second reader need not parse it
+    size: int  #: bytes in the file
+
+
+class ParquetReader(FetchesAhead):
+    """One open Parquet file; ``ranges`` are the (offset, size) of the chunks fetched so far."""
+
+    def __init__(self, source: Input, grid: int | None = None, layout: ParquetLayout | None = None) -> None:
+        self._label = source.label
+        self._bytes = 0
+        self.reads: list[tuple[str, int, int]] = []
+        self.ranges: list[tuple[int, int]] = []
+        #: column -> (row group, values) of a row group that the last read used in part
+        self._kept: dict[str, tuple[int, Any]] = {}
+        self._remote: RemoteFile | None = None
+        location = str(source.location)
+        if is_remote(location):
+            self._remote = RemoteFile(location, layout.size if layout else None)
+            self._ahead = Ahead(self._remote, self.reads, self._locate, self._errors)
+        with self._errors():
+            self._file = RemoteHandle(self._remote) if self._remote else pa.OSFile(location, "rb")
+            try:
+                known = layout.metadata if layout else None
+                self._parquet = pq.ParquetFile(self._file, metadata=known, pre_buffer=False)
+                self.layout = layout or _layout(self._file, self._parquet, grid)
+            except BaseException:
+                self._file.close()
+                raise
+        self.info = self.layout.info
+
+    @property
+    def bytes_read(self) -> int:
+        return self._remote.bytes_read if self._remote else self._bytes
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return _translated(self._label)
+
+    def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
+        check_request(self.info, self._label, public(columns, self.info), start, stop)
+        names = list(dict.fromkeys(columns))
+        parts: dict[str, list[Any]] = {name: [] for name in names}
+        groups = self.layout.groups
+        if start == stop and self.info.rows:
+            return self._nothing(names)
+        ahead = self._ahead.reading(names, start, stop) if self._ahead else nullcontext()
+        with self._errors(), ahead:
+            for number in self._groups(start, stop):
+                low = max(start - groups[number], 0)
+                high = min(stop, groups[number + 1]) - groups[number]
+                group = self._read_group(number, names, keep=stop < groups[number + 1])
+                for name in names:
+                    parts[name].append(group[name][low:high])
+            out = {name: joined(self.layout.leaves[name], parts[name]) for name in names}
+        if self._ahead is None:
+            self.reads.extend((name, start, stop) for name in names)
+        return out
+
+    def _groups(self, start: int, stop: int) -> Iterator[int]:
+        groups = self.layout.groups
+        number = max(bisect_right(groups, start) - 1, 0)
+        while number < len(groups) - 1 and groups[number] < stop:
+            yield number
+            number += 1
+
+    def _locate(self, name: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the bytes of the column chunks that reading these rows would fetch."""
+        kept = self._kept.get(name)
+        for number in self._groups(start, stop):
+            if kept is None or kept[0] != number:
+                for offset, size in self._chunks(number, name):
+                    yield offset, offset + size
+
+    def _chunks(self, number: int, name: str) -> Iterator[tuple[int, int]]:
+        group = self.layout.metadata.row_group(number)
+        for index in self.layout.leaves[name].indices:
+            chunk = group.column(index)
+            first = chunk.dictionary_page_offset or chunk.data_page_offset
+            yield first, chunk.total_compressed_size
+
+    def _read_group(self, number: int, names: Sequence[str], *, keep: bool) -> dict[str, Any]:
+        """Read a whole row group, the smallest thing Parquet decodes, in one request."""
+        out: dict[str, Any] = {}
+        for name in names:
+            kept = self._kept.get(name)
+            if kept is not None and kept[0] == number:
+                out[name] = kept[1]
+        missing = [name for name in names if name not in out]
+        if missing:
+            paths = [path for name in missing for path in self.layout.leaves[name].paths]
+            table = self._parquet.read_row_group(number, columns=paths, use_threads=False)
+            self._count(number, missing)
+            for name in missing:
+                out[name] = convert(self.layout.leaves[name], table)
+        for name in names:
+            if keep:
+                self._kept[name] = (number, out[name])
+            else:
+                self._kept.pop(name, None)
+        return out
+
+    def _nothing(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return no rows of the right type; only types that are not numbers take a look at data."""
+        odd = [name for name in names if self.layout.leaves[name].kind == "other"]
+        first = self.read(odd, 0, 1) if odd else {}
+        leaves = self.layout.leaves
+        return {name: first[name][:0] if name in first else empty(leaves[name]) for name in names}
+
+    def _count(self, number: int, names: Sequence[str]) -> None:
+        for name in names:
+            for offset, size in self._chunks(number, name):
+                self._bytes += size
+                self.ranges.append((offset, size))
+
+    def close(self) -> None:
+        self._kept.clear()
+        self._parquet.close()
+        self._file.close()
+
+
+def _layout(file: Any, parquet: Any, grid: int | None) -> ParquetLayout:
+    metadata = parquet.metadata
+    groups = [0]
+    for number in range(metadata.num_row_groups):
+        groups.append(groups[-1] + metadata.row_group(number).num_rows)
+    leaves = find_leaves(parquet.schema_arrow, parquet.schema)
+    sizes = _stored_bytes(metadata)
+    for name, leaf in leaves.items():
+        if _has_nulls(leaf, metadata):
+            leaves[name] = replace(leaf, kind="other", dtype=None)
+    record = record_of_parquet(metadata.metadata)
+    hidden, counters = hidden_in(record, leaves), counters_in(record)
+    columns = {
+        name: ColumnInfo(
+            name=name,
+            kind=leaf.kind,
+            dtype=leaf.dtype,
+            counter=counters.get(name),
+            stored_bytes=sum(sizes[index] for index in leaf.indices),
+        )
+        for name, leaf in leaves.items()
+        if name != hidden
+    }
+    info = FileInfo(
+        rows=groups[-1],
+        borders=unit_borders(groups[-1], groups, grid=grid),
+        clusters=read_borders(groups[-1], groups, grid=grid),
+        columns=columns,
+        identity=_footer_digest(file),
+        collections=find_collections(columns),
+        identity_column=hidden,
+        made=made_in(record),
+    )
+    return ParquetLayout(info=info, leaves=leaves, groups=tuple(groups), metadata=metadata, size=file.seek(0, 2))
+
+
+def _has_nulls(leaf: Leaf, metadata: Any) -> bool:
+    """Say whether the statistics of a flat column count missing values.
+
+    For lists they count empty ones, too, and say nothing; those are looked at when they are read.
+    """
+    if leaf.kind != "flat" or not leaf.nullable:
+        return False
+    for number in range(metadata.num_row_groups):
+        statistics = metadata.row_group(number).column(leaf.indices[0]).statistics
+        if statistics is not None and statistics.has_null_count and statistics.null_count:
+            return True
+    return False
+
+
+def _stored_bytes(metadata: Any) -> list[int]:
+    count, groups = metadata.num_columns, metadata.num_row_groups
+    looked_at = groups if count * groups <= _EXACT_SIZES else min(groups, 1)
+    sizes = [0] * count
+    for number in range(looked_at):
+        group = metadata.row_group(number)
+        for index in range(count):
+            sizes[index] += group.column(index).total_compressed_size
+    return [size * groups // looked_at for size in sizes] if looked_at else sizes
+
+
+def _footer_digest(file: Any) -> str:
+    """Identify the file by its footer, which records where and how large everything is."""
+    end = file.seek(0, 2)
+    file.seek(end - 8)
+    length = int.from_bytes(file.read(4), "little")
+    file.seek(end - 8 - length)
+    return hashlib.blake2b(file.read(length), digest_size=16).hexdigest()
+
+
+@contextmanager
+def _translated(label: str) -> Iterator[None]:
+    """Turn what pyarrow raises about a file into Windrow's errors; transient ``OSError`` stay."""
+    try:
+        yield
+    except (DataError, UsageError):
+        raise
+    except ImportError as exc:
+        raise UsageError(f"{label} needs a package that is not there: {exc}", file=label) from exc
+    except FileNotFoundError as exc:
+        raise MissingFileError(f"no such file: {label}", file=label) from exc
+    except OSError as exc:
+        # Arrow reports damaged data as OSError too, but without an error number; links have one.
+        if exc.errno is None and (not is_remote(label) or label.startswith("http")):
+            raise _corrupt(label, exc) from exc
+        raise named_error(label, exc) from exc
+    except (pa.ArrowException, ValueError, KeyError, IndexError, EOFError) as exc:
+        raise _corrupt(label, exc) from exc
+
+
+def _corrupt(label: str, exc: BaseException) -> CorruptFileError:
+    lines = str(exc).strip().splitlines()
+    reason = lines[0][:200] if lines else type(exc).__name__
+    return CorruptFileError(
+        f"{label} cannot be read as Parquet: truncated, damaged or of another format ({reason})", file=label
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """A column a user can name, and where it is in the file."""
+
+    name: str
+    kind: Literal["flat", "jagged", "other"]
+    dtype: np.dtype[Any] | None
+    top: str  #: the file's own column it is part of
+    fields: tuple[str, ...]  #: of the structs on the way down
+    indices: tuple[int, ...]  #: numbers of the stored columns
+    paths: tuple[str, ...]  #: and their names, as pyarrow wants them
+    nullable: bool
+    whole: Any = None  #: Arrow's type of ``top``
+
+
+def find_leaves(schema: Any, stored: Any) -> dict[str, Leaf]:
+    """Return the columns by the names a user writes, in file order."""
+    found: dict[str, Leaf] = {}
+    first = 0
+    for written in schema:
+        field = written.with_type(_plain_type(written.type))
+        if not _readable(field.type):
+            first += _width(field.type)
+            continue
+        for leaf in _expand(field, field.name, field.name, (), False, False, first):
+            paths = tuple(stored.column(index).path for index in leaf.indices)
+            found.setdefault(leaf.name, replace(leaf, paths=paths, whole=field.type))
+        first += _width(field.type)
+    return found
+
+
+def _expand(
+    field: Any, name: str, top: str, fields: tuple[str, ...], in_list: bool, nullable: bool, first: int
+) -> Iterator[Leaf]:
+    kind = field.type
+    nullable = nullable or field.nullable
+    if pa.types.is_struct(kind) and kind.num_fields:
+        for number in range(kind.num_fields):
+            child = kind.field(number)
+            inside = f"{name}.{child.name}"
+            yield from _expand(child, inside, top, (*fields, child.name), in_list, nullable, first)
+            first += _width(child.type)
+        return
+    if _is_list(kind) and not in_list and _numeric_or_struct(kind.value_type):
+        yield from _expand(kind.value_field, name, top, fields, True, nullable, first)
+        return
+    dtype = _number(kind)
+    shape: Literal["flat", "jagged", "other"] = "other"
+    if dtype is not None:
+        shape = "jagged" if in_list else "flat"
+    yield Leaf(
+        name=name,
+        kind=shape,
+        dtype=dtype,
+        top=top,
+        fields=fields,
+        indices=tuple(range(first, first + _width(kind))),
+        paths=(),
+        nullable=nullable,
+    )
+
+
+def _plain_type(kind: Any) -> Any:
+    """Return the type as it is stored: extension types, such as awkward's own, only say more about it."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain_type(kind.storage_type)
+    if pa.types.is_struct(kind):
+        fields = [kind.field(number) for number in range(kind.num_fields)]
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in fields])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_plain_type(kind.value_type)))
+    return kind
+
+
+@lru_cache(maxsize=256)  # files have thousands of columns of a few types
+def _readable(kind: Any) -> bool:
+    """Say whether awkward has such a type; it has none for maps."""
+    try:
+        ak.from_arrow(pa.array([], kind))
+    except (NotImplementedError, TypeError, ValueError):  # ArrowInvalid is a ValueError
+        return False
+    return True
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _numeric_or_struct(kind: Any) -> bool:
+    return _number(kind) is not None or bool(pa.types.is_struct(kind))
+
+
+def _number(kind: Any) -> np.dtype[Any] | None:
+    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return np.dtype(kind.to_pandas_dtype()) if plain else None
+
+
+def _width(kind: Any) -> int:
+    if pa.types.is_dictionary(kind):
+        return 1
+    if kind.num_fields == 0:
+        return 1
+    return sum(_width(kind.field(number).type) for number in range(kind.num_fields))
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def convert(leaf: Leaf, table: Any) -> Any:
+    """Take a leaf out of a table: a NumPy array if flat, an awkward one otherwise."""
+    array = table.column(leaf.top).combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    if array.type != leaf.whole:
+        array = _plain_array(array)
+    offsets: np.ndarray[Any, Any] | None = None
+    if leaf.kind != "other":
+        inner, offsets, complete = _descend(leaf, array)
+        if complete:
+            numbers = np.ascontiguousarray(inner.to_numpy(zero_copy_only=False))
+            if offsets is None:
+                return numbers
+            content = ak.contents.NumpyArray(numbers)
+            return ak.Array(ak.contents.ListOffsetArray(ak.index.Index64(offsets), content))
+    whole = ak.from_arrow(array)
+    for field in leaf.fields:
+        whole = whole[field]
+    return whole
+
+
+def _plain_array(array: Any) -> Any:
+    """Take extension types off an array, all the way down."""
+    if isinstance(array, pa.ExtensionArray):
+        return _plain_array(array.storage)
+    kind = array.type
+    if pa.types.is_struct(kind):
+        parts = [_plain_array(array.field(number)) for number in range(kind.num_fields)]
+        missing = array.is_null() if array.null_count else None
+        fields = [kind.field(n).with_type(part.type) for n, part in enumerate(parts)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=missing)
+    if _is_list(kind):
+        values = _plain_array(array.values)
+        whole = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return type(array).from_arrays(
+            array.offsets,
+            values,
+            type=whole(kind.value_field.with_type(values.type)),
+            mask=array.is_null() if array.null_count else None,
+        )
+    return array
+
+
+def _descend(leaf: Leaf, array: Any) -> tuple[Any, np.ndarray[Any, Any] | None, bool]:
+    """Return the numbers, the list borders and whether nothing is missing on the way."""
+    offsets: np.ndarray[Any, Any] | None = None
+    fields = list(leaf.fields)
+    while True:
+        if array.null_count:
+            return array, offsets, False
+        if _is_list(array.type):
+            borders = np.asarray(array.offsets).astype(np.int64)
+            array = array.values.slice(int(borders[0]), int(borders[-1] - borders[0]))
+            offsets = borders - borders[0]
+        elif pa.types.is_struct(array.type):
+            array = array.field(fields.pop(0))
+        else:
+            return array, offsets, True
+
+
+def joined(leaf: Leaf, parts: Sequence[Any]) -> Any:
+    if not parts:
+        return empty(leaf)
+    if leaf.kind == "flat" and all(isinstance(part, np.ndarray) for part in parts):
+        return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts))
+    whole = parts[0] if len(parts) == 1 else ak.concatenate(parts)
+    return _packed(whole) if leaf.kind == "jagged" else whole
+
+
+def _packed(array: ak.Array) -> ak.Array:
+    """Return lists with offsets from 0; arrays with missing values are left as they are."""
+    layout = array.layout
+    if not layout.is_list or not layout.content.is_numpy:
+        return array
+    layout = layout.to_ListOffsetArray64(True)
+    stop = int(layout.offsets[-1])
+    content = ak.contents.NumpyArray(np.ascontiguousarray(layout.content.data[:stop]))
+    return ak.Array(ak.contents.ListOffsetArray(layout.offsets, content))
+
+
+def empty(leaf: Leaf) -> Any:
+    if leaf.dtype is None:
+        nothing = ak.from_arrow(pa.array([], leaf.whole))
+        for field in leaf.fields:
+            nothing = nothing[field]
+        return nothing
+    numbers = np.empty(0, leaf.dtype)
+    if leaf.kind == "flat":
+        return numbers
+    index = ak.index.Index64(np.zeros(1, np.int64))
+    return ak.Array(ak.contents.ListOffsetArray(index, ak.contents.NumpyArray(numbers)))

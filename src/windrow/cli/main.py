@@ -252,7 +252,7 @@ def _cutflow(text: str) -> tuple[str, str]:
 
 
 def _write_json(where: str, result: Result) -> None:
-    from windrow.watch.files import write_text
+    from windrow.watch.report.page import write_text
 
     if where == "-":
         click.echo(result.to_json(), nl=False)

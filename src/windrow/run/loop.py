@@ -40,11 +40,9 @@ class Collector(Protocol):
 
     def add(self, handle: Handle, value: Any, about: Any) -> None:
         """Take an output over; ``about`` is what the feeder says of it, such as the rows of a partial."""
-        ...
 
     def partials(self) -> dict[int, list[Any]]:
         """Give all partials by input, in order of their first row."""
-        ...
 
 
 class Inbox(Protocol):
@@ -52,19 +50,15 @@ class Inbox(Protocol):
 
     def open(self, wake: Callable[[], None]) -> None:
         """The run begins; whoever has something for it calls ``wake``, from any thread."""
-        ...
 
     def events(self) -> list[Event]:
         """Give what is new; asked for in the loop's thread, between two batches."""
-        ...
 
     def stop(self) -> None:
         """Somebody wishes the run to end (Ctrl-C); how is said by ``events``."""
-        ...
 
     def close(self) -> None:
         """The run has ended, and its workers too."""
-        ...
 
 
 class Taken:

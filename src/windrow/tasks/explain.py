@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
 from windrow.tasks.call import Call
-from windrow.watch.findings import Findings
+from windrow.watch.findings import RUNNING, Findings, cause_words, waits
 from windrow.watch.graph_run import maker_of
 from windrow.watch.report.session import ending
 from windrow.watch.report.tables import show_micros
-from windrow.watch.waiting import RUNNING, cause_words, waits
 
 if TYPE_CHECKING:
     from windrow.tasks.session import Session
@@ -169,7 +168,7 @@ def _of_time(run: GraphRun, found: Findings) -> list[str]:
         lines.append("  tasks waited, added up:")
         lines += [f"  {show_micros(spent):>10}  {cause_words(cause)}" for cause, spent in found.waited.items()]
     if found.early:
-        total = sum(one.by for one in found.early)
+        total = sum(found.early)
         lines.append(
             f"  {len(found.early)} tasks began before one they read from had ended, by {show_micros(total)} in all"
         )

@@ -20,10 +20,10 @@ from windrow.errors import UsageError, WindrowError
 from windrow.store.rundir import REPORT, TRACE, RunDirectory
 from windrow.tasks.history import History
 from windrow.watch.environment import environment, installed_packages
-from windrow.watch.files import report_places
 from windrow.watch.graph_run import graph_run
 from windrow.watch.log import LogFile, own_memory
 from windrow.watch.readlog import read_log
+from windrow.watch.report.page import report_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,21 +11,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from windrow.watch.graph_run import ByName
-from windrow.watch.waiting import RUNNING, waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from windrow.watch.graph_run import GraphRun, Link
+    from windrow.watch.log import CallRecord
 
 
-class Early(NamedTuple):
-    """A task that began before the one it reads from had ended."""
+RUNNING = "running"
+WORKER = "worker"
 
-    source: int
-    target: int
-    output: str
-    by: int  #: microseconds before the end of the source
+_WORDS = {
+    RUNNING: "running",
+    "inputs": "for inputs",
+    "values": "for values to be brought",
+    "pause": "pause after a failure",
+    WORKER: "for a free worker",
+}
+#: What every task needs; who waits for these waits for a worker.
+COMMON = frozenset({"cores", "place"})
+#: Causes under the names that the scheduler counts them by; others are resources.
+_CAUSES = {"run": RUNNING, "queue": WORKER, **dict.fromkeys(COMMON, WORKER)}
 
 
 class Findings:
@@ -45,6 +52,7 @@ class Findings:
         self.busy = min(self.work / (cores * self.makespan), 1.0) if self.makespan else 0.0
         self.path = critical_path(spans, self.links)
         self.least = least_time(self.path.length, self.work, cores)
+        #: tasks that began before one they read from had ended: by how much
         self.early = _early(spans, self.links)
         names = _by_name(run, self.waits).values()
         self.names = sorted(names, key=lambda one: -one.time)  #: those that took most time first
@@ -58,15 +66,15 @@ class Findings:
         self.waited = dict(sorted(waited.items(), key=lambda item: -item[1]))
 
 
-def _early(spans: Mapping[int, Span], links: Sequence[Link]) -> list[Early]:
+def _early(spans: Mapping[int, Span], links: Sequence[Link]) -> list[int]:
     found = []
     for link in links:
         if link.output and link.source in spans and link.target in spans:
             end = spans[link.source].end
             by = end - spans[link.target].begin
             if by > 0 and link.at < end:
-                found.append(Early(link.source, link.target, link.output, by))
-    return sorted(found, key=lambda one: -one.by)
+                found.append(by)
+    return found
 
 
 def _by_name(run: GraphRun, shared: Mapping[int, Mapping[str, int]]) -> dict[str, ByName]:
@@ -141,3 +149,51 @@ def critical_path(spans: Mapping[int, Span], links: Iterable[Link]) -> Path:
 def least_time(path: int, work: float, cores: float) -> float:
     """Give the time that no order of the same tasks on as many cores could have beaten."""
     return max(float(path), work / max(cores, 1.0))
+
+
+# -- waiting by cause: the time from the call of a task to its end, without a rest --------------------
+#
+# The scheduler counts what the time of a task goes into, and its end tells. Of a task that goes on, or of which nothing was
+# counted, its inputs and its attempts tell as much as they can.
+
+
+def cause_words(cause: str) -> str:
+    return _WORDS.get(cause, f"for {cause}")
+
+
+def waits(run: GraphRun) -> dict[int, dict[str, int]]:
+    """Share out the time of every task: for each what its time went into, in microseconds."""
+    free = {name: amount for name, amount in run.log.offers.items() if name not in COMMON}
+    for task in run.tasks.values():
+        if task.state == "running":
+            for name in task.needs.keys() & free.keys():
+                free[name] -= task.needs[name]
+    return {number: _counted(task) if task.spent else _looked_at(task, run, free) for number, task in run.tasks.items()}
+
+
+def _counted(task: CallRecord) -> dict[str, int]:
+    causes: dict[str, int] = {}
+    for name, time in task.spent.items():
+        cause = _CAUSES.get(name, name)
+        causes[cause] = causes.get(cause, 0) + time
+    # The scheduler hears of a call after it was made, and of an end after it was reached.
+    rest = task.end - task.called - sum(causes.values())
+    for cause in (WORKER, RUNNING, *causes):
+        change = max(rest, -causes.get(cause, 0))
+        causes[cause] = causes.get(cause, 0) + change
+        rest -= change
+    return {cause: time for cause, time in causes.items() if time}
+
+
+def _looked_at(task: CallRecord, run: GraphRun, free: Mapping[str, float]) -> dict[str, int]:
+    last = task.last
+    begin = task.end if last is None else max(min(last.begin, task.end), task.called)
+    ready = task.called
+    for output in task.reads:
+        times = run.there(output)
+        if times is not None:
+            ready = max(ready, max((time for time in times if time <= begin), default=begin))
+    lacking = [name for name in sorted(task.needs) if name in free and free[name] < task.needs[name] * (1 - 1e-9)]
+    place = lacking[0] if task.state == "waiting" and lacking else WORKER
+    causes = {"inputs": ready - task.called, place: begin - ready, RUNNING: task.end - begin}
+    return {cause: time for cause, time in causes.items() if time}

@@ -31,7 +31,6 @@ from windrow.core.events import (
     WorkerLost,
 )
 from windrow.core.records import OpenInput, RunRows
-from windrow.watch.lockmeter import LockMeter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -188,26 +187,6 @@ def failure_words(failure: Failure | None) -> str:
     return f"{words[:MESSAGE_BEGINNING]} ... {words[-MESSAGE_END:]}"
 
 
-class OrdersSeen:
-    """The order that each category was last known to have; plans are made at every checkpoint, and most change nothing."""
-
-    __slots__ = ("_orders",)
-
-    def __init__(self) -> None:
-        self._orders: dict[str, tuple[str, ...]] = {}
-
-    def launched(self, plan: Plan) -> None:
-        """See a plan in use; the first one of a category tells what it began with."""
-        if plan.category not in self._orders:
-            self._orders[plan.category] = plan.order
-
-    def changed(self, plan: Plan) -> bool:
-        """See a plan that was made; say whether its order is another one."""
-        before = self._orders.get(plan.category)
-        self._orders[plan.category] = plan.order
-        return plan.order != (plan.written if before is None else before)
-
-
 class LogFile:
     """A stream that lines are written to in pieces; one that breaks ends the writing and nothing else."""
 
@@ -256,19 +235,18 @@ class LogFile:
 class EventLog(LogFile):
     """An observer of the loop that writes lines to a stream."""
 
-    def __init__(self, stream: TextIO, memory: Callable[[], int] | None = None, lock: LockMeter | None = None) -> None:
+    def __init__(self, stream: TextIO, memory: Callable[[], int] | None = None) -> None:
         super().__init__(stream)
         self._memory = memory
-        self._lock = lock
         self._looked: float | None = None  #: at the memory, when
         self._size = 0
         self._written: float | None = None  #: when
         self._launched: dict[int, tuple[Task, int, int, float]] = {}  #: by attempt: task, worker, plan, when
-        self._orders = OrdersSeen()
+        self._orders: dict[str, tuple[str, ...]] = {}  #: by category, as last known: most plans change nothing
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        return cls(Path(path).open("w", encoding="utf-8"), own_memory(), LockMeter())
+        return cls(Path(path).open("w", encoding="utf-8"), own_memory())
 
     @classmethod
     def remembered(cls) -> Self:
@@ -285,12 +263,13 @@ class EventLog(LogFile):
 
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
         if self._memory is not None and (self._looked is None or now - self._looked >= MEMORY_EVERY_S):
-            self._look(now)
+            self._looked = now
+            self.note(micros(now), "memory", rss=self._memory())
         uncounted = set()
         for command in commands:
             if type(command) is Launch:
                 self._launched[command.attempt] = command.task, command.life.worker, command.plan.id, now
-                self._orders.launched(command.plan)
+                self._orders.setdefault(command.plan.category, command.plan.order)
             elif isinstance(command, Uncounted):
                 uncounted.add(command.attempt)
             elif isinstance(command, Resolve):
@@ -312,17 +291,6 @@ class EventLog(LogFile):
         if self._size >= PIECE or (self._size and now - self._written >= PAUSE_S):
             self.flush()
             self._written = now
-
-    def _look(self, now: float) -> None:
-        """Note the memory, and in what share of the looks so far somebody had the interpreter lock."""
-        assert self._memory is not None
-        if self._looked is None and self._lock is not None:
-            self._lock.start()
-        self._looked = now
-        facts: dict[str, Any] = {"rss": self._memory()}
-        if self._lock is not None and self._lock.share is not None:
-            facts |= {"held": round(self._lock.share, 4), "looks": self._lock.looks}
-        self.note(micros(now), "memory", **facts)
 
     def _attempt(self, attempt: int, worker: int, now: float, wall: float, how: str) -> tuple[Attempt, int, Any]:
         """Make an attempt of what was launched; with the number of its plan, and its payload."""
@@ -362,7 +330,8 @@ class EventLog(LogFile):
 
     def _planned(self, plan: Plan, now: float) -> None:
         """Write a plan: the order where it is another one, else only that it was thought about."""
-        changed = self._orders.changed(plan)
+        changed = plan.order != self._orders.get(plan.category, plan.written)
+        self._orders[plan.category] = plan.order
         facts: dict[str, Any] = {"changed": changed, "reason": plan.reason, "sample": plan.sample}
         if changed:
             facts |= {"order": list(plan.order), "guards": [list(guard) for guard in plan.guards]}
@@ -378,8 +347,6 @@ class EventLog(LogFile):
 
     def close(self) -> None:
         """Write what was collected and close the stream; warn if that could not be done."""
-        if self._lock is not None:
-            self._lock.stop()
         broken = self.close_stream()
         if broken is not None:
             name = getattr(self._stream, "name", "in memory")

@@ -83,7 +83,6 @@ class Log:
     memory: NDArray[np.float64]  #: lines of (time, bytes)
     rare: Sequence[dict[str, Any]] = ()  #: the first of them, times under "t"
     inputs: dict[int, dict[str, Any]] = field(default_factory=dict)  #: those that were opened, as logged
-    lock: tuple[float, int] = (0.0, 0)  #: share of so many looks at which somebody had the interpreter lock
     span: float = 0.0  #: seconds from the first to the last thing that happened
     unreadable: int = 0  #: lines
     dropped: int = 0  #: lines that were not kept for want of room
@@ -144,8 +143,6 @@ class _Reader:
             self._attempt(line)
         elif kind == "memory":
             self.memory.extend((time, line["rss"]))
-            if "held" in line:
-                self.log.lock = float(line["held"]), int(line["looks"])
         elif kind == "brought":
             self.log.brought.add(str(line["output"]))
         elif kind == "offers":

@@ -147,7 +147,6 @@ def _orders(told: Mapping[str, Any], shown: frozenset[str]) -> tuple[list[list[s
 
 def _steps(told: Mapping[str, Any]) -> str:
     steps = told["steps"]
-    counted = any(step["rows_in"] is not None for step in steps)
     explained = any(step["why"] for step in steps)
 
     def written(step: Mapping[str, Any]) -> Any:
@@ -167,10 +166,8 @@ def _steps(told: Mapping[str, Any]) -> str:
         ("per call", "fixed_s", "seconds"),
         ("per row", "row_s", "seconds"),
     ]
-    columns += [("evaluations", "rows_in", "count"), ("read", "bytes_read", "bytes")] if counted else []
     columns += [("why", "why", "words")] if explained else []
-    known = "Evaluations and bytes were counted, in all orders of the run together. " if counted else ""
     return table(steps, columns, name="order") + hint(
-        f"{known}Which share of the rows reaches a step in this order, and which passes it, is estimated from the rows "
+        "Which share of the rows reaches a step in this order, and which passes it, is estimated from the rows "
         "that were shown to all cuts."
     )

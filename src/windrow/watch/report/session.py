@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_count, format_seconds
-from windrow.watch.files import write_text
-from windrow.watch.findings import Findings
-from windrow.watch.report.page import Section, build_page, chart, timeline_section
+from windrow.watch.findings import RUNNING, Findings, cause_words
+from windrow.watch.report.page import Section, build_page, chart, timeline_section, write_text
 from windrow.watch.report.plain_data import pathless, strict, without_paths
 from windrow.watch.report.run import environment_facts
 from windrow.watch.report.tables import heading, hint, listed, plural, show_micros, table, tiles, verdict
 from windrow.watch.report.timeline import memory_data, throughput, timeline
 from windrow.watch.task_graph import task_graph
 from windrow.watch.trace import trace_text
-from windrow.watch.waiting import RUNNING, cause_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -146,7 +144,7 @@ def _path(run: GraphRun, found: Findings) -> str:
         f"it takes at least {show_micros(found.least)}. Where an output was released early, only the time until then counts."
     )
     if found.early:
-        total = show_micros(sum(one.by for one in found.early))
+        total = show_micros(sum(found.early))
         words += f" {plural(len(found.early), 'task')} began before one they read from had ended, by {total} in all."
 
     def remark(step: tuple[Any, ...]) -> str:

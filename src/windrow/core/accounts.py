@@ -49,7 +49,6 @@ class Learned:
         self._looked = (0, 0, 0.0)
 
     def add(self, evidence: Evidence) -> None:
-        """Take in what one attempt learned."""
         self._unread.append(evidence)
         if len(self._unread) >= UNREAD:
             self._read()
@@ -120,7 +119,6 @@ class Account:
         self._outdated = False  #: the plan that was asked for is no longer wanted
 
     def count(self, rows: int, wall: float, *, warm: bool, cpu: float = 0.0) -> None:
-        """Count the cost of a task."""
         sums = self._warm if warm else self._cold
         sums.calls += 1
         sums.rows_in += rows
@@ -140,7 +138,6 @@ class Account:
         return warm if warm.calls >= 2 else self._cold.record().merge(warm.record())  # a line needs two points
 
     def costs(self) -> StepCost:
-        """Give the sums over tasks as a record."""
         sums = self.sums()
         return sums if isinstance(sums, StepCost) else sums.record()
 
@@ -175,7 +172,6 @@ class Account:
         )
 
     def expected_s(self, rows: int) -> float:
-        """Say how long so many rows will take."""
         return rows * (self.row_s or 0.0) * (self.spent_s / (self._wall_s or 1.0))
 
     def blame_order(self) -> None:

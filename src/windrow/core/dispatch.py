@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.core.graph import Node
-    from windrow.core.launching import LaunchPolicy
     from windrow.core.outputs import Batch, Outputs
     from windrow.core.queues import Queues
     from windrow.core.resources import Resources
@@ -54,13 +53,7 @@ class Dispatch:
     """The tasks of a run that wait for a worker."""
 
     def __init__(
-        self,
-        batch: Batch,
-        resources: Resources,
-        workers: Workers,
-        outputs: Outputs,
-        queues: Queues,
-        policy: LaunchPolicy,
+        self, batch: Batch, resources: Resources, workers: Workers, outputs: Outputs, queues: Queues, limits: Needs
     ) -> None:
         self.ready: dict[int, Node] = {}  #: tasks that could run anywhere
         self.fed_waiting = 0  #: of these, from a feeder
@@ -82,20 +75,21 @@ class Dispatch:
         self._workers = workers
         self._outputs = outputs
         self._queues = queues
-        self._policy = policy
+        self._limits = limits  #: of tasks that run rows; calls may use the memory that they asked for
 
     # -- what waits
 
     def classify(self, node: Node) -> NeedsClass:
         """Give the class of a task, of what it needs now, and note its limits."""
-        if node.cls is None:
-            needs, node.limits = self._policy.grant(node.task)
-            latest = self._latest
-            if latest is not None and latest.needs is needs:  # most have the needs of the one before
-                node.cls = latest
-            else:
-                node.cls = self._latest = self._class(needs)
-        return node.cls
+        cls = node.cls
+        if cls is None:
+            task = node.task
+            cls = self._latest
+            if cls is None or cls.needs is not task.needs:  # most have the needs of the one before
+                cls = self._latest = self._class(task.needs)
+            node.cls = cls
+            node.limits = self._limits if task.twin else cls.limits
+        return cls
 
     def _class(self, needs: Needs) -> NeedsClass:
         cls = self._classes.get(needs)
@@ -116,11 +110,9 @@ class Dispatch:
         return sum(cls.waiting for cls in self._io_classes.values())
 
     def is_possible(self, needs: Needs) -> bool:
-        """Say whether any worker could ever run a task with such needs."""
         return self._resources.possible(self._class(needs))
 
     def add(self, node: Node) -> None:
-        """A task can run."""
         self.fetching.pop(node.id, None)
         cls = self.classify(node)
         if node.fresh:
@@ -175,7 +167,6 @@ class Dispatch:
         return bool(self.ready or self.pinned or self.fresh or self._resources.reserved)
 
     def place(self) -> None:
-        """Give ready tasks to workers that have room."""
         if self.fresh:
             self._place_fresh()
         if self.pinned:

@@ -67,19 +67,16 @@ class Cutter:
         return make_record(Rows, (self._input, start, end))
 
     def units(self, rows: Rows) -> int:
-        """Count the units that rows touch."""
         borders = self._borders
         return bisect_left(borders, rows.stop) - bisect_right(borders, rows.start) + 1
 
     def clear(self) -> list[Rows]:
-        """Take out everything, lowest first."""
         pieces = [Rows(self._input, -key, stop) for key, stop, _ in reversed(self._pieces)]
         self._pieces.clear()
         self.rows = 0
         return pieces
 
     def waiting(self) -> list[Rows]:
-        """List what waits, lowest first."""
         return [Rows(self._input, -key, stop) for key, stop, _ in reversed(self._pieces)]
 
 
@@ -221,12 +218,10 @@ class Inputs:
         return one.spec.limited and order.left == 0 and one is not order.inputs[0]
 
     def begin_opening(self, one: Input) -> None:
-        """A task opens an input."""
         self._move(one, InputState.OPENING)
         self.opening += 1
 
     def opened(self, one: Input, rows: int, borders: tuple[int, ...]) -> None:
-        """An input was opened."""
         self.opening -= 1
         self.known(one, rows, borders)
 
@@ -245,7 +240,6 @@ class Inputs:
         return fresh[0] if fresh else None
 
     def any(self) -> Input | None:
-        """Give the oldest input with rows to cut."""
         for one in self._open.values():
             return one
         return None
@@ -304,7 +298,6 @@ class Inputs:
         return order.uncut + (order.unopened * mean if order.left is None else 0)
 
     def waiting(self) -> dict[str, tuple[int, int]]:
-        """Give by category the rows that can be cut now, and the inputs that are not open yet."""
         return {name: (order.uncut, order.unopened) for name, order in self._orders.items()}
 
     def _count(self, category: str, *, uncut: int = 0, unopened: int = 0) -> None:

@@ -54,7 +54,6 @@ class Intervals:
         return True
 
     def free(self, start: int, stop: int) -> bool:
-        """Say whether none of the rows is in the set."""
         at = bisect_right(self._starts, start)
         if at and self._stops[at - 1] > start:
             return False

@@ -19,17 +19,8 @@ class LaunchPolicy:
     """Grants what tasks declare; ``limits`` are for tasks that run rows, calls may use the memory that they asked for."""
 
     def __init__(self, limits: Needs = NO_LIMITS) -> None:
-        self._limits = limits
+        self.limits = limits
         self._seconds: dict[str, float] = {}  #: by category, for a size of one
-
-    def grant(self, task: Task) -> tuple[Needs, Needs]:
-        """Say what a task needs, and its limits."""
-        if task.twin:
-            return task.needs, self._limits
-        for name, amount in task.needs.amounts:
-            if name == "memory":
-                return task.needs, Needs(((name, amount),))
-        return task.needs, NO_LIMITS
 
     def seen(self, task: Task, wall: float) -> None:
         """Learn how long a task took; one without a size, such as a merge, tells nothing of the others."""
@@ -40,7 +31,6 @@ class LaunchPolicy:
             self._seconds[category] = seconds if known is None else known + RECENT * (seconds - known)
 
     def predict(self, task: Task) -> float | None:
-        """Predict the seconds of a task; None where nothing is known."""
         seconds = self._seconds.get(task.category)
         return seconds * task.size if seconds is not None and task.size else None
 
@@ -65,4 +55,4 @@ class LaunchPolicy:
         if not known:
             return Fail()
         amounts["memory"] = 2 * known
-        return Larger(Needs.of(amounts, task.needs.lasting))
+        return Larger(Needs.of(amounts))

@@ -67,7 +67,6 @@ class Output:
 
     @property
     def handle(self) -> Handle:
-        """Name it as it was made."""
         return make_record(Handle, (self.name, self.attempt))
 
     def is_only_for(self, node: Node) -> bool:
@@ -91,26 +90,18 @@ class Outputs:
     # -- beginnings
 
     def keep(self, output: Output, attempt: int, made: Made, worker: WorkerState) -> None:
-        """An attempt has made an output."""
         output.attempt, output.bytes = attempt, made.bytes
         if worker.shares or made.here:
             output.holders[DRIVER] = made.bytes
         if not worker.shares:
-            self._add_holder(output, worker.life)
+            self.add_holder(output, worker.life)
 
-    def _add_holder(self, output: Output, life: Life) -> None:
+    def add_holder(self, output: Output, life: Life) -> None:
         output.holders[life] = output.bytes
         kept = self.kept.get(life)
         if kept is None:
             kept = self.kept[life] = {}
         kept[output.name] = output
-
-    def bring(self, output: Output, worker: WorkerState) -> bool:
-        """A task that reads an output is launched: say whether a copy has to be sent along, which stays there."""
-        if worker.shares or worker.life in output.holders:
-            return False
-        self._add_holder(output, worker.life)
-        return True
 
     def seek(self, node: Node) -> None:
         """A task could run: note what it reads that some worker alone has."""
@@ -135,7 +126,6 @@ class Outputs:
             self._batch.out.append(Fetch(output.handle, source, DRIVER, output.fed))
 
     def arrived(self, output: Output, size: int, seconds: float) -> None:
-        """A copy is with the driver."""
         output.fetching = None
         output.seconds = seconds
         self.fetching.pop(output.name, None)
@@ -168,13 +158,11 @@ class Outputs:
     # -- ends
 
     def drop(self, output: Output) -> None:
-        """Nobody needs an output any more."""
         if output.holders:
             self._batch.out.append(make_record(Discard, (output.handle, tuple(output.holders))))
         self.forget(output)
 
     def forget(self, output: Output) -> None:
-        """An output does not exist any more."""
         for holder in output.holders:
             if isinstance(holder, Life):
                 self.kept[holder].pop(output.name, None)
@@ -207,7 +195,6 @@ class Outputs:
         return lost
 
     def only_here(self, life: Life) -> list[Output]:
-        """List the outputs that a worker alone holds."""
         return [output for output in self.kept.get(life, {}).values() if len(output.holders) == 1]
 
     def blame(self, life: Life, failure: Failure) -> tuple[Output, str] | None:

@@ -102,7 +102,6 @@ class KeepOrder:
     """The order decision that never moves anything: it only takes new guards into the plan."""
 
     def due(self, category: str, spent_s: float, windows: int) -> bool:  # noqa: ARG002 - a Protocol's
-        """Never: guards are news enough."""
         return False
 
     def replan(self, job: PlanJob) -> Plan:
@@ -126,7 +125,6 @@ class AtTheEnd:
     """The safety of engines whose workers are not lost: partials are fetched when they are whole."""
 
     def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:  # noqa: ARG002 - a Protocol's
-        """Never early."""
         return False
 
 

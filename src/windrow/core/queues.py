@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from windrow.core.commands import Cancel, Discard, Launch, Recall
 from windrow.core.records import DRIVER, Handle, make_record
-from windrow.core.transitions import ATTEMPT_MOVES, AttemptState, TaskState, move
+from windrow.core.transitions import AttemptState, TaskState
 from windrow.core.workers import MAX_QUEUE
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Attempt:
     """One try of one task on one worker."""
 
     __slots__ = (
-        "chain", "copied", "fresh", "id", "launched", "life", "node", "plan", "queued", "recalled", "reported", "started",
+        "chain", "fresh", "id", "launched", "life", "node", "plan", "queued", "recalled", "reported", "started",
         "state", "taken_in", "void", "worker",
     )  # fmt: skip
 
@@ -76,16 +76,9 @@ class Attempt:
         self.launched = now
         self.started: float | None = None  #: when
         self.recalled = False  #: its worker was asked to give it back
-        self.copied = False  #: its task was launched a second time because of it
         self.void = False  #: nobody waits for its end
         self.reported = _NOTHING  #: outputs that were told of while it ran
         self.taken_in: tuple[Handle, ...] = ()  #: what it works on in place, which nobody else has
-
-    def move(self, state: AttemptState) -> None:
-        """Go to another state, if that is legal."""
-        if state not in ATTEMPT_MOVES[self.state]:
-            move(ATTEMPT_MOVES, self.state, state, "attempt", self.id)  # tells the story
-        self.state = state
 
 
 class Queues:
@@ -121,7 +114,7 @@ class Queues:
 
     # -- beginnings
 
-    def launch(self, node: Node, worker: WorkerState, plan: Plan) -> Attempt:
+    def launch(self, node: Node, worker: WorkerState, plan: Plan) -> None:
         """Let a worker run a task, when it is through with what it has."""
         batch, task = self._batch, node.task
         now, life, number = batch.now, worker.life, self._next_id()
@@ -134,23 +127,21 @@ class Queues:
         else:
             queued = True
             self.queued += 1
-        attempt = self.attempts[number] = Attempt(number, node, worker, chain, plan, now, queued)
-        if self._workers.indexed:
-            self._set_queue(worker, attempt, +1)
-        else:
-            chain.attempts[number] = attempt
+        attempt = self.attempts[number] = chain.attempts[number] = Attempt(
+            number, node, worker, chain, plan, now, queued
+        )
         node.attempts += (attempt,)
         worker.launches += 1
-        if node.state is not TaskState.RUNNING:
-            if node.fed:
-                self.fed_rows += task.size
-            if node.fed and node.state is TaskState.READY:
-                node.state = TaskState.RUNNING  # of a feeder's task nobody asks what it waited for
-            else:
-                node.move(TaskState.RUNNING, now)
         if node.fed:
             self.fed += 1
             self.launch_times += now
+            if worker.drain is None:
+                self._workers.short[worker.id] = worker
+            if node.state is not TaskState.RUNNING:
+                self.fed_rows += task.size
+                node.state = TaskState.RUNNING  # of a feeder's task nobody asks what it waited for
+        elif node.state is not TaskState.RUNNING:
+            node.move(TaskState.RUNNING, now)
         inputs: tuple[Handle, ...] = ()
         bring: tuple[int, ...] = ()
         mine: tuple[int, ...] = ()
@@ -168,7 +159,6 @@ class Queues:
             for output in node.outputs.values():
                 if output.readers:
                     self._candidates.extend(output.readers.values())
-        return attempt
 
     def _inputs(self, node: Node, worker: WorkerState) -> tuple[tuple[Handle, ...], tuple[int, ...], tuple[int, ...]]:
         """Give what a task reads, which of it has to be brought, and which is for it alone."""
@@ -178,29 +168,16 @@ class Queues:
         alone = not node.task.retries and not node.task.twin  # else a failed attempt may have changed it
         for place, name in enumerate(node.task.reads):
             output = node.reads[name]
-            if output.made:
-                found.append(output.handle)
-                if self._outputs.bring(output, worker):
-                    bring.append(place)
-            else:  # being made in the same queue
+            if not output.made:  # it is being made in the same queue
                 found.append(Handle(name, output.maker.attempts[0].id))
+            else:
+                found.append(make_record(Handle, (name, output.attempt)))
+                if not worker.shares and worker.life not in output.holders:
+                    self._outputs.add_holder(output, worker.life)  # a copy is sent along, and stays there
+                    bring.append(place)
             if node.task.consumes or (alone and output.is_only_for(node)):
                 mine.append(place)
         return tuple(found), tuple(bring), tuple(mine)
-
-    def _set_queue(self, worker: WorkerState, attempt: Attempt, change: int) -> None:
-        """Put an attempt into a worker's chain, or take it out; workers are found by the length of their queues."""
-        attempts, by_queue = attempt.chain.attempts, self._workers.by_queue
-        length = len(attempts)
-        if worker.drain is None:
-            if length:
-                by_queue[length].pop(worker.id, None)
-            if length + change:
-                by_queue[length + change][worker.id] = worker
-        if change > 0:
-            attempts[attempt.id] = attempt
-        else:
-            del attempts[attempt.id]
 
     # -- ends
 
@@ -208,18 +185,12 @@ class Queues:
         """Free what an attempt held; False if its task does not know it any more."""
         node, worker, chain = attempt.node, attempt.worker, attempt.chain
         counts = not attempt.void
-        attempt.move(state if counts or state is not AttemptState.ACCEPTED else AttemptState.DISCARDED)
+        attempt.state = state
         del self.attempts[attempt.id]
+        del chain.attempts[attempt.id]
         self.queued -= attempt.queued
-        if self._workers.indexed:
-            self._set_queue(worker, attempt, -1)
-        else:
-            del chain.attempts[attempt.id]
         if not chain.attempts:
             worker.chain = None
-            if chain.cls.needs.lasting and state is AttemptState.ACCEPTED and counts:
-                node.kept += tuple(part for part in chain.grant if part.lasting)
-                chain.grant = tuple(part for part in chain.grant if not part.lasting)
             self._resources.free(chain.grant)
             if worker.drain is None:
                 self._resources.set_idle(worker)
@@ -229,10 +200,12 @@ class Queues:
         if node.fed:
             self.fed -= 1
             self.launch_times -= attempt.launched
+            if counts and len(node.attempts) == 1:
+                self.fed_rows -= node.task.size
+            if worker.drain is None:
+                self._workers.short[worker.id] = worker
         if counts:
             node.attempts = () if len(node.attempts) == 1 else _without(node.attempts, attempt)
-            if node.fed and not node.attempts:
-                self.fed_rows -= node.task.size
         else:
             node.void -= 1
             self.void -= 1
@@ -247,7 +220,6 @@ class Queues:
             self.dismiss(attempt)
 
     def dismiss(self, attempt: Attempt) -> None:
-        """An attempt is not wanted any more."""
         node = attempt.node
         attempt.void = True
         node.attempts = _without(node.attempts, attempt)
@@ -258,9 +230,8 @@ class Queues:
         self.cancel(attempt)
 
     def cancel(self, attempt: Attempt) -> None:
-        """Tell an attempt to stop, once."""
         if attempt.state is not AttemptState.CANCELLING:
-            attempt.move(AttemptState.CANCELLING)
+            attempt.state = AttemptState.CANCELLING
             self._batch.out.append(Cancel(attempt.id, attempt.life))
 
     # -- how long things take
@@ -405,7 +376,6 @@ class Queues:
         return found
 
     def copied(self) -> None:
-        """A straggler was launched a second time."""
         self._spent.copies += 1
 
     def wait_for_help(self) -> None:
@@ -426,7 +396,6 @@ class Queues:
         return since + max(OVERDUE_TIMES * seconds, OVERDUE_S + seconds)
 
     def running_at(self, life: Life) -> list[Attempt]:
-        """List the attempts of a worker, in the order of launch."""
         worker = self._workers.find(life)
         return [] if worker is None or worker.chain is None else list(worker.chain.attempts.values())
 

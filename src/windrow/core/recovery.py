@@ -205,7 +205,6 @@ class Recovery:
             self.give_up(node, failure)
 
     def give_up(self, node: Node, failure: Failure) -> None:
-        """A task has failed, or is to be divided."""
         if node.fed:
             self._give_up_fed(node, failure)
             return

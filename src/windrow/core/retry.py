@@ -65,7 +65,6 @@ def verdict(failure: Failure, tries: Tries, retries: int, options: Options, *, d
 
 
 def pause_s(tries: Tries) -> float:
-    """Say how long to wait before a read is tried again."""
     return BACK_OFF_S[min(tries.reads, len(BACK_OFF_S)) - 1]
 
 
@@ -95,7 +94,6 @@ def exhaustion(node: Node, event: Exhausted) -> Failure:
 
 
 def too_much(event: Exhausted) -> str:
-    """Say what was used, and what the limit was."""
     if event.resource == "seconds":
         return f"took more than {event.used:.3g} s; the limit is {event.limit:.3g} s"
     if event.resource == "memory":
@@ -122,7 +120,6 @@ def too_late(node: Node) -> Failure:
 
 
 def in_words(resource: str, amount: float) -> str:
-    """Write an amount with the unit of its resource."""
     return _bytes(amount) if resource == "memory" else f"{amount:g}"
 
 

@@ -70,13 +70,6 @@ class Standing(NamedTuple):
     workers: int
 
 
-def _row_task(number: int, category: str, size: int, payload: RunRows, needs: Needs) -> Task:
-    makes = (f"rows {number}",)
-    return make_record(
-        Task, (number, category, size, payload, (), (), makes, False, needs, 0, 0, None, 0, True, True, None)
-    )
-
-
 class RowFeeder:
     """Rows of a run, as tasks."""
 
@@ -109,11 +102,9 @@ class RowFeeder:
         self.submitted(inputs)
 
     def begin(self, scheduler: Scheduler) -> None:
-        """The scheduler is there."""
         self._desk = self.partials.desk = scheduler
 
     def submitted(self, inputs: Sequence[InputSpec]) -> None:
-        """More inputs belong to the run."""
         for spec in inputs:
             if spec.category not in self.accounts:
                 plan = self._plans.get(spec.category) or Plan(id=0, category=spec.category)
@@ -148,7 +139,6 @@ class RowFeeder:
         return Task(number, spec.category, 0, OpenInput(spec.id), needs=self.options.needs)
 
     def _cut(self, one: Input, life: Life) -> Task:
-        """Cut the next task from an input."""
         inputs, desk = self.inputs, self._desk
         category = one.spec.category
         account = self.accounts[category]
@@ -172,7 +162,28 @@ class RowFeeder:
         self.given[number] = bundle
         if not one.cutter.rows:
             self.partials.review_input(one)  # nothing more comes for workers that are through with it
-        return _row_task(number, category, size, RunRows((rows,), one.identity), self.options.needs)
+        payload, makes = make_record(RunRows, ((rows,), one.identity)), (f"rows {number}",)
+        return make_record(
+            Task,
+            (
+                number,
+                category,
+                size,
+                payload,
+                (),
+                (),
+                makes,
+                False,
+                self.options.needs,
+                0,
+                0,
+                None,
+                0,
+                True,
+                True,
+                None,
+            ),
+        )
 
     def _note_large_unit(self, one: Input, unit: int, bound: int) -> None:
         if not self.notes:
@@ -191,14 +202,14 @@ class RowFeeder:
     def ended(self, task: Task, event: Finished) -> bool:
         """An attempt is done: accept what it made, all or nothing."""
         payload = task.payload
-        if isinstance(payload, MergePartials):
+        if type(payload) is MergePartials:
             if self._forgotten:
                 self.returned(task)
                 return False
             self.partials.merged(task)
             return True
         bundle = self.given.pop(task.id)
-        if isinstance(payload, OpenInput):
+        if type(payload) is OpenInput:
             report = event.report
             if not isinstance(report, Opened):
                 raise InternalError(f"input {payload.input} was opened, and {report!r} came instead of its rows")
@@ -226,7 +237,6 @@ class RowFeeder:
         return True
 
     def _learn(self, task: Task, event: Finished, report: RowsReport) -> None:
-        """Count an accepted attempt's evidence and cost."""
         measured, category = event.measurement, task.category
         self.accepted += 1
         self.bytes_read += measured.bytes_read
@@ -301,7 +311,6 @@ class RowFeeder:
         self.partials.review(found)
 
     def lost(self, output: str) -> None:
-        """No holder of a partial is left."""
         self.inputs.give_back(self.partials.lost(output))
 
     def unreadable(self, output: str, failure: Failure) -> bool:
@@ -338,33 +347,23 @@ class RowFeeder:
     # -- what is kept
 
     def about(self, output: str) -> tuple[Rows, ...]:
-        """Say which rows a partial is about."""
         return self.ledger.held[output]
 
     def taken(self, output: str, seconds: float) -> None:
-        """A partial is in the driver's hands."""
         self.partials.taken(output, seconds)
 
     def draining(self, life: Life) -> None:
-        """A worker gets no more rows."""
         self._at.pop(life, None)
         self.partials.close(life)
 
     def losing(self, life: Life) -> None:
-        """A worker is gone: nothing is merged there any more."""
         self.partials.losing(life)
 
     def left(self, life: Life) -> None:
-        """A worker is gone."""
         self._at.pop(life, None)
         self.partials.left(life)
 
     # -- plans
-
-    def plan(self, category: str) -> Plan:
-        """Give the plan in force."""
-        account = self.accounts.get(category)
-        return Plan(id=0, category=category) if account is None else account.plan
 
     def planned(self, plan: Plan) -> None:
         """A new plan was made; guards that came meanwhile ask for the next one."""
@@ -396,7 +395,6 @@ class RowFeeder:
     # -- the end
 
     def describe(self, task: Task) -> str:
-        """Name the rows of a task."""
         payload = task.payload
         if not isinstance(payload, RunRows):
             return f"input {payload.input}"
@@ -433,7 +431,6 @@ class RowFeeder:
 
     @property
     def busy(self) -> bool:
-        """Whether partials are still to be brought in."""
         return bool(self.ledger.held)
 
     @property
@@ -447,7 +444,6 @@ class RowFeeder:
         return self.ledger.complete if self.ledger.accounted else None
 
     def standing(self) -> Standing:
-        """Say how far the run is."""
         ledger, inputs, desk = self.ledger, self.inputs, self._desk
         return Standing(
             known=ledger.known_rows,

@@ -7,7 +7,7 @@ and a feeder makes tasks of rows when a worker has room.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.core import events as happened
@@ -62,12 +62,12 @@ class Scheduler:
         self.spent = Spent()
         batch = self._batch = Batch()
         self.resources = Resources()
-        self.workers = Workers(self.resources, self.options, self.spent, indexed=feeder is not None)
+        self.workers = Workers(self.resources, self.options, self.spent)
         self.outputs = Outputs(batch, feeder, self.options.crashes, MOST_LOSSES)
         self.queues = Queues(
             batch, self.resources, self.workers, self.outputs, self.predict_s, self.options, self.spent
         )  # fmt: skip
-        self.dispatch = Dispatch(batch, self.resources, self.workers, self.outputs, self.queues, self.policy)
+        self.dispatch = Dispatch(batch, self.resources, self.workers, self.outputs, self.queues, self.policy.limits)
         self.dispatch.launch = self._launch
         self.graph = Graph(batch, self.outputs, self.queues, self.dispatch)
         self.recovery = Recovery(self)
@@ -75,6 +75,7 @@ class Scheduler:
         self._cut_off = False  #: tasks did not run because the run was stopped
         self._reason = ""  #: of the stop
         self._plans: dict[str, Plan] = {}
+        self._window = 0  #: of the feeder, when queues were filled last
         self.times: list[tuple[float, int, bool]] = []  #: heap: when, task, whether a deadline
         self._woken: float | None = None  #: the wake-up that was asked for
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -103,7 +104,6 @@ class Scheduler:
             feeder.begin(self)
 
     def on(self, events: Iterable[happened.Event], now: float) -> list[Command]:
-        """Take a batch of events and give the commands that follow."""
         batch = self._batch
         out = batch.out = []
         batch.now = now
@@ -113,7 +113,7 @@ class Scheduler:
         if self.status is None:
             graph = self.graph
             if graph.garbage:
-                graph.collect_garbage(self.resources.free)
+                graph.collect_garbage()
             if not self.stopping:
                 self._hand_out()
             else:
@@ -122,7 +122,7 @@ class Scheduler:
                 self._release_drained()
             if len(self.queues.attempts) <= self.queues.void:  # else something is under way
                 if graph.garbage:
-                    graph.collect_garbage(self.resources.free)
+                    graph.collect_garbage()
                 self._end_if_done()
                 if not self.finished and not self.workers.alive:
                     self._fail_without_workers()
@@ -130,7 +130,6 @@ class Scheduler:
 
     @property
     def finished(self) -> bool:
-        """Whether the run is resolved."""
         return bool(self.status)
 
     @property
@@ -139,12 +138,10 @@ class Scheduler:
         return self.workers.notes
 
     def has_output(self, name: str) -> bool:
-        """Say whether an output exists now, wherever it is."""
         output = self.graph.outputs.get(name)
         return output is not None and output.made
 
     def counts(self) -> TaskCounts:
-        """Say how far submitted tasks are."""
         graph = self.graph
         ended = graph.failed + graph.cancelled
         running = sum(not one.node.fed for one in self.queues.attempts.values())
@@ -158,16 +155,13 @@ class Scheduler:
 
     @property
     def out(self) -> list[Command]:
-        """The commands that follow from the batch."""
         return self._batch.out
 
     @property
     def now(self) -> float:
-        """The time of the batch."""
         return self._batch.now
 
     def command(self, command: Command) -> None:
-        """Give a command."""
         self._batch.out.append(command)
 
     def submit(self, task: Task) -> None:
@@ -179,13 +173,11 @@ class Scheduler:
         self.graph.want(self.graph.outputs[output])
 
     def release(self, output: str) -> None:
-        """The feeder needs an output no more."""
         known = self.graph.outputs.get(output)
         if known is not None:
             self.graph.release(known)
 
     def mean_life_s(self) -> float | None:
-        """Say how long a worker lives on average; None if none was lost."""
         return self.workers.mean_life_s(self._batch.now)
 
     # -- handing out
@@ -225,19 +217,29 @@ class Scheduler:
 
     def _feed(self, feeder: RowFeeder) -> None:
         """Ask the feeder for tasks as long as a worker has room: idle ones first, then those with short queues."""
-        resources, by_queue = self.resources, self.workers.by_queue
+        resources, workers = self.resources, self.workers
         if self.dispatch.fed_waiting:
             return  # one that it gave does not fit yet
         for site in list(resources.open):
             while site.idle and not site.io and site not in resources.reserved:
                 if not self._feed_one(feeder, next(iter(site.idle.values()))):
                     return
-        for length in range(1, min(feeder.window, MAX_WINDOW)):
-            for worker in list(by_queue[length].values()):
-                if worker.io or worker.site in resources.reserved:
-                    continue
-                if length >= feeder.window or not self._feed_one(feeder, worker):
-                    return
+        if feeder.window > self._window:
+            workers.short = {one.id: one for one in workers.alive.values() if one.open}
+        self._window = feeder.window
+        queues = [
+            (len(worker.chain.attempts), number)
+            for number, worker in workers.short.items()
+            if worker.chain is not None and not worker.io and worker.site not in resources.reserved
+        ]
+        heapify(queues)
+        while queues and queues[0][0] < min(feeder.window, MAX_WINDOW):
+            length, number = queues[0]
+            if not self._feed_one(feeder, workers.alive[number]):
+                return
+            heapreplace(queues, (length + 1, number))
+        if not resources.reserved:
+            workers.short.clear()
 
     def _feed_one(self, feeder: RowFeeder, worker: WorkerState) -> bool:
         """Give a worker a task of the feeder; False if there is none, or none that fits."""
@@ -249,13 +251,12 @@ class Scheduler:
         chain = worker.chain
         fits = self.resources.fits(cls, worker.site) if chain is None else chain.cls is cls
         if fits:
-            self.queues.launch(node, worker, feeder.plan(task.category))
+            self.queues.launch(node, worker, feeder.accounts[task.category].plan)
         else:
             self.dispatch.add(node)
         return fits
 
     def _launch(self, node: Node, worker: WorkerState) -> None:
-        """Let a worker run a task."""
         self.dispatch.remove(node)
         if node.cls is None:
             self.dispatch.classify(node)
@@ -274,15 +275,14 @@ class Scheduler:
                 self.outputs.fetch(output)
 
     def predict_s(self, node: Node) -> float | None:
-        """Predict how long a task takes; None where nothing is known."""
         if node.fed and self.feeder is not None:
             return self.feeder.predict_s(node.task)
         return self.policy.predict(node.task)
 
     def _plan_of(self, node: Node) -> Plan:
-        if node.fed and self.feeder is not None:
-            return self.feeder.plan(node.task.category)
         category = node.task.category
+        if node.fed and self.feeder is not None:
+            return self.feeder.accounts[category].plan
         plan = self._plans.get(category)
         if plan is None:
             plan = self._plans[category] = Plan(id=0, category=category)
@@ -310,7 +310,6 @@ class Scheduler:
             self.dispatch.add(node)
 
     def _help_idle(self) -> None:
-        """Near the end idle workers take over what others have."""
         if not self.queues.may_look():
             return
         idle = sum(len(site.idle) for site in self.resources.open if not site.io)
@@ -450,7 +449,7 @@ class Scheduler:
         if node.begun is None and not attempt.void:
             node.begun = now
         if attempt.state is AttemptState.LAUNCHED:
-            attempt.move(AttemptState.RUNNING)
+            attempt.state = AttemptState.RUNNING
 
     def _output_ready(self, event: happened.OutputReady) -> None:
         attempt = self._live(event)
@@ -494,7 +493,10 @@ class Scheduler:
         self.queues.end(attempt, AttemptState.ACCEPTED)
         if node.attempts:
             self.queues.call_off(node)  # a twin of it
-        self.graph.finish(attempt, made, measured.wall)
+        if node.fed and not node.reads:
+            self.graph.finish_fed(attempt, made)
+        else:
+            self.graph.finish(attempt, made, measured.wall)
         if measured.baseline and attempt.worker.drain is None:
             story = self.workers.leaks(attempt.worker, measured)
             if story:
@@ -609,7 +611,7 @@ class Scheduler:
         failure = self.workers.no_workers_failure()
         if failure is not None:
             self.fail_run(failure)
-            self.graph.collect_garbage(self.resources.free)
+            self.graph.collect_garbage()
             self._end_if_done()
 
     def _end_if_done(self) -> None:

@@ -56,7 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 #: Of these rooms a worker's code sees just the records and the types.
 ONLY_THESE: dict[tuple[str, str], set[str]] = {
     ("blocks", "core"): {"windrow.core.records"},
-    ("blocks", "data"): {"windrow.data.base", "windrow.data.fragments"},
+    ("blocks", "data"): {"windrow.data.base", "windrow.data.skim.fragments"},
 }
 
 #: Against the direction, but types alone: (module, imported) -> why.

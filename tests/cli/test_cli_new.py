@@ -395,13 +395,13 @@ def test_two_files_of_one_name_are_two_datasets(tmp_path: Path) -> None:
 # -- the other kinds --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["task", "study"])
+@pytest.mark.parametrize(("kind", "tests"), [("task", 4), ("study", 2)])
 def test_tasks_and_studies_run_and_studies_say_that_they_are_planned(
-    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kind: str, tests: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = made(tmp_path, "--kind", kind)
     assert complaints(program.parent) == ""
-    assert run_tests(program) == 4
+    assert run_tests(program) == tests
     monkeypatch.setattr(sys, "argv", [str(program)])
     with loaded(program) as module:
         assert module.main() == 0

@@ -17,7 +17,7 @@ A = Life(0, 0)
 
 
 def node(workers: int, **offers: float) -> World:
-    made = World(Scheduler(options=Options(open=True, on_error="skip")), workers, offers=Needs(), pools=("node",))
+    made = World(Scheduler(options=Options(open=True)), workers, offers=Needs(), pools=("node",))
     made.tell(PoolChanged("node", Needs.of(offers), ("gpu",)))
     made.begin()
     return made

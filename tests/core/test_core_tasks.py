@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core_world import CRASH, ERROR, KILL, READ, World
+from core_world import CRASH, KILL, READ, World
 from windrow.core.commands import Discard, Fetch, Launch, OutputFailed, Recall, StopWorker, Take
 from windrow.core.events import (
     CancelRequested,
@@ -49,7 +49,7 @@ def task(number: int, *reads: str, makes: int = 1, **more: Any) -> Task:
 
 
 def world(*tasks: Task, workers: int = 1, shares: bool = False, pools: Needs | None = None, **options: Any) -> World:
-    wanted: dict[str, Any] = {"open": True, "on_error": "skip", **options}
+    wanted: dict[str, Any] = {"open": True, **options}
     made = World(
         Scheduler(options=Options(**wanted)),
         workers,
@@ -326,13 +326,6 @@ def test_a_final_error_is_not_tried_again() -> None:
     assert made.ends[1][0].state == "failed"
 
 
-def test_with_stop_the_first_failure_ends_the_run_and_every_task() -> None:
-    made = world(task(1), task(2, "1.0"), on_error="stop")
-    made.tell(*made.start(A), *made.fail(A))
-    assert made.end is not None
-    assert (made.end.status, made.end.failure) == ("failed", ERROR)
-
-
 def test_a_bug_always_stops() -> None:
     made = world(task(1))
     bug = Failure(FailureKind.INTERNAL, "Bug", "ours")
@@ -445,7 +438,7 @@ def test_an_open_run_waits_for_what_is_submitted_next() -> None:
 
 def test_chains_longer_than_the_stack() -> None:
     tasks = [task(1), *[task(number, f"{number - 1}.0") for number in range(2, 3000)]]
-    made = World(Scheduler(options=Options(open=True, on_error="skip")), 1, validate=False)
+    made = World(Scheduler(options=Options(open=True)), 1, validate=False)
     made.begin()
     made.tell(Submitted((), tuple(tasks)))
     made.tell(*made.start(A), *made.fail(A))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import windrow as wr
 import windrow.data
-from windrow.data.parquet import ParquetReader
+from windrow.data.formats.parquet import ParquetReader
 from windrow.errors import CorruptFileError, MissingColumnError, MissingFileError
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import windrow.data
 from range_server import RangeServer
-from windrow.data.http_ranges import MOST_RANGES, NEAR_SINGLE, Blocks, HttpFile, coalesced, multipart
-from windrow.data.remote import ASSUMED_ROUND_TRIP_S, HEAD_BYTES, TAIL_BYTES, Link, RemoteFile
+from windrow.data.remote.file import ASSUMED_ROUND_TRIP_S, HEAD_BYTES, TAIL_BYTES, Link, RemoteFile
+from windrow.data.remote.http import MOST_RANGES, NEAR_SINGLE, Blocks, HttpFile, coalesced, multipart
 from windrow.errors import CorruptFileError, MissingFileError
 
 if TYPE_CHECKING:
@@ -330,9 +330,9 @@ def same(left: Any, right: Any) -> bool:
 @pytest.fixture(params=["t.root", "n.root", "p.parquet"])
 def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     # The files are small: without this their ends would be all of them.
-    monkeypatch.setattr("windrow.data.remote.TAIL_BYTES", 40_000)
-    monkeypatch.setattr("windrow.data.remote.HEAD_BYTES", 4_000)
-    monkeypatch.setattr("windrow.data.remote.READ_ON_BYTES", 4_000)
+    monkeypatch.setattr("windrow.data.remote.file.TAIL_BYTES", 40_000)
+    monkeypatch.setattr("windrow.data.remote.file.HEAD_BYTES", 4_000)
+    monkeypatch.setattr("windrow.data.remote.file.READ_ON_BYTES", 4_000)
     return str(request.param)
 
 

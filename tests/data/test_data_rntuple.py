@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow.data
-from windrow.data.rntuple import RNTupleReader
+from windrow.data.formats.rntuple import RNTupleReader
 from windrow.errors import MissingColumnError
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import windrow.data
 from searching import few_by_day
-from windrow.data.root_fast import BasketFile
-from windrow.data.root_files import translated
-from windrow.data.ttree import TTreeReader, leaves
+from windrow.data.formats.baskets import BasketFile
+from windrow.data.formats.root_files import translated
+from windrow.data.formats.ttree import TTreeReader, leaves
 from windrow.errors import CorruptFileError, MissingColumnError, MissingFileError, MissingTreeError, UsageError
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def test_units_are_the_common_baskets_joined(tmp_path: Path) -> None:
 
 def test_uproot_reads_what_the_lean_path_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = write_tree(tmp_path / "x.root", [30, 30])
-    monkeypatch.setattr("windrow.data.ttree._plain", lambda *_: None)
+    monkeypatch.setattr("windrow.data.formats.ttree._plain", lambda *_: None)
     reader = open_one(tmp_path / "x.root")
     out = reader.read(list(written), 10, 50)
     for name in written:

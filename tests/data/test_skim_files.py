@@ -16,10 +16,11 @@ import uproot
 
 import windrow.data
 from searching import few_by_day
-from windrow.data import skim, skim_parquet
-from windrow.data.fragments import Fragment, write_fragment
-from windrow.data.patterns import choose
-from windrow.data.skim import write_skim
+from windrow.data.columns import choose
+from windrow.data.skim import parquet as skim_parquet
+from windrow.data.skim import write as skim
+from windrow.data.skim.fragments import Fragment, write_fragment
+from windrow.data.skim.write import write_skim
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,8 +41,8 @@ def fragments(directory: Path, count: int, rows: int = 10) -> list[Fragment]:
 
 KILLED = """
 import os, pathlib, signal, sys
-from windrow.data import skim
-from windrow.data.fragments import Fragment
+from windrow.data.skim import write as skim
+from windrow.data.skim.fragments import Fragment
 
 directory, form = pathlib.Path(sys.argv[1]), sys.argv[2]
 pieces = skim._pieces

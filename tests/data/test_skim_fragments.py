@@ -9,8 +9,8 @@ import awkward as ak
 import numpy as np
 import pytest
 
-from windrow.data import fragments
-from windrow.data.fragments import read_fragment, read_shape, shape_of, write_fragment
+from windrow.data.skim import fragments
+from windrow.data.skim.fragments import read_fragment, read_shape, shape_of, write_fragment
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:

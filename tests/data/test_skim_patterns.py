@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.data.patterns import choose
+from windrow.data.columns import choose
 from windrow.errors import UnknownNameError, UsageError
 
 NAMES = (

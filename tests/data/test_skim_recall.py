@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import windrow.data
 from searching import examples
-from windrow.data import skim_recall
-from windrow.data.fragments import write_fragment
-from windrow.data.skim import write_skim
-from windrow.data.skim_record import original_sums, read_record, users_own
+from windrow.data.skim import record as skim_recall
+from windrow.data.skim.fragments import write_fragment
+from windrow.data.skim.record import original_sums, read_record, users_own
+from windrow.data.skim.write import write_skim
 from windrow.errors import SpecError
 
 

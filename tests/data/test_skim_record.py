@@ -15,9 +15,9 @@ import pytest
 import uproot
 
 import windrow.data
-from windrow.data.fragments import write_fragment
-from windrow.data.skim import write_skim
-from windrow.data.skim_record import read_record
+from windrow.data.skim.fragments import write_fragment
+from windrow.data.skim.record import read_record
+from windrow.data.skim.write import write_skim
 from windrow.errors import MissingColumnError, UsageError
 
 FORMATS = ("parquet", "rntuple", "ttree")

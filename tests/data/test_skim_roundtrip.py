@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import windrow.data
 from searching import examples
-from windrow.data import skim
-from windrow.data.fragments import Fragment, write_fragment
-from windrow.data.skim import write_skim
+from windrow.data.skim import write as skim
+from windrow.data.skim.fragments import Fragment, write_fragment
+from windrow.data.skim.write import write_skim
 from windrow.errors import UsageError
 
 FORMATS = ("parquet", "rntuple", "ttree")

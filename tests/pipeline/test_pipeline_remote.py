@@ -66,8 +66,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def web(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RangeServer]:
     # The files are small: without this their ends would be much of them.
-    monkeypatch.setattr("windrow.data.remote.TAIL_BYTES", 1_000)
-    monkeypatch.setattr("windrow.data.remote.HEAD_BYTES", 1_000)
+    monkeypatch.setattr("windrow.data.remote.file.TAIL_BYTES", 1_000)
+    monkeypatch.setattr("windrow.data.remote.file.HEAD_BYTES", 1_000)
     running = RangeServer(folder, latency_s=0.005)
     yield running
     running.close()
@@ -187,9 +187,9 @@ def test_a_chunk_without_survivors_fetches_little_once_that_is_known(
     web: RangeServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A link so narrow that every byte counts: late columns are worth a request of their own.
-    monkeypatch.setattr("windrow.data.remote.Link.saw", lambda *arguments: None)
-    monkeypatch.setattr("windrow.data.remote.ASSUMED_BYTES_PER_S", 1e5)
-    monkeypatch.setattr("windrow.data.remote.ASSUMED_ROUND_TRIP_S", 0.05)
+    monkeypatch.setattr("windrow.data.remote.file.Link.saw", lambda *arguments: None)
+    monkeypatch.setattr("windrow.data.remote.file.ASSUMED_BYTES_PER_S", 1e5)
+    monkeypatch.setattr("windrow.data.remote.file.ASSUMED_ROUND_TRIP_S", 0.05)
     source = wr.data.open(spec(web.url, "ttree"), grid=UNIT)
     result = analysis().run(source, progress=False, engine="inline", chunk=UNIT)
     assert outputs(result) == {k: pytest.approx(v, rel=1e-5) for k, v in oracle().items()}

@@ -517,7 +517,7 @@ def test_a_file_that_cannot_be_written_costs_no_result(tmp_path: Path, monkeypat
     def full(*_: Any, **__: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("windrow.data.skim.write_skim", full)
+    monkeypatch.setattr("windrow.data.skim.write.write_skim", full)
     analysis = skimming()
     analysis.save(tmp_path / "skims" / "{dataset}.parquet")
     with pytest.raises(SaveError, match=r"skims/tt.parquet \(dataset 'tt'\).*No space left") as caught:

@@ -283,8 +283,8 @@ def test_a_split_is_said_and_one_that_cannot_be_is_refused(folder: Path) -> None
 def test_over_a_slow_link_answers_and_bytes_stay_and_requests_do_not_grow(
     folder: Path, split: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windrow.data.remote.TAIL_BYTES", 1_000)
-    monkeypatch.setattr("windrow.data.remote.HEAD_BYTES", 1_000)
+    monkeypatch.setattr("windrow.data.remote.file.TAIL_BYTES", 1_000)
+    monkeypatch.setattr("windrow.data.remote.file.HEAD_BYTES", 1_000)
     monkeypatch.setattr("windrow.place.read_ahead_split.SEEN_S", 0.01)
     web = RangeServer(folder, latency_s=0.004)
     try:

@@ -15,6 +15,8 @@ import pytest
 
 import windrow as wr
 from windrow.errors import DependencyError, TaskError, TaskOutputError, UsageError
+from windrow.tasks import call as call_module
+from windrow.tasks import session as session_module
 
 ENGINES = ("inline", "threads", "processes")
 engines = pytest.mark.parametrize("engine", ENGINES)
@@ -435,3 +437,17 @@ def test_the_executor_is_one(engine: str) -> None:
         assert executor.submit(np.arange, 50_000).result(120).sum() == 50_000 * 49_999 // 2
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(pow, 2, 3)
+
+
+def test_what_a_task_needs_is_found_out_once_for_all_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    found = call_module.find_traits
+
+    def counted(declared: Any, *about: Any, **options: Any) -> Any:
+        looked.append(declared.name)
+        return found(declared, *about, **options)
+
+    monkeypatch.setattr(session_module, "find_traits", counted)
+    with wr.Session(engine="inline", store=False) as session:
+        assert session.gather([session.submit(add, n) for n in range(5)]) == [1, 2, 3, 4, 5]
+    assert len(looked) == 1

@@ -20,7 +20,7 @@ from windrow.blocks.calls import Meter
 from windrow.blocks.columns import take
 from windrow.blocks.selection import Selection, union
 from windrow.data.base import IDENTITY_COLUMN
-from windrow.data.fragments import Fragment, write_fragment
+from windrow.data.skim.fragments import Fragment, write_fragment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -66,12 +66,10 @@ class Group:
 
     @property
     def stored_bytes(self) -> int:
-        """Compressed size of all members."""
         return sum(member.stored_bytes for member in self.members)
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The members without the prefix."""
         return tuple(member.name[len(self.prefix) + 1 :] for member in self.members)
 
 
@@ -119,8 +117,8 @@ def _size(one: Input) -> int | None:
 
 def _trees(one: Input) -> tuple[dict[str, str], str | None]:
     """Return what a user calls each tree, a TTree or an RNTuple, and the tree a run would read."""
-    from windrow.data.root import RNTUPLE, chosen_tree, trees_in
-    from windrow.data.root_files import open_file, translated
+    from windrow.data.formats.root import RNTUPLE, chosen_tree, trees_in
+    from windrow.data.formats.root_files import open_file, translated
 
     with translated(one.label), open_file(str(one.location)) as handle:
         classes = trees_in(handle)
@@ -130,7 +128,7 @@ def _trees(one: Input) -> tuple[dict[str, str], str | None]:
 
 def _tables(one: Input, trees: Mapping[str, str], known: Mapping[str, int] | None = None) -> tuple[Table, ...]:
     """Count the rows of every tree; understanding a large one takes a while, so not twice."""
-    from windrow.data.root_files import open_file, translated
+    from windrow.data.formats.root_files import open_file, translated
 
     rows = dict(known or {})
     if not trees:
@@ -218,7 +216,6 @@ class Together:
 
 
 def together(files: Sequence[Contents]) -> Together:
-    """Compare files by their columns."""
     from windrow.data.base import FileInfo
     from windrow.data.columns import find_collections
 

@@ -40,7 +40,6 @@ def generated(directory: Path, rows: int) -> Any:
 
 
 def run_example(fileset: Any, **options: Any) -> Result:
-    """Run the example's analysis."""
     file = example_directory() / "analysis.py"
     with loaded(file) as module:
         return pipeline_in(module, file).run(fileset, **options)

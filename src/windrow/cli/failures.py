@@ -35,7 +35,6 @@ class Command(click.Command):
         self.params.append(click.Option(["--debug"], is_flag=True, help="Show the whole traceback of an error."))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
         debug = ctx.params.pop("debug")
         try:
             return super().invoke(ctx)

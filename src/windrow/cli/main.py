@@ -37,11 +37,9 @@ class _Windrow(click.Group):
     """A group with Windrow's exit codes instead of click's, which has 2 for usage errors."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
         return sorted({*super().list_commands(ctx), *LATER})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, from its module where it has one."""
         if cmd_name in LATER:
             command: click.Command = importlib.import_module(LATER[cmd_name]).command
             return command
@@ -263,7 +261,6 @@ def _write_json(where: str, result: Result) -> None:
 
 
 def _ended(result: Result, *, quiet: bool, explain: bool) -> int:
-    """Print a result; return the exit code."""
     from windrow.cli import printing
 
     if not quiet:

@@ -38,7 +38,6 @@ def result_text(result: Result, *, explain: bool = False) -> str:
 
 
 def incomplete_text(result: Result) -> str:
-    """Say what is missing from a result, and why."""
     how = "interrupted" if result.interrupted else "incomplete"
     problems = result.ledger.problems
     lines = [f"windrow: {how}: {result.ledger.summary()}"]

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from windrow.cli.contents import grouped
-from windrow.pipeline.grid import Grid
+from windrow.pipeline.results.grid import Grid
 from windrow.units import format_bytes
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ MISSING_SHOWN = 12
 
 
 def files_text(found: Sequence[Contents], merged: Together, *, everything: bool = False) -> str:
-    """Say what files are, what is in them, and how they differ."""
     parts = [*map(file_text, found), overview_text(merged.columns, merged.info, everything=everything)]
     if len(found) > 1:
         parts.append(differences_text(merged))
@@ -38,7 +37,6 @@ def files_text(found: Sequence[Contents], merged: Together, *, everything: bool 
 
 
 def file_text(file: Contents) -> str:
-    """Say what a file is: format, size, trees, rows and units."""
     size = "" if file.bytes is None else f", {format_bytes(file.bytes)}"
     kind = {"root": "ROOT", "parquet": "Parquet"}.get(file.format, file.format)
     lines = [f"{file.label}: {kind}{size}"]
@@ -169,12 +167,10 @@ def _listed(columns: Sequence[Column]) -> list[str]:
 
 
 def columns_text(columns: Sequence[Column]) -> str:
-    """List columns one by one, and how many they are."""
     return "\n".join([*_listed(columns), _count(len(columns), "column")])
 
 
 def differences_text(all_files: Together) -> str:
-    """Say what is missing in which file, and which types differ."""
     same, total = len(all_files.common), len(all_files.columns)
     if same == total:
         return f"all {total:,} columns are in every file with the same type"

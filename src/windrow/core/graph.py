@@ -113,7 +113,6 @@ class Graph:
         self.failed = self.cancelled = 0  #: of these
         self.waiting = 0  #: of these, that have not ended
         self.frozen = False  #: the run ends: nothing is made again
-        self.fatal: Failure | None = None  #: of the first task that failed by itself
         #: by name: outputs of streams that an attempt made once, and the one that counts did not
         self.lacking: dict[str, Failure] = {}
         self.on_lost: Callable[[str], None] | None = None  #: the feeder's, for outputs of its own
@@ -336,8 +335,6 @@ class Graph:
         if not node.fed:
             self.failed += state is TaskState.FAILED
             self.cancelled += state is TaskState.CANCELLED
-            if state is TaskState.FAILED and node.root is None and self.fatal is None:
-                self.fatal = failure
         self._tell(node)
         self._agenda.extend((self._fail_readers, one) for one in node.outputs.values() if not one.made)
 

@@ -188,9 +188,6 @@ class Scheduler:
             self.workers.resume(self._batch.now, self._batch.out)
         if self.times:
             self._pass_time()
-        if self.graph.fatal is not None and self.options.on_error == "stop":
-            self.fail_run(self.graph.fatal)
-            return
         dispatch, queues = self.dispatch, self.queues
         if dispatch.waits:
             dispatch.place()

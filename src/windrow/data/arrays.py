@@ -120,7 +120,6 @@ def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def as_read(kind: str, values: Any) -> Any:
-    """Return values as every reader gives those of this kind of column."""
     if kind == "flat":
         return native(values)
     return native_lists(values) if kind == "jagged" else values
@@ -158,7 +157,6 @@ class ArrayReader:
         )
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
-        """Read ``columns`` of rows [start, stop)."""
         check_request(self.info, self._label, columns, start, stop)
         out: dict[str, Any] = {}
         for name in columns:

@@ -1,11 +1,13 @@
-"""Columns as a file presents them, and the collections their names make. Reads no file."""
+"""Columns as a file presents them, the collections their names make, and which of them a user means. Reads no file."""
 
 from __future__ import annotations
 
 from collections import Counter
+from fnmatch import translate
+from re import compile as compiled
 from typing import TYPE_CHECKING
 
-from windrow.errors import MissingColumnError, UsageError, nearest
+from windrow.errors import MissingColumnError, UnknownNameError, UsageError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,3 +72,48 @@ def check_request(info: FileInfo, label: str, columns: Sequence[str], start: int
             raise MissingColumnError(f"{label} has no column {name!r}{hint}", column=name, file=label)
     if not 0 <= start <= stop <= info.rows:
         raise UsageError(f"{label} has rows [0, {info.rows}), asked for [{start}, {stop})")
+
+
+def choose(patterns: str | Sequence[str], names: Iterable[str], *, what: str) -> tuple[str, ...]:
+    """Return the names that the patterns choose, in the order of ``names``.
+
+    Patterns are applied from left to right: one adds what it matches, and with a ``-`` in front it
+    takes that away again; a first pattern with a ``-`` takes away from everything. ``"Muon"`` where
+    no column is called so means the columns of the collection and its counter. A plain name that
+    is not there is an error of ``what``; a wildcard may match nothing, because files differ.
+    """
+    known = list(dict.fromkeys(names))
+    asked = [patterns] if isinstance(patterns, str) else list(patterns)
+    for pattern in asked:
+        if not str(pattern).removeprefix("-"):
+            raise UsageError(
+                f"{what}: {pattern!r} is no pattern; write names of columns with * and ?, "
+                "and a - in front to leave them out"
+            )
+    if not asked:
+        raise UsageError(f'{what}: no columns are named; write "*" for all of them')
+    chosen: set[str] = set(known) if asked[0].startswith("-") else set()
+    for pattern in asked:
+        if pattern.startswith("-"):
+            chosen.difference_update(_matches(pattern[1:], known))
+            continue
+        found = _matches(pattern, known)
+        if not found and not _has_wildcard(pattern):
+            raise UnknownNameError(f"{what}: no column {pattern!r}{nearest(pattern, known)}")
+        chosen.update(found)
+    return tuple(name for name in known if name in chosen)
+
+
+def _has_wildcard(pattern: str) -> bool:
+    return any(mark in pattern for mark in "*?[")
+
+
+def _matches(pattern: str, known: Sequence[str]) -> list[str]:
+    if _has_wildcard(pattern):
+        match = compiled(translate(pattern)).match
+        return [name for name in known if match(name)]
+    if pattern in known:
+        return [pattern]
+    members = [name for name in known if name.startswith((f"{pattern}_", f"{pattern}."))]
+    counters = [name for name in known if name in (f"n{pattern}", f"N{pattern}")]
+    return members + counters if members else []

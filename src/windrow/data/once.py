@@ -23,7 +23,6 @@ class Once(Generic[T]):
         self._values: OrderedDict[Any, T] = OrderedDict()
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
-        """Return what is kept, or make it."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)

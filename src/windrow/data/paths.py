@@ -95,7 +95,6 @@ def named_error(label: str, error: OSError) -> OSError:
 
 
 def file_format(path: str) -> Literal["root", "parquet"]:
-    """Return the format by the suffix; everything that is not Parquet is tried as ROOT."""
     return "parquet" if path.lower().endswith(PARQUET_SUFFIXES) else "root"
 
 

@@ -8,17 +8,22 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import awkward as ak
+import numpy as np
+
 from windrow.data.paths import is_remote
-from windrow.data.skim_recall import find_skims, merge_records
+from windrow.data.skim.record import find_skims, merge_records
 from windrow.data.spec import parse
-from windrow.errors import CorruptFileError, SpecError, nearest
+from windrow.errors import CorruptFileError, MissingColumnError, SpecError, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from windrow.data.base import Input, Reader, Source
 
 
@@ -111,16 +116,15 @@ def _reader(source: Input, grid: int | None, layout: Any) -> Reader:
 
         return ArrayReader(source, grid)
     if source.format == "parquet":
-        from windrow.data.parquet import ParquetReader
+        from windrow.data.formats.parquet import ParquetReader
 
         return ParquetReader(source, grid, layout)
-    from windrow.data.root import open_root
+    from windrow.data.formats.root import open_root
 
     return open_root(source, grid, layout)
 
 
 def _check_promises(source: Input, reader: Reader) -> None:
-    """Compare the file with what a preprocessed fileset says of it."""
     rows = reader.info.rows
     again = "preprocess the fileset again"
     if source.rows is not None and source.rows != rows:
@@ -188,3 +192,69 @@ def _by_dataset(metadata: Mapping[str, Any], datasets: Mapping[str, Any]) -> Map
         f"metadata must map datasets to mappings, and {name!r} is "
         + (f"no dataset{nearest(name, datasets)}" if unknown else "not mapped to one")
     )
+
+
+def table(files: Any, tree: str | None = None, *, columns: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return the columns of a tree by name, the files one after the other.
+
+    ``wr.data.table("dy/*.root", "Runs")["genEventSumw"].sum()`` is the sum of weights before any skim. One number per
+    row is a NumPy array, everything else an awkward array.
+
+    Parameters
+    ----------
+    files
+        Whatever ``wr.data.open`` takes for the files of one dataset; trees named in it do not count, so that the files of
+        an analysis can be given as they are.
+    tree
+        The tree; by default the only one, or the one called "Events".
+    columns
+        Which columns; by default all of them.
+    """
+    if isinstance(columns, str):
+        raise SpecError(f"columns= is a list of names, got {columns!r}")
+    source = open(files)
+    if not isinstance(source, FileSource):
+        raise SpecError(f"a table is read from files, got a {type(source).__name__}; give the files it is made of")
+    if len(source.datasets) > 1:
+        names = ", ".join(source.datasets)
+        raise SpecError(f"a table is read from the files of one dataset, got those of {names}")
+    if tree is not None:
+        source = replace(source, inputs=tuple(_of(item, tree) for item in source.inputs))
+    parts = [_read(source, index, columns) for index in range(len(source.inputs))]
+    _refuse_unlike(source.inputs, parts)
+    return {name: _joined([part[name] for part in parts]) for name in parts[0]}
+
+
+def _of(item: Input, tree: str) -> Input:
+    """Return the other tree of a file; what is known of the rows of the first says nothing about it."""
+    if item.format != "root":
+        raise SpecError(f"{item.label} is no ROOT file and has no trees, but {tree!r} is asked for")
+    return replace(item, tree=tree, rows=None, steps=None)
+
+
+def _read(source: FileSource, index: int, columns: Sequence[str] | None) -> dict[str, Any]:
+    reader = source.open(index)
+    try:
+        names = list(reader.info.columns) if columns is None else list(columns)
+        return reader.read(names, 0, reader.info.rows)
+    finally:
+        reader.close()
+
+
+def _refuse_unlike(inputs: Sequence[Input], parts: Sequence[dict[str, Any]]) -> None:
+    for item, part in zip(inputs, parts, strict=True):
+        if unlike := sorted(parts[0].keys() ^ part.keys()):
+            raise MissingColumnError(
+                f"{unlike[0]!r} is in only one of {inputs[0].label} and {item.label}: name the columns you need with "
+                "columns=[...]",
+                column=unlike[0],
+                file=item.label,
+            )
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    return ak.concatenate(parts)

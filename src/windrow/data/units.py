@@ -68,7 +68,6 @@ def _joined(borders: list[int], smallest: int, largest: int) -> list[int]:
 
 
 def common_borders(columns: Iterable[Sequence[int]]) -> tuple[int, ...]:
-    """Return the row numbers that are a border of every column, sorted."""
     common: set[int] | None = None
     seen: set[tuple[int, ...]] = set()
     for column in columns:

@@ -59,7 +59,6 @@ class Writing:
 
     @property
     def saves(self) -> tuple[SaveDefinition, ...]:
-        """The files to save, in the order of definition."""
         return tuple(self._saves.values())
 
     # -- writing an analysis -----------------------------------------------------------------
@@ -216,7 +215,6 @@ class Writing:
             self._unchecked.add(step.name)
 
     def _forget(self, name: str) -> None:
-        """Drop all that was learnt about a step."""
         self._kernels = {key: k for key, k in self._kernels.items() if key[0] != name}
         self._touched.pop(name, None)
         self._access = AccessLog()

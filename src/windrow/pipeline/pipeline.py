@@ -167,7 +167,7 @@ class Pipeline(Writing):
 
     def graph(self) -> Any:
         """Draw the steps, the columns they read and make, and the regions; shown by notebooks, ``.save("graph.svg")``."""
-        from windrow.pipeline.drawing import draw
+        from windrow.pipeline.inspect.drawing import draw
 
         return draw(self)
 

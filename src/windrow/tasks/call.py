@@ -109,7 +109,8 @@ class Call:
     @property
     def writes_files(self) -> bool:
         """Whether it puts files into place, which it must not do once more when others have overwritten them."""
-        return any(one.writes for one in self.declared.files.values())
+        files = self.declared.files
+        return bool(files) and any(one.writes for one in files.values())
 
     def begin(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Call:
         """Begin with what was given."""
@@ -280,10 +281,7 @@ class DeclaredFunctions:
         self._once: dict[int, weakref.ref[Any]] = {}
 
     def declare(self, function: Callable[..., Any]) -> Declared:
-        """Give what is declared of a function, or declare it."""
-        declared = getattr(function, "declared", None)
-        if isinstance(declared, Declared):
-            return declared
+        """Declare a function, and remember it if it was declared before."""
         made = task(function).declared
         for table in (self.known, self._once):
             if len(table) >= MOST:

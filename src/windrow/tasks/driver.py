@@ -90,7 +90,6 @@ class Driver:
         self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
         options = Options(
             open=True,
-            on_error="skip",
             restart=self._engine.capabilities.can_restart,
             ahead=True,
             io_workers=self._workers,

@@ -11,7 +11,7 @@ from windrow.core.events import CancelRequested, Closed, Released, Wanted
 from windrow.core.records import Task, make_record
 from windrow.tasks.body import STREAM
 from windrow.tasks.call import MOST, Call, Content, DeclaredFunctions, TaskTraits, find_traits, has_no_futures
-from windrow.tasks.declare import current
+from windrow.tasks.declare import Declared, current
 from windrow.tasks.devices import Devices
 from windrow.tasks.driver import Driver
 from windrow.tasks.failures import root_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
-    from windrow.tasks.declare import Declared, OnFailure
+    from windrow.tasks.declare import OnFailure
     from windrow.tasks.reuse.cache import ReuseStats
     from windrow.watch.progress import SessionSnapshot
 
@@ -172,6 +172,9 @@ class Session(Watchable, NamedOptions):
         known = self._functions.known.get(id(function))
         if known is not None:  # by far the most
             return self.call(known[1], arguments, keywords)
+        own = getattr(function, "declared", None)
+        if isinstance(own, Declared):
+            return self.call(own, arguments, keywords)
         declared = self._functions.declare(function)
         try:
             return self.call(declared, arguments, keywords)

@@ -108,7 +108,6 @@ def _better(directory: Path) -> str:
 
 
 def _pipeline(name: str, sources: Sequence[str]) -> dict[str, str]:
-    """Look at the files, say what is in them, and return the texts."""
     from windrow import data
     from windrow.cli.contents import look, together
     from windrow.cli.new.design import design, taken_names
@@ -140,7 +139,6 @@ def _pipeline(name: str, sources: Sequence[str]) -> dict[str, str]:
 
 
 def _files(sources: Sequence[str]) -> dict[str, list[str]]:
-    """Name a dataset after each source and list its files."""
     from windrow.data.paths import expand, split_tree
 
     files: dict[str, list[str]] = {}

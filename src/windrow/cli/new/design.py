@@ -77,7 +77,6 @@ def design(pipeline: str, files: Together, source: Source) -> dict[str, str | No
 
 
 def taken_names(files: Together) -> set[str]:
-    """Return the names that steps cannot have."""
     return {*files.columns, *files.info.collections}
 
 
@@ -96,7 +95,6 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def _spectrum(name: str, reads: str, expression: str, observed: Any, quantity: str, label: str) -> dict[str, str]:
-    """Return the values of the template of a spectrum."""
     axis = ", ".join(f"{number:g}" for number in choose_axis(observed))
     return {
         "spectrum": name, "reads": reads, "expression": expression, "axis": axis, "quantity": quantity, "label": label

@@ -69,7 +69,7 @@ def _own(column: Any) -> Any:
 def _from_arrow(batch: Any) -> dict[str, Any]:
     import pyarrow as pa
 
-    from windrow.data.arrow import convert, find_leaves
+    from windrow.data.formats.parquet import convert, find_leaves
 
     if isinstance(batch, pa.RecordBatch):
         table = pa.Table.from_batches([batch])
@@ -150,7 +150,6 @@ def _name(dtype: np.dtype[Any]) -> str:
 
 
 def part(table: ArrayTable, start: int, stop: int) -> ArrayTable:
-    """Return some rows of a table, in the same memory."""
     return ArrayTable({n: c[start:stop] for n, c in table.columns.items()}, "a part of a batch")
 
 
@@ -164,7 +163,6 @@ def packed(table: ArrayTable) -> ArrayTable:
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Put pieces of one column together."""
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(piece, np.ndarray) for piece in parts):
@@ -173,5 +171,4 @@ def joined(parts: Sequence[Any]) -> Any:
 
 
 def size_of(tables: Iterable[ArrayTable]) -> int:
-    """Bytes that tables take."""
     return sum(int(column.nbytes) for table in tables for column in table.columns.values())

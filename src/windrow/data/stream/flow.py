@@ -42,7 +42,6 @@ class Borders(Sequence[int]):
         self._state = 0, array("q", [0])
 
     def extend(self, ends: Iterable[int]) -> None:
-        """Add the ends of units."""
         forgotten, known = self._state
         self._state = forgotten, known + array("q", ends)
 
@@ -78,7 +77,6 @@ class Portion:
 
     @property
     def stop(self) -> int:
-        """Where it ends."""
         return self.ends[-1]
 
 
@@ -191,7 +189,6 @@ class Flow:
 
     @property
     def waiting(self) -> bool:
-        """Whether there are units that nobody took yet."""
         return bool(self._ready)
 
     def take(self) -> Portion | None:
@@ -209,7 +206,6 @@ class Flow:
             return Portion(first.start, tuple(ends), size)
 
     def release(self, portion: Portion) -> None:
-        """Forget rows that are done."""
         with self._changed:
             first = bisect_right(self._starts, portion.start) - 1
             stop = bisect_right(self._starts, portion.stop - 1)
@@ -229,7 +225,6 @@ class Flow:
             self.held = 0
 
     def open(self, index: int) -> StreamReader:  # noqa: ARG002 - there is one
-        """Give a reader of the rows that are in memory."""
         if self._columns is None or self._info is None:
             raise DataError(f"{self.inputs[0].label}: no batch has come, so that its columns are not known")
         return StreamReader(self, self._columns, self._info)
@@ -306,7 +301,6 @@ class StreamReader:
         self._empty = columns.empty
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
-        """Read ``columns`` of rows [start, stop) of the stream."""
         check_request(self.info, self._flow.inputs[0].label, columns, 0, 0)
         if not 0 <= start <= stop:
             raise UsageError(f"a stream has no rows [{start}, {stop})")

@@ -194,7 +194,6 @@ def take_from_socket(address: tuple[str, int], label: str, stopped: threading.Ev
 
 
 def _hang_up(connection: socket.socket, stopped: threading.Event, ended: threading.Event) -> None:
-    """Have who waits for the next batch return."""
     stopped.wait()
     if not ended.is_set():
         with contextlib.suppress(OSError):  # the other side may have closed it already

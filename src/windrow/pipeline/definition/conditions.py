@@ -71,7 +71,6 @@ class When:
         return cls(text=expression, step=step, names=tuple(dict.fromkeys(node.id for node in found)), _tree=tree)
 
     def holds(self, metadata: Mapping[str, Any], dataset: str) -> bool:
-        """Say whether the condition is true for a dataset with this metadata."""
         for name in self.names:
             if name not in metadata:
                 there = ", ".join(repr(key) for key in metadata) or "none at all"

@@ -54,7 +54,6 @@ def regions_of(
 
 
 def matching_regions(output: StepDefinition, regions: Iterable[str]) -> tuple[str, ...]:
-    """Return the regions an output is evaluated in."""
     patterns = output.regions or ()
     return tuple(r for r in regions if any(fnmatchcase(r, pattern) for pattern in patterns))
 
@@ -185,7 +184,6 @@ def _refuse_non_column(step: StepDefinition, column: str, steps: Mapping[str, St
 
 
 def describe(pipeline: Pipeline) -> str:
-    """Say what an analysis consists of."""
     definition = pipeline.definition(0)
     lines = [f"pipeline {pipeline.name!r}"]
     for step in definition.steps.values():

@@ -44,7 +44,6 @@ class SaveDefinition:
         return "{cut}" in self.path
 
     def target(self, dataset: str, cut: str = "") -> Path:
-        """Return the file for a dataset (and a cut)."""
         return Path(self.path.format(dataset=_file_name(dataset), cut=_file_name(cut)))
 
 
@@ -178,7 +177,7 @@ def _chosen(
             patterns.append(pattern)
     if not patterns:
         return (), tuple(made)
-    from windrow.data.patterns import choose
+    from windrow.data.columns import choose
 
     return choose(patterns, info.columns, what=f"save {save.path!r}"), tuple(made)
 

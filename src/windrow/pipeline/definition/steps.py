@@ -39,7 +39,6 @@ class Read:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it stands for all columns that match a glob."""
         return any(letter in self.column for letter in "*?[")
 
 
@@ -73,7 +72,6 @@ def define(
     reads: Mapping[str, str] | Sequence[str] | None = None,
     **options: Any,
 ) -> StepDefinition:
-    """Read a function's signature and make a step of it."""
     if not callable(function):
         raise DefinitionError(f"a {kind} is made of a function, got {type(function).__name__} {function!r}")
     step = name or _name_of(kind, function)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.data.skim_record import original_sums
+from windrow.data.skim.record import original_sums
 from windrow.errors import DataError, MissingColumnError, WindrowError
 from windrow.hep.lumi import lumi_ranges
 from windrow.pipeline.results.region_rows import read_rows

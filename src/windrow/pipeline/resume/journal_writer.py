@@ -74,7 +74,6 @@ class JournalWriter:
         return all(start in borders and stop in borders for _, start, stop in rows)
 
     def changed(self, number: int, united: UnitedPartial) -> None:
-        """There is more of an input of the scheduler."""
         entry = self._entries[number]
         assert entry is not None
         key, products = entry

@@ -16,10 +16,10 @@ from windrow.pipeline.cutflow.nminus1 import Count, NMinusOne, NMinusOneTables
 from windrow.pipeline.cutflow.table import Cutflow, Table
 from windrow.pipeline.cutflow.written import Member
 from windrow.pipeline.definition.products import classes, products_of
-from windrow.pipeline.fingerprints import fingerprint, parameters_said
 from windrow.pipeline.results.ledger import Entry, Ledger, left_out_notes
 from windrow.pipeline.results.region_rows import KeptFile, KeptRows
 from windrow.pipeline.results.result import Result, StepSummary
+from windrow.pipeline.resume.step_digest import fingerprint, parameters_said
 from windrow.pipeline.run.partials import project, unite
 from windrow.shape.costs import fit
 
@@ -96,7 +96,6 @@ class ResultAssembly:
         ]
 
     def _asked_for(self) -> dict[str, Any]:
-        """What a result says of the analysis and the data, whatever came out."""
         steps = self.definition.steps.items()
         return {
             "name": self.definition.name,
@@ -180,7 +179,6 @@ class ResultAssembly:
         return list(dict.fromkeys(missing))
 
     def _needed_by(self, output: str) -> set[str]:
-        """Return an output and the steps that make what it is given."""
         steps = self.definition.steps
         needed: set[str] = set()
         todo = [output]
@@ -213,7 +211,6 @@ class ResultAssembly:
         return tables
 
     def _completion(self, tables: Mapping[tuple[str, str], Table]) -> Completion | None:
-        """Gather what it takes to complete cutflows that are not exact."""
         if not any(table.moved for table in tables.values()):
             return None
         inputs = {}
@@ -272,7 +269,6 @@ class ResultAssembly:
         return summaries
 
     def _kept(self, united: Mapping[int, Sequence[Partial]]) -> tuple[KeptRows | None, list[str]]:
-        """Gather which rows each region has."""
         if not self.definition.keep_rows:
             return None, []
         if not self.facts.keeping:
@@ -291,7 +287,6 @@ class ResultAssembly:
         return KeptRows(tuple(files), tuple(self.definition.regions), ordered), []
 
     def _default_notes(self) -> list[str]:
-        """Say which optional columns were missing where, counted."""
         files: dict[str, int] = {}
         rows: dict[str, int] = {}
         for index, column in self.facts.defaults:

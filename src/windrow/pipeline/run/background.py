@@ -58,7 +58,6 @@ class Inbox:
         return question
 
     def stop(self) -> None:
-        """Wish the run to end."""
         with self._lock:
             self._stopped = True
             if self._wake is not None:

@@ -54,7 +54,6 @@ class BatchSupply:
             yield
 
     def begin(self, plans: Mapping[str, Plan], steps: Callable[[], Mapping[str, Fingerprint]]) -> None:
-        """Find out what is to do."""
         if self._journal is not None:
             self.plan = begin(
                 self.definition,
@@ -67,7 +66,6 @@ class BatchSupply:
             )
 
     def choose_engine(self, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]) -> EngineChoice:
-        """Decide where chunks run."""
         return choose_engine(self.source, self.options, len(self.plan.specs), waited, steps)
 
     def make_workload(self) -> PipelineWorkload:
@@ -88,11 +86,9 @@ class BatchSupply:
         return workload
 
     def make_collector(self) -> PartialCollector:
-        """Make what partials come to."""
         return PartialCollector(self.writer)
 
     def feed(self, rows: RowFeeder, inbox: Inbox | None, workers: int) -> Inbox | None:  # noqa: ARG002 - all rows are there
-        """Begin to hand over rows; nothing comes through the inbox later."""
         self.standing = rows.standing
         return inbox
 

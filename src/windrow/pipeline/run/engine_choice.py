@@ -62,7 +62,6 @@ class EngineChoice:
     _setup: ReadAhead | None = None
 
     def engine(self, rows: RowFeeder) -> Engine:
-        """Make the engine."""
         if self.kind == "inline":
             return InlineEngine(self.workers)
         if self.kind == "processes":
@@ -149,7 +148,6 @@ class _OnceApart:
         self._bounded = Bounded()
 
     def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:
-        """Say whether what a worker keeps is to be brought to safety."""
         return self._choice.switched and self._bounded.due(held_s, cost_s, life_s)
 
 
@@ -161,18 +159,15 @@ class _Deeper:
         self._choice = choice
 
     def rows(self, request: ShapeRequest) -> int:
-        """Size the next task."""
         return self._shape.rows(request)
 
     def window(self, task_s: float | None) -> int:
-        """Say how many jobs a worker may have at a time."""
         return max(self._shape.window(task_s), self._choice.depth)
 
 
 def choose_engine(
     source: Source, options: Options, to_do: int, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]
 ) -> EngineChoice:
-    """Decide where chunks run."""
     workers, memory = options.workers, options.memory
     if options.engine != "auto":
         return EngineChoice(
@@ -211,7 +206,6 @@ def _limited(options: Options) -> str:
 
 
 def limits(options: Options) -> Needs:
-    """Say what one chunk may use."""
     amounts: dict[str, float] = {}
     if options.memory is not None:
         amounts["memory"] = _allowed(options.memory) // options.workers

@@ -21,7 +21,6 @@ from windrow.data.stream.stream import Stream
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import EngineError
 from windrow.pipeline.definition.options import Options
-from windrow.pipeline.identities import step_fingerprints
 from windrow.pipeline.ordering.controller import FELL_BACK, OrderController
 from windrow.pipeline.ordering.initial_orders import check_conditions, make_orders
 from windrow.pipeline.ordering.order_file import KEY as ORDERS
@@ -29,6 +28,7 @@ from windrow.pipeline.ordering.order_file import orders_to_keep, recall_orders
 from windrow.pipeline.ordering.summary import summarise_orders
 from windrow.pipeline.results.load import keep
 from windrow.pipeline.resume.rundir import running_in
+from windrow.pipeline.resume.step_digest import step_fingerprints
 from windrow.pipeline.run.assemble import ResultAssembly
 from windrow.pipeline.run.background import outcome_so_far
 from windrow.pipeline.run.batch import BatchSupply
@@ -127,7 +127,6 @@ class _Run:
         return self._steps
 
     def _make_feeder(self) -> RowFeeder:
-        """Make the feeder of rows, with the decisions that cut them."""
         supply, options, chunk = self.supply, self.options, self.options.chunk
         shape = Fixed(chunk) if chunk else CappedUntilReordered(Guided(self.pipeline.costs), self.order.most_s)
         # What somebody asks for while the run goes on has to be here by then.
@@ -195,15 +194,11 @@ class _Run:
             self.rows,
             LaunchPolicy(limits(self.options)),
             SchedulerOptions(
-                on_error=self.options.on_error,
-                open=self.supply.open_ended,
-                restart=can.can_restart or self.choice.may_switch,
-                speculate=can.can_kill,
+                open=self.supply.open_ended, restart=can.can_restart or self.choice.may_switch, speculate=can.can_kill
             ),
         )
 
     def _remember(self, outcome: RunOutcome) -> None:
-        """Keep what the next run need not find out."""
         pipeline, accounts = self.pipeline, self.rows.accounts
         pipeline.guards.update(self.order.guards)
         pipeline.remember(accounts)
@@ -222,7 +217,6 @@ class _Run:
         return _Run(self.pipeline, self.supply, self.supply.options, self.inbox, (said,)).run()
 
     def _result(self, outcome: RunOutcome, facts: RunFacts) -> Result:
-        """Make the result of what came out, or of what has come out so far."""
         result = ResultAssembly(self.supply, self.workload, facts, self.rows).assemble(
             outcome,
             _issued(self.plans, self.rows),
@@ -281,13 +275,11 @@ class StopGrace:
         self._started = False
 
     def __call__(self, events: Any, commands: Any, now: float) -> None:  # noqa: ARG002 - an observer's
-        """Start counting once the scheduler is stopping."""
         if self._scheduler.stopping and not self._started:
             self._started = True
             self._timer.start()
 
     def end(self) -> None:
-        """Stop counting."""
         self._timer.cancel()
 
 

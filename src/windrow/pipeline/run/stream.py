@@ -100,7 +100,6 @@ class StreamSupply:
         return EngineChoice("threads", workers, why, split=(0, workers))
 
     def make_workload(self) -> PipelineWorkload:
-        """Make the workload."""
         skip = self.options.on_error == "skip"
         return StreamWorkload(self.definition, self.source, self.options.block_rows, skip=skip)
 
@@ -109,15 +108,12 @@ class StreamSupply:
         return self
 
     def add(self, handle: Handle, value: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
-        """Take a partial over; it is about rows."""
         self.plan.united.add(about, value)
 
     def partials(self) -> dict[int, list[Any]]:
-        """Give what there is."""
         return {0: [self.plan.united.whole()]} if self.plan.united.rows.total else {}
 
     def feed(self, rows: RowFeeder, inbox: Inbox | None, workers: int) -> Inbox:
-        """Let rows come through the inbox of the run."""
         self.pump.rows = rows
         self.pump.portions = PORTIONS * workers
         inbox = inbox or Inbox()
@@ -153,7 +149,6 @@ class StreamPlan(ResumePlan):
     united: UnitedPartial = field(default_factory=UnitedPartial)
 
     def account(self, index: int, ledger: Ledger) -> list[Entry]:  # noqa: ARG002 - there is one
-        """List what became of the rows that were taken."""
         found = [
             Entry(rows.start, rows.stop, "failed", failure.message)
             for listed in ledger.failures.values()
@@ -167,7 +162,6 @@ class StreamPlan(ResumePlan):
         return sorted(found, key=lambda entry: entry.start)
 
     def last_row(self, index: int, ledger: Ledger) -> int:  # noqa: ARG002 - there is one
-        """Give the end of what was handed over."""
         return self.flow.borders[-1]
 
 
@@ -224,7 +218,6 @@ class StreamPump:
         self._thread = threading.Thread(target=self._feed, name="windrow-stream", daemon=True)
 
     def open(self, wake: Callable[[], None]) -> None:
-        """Begin to take batches."""
         self._wake = wake
         self._thread.start()
 
@@ -280,7 +273,6 @@ class StreamPump:
     # -- the loop's thread -------------------------------------------------------------------
 
     def events(self) -> list[Event]:
-        """Give what is news for the scheduler."""
         events: list[Event] = []
         self._let_go()
         ended = self._flow.ended  # asked first: what came before it is handed over below

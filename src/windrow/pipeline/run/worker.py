@@ -51,7 +51,6 @@ class RowsSide:
         self.news = workload.news
 
     def run(self, job: Job) -> Outcome:
-        """Do what a task asks for."""
         payload = job.task.payload
         if type(payload) is OpenInput:
             return Outcome({}, self._open(payload.input))
@@ -75,7 +74,6 @@ class RowsSide:
         return Opened(reader.info.rows, self.workload.opened(source, reader.info, program), identity)
 
     def _run_rows(self, output: str, payload: RunRows, plan: Plan, ahead: list[PreparedColumns]) -> Outcome:
-        """Run one chunk in the order of the plan, with what was prepared for it."""
         source, reader, program, chunk = self._opened(payload)
         before = reader.bytes_read
         attempts = self._attempts(source, program, reader, chunk, plan)
@@ -102,14 +100,12 @@ class RowsSide:
         return Outcome({output: partial}, RowsReport(evidence, gone), measurement)
 
     def close(self) -> None:
-        """Close every file."""
         while self._readers:
             self._close(self._readers.popitem()[1][0])
 
     # -- inside ------------------------------------------------------------------------------
 
     def _opened(self, payload: RunRows) -> tuple[Input, Reader, Program, Chunk]:
-        """Open the file that rows are in; say what runs on them."""
         (part,) = payload.rows
         feed = self.workload.feed(part.input)
         reader, _ = self._reader(feed.input, payload.identity)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.blocks.chunk import Stopped
 from windrow.core.records import Failure, FailureKind, OpenInput, RunRows
 from windrow.errors import CorruptFileError, DataError, DefinitionError, RowPurityError, StepError, WindrowError
-from windrow.pipeline.ambient import ambient, check_arrived, is_own, restore, seal
 from windrow.pipeline.binding.bind import bind
 from windrow.pipeline.resume.input_digest import file_stamp
 from windrow.pipeline.run.facts import RunFacts
+from windrow.pipeline.run.process_environment import ambient, check_arrived, restore, seal
 from windrow.pipeline.run.worker import RowsSide
+from windrow.store.fingerprint.libraries import library_of_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,7 +92,6 @@ class PipelineWorkload:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Begin in another process."""
         restore(state.pop("ambient"))
         self.__dict__.update(state)
         self.stop = threading.Event()
@@ -124,34 +124,28 @@ class PipelineWorkload:
         return None if found == RunFacts() else found
 
     def facts_now(self) -> RunFacts:
-        """Give what is known now: workers go on learning."""
         with self._lock:
             return self.facts.copy()
 
     def hear(self, news: RunFacts) -> None:
-        """Take in what a worker in another process learned."""
         self.learn(news)
         self.definition.unchecked.difference_update(news.checked)
         for step, fields in news.touched.items():
             self.definition.touched[step] = self.definition.touched.get(step, frozenset()) | fields
 
     def feed(self, number: int) -> Feed:
-        """Say what an input of the scheduler is."""
         return self.feeds.get(number) or Feed(number)
 
     def open_worker(self, worker: int) -> RowsSide:  # noqa: ARG002 - all workers are alike
-        """Make the side of one worker."""
         if self.sealed is not None:
             check_arrived(self.definition, self.sealed)
             self.sealed = None
         return RowsSide(self)
 
     def content(self, task: Task) -> Any:
-        """Give what a worker needs: all of it is in the payload."""
         return task.payload
 
     def describe(self, task: Task) -> str:
-        """Name a task in messages of the engine."""
         if type(task.payload) is RunRows:
             return ", ".join(f"rows {r.start}-{r.stop} of {self._label(r.input)}" for r in task.payload.rows)
         what = "opening" if type(task.payload) is OpenInput else "adding up results of"
@@ -162,10 +156,9 @@ class PipelineWorkload:
 
     def is_own(self, module: ModuleType) -> bool:
         """Say whether a module is the user's own, so that it goes to other processes with its state."""
-        return is_own(module)
+        return library_of_module(module) is None
 
     def classify(self, error: BaseException) -> Failure:
-        """Say whose fault an exception is."""
         kind = FailureKind.INTERNAL
         if isinstance(error, Stopped):
             kind = FailureKind.LOST  # nothing is wrong with its rows
@@ -255,7 +248,6 @@ class PipelineWorkload:
             raise self.replaced(item)
 
     def replaced(self, item: Input) -> CorruptFileError:
-        """Make the error of an input that is not the same any more."""
         return CorruptFileError(
             f"{item.label} was replaced while it was being read: run again, on files that stay as they are",
             file=item.label,

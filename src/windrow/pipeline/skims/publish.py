@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.fragments import empty_columns
-from windrow.data import skim_record
 from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.paths import is_remote
+from windrow.data.skim import record as skim_record
 from windrow.errors import SaveError, UsageError
 from windrow.pipeline.cutflow.nminus1 import Count
 from windrow.pipeline.definition.saves import known_after_cuts, regions_named
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from windrow.data.base import Source
-    from windrow.data.fragments import Fragment
+    from windrow.data.skim.fragments import Fragment
     from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.definition.saves import SaveDefinition
     from windrow.pipeline.results.result import Result
@@ -150,7 +150,7 @@ def _written(
     record: Mapping[str, Any],
     empty: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    from windrow.data.skim import write_skim
+    from windrow.data.skim.write import write_skim
 
     made = write_skim(
         target.path,
@@ -248,7 +248,6 @@ def _lost(dataset: str, result: Result) -> int:
 
 
 def _empty(target: _Target, definition: Definition, source: Source, workload: PipelineWorkload) -> dict[str, Any]:
-    """Find the columns of a file that no row got into."""
     inputs = [item for item in source.inputs if item.dataset == target.dataset]
     item = min(inputs, key=lambda item: item.index not in workload.facts.borders)
     reader = source.open(item.index)

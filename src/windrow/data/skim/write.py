@@ -11,13 +11,13 @@ import os
 import secrets
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from windrow.data.fragments import Fragment, read_fragment, read_shape, shape_of
-from windrow.data.skim_plan import plan_skim
+from windrow.data.skim.fragments import Fragment, read_fragment, read_shape, shape_of
+from windrow.data.skim.plan import plan_skim
 from windrow.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 Format = Literal["parquet", "rntuple", "ttree"]
 
-#: Format -> the module that writes it, imported when it is asked for.
+#: Format -> the function that writes it, imported when it is asked for.
 FORMATS: Mapping[str, str] = {
-    "parquet": "windrow.data.skim_parquet",
-    "rntuple": "windrow.data.skim_rntuple",
-    "ttree": "windrow.data.skim_ttree",
+    "parquet": "windrow.data.skim.parquet:write",
+    "rntuple": "windrow.data.skim.root:write_rntuple",
+    "ttree": "windrow.data.skim.root:write_ttree",
 }
 
 #: Rows of a piece where memory allows: what a reader takes as one unit.
@@ -62,7 +62,7 @@ def write_skim(
 ) -> SkimFile:
     """Write the rows of the fragments, in their order, to one file.
 
-    ``record`` is kept in the file, see ``skim_record``. ``empty`` has the columns of no rows: of a
+    ``record`` is kept in the file, see ``record.py``. ``empty`` has the columns of no rows: of a
     skim that selected nothing they are all there is to see. The file grows in ``staging``, which is
     on the target's file system and cleared by the caller after a kill; without it beside the
     target.
@@ -78,9 +78,9 @@ def write_skim(
         pieces=-(-rows // piece),
         tree=tree,
     )
-    writer = import_module(FORMATS[format])
+    write = resolve_name(FORMATS[format])
     with _appearing(target, staging or target.parent) as part:
-        writer.write(part, plan, _pieces(filled, plan.schema, piece), record)
+        write(part, plan, _pieces(filled, plan.schema, piece), record)
         size = part.stat().st_size
     return SkimFile(path=str(target), rows=rows, bytes=size, format=format)
 
@@ -131,7 +131,6 @@ def _pieces(fragments: Sequence[Fragment], schema: Any, rows: int) -> Iterator[A
 
 
 def _fitted(batch: Any, schema: Any) -> Any:
-    """Return the batch with the skim's order of columns and types."""
     if batch.schema.equals(schema):
         return batch
     place = {field.name: number for number, field in enumerate(batch.schema)}

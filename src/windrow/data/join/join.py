@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from windrow.data.chain import Chain, ChainReader, chain
+from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.columns import check_request, find_collections
-from windrow.data.joined_columns import joined_columns
-from windrow.data.match import IdentityIndex
+from windrow.data.join.chain import Chain, ChainReader, chain
+from windrow.data.join.match import IdentityIndex
 from windrow.data.once import Once
 from windrow.data.source import open as open_source
-from windrow.errors import CorruptFileError, DataError, SpecError, nearest
+from windrow.errors import CorruptFileError, DataError, MissingColumnError, SpecError, UsageError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from windrow.data.base import Input, Reader, Source
-    from windrow.data.joined_columns import JoinedColumns
+    from windrow.data.base import ColumnInfo, FileInfo, Input, Reader, Source
+    from windrow.data.join.chain import Chain
 
 
 Missing = Literal["error", "none"]
@@ -176,7 +176,6 @@ class JoinedSource:
 
 
 def _partners(main: Source, friend: Source) -> dict[str, str]:
-    """Return which dataset of the friend belongs to each of the main source."""
     if len(main.datasets) == 1 == len(friend.datasets):
         return dict(zip(main.datasets, friend.datasets, strict=True))
     lacking = [name for name in main.datasets if name not in friend.datasets]
@@ -212,12 +211,10 @@ class JoinedReader:
 
     @property
     def bytes_read(self) -> int:
-        """Stored bytes fetched so far, from both."""
         return self._main.bytes_read + self._friend.bytes_read
 
     @property
     def reads(self) -> list[tuple[str, int, int]]:
-        """(column, start, stop) of every read so far, in rows of the main source."""
         return self._main.reads
 
     @property
@@ -226,7 +223,6 @@ class JoinedReader:
         return getattr(self._main, "link", None)
 
     def prefetch(self, wanted: Sequence[tuple[Sequence[str], int, int]]) -> None:
-        """Fetch columns of the main source ahead."""
         mine = [
             ([name for name in columns if name not in self._columns.names], start, stop)
             for columns, start, stop in wanted
@@ -234,7 +230,6 @@ class JoinedReader:
         self._main.prefetch([one for one in mine if one[0]])  # type: ignore[attr-defined]  # what has a link has it
 
     def forget(self) -> None:
-        """Let go of what was fetched ahead."""
         self._main.forget()  # type: ignore[attr-defined]  # what has a link has it
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
@@ -266,7 +261,6 @@ class JoinedReader:
             )
 
     def close(self) -> None:
-        """Release the handles."""
         self._main.close()
         self._friend.close()
 
@@ -346,3 +340,69 @@ class _Known:
         self.rows: Once[int] = Once(100_000)
         self.indexes: Once[IdentityIndex] = Once(2)
         self.matches: Once[NDArray[np.int64]] = Once(32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedColumns:
+    """What the columns of the friend are called in the joined source."""
+
+    names: Mapping[str, str]  #: joined -> friend's own
+    infos: Mapping[str, ColumnInfo]  #: under the joined name
+    counted: Mapping[str, str]  #: joined -> the main source's counter, which must agree
+
+
+def joined_columns(
+    main: FileInfo, friend: Chain, *, labels: tuple[str, str], on: Sequence[str], rename: str, option: bool
+) -> JoinedColumns:
+    """Name the friend's columns, but for those that identify rows; refuse names that both have.
+
+    ``rename`` has ``{}`` where a name goes. With ``option``, a value may be missing in any of them.
+    """
+    for label, columns in zip(labels, (main.columns, friend.columns), strict=True):
+        _check_identity(on, label, columns)
+    left_out = {*on, IDENTITY_COLUMN}
+    names = {rename.format(name): name for name in friend.columns if name not in left_out}
+    clashes = [name for name in names if name in main.columns]
+    # Lists of both may be counted by one column of the same name; then it is the same collection.
+    counters = _counters(main.columns) & _counters(friend.columns)
+    shared = {name for name in clashes if name in counters and names[name] == name}
+    _refuse_clashes([name for name in clashes if name not in shared], labels)
+    names = {name: own for name, own in names.items() if name not in shared}
+    theirs = {own: name for name, own in names.items()}
+    infos, counted = {}, {}
+    for name, own in names.items():
+        column = friend.columns[own]
+        if option:
+            infos[name] = replace(column, name=name, kind="other", dtype=None, counter=None)
+            continue
+        counter = column.counter
+        if counter in shared:
+            counted[name] = str(counter)
+        else:
+            counter = theirs.get(counter or "")
+        infos[name] = replace(column, name=name, counter=counter)
+    return JoinedColumns(names=names, infos=infos, counted=counted)
+
+
+def _refuse_clashes(clashes: Sequence[str], labels: tuple[str, str]) -> None:
+    if clashes:
+        more = f" and {len(clashes) - 5} more" if len(clashes) > 5 else ""
+        raise SpecError(
+            f"{labels[0]} and its friend {labels[1]} both have {', '.join(clashes[:5])}{more}: write "
+            'join(..., prefix="friend_") to give the friend\'s columns names of their own'
+        )
+
+
+def _counters(columns: Mapping[str, ColumnInfo]) -> set[str]:
+    return {column.counter for column in columns.values() if column.counter is not None}
+
+
+def _check_identity(on: Sequence[str], label: str, columns: Mapping[str, ColumnInfo]) -> None:
+    for name in on:
+        if name not in columns:
+            raise MissingColumnError(
+                f"{label} has no column {name!r}, which on= names{nearest(name, columns)}", column=name, file=label
+            )
+        dtype = columns[name].dtype
+        if columns[name].kind != "flat" or dtype is None or dtype.kind not in "biu":
+            raise UsageError(f"{label}: on= names {name!r}, which is not one whole number per row ({dtype})")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from windrow.data.rntuple import RNTupleReader
-from windrow.data.root_files import open_file, translated
-from windrow.data.ttree import TTreeLayout, TTreeReader, ttree_layout
+from windrow.data.formats.rntuple import RNTupleReader
+from windrow.data.formats.root_files import open_file, translated
+from windrow.data.formats.ttree import TTreeLayout, TTreeReader, ttree_layout
 from windrow.errors import MissingTreeError
 
 if TYPE_CHECKING:

@@ -40,7 +40,6 @@ class Chain:
 
     @property
     def rows(self) -> int:
-        """Rows of all files."""
         return self.firsts[-1]
 
 
@@ -90,7 +89,6 @@ class ChainReader:
 
     @property
     def bytes_read(self) -> int:
-        """Stored bytes fetched so far."""
         return self._closed_bytes + sum(reader.bytes_read for reader in self._readers.values())
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
@@ -176,7 +174,6 @@ class ChainReader:
         reader.close()
 
     def close(self) -> None:
-        """Release the handles."""
         while self._readers:
             self._close(self._readers.popitem()[1])
 

@@ -83,7 +83,6 @@ class Blocks:
         self.size: int | None = None  #: of the file, where an answer told
 
     def add(self, start: int, data: bytes | memoryview) -> None:
-        """Keep a piece that begins at byte ``start``."""
         place = bisect_right(self._starts, start)
         self._starts.insert(place, start)
         self._data.insert(place, memoryview(data))
@@ -100,11 +99,9 @@ class Blocks:
 
     @property
     def total_bytes(self) -> int:
-        """How many bytes there are in all pieces."""
         return sum(map(len, self._data))
 
     def clear(self) -> None:
-        """Forget all pieces."""
         self._starts.clear()
         self._data.clear()
 
@@ -266,7 +263,6 @@ class HttpFile:
         raise _broken(f"{self._original}: sent on {MOST_REDIRECTS} times")
 
     def _moved(self, answer: Any) -> bool:
-        """Say whether the request has to be sent again, elsewhere."""
         if answer.status in REDIRECTS and answer.getheader("Location"):
             self._url = urljoin(self._url, answer.getheader("Location"))
             return True
@@ -285,7 +281,6 @@ class HttpFile:
             connection.close()
 
     def _keep(self, answer: Any, wanted: str, into: Blocks) -> None:
-        """Keep what an answer brings, or say what is wrong with it."""
         status, kind = answer.status, answer.getheader("Content-Type", "")
         if status == 206 and kind.lower().startswith("multipart/byteranges"):
             for start, data, size in multipart(answer.read(), kind):

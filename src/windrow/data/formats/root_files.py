@@ -18,7 +18,7 @@ import numpy as np
 import uproot
 
 from windrow.data.paths import is_remote, missing_package, named_error
-from windrow.data.remote import RemoteFile
+from windrow.data.remote.file import RemoteFile
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 def is_local(location: str) -> bool:
-    """Say whether the file can be opened by the operating system."""
     return not is_remote(location)
 
 
@@ -75,22 +74,18 @@ class RemoteSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot 
 
     @property
     def num_bytes(self) -> int:
-        """Bytes in the file."""
         return self._remote.size
 
     @property
     def closed(self) -> bool:
-        """Never: connections open again when they are needed."""
         return False
 
     def chunk(self, start: int, stop: int) -> Any:
-        """Return a piece: held, or fetched with some more behind it."""
         data = np.frombuffer(self._remote.read_metadata(start, stop), np.uint8)
         future = uproot.source.futures.TrivialFuture(data)
         return uproot.source.chunk.Chunk(self, start, start + len(data), future)
 
     def chunks(self, ranges: list[tuple[int, int]], notifications: Queue[Any]) -> list[Any]:
-        """Return several pieces, fetched in one request."""
         self._remote.prefetch(ranges)
         pieces = []
         for start, stop in ranges:

@@ -1,7 +1,7 @@
 """A TTree: what it says about itself, and a reader of it.
 
 The layout (columns, baskets, units) is found once per file and shared by the readers of that file;
-each reader has a handle of its own. Plain columns go through ``root_fast``, everything else through
+each reader has a handle of its own. Plain columns go through ``baskets``, everything else through
 uproot.
 """
 
@@ -17,10 +17,10 @@ import uproot
 from windrow.data.arrays import native, native_lists
 from windrow.data.base import ColumnInfo, FileInfo
 from windrow.data.columns import check_request, find_collections
-from windrow.data.remote import Ahead, FetchesAhead, RemoteFile
-from windrow.data.root_fast import BasketFile, Baskets, Unsupported
-from windrow.data.root_files import is_local, open_file, remote_file, translated
-from windrow.data.skim_record import hidden_in, made_in, public, record_of_root
+from windrow.data.formats.baskets import BasketFile, Baskets, Unsupported
+from windrow.data.formats.root_files import is_local, open_file, remote_file, translated
+from windrow.data.remote.file import Ahead, FetchesAhead, RemoteFile
+from windrow.data.skim.record import hidden_in, made_in, public, record_of_root
 from windrow.data.units import cluster_borders, common_borders, read_borders, unit_borders
 
 if TYPE_CHECKING:
@@ -68,19 +68,16 @@ class TTreeReader(FetchesAhead):
 
     @property
     def bytes_read(self) -> int:
-        """Stored bytes fetched so far."""
         return self._remote.bytes_read if self._remote else self._bytes + self._file.bytes_read
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
-        """(offset, size) of everything fetched so far."""
         return self._remote.ranges if self._remote else self._ranges + self._file.ranges
 
     def _errors(self) -> AbstractContextManager[None]:
         return translated(self._label)
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
-        """Read ``columns`` of rows [start, stop)."""
         check_request(self.info, self._label, public(columns, self.info), start, stop)
         out: dict[str, Any] = dict.fromkeys(columns)
         with self._errors():
@@ -146,7 +143,6 @@ class TTreeReader(FetchesAhead):
                 self._ranges.append((int(seeks[number]), size))
 
     def close(self) -> None:
-        """Release the handles."""
         self._file.close()
         if self._handle is not None:
             self._handle.close()
@@ -158,7 +154,6 @@ class TTreeReader(FetchesAhead):
 
 
 def ttree_layout(handle: Any, path: str, tree: Any, grid: int | None) -> TTreeLayout:
-    """Look at every branch once."""
     rows = int(tree.num_entries)
     branches = leaves(tree)
     columns: dict[str, ColumnInfo] = {}

@@ -23,7 +23,7 @@ import xxhash
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from windrow.data.remote import RemoteFile
+    from windrow.data.remote.file import RemoteFile
 
 
 _Array = np.ndarray[Any, Any]
@@ -61,7 +61,6 @@ class Baskets:
     sizes: tuple[int, ...]
 
     def overlapping(self, start: int, stop: int) -> Iterator[int]:
-        """Yield the numbers of the baskets that hold rows of [start, stop)."""
         number = max(bisect_right(self.entries, start) - 1, 0)
         while number < len(self.seeks) and self.entries[number] < stop:
             if self.entries[number + 1] > start:

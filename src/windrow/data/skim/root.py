@@ -1,8 +1,4 @@
-"""Skims as a TTree, for programs that read nothing else.
-
-Written with uproot, a basket of each branch for each piece. Collections are zipped, so that each has
-one counter; where the source had the counter it is that one, though always an int32.
-"""
+"""Skims in ROOT files, written with uproot: as an RNTuple, or as a TTree for programs that read nothing else."""
 
 from __future__ import annotations
 
@@ -13,19 +9,18 @@ import numpy as np
 import pyarrow as pa
 import uproot
 
-from windrow.data.skim_plan import is_plain_list, number_type, zipped_columns
-from windrow.data.skim_record import ROOT_KEY, complete_record, encoded
+from windrow.data.skim.plan import is_plain_list, number_type, zipped_columns
+from windrow.data.skim.record import ROOT_KEY, complete_record, encoded
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from windrow.data.skim_plan import Collection, Plan
+    from windrow.data.skim.plan import Collection, Plan
 
 
-def write(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[str, Any]) -> None:
-    """Write the pieces to a new file."""
+def write_ttree(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[str, Any]) -> None:
     counters = _counters(plan)
     counted = set(counters.values())
     branches = _branches(plan, counted)
@@ -109,9 +104,37 @@ def _unsavable(field: Any) -> UsageError:
 
 
 def _arrays(plan: Plan, table: Any, counted: set[str]) -> dict[str, Any]:
-    """Return the rows of a table as what ``extend`` takes."""
     return {
         name: ak.Array(layout) if layout.is_list and not layout.is_regular else ak.to_numpy(layout)
         for name, layout in zipped_columns(plan, table).items()
         if name not in counted
     }
+
+
+def write_rntuple(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[str, Any]) -> None:
+    for field in plan.schema:
+        if not _fits(field.type):
+            raise UsageError(
+                f"column {field.name!r} cannot be saved in an RNTuple, which uproot writes without "
+                f'the type {field.type}; save as Parquet, or leave it out with "-{field.name}"',
+                column=field.name,
+            )
+    zipped = [one.prefix for one in plan.collections if one.prefix is not None]
+    text = encoded({**complete_record(record, plan), "zipped": zipped})
+    with path.open("w+b") as raw, uproot.recreate(raw, compression=uproot.ZSTD(1)) as file:
+        file[ROOT_KEY] = text
+        ntuple = file.mkrntuple(plan.tree, _records(plan, plan.schema.empty_table()).form)
+        for table in pieces:
+            ntuple.extend(ak.Array(_records(plan, table)))
+
+
+def _fits(kind: Any) -> bool:
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _fits(kind.value_type)
+    number = number_type(kind)
+    return bool(pa.types.is_string(kind)) or (number is not None and number != np.float16)
+
+
+def _records(plan: Plan, table: Any) -> Any:
+    layouts = zipped_columns(plan, table)
+    return ak.contents.RecordArray(list(layouts.values()), list(layouts), length=table.num_rows)

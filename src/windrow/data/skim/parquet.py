@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from windrow.data.skim_record import PARQUET_KEY, complete_record, encoded
+from windrow.data.skim.record import PARQUET_KEY, complete_record, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from windrow.data.skim_plan import Plan
+    from windrow.data.skim.plan import Plan
 
 
 def write(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[str, Any]) -> None:
-    """Write the pieces to a new file."""
     text = encoded(complete_record(record, plan))
     schema = plan.schema.with_metadata({PARQUET_KEY: text})
     # Dictionaries of floats cost a third of the time and make files larger.

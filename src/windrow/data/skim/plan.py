@@ -18,7 +18,7 @@ from windrow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from windrow.data.fragments import Shape
+    from windrow.data.skim.fragments import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,6 @@ class Collection:
     members: tuple[str, ...]
 
     def field(self, member: str) -> str:
-        """Return what a member is called within the collection."""
         return member[len(self.prefix or "") + 1 :]
 
 
@@ -114,7 +113,6 @@ def _common_type(one: Any, other: Any) -> Any:
 
 
 def number_type(kind: Any) -> np.dtype[Any] | None:
-    """Return the NumPy type of an Arrow type of numbers, None if it is something else."""
     plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     return np.dtype(kind.to_pandas_dtype()) if plain else None
 

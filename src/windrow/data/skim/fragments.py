@@ -103,13 +103,11 @@ def read_fragment(fragment: Fragment) -> Iterator[Any]:
 
 
 def read_shape(fragment: Fragment) -> Shape:
-    """Return what a fragment says about its columns, without its rows."""
     with pa.memory_map(fragment.path) as file, pa.ipc.open_file(file) as reader:
         return _shape(reader.schema)
 
 
 def shape_of(columns: Mapping[str, Any], rows: int = 0) -> Shape:
-    """Return the shape a fragment of these columns would have."""
     plain = _plain_columns(columns, rows)
     return _shape(_batch(plain, *_shared_lists(plain), 0, rows).schema)
 

@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from windrow.data.http_ranges import NEAR_SINGLE, Blocks, HttpFile, coalesced
+from windrow.data.remote.http import NEAR_SINGLE, Blocks, HttpFile, coalesced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from windrow.data.http_ranges import Range
+    from windrow.data.remote.http import Range
 
 
 #: Columns and the rows [start, stop) of them.
@@ -103,7 +103,6 @@ class FilesystemFile:
         self.first_byte_s: float | None = None  #: nobody says
 
     def ends(self, head: int, tail: int) -> Blocks:
-        """Fetch the first and last bytes; the size is a request of its own."""
         self.requests += 1
         size = self._files.size(self._path)
         if size is None:
@@ -115,7 +114,6 @@ class FilesystemFile:
         return found
 
     def fetch(self, ranges: Sequence[Range]) -> Blocks:
-        """Fetch byte ranges; protocols that wait (XRootD, S3) send them as a vector or together."""
         wanted = coalesced(ranges, NEAR_SINGLE)
         starts, stops = [one[0] for one in wanted], [one[1] for one in wanted]
         self.requests += 1
@@ -145,12 +143,10 @@ class RemoteFile:
 
     @property
     def requests(self) -> int:
-        """Requests sent so far."""
         return self._requests + (self._transport.requests if self._transport else 0)
 
     @property
     def size(self) -> int:
-        """Bytes in the file."""
         if self._size is None:
             self.look_at_ends()
         assert self._size is not None
@@ -163,7 +159,6 @@ class RemoteFile:
             self._ends, self._size = found, found.size
 
     def read(self, start: int, stop: int) -> bytes | memoryview:
-        """Return the bytes [start, stop): held ones, or fetched now."""
         if start >= stop:
             return b""
         found = self._find(start, stop)
@@ -204,11 +199,9 @@ class RemoteFile:
                 self._held.add(start, piece)
 
     def forget(self) -> None:
-        """Let go of what was fetched ahead."""
         self._held.clear()
 
     def close(self) -> None:
-        """Close the connections and forget everything; reading again would open them again."""
         self._held.clear()
         self._ends = None
         if self._transport is not None:
@@ -249,25 +242,20 @@ class RemoteHandle(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def seekable(self) -> bool:
-        """It is, without a request."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a byte."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence)
         self._at = offset + (self.remote.size if base is None else base)
         return self._at
 
     def tell(self) -> int:
-        """Return where the next byte is read."""
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read bytes: held ones, or in a request of their own."""
         end = self.remote.size
         stop = end if size is None or size < 0 else min(self._at + size, end)
         data = bytes(self.remote.read(self._at, stop))
@@ -275,13 +263,11 @@ class RemoteHandle(io.RawIOBase):
         return data
 
     def readinto(self, buffer: Any) -> int:
-        """Read as many bytes as fit."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
-        """Close the remote file with it."""
         with suppress(AttributeError):
             self.remote.close()
         super().close()
@@ -311,11 +297,9 @@ class Ahead:
 
     @property
     def requests(self) -> int:
-        """Requests sent so far."""
         return self._remote.requests
 
     def prefetch(self, wanted: Sequence[Wanted]) -> None:
-        """Fetch columns of rows in one request and hold them until ``forget``."""
         self._holding = True
         with self._errors():
             self._fetch(wanted)
@@ -331,7 +315,6 @@ class Ahead:
                 self.forget()
 
     def forget(self) -> None:
-        """Let go of what was fetched ahead: other rows come now."""
         self._holding = False
         self._listed.clear()
         self._remote.forget()
@@ -363,7 +346,6 @@ class FetchesAhead:
 
     @property
     def requests(self) -> int:
-        """Requests sent so far, those for opening included."""
         return self._ahead.requests if self._ahead else 0
 
     def prefetch(self, wanted: Sequence[Wanted]) -> None:
@@ -372,6 +354,5 @@ class FetchesAhead:
             self._ahead.prefetch(wanted)
 
     def forget(self) -> None:
-        """Let go of what was fetched ahead: other rows come now."""
         if self._ahead is not None:
             self._ahead.forget()

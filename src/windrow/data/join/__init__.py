@@ -1,0 +1,1 @@
+"""Sources joined with further columns."""

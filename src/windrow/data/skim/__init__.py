@@ -1,0 +1,1 @@
+"""Writing, describing and recognising skims."""

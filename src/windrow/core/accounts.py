@@ -54,7 +54,6 @@ class Learned:
             self._read()
 
     def evidence(self, guards: Iterable[tuple[str, str]]) -> Evidence:
-        """Give everything learned so far as a record, with the guards."""
         self._read()
         return Evidence(
             tuple(self._steps.items()),
@@ -149,7 +148,6 @@ class Account:
 
     @property
     def evidence(self) -> Evidence:
-        """Give everything learned so far as a record."""
         return self._learned.evidence(self.guards)
 
     def wants_plan(self, *, due: bool = False) -> bool:
@@ -157,7 +155,6 @@ class Account:
         return self._asked is None and (due or len(self.guards) != len(self.plan.guards))
 
     def ask(self, *, rows_left: int = 0, others_s: float = 0.0) -> PlanJob:
-        """Give the question for a new plan; ``others_s`` is all the work of other categories."""
         self._asked = len(self.guards)
         return PlanJob(
             category=self.plan.category,

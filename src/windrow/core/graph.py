@@ -109,9 +109,7 @@ class Graph:
         self.nodes: dict[int, Node] = {}
         self.outputs: dict[str, Output] = {}
         self.open: dict[int, Node] = {}  #: tasks that have not ended
-        self.submitted = 0  #: by the user, so far; those that nobody can need any more are not in ``nodes``
-        self.failed = self.cancelled = 0  #: of these
-        self.waiting = 0  #: of these, that have not ended
+        self.failed = 0  #: tasks of the user
         self.frozen = False  #: the run ends: nothing is made again
         #: by name: outputs of streams that an attempt made once, and the one that counts did not
         self.lacking: dict[str, Failure] = {}
@@ -172,9 +170,6 @@ class Graph:
                     former.followers = former.followers or []
                     former.followers.append(node)
             nodes.append(node)
-        if not fed:
-            self.submitted += len(nodes)
-            self.waiting += len(nodes)
         for node in nodes:
             if node.reads or node.unended:
                 if node.id in self.open:
@@ -300,7 +295,6 @@ class Graph:
             self._show(output)
 
     def back(self, node: Node, *, delayed: bool = False) -> None:
-        """An attempt came to nothing: the task runs again, at once or when it is ``due``."""
         if node.state is TaskState.HOMING or not node.task.restartable:
             node.homing = NOTHING
             for output in node.outputs.values():
@@ -316,7 +310,6 @@ class Graph:
         self._drain_agenda()
 
     def end(self, node: Node, state: TaskState, failure: Failure) -> None:
-        """Give a task up, and all that cannot be without it."""
         self._give_up(node, state, failure)
         self._drain_agenda()
 
@@ -334,7 +327,6 @@ class Graph:
         self._leave(node)
         if not node.fed:
             self.failed += state is TaskState.FAILED
-            self.cancelled += state is TaskState.CANCELLED
         self._tell(node)
         self._agenda.extend((self._fail_readers, one) for one in node.outputs.values() if not one.made)
 
@@ -506,7 +498,6 @@ class Graph:
         self._dispatch.add(node)
 
     def _enter(self, node: Node) -> None:
-        """A task begins to wait for what it reads."""
         self.open[node.id] = node
         missing = len(node.unended)
         for output in node.reads.values():
@@ -537,13 +528,11 @@ class Graph:
     def _again(self, node: Node) -> None:
         if node.state is TaskState.DONE:
             node.move(TaskState.WAITING, self._batch.now)
-            self.waiting += not node.fed
             self._enter(node)
 
     def _leave(self, node: Node) -> None:
         """A task has ended: what it read may go, and what comes after it need not wait any more."""
-        if self.open.pop(node.id, None) is not None:
-            self.waiting -= not node.fed
+        self.open.pop(node.id, None)
         node.unended = NOTHING
         node.pending = NOTHING
         for output in node.reads.values():

@@ -42,7 +42,6 @@ class Cutter:
             self.rows += stop - start
 
     def next_unit(self) -> tuple[int, int]:
-        """Say how many rows the next unit has and how many units its range has."""
         key, stop, single = self._pieces[-1]
         borders = self._borders
         at = bisect_right(borders, -key)
@@ -268,7 +267,6 @@ class Inputs:
             self._open[part.input] = one
 
     def give_up(self, one: Input, failure: Failure) -> None:
-        """No more rows come from an input: what waits has failed."""
         if one.state is InputState.BAD:
             return
         opened = one.state is InputState.OPEN
@@ -292,7 +290,6 @@ class Inputs:
         return self.unopened * self._seen_rows // self._seen
 
     def left(self, category: str) -> int:
-        """Estimate the rows of a category that nobody was given yet."""
         order = self._orders[category]
         mean = self._seen_rows // self._seen if self._seen else 0
         return order.uncut + (order.unopened * mean if order.left is None else 0)

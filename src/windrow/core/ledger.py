@@ -121,11 +121,9 @@ class Ledger:
         ]
 
     def replace(self, outputs: Iterable[str], into: str) -> None:
-        """Let a merged partial own what those it was made of owned."""
         self.held[into] = join_rows([part for output in outputs for part in self.held.pop(output)])
 
     def settle(self, output: str) -> tuple[Rows, ...]:
-        """A partial is in the driver's hands: its rows are done."""
         rows = self.held.pop(output)
         for number, start, stop in rows:
             book = self.books[number]
@@ -157,7 +155,6 @@ class Ledger:
         self.failed_inputs[input_id] = failure
 
     def forget(self, input_id: int) -> bool:
-        """Drop the book of an input whose rows are all done; False if one is not, or has failed."""
         book = self.books.get(input_id)
         if book is None or book.done != book.everything.total:
             return False

@@ -79,7 +79,6 @@ class Outputs:
 
     def __init__(self, batch: Batch, feeder: RowFeeder | None, most_crashes: int, most_losses: int) -> None:
         self.kept: dict[Life, dict[str, Output]] = {}  #: by worker: what it holds
-        self.sought: dict[Life, dict[str, Output]] = {}  #: by worker: what tasks that are ready would read from there
         self.fetching: dict[str, Output] = {}
         self._batch = batch
         self._feeder = feeder
@@ -103,14 +102,6 @@ class Outputs:
             kept = self.kept[life] = {}
         kept[output.name] = output
 
-    def seek(self, node: Node) -> None:
-        """A task could run: note what it reads that some worker alone has."""
-        for output in node.reads.values():
-            if DRIVER not in output.holders:
-                for holder in output.holders:
-                    if isinstance(holder, Life):
-                        self.sought.setdefault(holder, {})[output.name] = output
-
     def is_at(self, output: Output, worker: WorkerState) -> bool:
         """Whether a worker could read an output, at the cost of a copy sent along at most."""
         return DRIVER in output.holders or worker.life in output.holders
@@ -118,7 +109,6 @@ class Outputs:
     # -- to the driver
 
     def fetch(self, output: Output) -> None:
-        """Have an output brought to the driver, once."""
         if output.fetching is None and output.holders and DRIVER not in output.holders:
             source = next(holder for holder in output.holders if isinstance(holder, Life))
             output.fetching = source
@@ -149,11 +139,11 @@ class Outputs:
             return
         feeder = self._feeder
         assert feeder is not None
-        self._batch.out.append(Take(output.handle, feeder.about(output.name), True))
+        self._batch.out.append(Take(output.handle, feeder.ledger.held[output.name], True))
         del output.holders[DRIVER]
         seconds, name = output.seconds, output.name
         self.drop(output)
-        feeder.taken(name, seconds)
+        feeder.partials.taken(name, seconds)
 
     # -- ends
 
@@ -174,7 +164,6 @@ class Outputs:
             self.fetching.pop(output.name, None)
 
     def discard(self, attempt: int, life: Life, made: Iterable[Made], *, shares: bool) -> None:
-        """Answer reports of outputs that do not count."""
         for one in made:
             holders: tuple[Holder, ...] = (DRIVER,) if shares else (life, DRIVER) if one.here else (life,)
             self._batch.out.append(Discard(Handle(one.output, attempt), holders))
@@ -182,7 +171,6 @@ class Outputs:
     def lose(self, life: Life) -> list[Output]:
         """A worker is gone: list the outputs that no one else has; they are still to be forgotten."""
         lost = []
-        self.sought.pop(life, None)
         for output in self.kept.pop(life, {}).values():
             del output.holders[life]
             if output.fetching == life:

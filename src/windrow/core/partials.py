@@ -127,10 +127,9 @@ class Partials:
     def _is_due(self, bundle: Bundle) -> bool:
         assert self._safety is not None
         cost_s = self._bring_s.get(bundle.input.spec.category)
-        return self._safety.due(bundle.unsafe_s, cost_s, self.desk.mean_life_s())
+        return self._safety.due(bundle.unsafe_s, cost_s, self.desk.workers.mean_life_s(self.desk.batch.now))
 
     def _gather(self, bundle: Bundle) -> None:
-        """Bring all that is kept, as one."""
         outputs = [output for kept in bundle.kept for output in kept]
         bundle.kept = [{} for _ in bundle.kept]
         bundle.unsafe_s = 0.0
@@ -192,7 +191,6 @@ class Partials:
         return bundle, rows
 
     def taken(self, output: str, seconds: float) -> None:
-        """A partial is in the driver's hands: its rows are done."""
         bundle = self.where.pop(output)
         del bundle.bringing[output]
         self._ledger.settle(output)

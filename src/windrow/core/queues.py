@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from windrow.core.graph import Node
-    from windrow.core.options import Options, Spent
-    from windrow.core.outputs import Batch, Outputs
     from windrow.core.records import Grant, Life, Made, Plan
-    from windrow.core.resources import NeedsClass, Resources
-    from windrow.core.workers import Workers, WorkerState
+    from windrow.core.resources import NeedsClass
+    from windrow.core.scheduler import Scheduler
+    from windrow.core.workers import WorkerState
 
 #: Seconds of calls that a worker may have in its queue: waiting for the driver's answer costs more than a short task.
 QUEUE_S = 0.05
@@ -84,16 +83,7 @@ class Attempt:
 class Queues:
     """All attempts that have not ended: one that is not found has ended, the fence against late and double events."""
 
-    def __init__(
-        self,
-        batch: Batch,
-        resources: Resources,
-        workers: Workers,
-        outputs: Outputs,
-        predict_s: Callable[[Node], float | None],
-        options: Options,
-        spent: Spent,
-    ) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         self.attempts: dict[int, Attempt] = {}
         self.queued = 0  #: attempts that were launched behind others
         self.void = 0  #: attempts that nobody waits for
@@ -104,18 +94,16 @@ class Queues:
         self._next_id = count(1).__next__
         self._next_look = 0.0
         self._candidates: deque[Node] = deque()  #: tasks that wait for others, and could be launched behind them
-        self._batch = batch
-        self._resources = resources
-        self._workers = workers
-        self._outputs = outputs
-        self.seconds = predict_s  #: how long a task takes; None where nothing is known
-        self._options = options
-        self._spent = spent
+        self._batch = scheduler.batch
+        self._resources = scheduler.resources
+        self._workers = scheduler.workers
+        self._outputs = scheduler.outputs
+        self.seconds = scheduler.predict_s  #: how long a task takes; None where nothing is known
+        self._options = scheduler.options
 
     # -- beginnings
 
     def launch(self, node: Node, worker: WorkerState, plan: Plan) -> None:
-        """Let a worker run a task, when it is through with what it has."""
         batch, task = self._batch, node.task
         now, life, number = batch.now, worker.life, self._next_id()
         chain = worker.chain
@@ -215,7 +203,6 @@ class Queues:
         return counts
 
     def call_off(self, node: Node) -> None:
-        """The attempts of a task are not wanted any more; they hold their workers until they return."""
         for attempt in node.attempts:
             self.dismiss(attempt)
 
@@ -242,7 +229,6 @@ class Queues:
         return seconds is not None and seconds <= QUEUE_S
 
     def most(self, node: Node) -> int:
-        """Say how many tasks may be in a queue that a call joins: none if it may be long."""
         seconds = self.seconds(node)
         return 0 if seconds is None else int(min(QUEUE_S / max(seconds, 1e-9), MAX_QUEUE))
 
@@ -276,7 +262,6 @@ class Queues:
     # -- ahead of what is read
 
     def may_follow(self, nodes: Iterable[Node]) -> None:
-        """Tasks may wait for others that run already."""
         if self._options.ahead:
             self._candidates.extend(node for node in nodes if node.reads)
 
@@ -319,7 +304,6 @@ class Queues:
     # -- what idle workers take over
 
     def may_look(self) -> bool:
-        """Say whether it is time to look at all workers again."""
         if self._batch.now < self._next_look:
             self.wake = self._next_look
             return False
@@ -375,11 +359,7 @@ class Queues:
                 ]
         return found
 
-    def copied(self) -> None:
-        self._spent.copies += 1
-
     def wait_for_help(self) -> None:
-        """Nobody is free to help now; somebody may be soon."""
         self._wake_at(self._batch.now + ANSWER_S)
 
     def _wake_at(self, time: float) -> None:

@@ -324,7 +324,6 @@ class Plan:
 
     @property
     def moved(self) -> bool:
-        """Whether steps run in another order than they are written in."""
         return bool(self.written) and self.order != self.written
 
 

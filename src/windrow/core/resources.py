@@ -98,7 +98,6 @@ class Resources:
     # -- who offers what
 
     def set_pool(self, name: str, offers: Needs, devices: tuple[str, ...] = ()) -> None:
-        """A pool offers this from now on; what is taken stays taken."""
         pool = self._pool(name)
         pool.offers = dict(offers.amounts)
         pool.shrunk = any(taken > pool.offers.get(one, 0) for one, taken in pool.taken.items())
@@ -135,7 +134,6 @@ class Resources:
         self.version += 1
 
     def forget(self, worker: WorkerState) -> None:
-        """A worker is gone, with what it offered by itself."""
         self.pools.pop(_own(worker.life), None)
         if not worker.site.workers:
             self.sites.pop((worker.site.names, worker.site.io), None)
@@ -145,7 +143,6 @@ class Resources:
         self.open[worker.site] = None
 
     def set_busy(self, worker: WorkerState) -> None:
-        """A worker has something to do, or gets nothing any more."""
         site = worker.site
         if site.idle.pop(worker.id, None) is not None and not site.idle:
             del self.open[site]
@@ -153,7 +150,6 @@ class Resources:
     # -- where tasks fit
 
     def find(self, cls: NeedsClass, prefer: list[WorkerState]) -> WorkerState | None:
-        """Find an idle worker with room for a task, one of those preferred if possible."""
         for worker in prefer:
             if worker.id in worker.site.idle and self.fits(cls, worker.site):
                 return worker
@@ -209,7 +205,6 @@ class Resources:
         return tuple(grant)
 
     def free(self, parts: Grant) -> None:
-        """Give parts of a grant back; what a worker took along when it left is gone."""
         for part in parts:
             pool = self.pools.get(part.pool)
             if pool is not None:

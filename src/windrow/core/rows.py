@@ -294,7 +294,6 @@ class RowFeeder:
             self.ledger.fail(part, failure)
 
     def returned(self, task: Task) -> None:
-        """No attempt of a task will count, through no fault of its own."""
         payload = task.payload
         if isinstance(payload, MergePartials):
             bundle, rows = self.partials.merge_failed(task)
@@ -346,18 +345,9 @@ class RowFeeder:
 
     # -- what is kept
 
-    def about(self, output: str) -> tuple[Rows, ...]:
-        return self.ledger.held[output]
-
-    def taken(self, output: str, seconds: float) -> None:
-        self.partials.taken(output, seconds)
-
     def draining(self, life: Life) -> None:
         self._at.pop(life, None)
         self.partials.close(life)
-
-    def losing(self, life: Life) -> None:
-        self.partials.losing(life)
 
     def left(self, life: Life) -> None:
         self._at.pop(life, None)
@@ -375,7 +365,6 @@ class RowFeeder:
         self._ask_for_plan(account)
 
     def blame_order(self, category: str) -> None:
-        """Tasks of a category used too much in a moved order."""
         if category in self.accounts:
             self.accounts[category].blame_order()
 
@@ -387,7 +376,8 @@ class RowFeeder:
                 for name, other in self.accounts.items()
                 if name != category
             )
-            self._desk.command(Replan(account.ask(rows_left=self._left(category), others_s=others_s)))
+            job = account.ask(rows_left=self._left(category), others_s=others_s)
+            self._desk.batch.out.append(Replan(job))
 
     def _left(self, category: str) -> int:
         return self.inputs.left(category) + self._desk.queues.rows_of(category)
@@ -404,7 +394,6 @@ class RowFeeder:
         )
 
     def is_divisible(self, task: Task) -> bool:
-        """Whether a task is more than one unit."""
         payload = task.payload
         if not isinstance(payload, RunRows):
             return False
@@ -435,7 +424,6 @@ class RowFeeder:
 
     @property
     def exhausted(self) -> bool:
-        """Whether everything was handed out and has come to an end."""
         return not (self.inputs.unopened or self.inputs.uncut or self.given or self.ledger.held)
 
     @property

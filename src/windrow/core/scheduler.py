@@ -8,16 +8,16 @@ and a feeder makes tasks of rows when a worker has room.
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from windrow.core import events as happened
 from windrow.core.commands import Command, Discard, Resolve, Status, Uncounted, WakeAt
 from windrow.core.dispatch import Dispatch
 from windrow.core.graph import Graph, Node
 from windrow.core.invariants import validate
-from windrow.core.launching import LaunchPolicy
 from windrow.core.options import Options, Spent
 from windrow.core.outputs import Batch, Outputs
+from windrow.core.policies import LaunchPolicy
 from windrow.core.queues import Queues
 from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Plan, Task
 from windrow.core.recovery import Recovery
@@ -38,15 +38,6 @@ if TYPE_CHECKING:
 MAX_WINDOW = 16
 
 
-class TaskCounts(NamedTuple):
-    """How far submitted tasks are."""
-
-    submitted: int
-    done: int
-    failed: int  #: those that could not run because of others included
-    running: int
-
-
 class Scheduler:
     """The state of one run."""
 
@@ -60,15 +51,12 @@ class Scheduler:
         self.failure: Failure | None = None  #: that stopped the run
         self.stopping = False
         self.spent = Spent()
-        batch = self._batch = Batch()
+        batch = self.batch = Batch()
         self.resources = Resources()
         self.workers = Workers(self.resources, self.options, self.spent)
         self.outputs = Outputs(batch, feeder, self.options.crashes, MOST_LOSSES)
-        self.queues = Queues(
-            batch, self.resources, self.workers, self.outputs, self.predict_s, self.options, self.spent
-        )  # fmt: skip
-        self.dispatch = Dispatch(batch, self.resources, self.workers, self.outputs, self.queues, self.policy.limits)
-        self.dispatch.launch = self._launch
+        self.queues = Queues(self)
+        self.dispatch = Dispatch(self)
         self.graph = Graph(batch, self.outputs, self.queues, self.dispatch)
         self.recovery = Recovery(self)
         self.closed = not self.options.open
@@ -104,7 +92,7 @@ class Scheduler:
             feeder.begin(self)
 
     def on(self, events: Iterable[happened.Event], now: float) -> list[Command]:
-        batch = self._batch
+        batch = self.batch
         out = batch.out = []
         batch.now = now
         handlers = self._handlers
@@ -134,42 +122,17 @@ class Scheduler:
 
     @property
     def notes(self) -> list[str]:
-        """What the user should know about workers."""
         return self.workers.notes
 
-    def has_output(self, name: str) -> bool:
-        output = self.graph.outputs.get(name)
-        return output is not None and output.made
-
-    def counts(self) -> TaskCounts:
-        graph = self.graph
-        ended = graph.failed + graph.cancelled
-        running = sum(not one.node.fed for one in self.queues.attempts.values())
-        return TaskCounts(graph.submitted, graph.submitted - graph.waiting - ended, graph.failed, running)
-
     def validate(self) -> None:
-        """Check every invariant; raises InternalError with the story."""
         validate(self)
 
     # -- the desk of the feeder
 
-    @property
-    def out(self) -> list[Command]:
-        return self._batch.out
-
-    @property
-    def now(self) -> float:
-        return self._batch.now
-
-    def command(self, command: Command) -> None:
-        self._batch.out.append(command)
-
     def submit(self, task: Task) -> None:
-        """Take in a task of the feeder that waits for its worker, such as a merge."""
         self.graph.add((task,), fed=True)
 
     def want(self, output: str) -> None:
-        """Bring an output of the feeder to the driver and hand it over."""
         self.graph.want(self.graph.outputs[output])
 
     def release(self, output: str) -> None:
@@ -177,15 +140,11 @@ class Scheduler:
         if known is not None:
             self.graph.release(known)
 
-    def mean_life_s(self) -> float | None:
-        return self.workers.mean_life_s(self._batch.now)
-
     # -- handing out
 
     def _hand_out(self) -> None:
-        """Give work to workers that have room, and say when to look again."""
         if self.workers.pauses:
-            self.workers.resume(self._batch.now, self._batch.out)
+            self.workers.resume(self.batch.now, self.batch.out)
         if self.times:
             self._pass_time()
         dispatch, queues = self.dispatch, self.queues
@@ -193,7 +152,7 @@ class Scheduler:
             dispatch.place()
         if self.options.ahead:
             for node, worker in queues.followers(dispatch.classify):
-                self._launch(node, worker)
+                self.launch(node, worker)
         if self.feeder is not None:
             self._feed(self.feeder)
         if dispatch.fresh or self.options.io_workers:
@@ -239,7 +198,6 @@ class Scheduler:
             workers.short.clear()
 
     def _feed_one(self, feeder: RowFeeder, worker: WorkerState) -> bool:
-        """Give a worker a task of the feeder; False if there is none, or none that fits."""
         task = feeder.next(worker.life)
         if task is None:
             return False
@@ -253,23 +211,14 @@ class Scheduler:
             self.dispatch.add(node)
         return fits
 
-    def _launch(self, node: Node, worker: WorkerState) -> None:
+    def launch(self, node: Node, worker: WorkerState) -> None:
         self.dispatch.remove(node)
         if node.cls is None:
             self.dispatch.classify(node)
-        if worker.life in self.outputs.sought and not self.queues.is_short(node):
-            self._bring_ahead(worker.life, node)
         self.queues.launch(node, worker, self._plan_of(node))
         node.fresh = False
         if node.task.consumes:
             self.graph.consume(node, DRIVER if worker.shares else worker.life)
-
-    def _bring_ahead(self, life: Life, node: Node) -> None:
-        """A worker begins what may take long, and cannot be asked meanwhile: bring what tasks that could run now read."""
-        for output in self.outputs.sought.pop(life).values():
-            others = [one for one in output.readers.values() if one is not node]
-            if any(one.state is TaskState.READY for one in others) and output.name not in node.reads:
-                self.outputs.fetch(output)
 
     def predict_s(self, node: Node) -> float | None:
         if node.fed and self.feeder is not None:
@@ -289,7 +238,7 @@ class Scheduler:
         """Order workers for input and output, and new lives of workers for tasks that need a fresh one."""
         if self.options.io_workers and not self.workers.starting:
             for _ in range(min(self.dispatch.waiting_io, self.options.io_workers)):
-                self.workers.start_io(self._batch.out)
+                self.workers.start_io(self.batch.out)
         if self.dispatch.fresh and not self.workers.starting and not self.workers.draining:
             able = [one for one in self.workers.alive.values() if not one.io]
             used = [one for one in able if one.launches]
@@ -319,13 +268,13 @@ class Scheduler:
             if worker is None:
                 self.queues.wait_for_help()
                 break
-            self.queues.copied()
-            self._launch(attempt.node, worker)
+            self.spent.copies += 1
+            self.launch(attempt.node, worker)
 
     def _pass_time(self) -> None:
         """Let delayed tasks run whose time has come, and give up those that are too late."""
         times, graph = self.times, self.graph
-        while times and times[0][0] <= self._batch.now:
+        while times and times[0][0] <= self.batch.now:
             _, number, late = heappop(times)
             node = graph.nodes.get(number)
             if node is None:
@@ -342,7 +291,7 @@ class Scheduler:
             if heap and (due is None or heap[0][0] < due):
                 due = heap[0][0]
         if due is not None and due != self._woken:
-            self._batch.out.append(WakeAt(due))
+            self.batch.out.append(WakeAt(due))
         self._woken = due
 
     # -- what the user says
@@ -400,7 +349,7 @@ class Scheduler:
         former = self.workers.alive.get(life.worker)
         if former is not None and former.life.incarnation < life.incarnation:
             self.recovery.lose_worker(former, UNSEEN, again=False)
-        self.workers.join(event.worker, self._batch.now)
+        self.workers.join(event.worker, self.batch.now)
 
     def _worker_lost(self, event: happened.WorkerLost) -> None:
         worker = self.workers.find(event.life)
@@ -408,8 +357,8 @@ class Scheduler:
         if worker is not None:
             self.recovery.lose_worker(worker, failure, again=True)
         else:
-            out = None if self.stopping else self._batch.out
-            self.workers.failed_to_start(event.life, failure, self._batch.now, out)
+            out = None if self.stopping else self.batch.out
+            self.workers.failed_to_start(event.life, failure, self.batch.now, out)
 
     def _drain_requested(self, event: happened.DrainRequested) -> None:
         worker = self.workers.find(event.life)
@@ -428,7 +377,7 @@ class Scheduler:
                 if not output.fed:
                     self.outputs.fetch(output)
             if not (alone or worker.chain or worker.life in self.dispatch.pinned):
-                self.workers.tell_to_end(worker, self._batch.out)
+                self.workers.tell_to_end(worker, self.batch.out)
 
     # -- attempts
 
@@ -441,7 +390,7 @@ class Scheduler:
         attempt = self.queues.attempts.get(event.attempt)
         if attempt is None or attempt.life != event.life or attempt.started is not None:
             return
-        attempt.started = now = self._batch.now
+        attempt.started = now = self.batch.now
         node = attempt.node
         if node.begun is None and not attempt.void:
             node.begun = now
@@ -469,12 +418,12 @@ class Scheduler:
         number, life, made, measured, _ = event
         attempt = self.queues.attempts.get(number)
         if attempt is None or attempt.life != life:
-            self._batch.out.append(Uncounted(number))
+            self.batch.out.append(Uncounted(number))
             self.discard(number, life, made)
             return
         node = attempt.node
         if attempt.void:
-            self._batch.out.append(Uncounted(number))
+            self.batch.out.append(Uncounted(number))
             self.queues.end(attempt, AttemptState.ACCEPTED)
             self.discard(number, life, (*attempt.reported.values(), *made))
             self.graph.attempt_over(node)
@@ -501,7 +450,7 @@ class Scheduler:
 
     def _discard_fed(self, attempt: Attempt, event: happened.Finished) -> None:
         """The feeder does not want what its task made; another attempt, if there is one, goes on."""
-        self._batch.out.append(Uncounted(attempt.id))
+        self.batch.out.append(Uncounted(attempt.id))
         self.discard(attempt.id, attempt.life, event.made)
         if not attempt.node.attempts:
             self.recovery.forget_fed(attempt.node)
@@ -535,7 +484,7 @@ class Scheduler:
     def _held(self, event: happened.Held) -> None:
         output = self.graph.outputs.get(event.handle.output)
         if output is None or output.attempt != event.handle.attempt:
-            self._batch.out.append(Discard(event.handle, (event.holder,)))
+            self.batch.out.append(Discard(event.handle, (event.holder,)))
         elif output.fetching is not None:
             self.graph.arrived(output, event.bytes, event.seconds)
 
@@ -553,7 +502,7 @@ class Scheduler:
             self.outputs.drop(output)
             self.graph.lose(output)
         else:
-            self._batch.out.append(Discard(output.handle, tuple(output.holders)))
+            self.batch.out.append(Discard(output.handle, tuple(output.holders)))
             self.graph.fail_fetch(output, event.failure)
 
     # -- plans and time
@@ -630,4 +579,4 @@ class Scheduler:
         else:
             self.status = "cancelled"
         graph.frozen = True
-        self._batch.out.append(Resolve(self.status, self.failure, self._reason))
+        self.batch.out.append(Resolve(self.status, self.failure, self._reason))

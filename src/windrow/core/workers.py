@@ -103,7 +103,6 @@ class Workers:
     # -- beginnings
 
     def join(self, worker: Worker, now: float) -> bool:
-        """Let a worker in; False for a life that was seen before."""
         life = worker.life
         self._anybody = True
         if life.incarnation <= self._lives.get(life.worker, -1):
@@ -115,14 +114,12 @@ class Workers:
         return True
 
     def start_io(self, out: list[Command]) -> None:
-        """Order one more worker for input and output, if there may be more."""
         if self._next_io < self._options.io_workers:
             number = max([*self._lives, *self.starting, self._options.first_io - 1]) + 1
             self._next_io += 1
             self._start(Life(number, 0), True, out)
 
     def resume(self, now: float, out: list[Command]) -> None:
-        """Begin the lives that were put off."""
         while self.pauses and self.pauses[0][0] <= now:
             _, life, io = heappop(self.pauses)
             if life.incarnation > self._lives.get(life.worker, -1):
@@ -192,7 +189,6 @@ class Workers:
         return Failure(FailureKind.INTERNAL, "NoWorkers", story)
 
     def mean_life_s(self, now: float) -> float | None:
-        """Say how long a worker lives on average; None if none was lost."""
         if not self.losses:
             return None
         return (self.past_s + sum(now - one.joined for one in self.alive.values())) / self.losses
@@ -200,7 +196,6 @@ class Workers:
     # -- draining
 
     def drain(self, worker: WorkerState, reason: str, replace: bool) -> bool:
-        """Give a worker no more work; False if it gets none already."""
         if worker.drain is not None:
             worker.drain.replace = replace
             return False

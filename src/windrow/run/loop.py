@@ -40,11 +40,9 @@ class Collector(Protocol):
 
     def add(self, handle: Handle, value: Any, about: Any) -> None:
         """Take an output over; ``about`` is what the feeder says of it, such as the rows of a partial."""
-        ...
 
     def partials(self) -> dict[int, list[Any]]:
         """Give all partials by input, in order of their first row."""
-        ...
 
 
 class Inbox(Protocol):
@@ -52,19 +50,15 @@ class Inbox(Protocol):
 
     def open(self, wake: Callable[[], None]) -> None:
         """The run begins; whoever has something for it calls ``wake``, from any thread."""
-        ...
 
     def events(self) -> list[Event]:
         """Give what is new; asked for in the loop's thread, between two batches."""
-        ...
 
     def stop(self) -> None:
         """Somebody wishes the run to end (Ctrl-C); how is said by ``events``."""
-        ...
 
     def close(self) -> None:
         """The run has ended, and its workers too."""
-        ...
 
 
 class Taken:
@@ -102,12 +96,10 @@ class RunOutcome:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it ended on request."""
         return self.status == "cancelled"
 
     @property
     def ledger(self) -> Ledger:
-        """The account of rows."""
         assert self.rows is not None
         return self.rows.ledger
 
@@ -118,7 +110,6 @@ class RunOutcome:
 
     @property
     def bytes_read(self) -> int:
-        """Bytes that accepted attempts at rows read."""
         return 0 if self.rows is None else self.rows.bytes_read
 
 
@@ -238,7 +229,6 @@ class _Loop:
             events = answers
 
     def _obey(self, command: Command, answers: list[Event]) -> None:
-        """Do what is not for the engine."""
         if isinstance(command, Take):
             value = self.engine.take(command.handle, mine=command.mine)
             self.collector.add(command.handle, value, command.about)

@@ -68,11 +68,9 @@ class Taken:
         self._taken: list[tuple[Any, Any]] = []
 
     def add(self, handle: Handle, value: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
-        """Keep a partial."""
         self._taken.append((about, value))
 
     def partials(self) -> dict[int, list[Any]]:
-        """Give everything by input, in order of their first row."""
         partials: dict[int, list[Any]] = {}
         # By rows alone: partials need not be comparable.
         for rows, partial in sorted(self._taken, key=lambda pair: pair[0]):

@@ -252,12 +252,12 @@ def _cutflow(text: str) -> tuple[str, str]:
 
 
 def _write_json(where: str, result: Result) -> None:
-    from windrow.watch.files import write_whole
+    from windrow.watch.report.page import write_text
 
     if where == "-":
         click.echo(result.to_json(), nl=False)
     else:
-        write_whole(Path(where), result.to_json())
+        write_text(Path(where), result.to_json())
 
 
 def _ended(result: Result, *, quiet: bool, explain: bool) -> int:

@@ -95,7 +95,8 @@ def _as_plain(orders: Mapping[str, Iterable[str]], guards: Iterable[tuple[str, s
 def _of_plain(path: Any, content: Any, least: int = 0) -> FrozenOrders:
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise UsageError(f"order= {path} is no file that result.freeze() wrote")
-    orders, guards = content.get("order"), content.get("guards", [])
+    orders: Any = content.get("order")
+    guards: Any = content.get("guards", [])
     with suppress(AttributeError, TypeError, ValueError):
         found = {dataset: _names(order) for dataset, order in orders.items()}
         pairs = tuple((step, cut) for step, cut in map(_names, guards))

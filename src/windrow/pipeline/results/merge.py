@@ -39,7 +39,8 @@ def merge(*results: Result) -> Result:
 
     Raises if rows are in more than one of them, or if they are not of the same analysis.
     """
-    wrong = [type(result).__name__ for result in results if not isinstance(result, Result)]
+    given: Sequence[Any] = results
+    wrong = [type(one).__name__ for one in given if not isinstance(one, Result)]
     if wrong or not results:
         raise UsageError(f"merge takes results, got {', '.join(wrong) or 'none'}")
     first = results[0]

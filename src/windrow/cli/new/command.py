@@ -95,7 +95,7 @@ def _pipeline(name: str, sources: Sequence[str]) -> dict[str, str]:
     from windrow.cli.contents import look, together
     from windrow.cli.new.design import design
     from windrow.cli.new.template import fill_directory
-    from windrow.cli.show_text import files_text
+    from windrow.cli.show import files_text
 
     if not sources:
         raise UsageError(

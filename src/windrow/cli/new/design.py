@@ -153,7 +153,6 @@ def _select_objects(objects: Objects, triggers: Sequence[str]) -> dict[str, str 
     return {
         "flags": ", ".join(triggers) or None,
         "fired": " | ".join(triggers),
-        "triggers": str(len(triggers)) if triggers else None,
         "objects": made,
         "records": objects.collection,
         "momenta": f"wr.hep.momenta({objects.collection}{'' if objects.has_mass else ', mass=0.0'})",

@@ -25,7 +25,6 @@ EVERY_REGION = "*"
 
 PLACES = ("dataset", "cut")
 Format = Literal["parquet", "rntuple", "ttree"]
-FORMATS: tuple[Format, ...] = ("parquet", "rntuple", "ttree")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,19 +184,14 @@ def _chosen(
 def _format(path: str, given: str | None) -> Format:
     suffix = Path(path).suffix.lower()
     holds: dict[str, tuple[Format, ...]] = {".parquet": ("parquet",), ".root": ("rntuple", "ttree")}
-    allowed = holds.get(suffix)
-    if allowed is None:
+    if suffix not in holds:
         raise DefinitionError(f"save: {path!r} ends in {suffix or 'nothing'!r}; files are .parquet or .root")
-    if given is None:
-        return allowed[0]
-    if given not in FORMATS:
-        raise DefinitionError(
-            f"save: format= is one of {', '.join(FORMATS)}, got {given!r}{nearest(str(given), FORMATS)}"
-        )
-    for known in allowed:
-        if given == known:
+    for known in holds[suffix]:
+        if given in (None, known):
             return known
-    raise DefinitionError(f"save: {path!r} cannot hold format={given!r}, but {allowed[0]!r}")
+    raise DefinitionError(
+        f"save: {path!r} cannot hold format={given!r}, but {' or '.join(holds[suffix])}{nearest(str(given), holds[suffix])}"
+    )
 
 
 def _file_name(name: str) -> str:

@@ -74,10 +74,8 @@ class PipelineWorkload:
         self.expected: dict[int, tuple[str, int]] = {}
         self.sealed: dict[str, Mapping[str, str]] | None = None  #: what steps are at home
         self._new: RunFacts | None = None  #: since the last report, where home is another process
-        self._home: tuple[frozenset[str], dict[str, frozenset[str]]] = (
-            frozenset(),
-            {},
-        )  #: what is unchecked and touched
+        #: steps that are unchecked and fields that were touched, as home knows it
+        self._home: tuple[frozenset[str], dict[str, frozenset[str]]] = (frozenset(), {})
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -165,9 +163,7 @@ class PipelineWorkload:
             kind = FailureKind.USER
         elif isinstance(error, (DataError, FileNotFoundError)):
             kind = FailureKind.BAD_FILE
-        elif isinstance(error, WindrowError):
-            kind = FailureKind.INTERNAL  # the analysis itself is wrong: no file or row can be blamed
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError) and not isinstance(error, WindrowError):
             kind = FailureKind.TRANSIENT_IO
         elif isinstance(error, MemoryError):
             kind = FailureKind.EXHAUSTED
@@ -177,21 +173,17 @@ class PipelineWorkload:
 
     def program(self, source: Input, info: FileInfo, products: frozenset[Product] | None = None) -> Program:
         """Return the program for a file, making it if no file with these columns came before."""
-        key = (
-            source.dataset,
-            tuple((c.name, c.kind, str(c.dtype), c.counter) for c in info.columns.values()),
-            products,
-        )
+        columns = tuple((c.name, c.kind, str(c.dtype), c.counter) for c in info.columns.values())
+        key = (source.dataset, columns, products)
         with self._lock:
             program = self._programs.get(key)
-            is_new = program is None
-            if program is None:
-                metadata = self.source.datasets[source.dataset]
-                program = bind(self.definition, source.dataset, metadata, info, source.label, products)
-                self._check_saved(program, source.label)
-                self._programs[key] = program
-        if is_new:
-            self.learn(RunFacts(twins={n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)}))
+            if program is not None:
+                return program
+            metadata = self.source.datasets[source.dataset]
+            program = bind(self.definition, source.dataset, metadata, info, source.label, products)
+            self._check_saved(program, source.label)
+            self._programs[key] = program
+        self.learn(RunFacts(twins={n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)}))
         return program
 
     def _check_saved(self, program: Program, label: str) -> None:

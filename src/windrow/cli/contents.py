@@ -74,7 +74,6 @@ class Group:
 
 
 def look(spec: Any) -> list[Contents]:
-    """Open every file that ``spec`` names, one after the other."""
     from windrow import data
 
     source = data.open(spec)

@@ -68,7 +68,6 @@ def command(name: str, sources: tuple[str, ...], kind: str) -> int:
 
 
 def _directory(name: str) -> Path:
-    """Refuse names that Python could not import, and directories that are there."""
     from windrow.cli.new.design import is_name
 
     directory = Path(name)

@@ -145,28 +145,27 @@ class _Binder:
             if step.regions is not None:
                 regions = matching_regions(step, self.definition.regions)
             regions = tuple(r for r in regions if self._wanted(step.name, r))
-            for region in regions:
-                outputs.append(
-                    BoundOutput(
-                        name=step.name,
-                        function=step.function,
-                        arguments=tuple(self._argument(step, read) for read in step.reads),
-                        keywords=self._keywords(step),
-                        wants_rng="rng" in step.reserved,
-                        wants_region="region" in step.reserved,
-                        wants_variation="variation" in step.reserved,
-                        takes_weight=step.takes_weight,
-                        weights=factors(self.definition.steps, step.name, region, self.weights),
-                        merge=step.merge,
-                        lane=names.index(region),
-                    )
+            outputs += [
+                BoundOutput(
+                    name=step.name,
+                    function=step.function,
+                    arguments=tuple(self._argument(step, read) for read in step.reads),
+                    keywords=self._keywords(step),
+                    wants_rng="rng" in step.reserved,
+                    wants_region="region" in step.reserved,
+                    wants_variation="variation" in step.reserved,
+                    takes_weight=step.takes_weight,
+                    weights=factors(self.definition.steps, step.name, region, self.weights),
+                    merge=step.merge,
+                    lane=names.index(region),
                 )
+                for region in regions
+            ]
         return outputs
 
     def _needed(
         self, lanes: Sequence[Lane], outputs: Sequence[BoundOutput], saves: Sequence[BoundSave]
     ) -> dict[str, set[int]]:
-        """For each step that is needed at all: the lanes that need it."""
         needs = dependencies(self.definition.steps)
         needed: dict[str, set[int]] = {}
 

@@ -54,7 +54,6 @@ def define_save(
     format: str | None,  # noqa: A002 - the user's word
     tree: str,
 ) -> SaveDefinition:
-    """Check what was asked for, as far as it can be without steps and files."""
     text = str(path)
     try:
         places = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
@@ -74,7 +73,6 @@ def define_save(
 
 
 def regions_named(save: SaveDefinition, regions: Mapping[str, Mapping[str, bool]]) -> tuple[str, ...]:
-    """Return the regions whose rows are saved; raises for one that is not defined."""
     if save.region is None:
         return ()
     if save.region == EVERY_REGION:
@@ -92,7 +90,6 @@ def regions_named(save: SaveDefinition, regions: Mapping[str, Mapping[str, bool]
 def check_save(
     save: SaveDefinition, regions: Mapping[str, Mapping[str, bool]], steps: Mapping[str, StepDefinition]
 ) -> None:
-    """Raise if a save names what does not exist or cannot be saved."""
     named = regions_named(save, regions)
     if save.by_cut and len(named) != 1:
         raise DefinitionError(

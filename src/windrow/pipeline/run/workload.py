@@ -202,7 +202,6 @@ class PipelineWorkload:
                 )  # fmt: skip
 
     def opened(self, source: Input, info: FileInfo, program: Program) -> tuple[int, ...]:
-        """Keep what is known of an input; return its unit borders."""
         borders = info.borders
         if source.steps is not None:
             ends = {row for step in source.steps for row in step}
@@ -233,7 +232,6 @@ class PipelineWorkload:
         return now
 
     def check_unchanged(self, index: int) -> None:
-        """Refuse what was read of an input that was written to meanwhile."""
         item = self.source.inputs[index]
         if self._stamps[index] != file_stamp(item):
             raise self.replaced(item)
@@ -257,7 +255,6 @@ class PipelineWorkload:
                 program.keep_rows = False
 
     def note_reads(self, source: int, reads: list[tuple[str, int, int]]) -> None:
-        """Keep which rows of which columns were read, adjoining ranges joined."""
         found: dict[tuple[int, str], list[tuple[int, int]]] = {}
         for column, start, stop in reads:
             found.setdefault((source, column), []).append((start, stop))

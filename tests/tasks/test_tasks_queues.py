@@ -203,11 +203,11 @@ def test_a_weak_table_gives_what_lives_and_nothing_else() -> None:
     table: WeakTable[int, Thing] = WeakTable()
     first, second = Thing(), Thing()
     table[1] = first
-    table.update([(2, second)])
+    table[2] = second
     assert table[1] is first
     assert table.get(2) is second
     assert table.get(3) is None
-    assert len(table) == 2
+    assert len(table.values()) == 2
     del first
     gc.collect()
     assert table.get(1) is None

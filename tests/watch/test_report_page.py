@@ -272,12 +272,6 @@ def test_a_run_that_was_killed_says_so() -> None:
     assert "input 0 unknown 75 0 25" in bare.text
 
 
-def test_orders_that_are_alike_stand_together() -> None:
-    order = [("a", ("x", "y"), "written"), ("b", ("x", "y"), "written"), ("a", ("y", "x"), "learned")]
-    page = page_of(made(order=tuple(order)))
-    assert "a, b x y written a y x learned" in page.text
-
-
 def test_a_run_that_failed_says_why() -> None:
     log = read_log(['{"t":1000000,"event":"Resolve","status":"failed","failure":null,"reason":"bad /a/b/c.root"}'])
     data = unfinished_data({"pipeline": "x", "state": "failed"}, log)

@@ -164,7 +164,7 @@ def run(
     """
     from windrow.cli import loading, printing
     from windrow.pipeline.results.export import check_suffix
-    from windrow.watch.files import write_whole
+    from windrow.watch.report.page import write_text
 
     options = _pipeline_options(options, quiet=quiet)
     if json_to not in (None, "-"):
@@ -188,7 +188,7 @@ def run(
     if json_to == "-":
         click.echo(result.to_json(), nl=False)
     elif json_to is not None:
-        write_whole(Path(json_to), result.to_json())
+        write_text(Path(json_to), result.to_json())
     for out in outs:
         result.save(out)
     if report is not None:

@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 #: Sizes of tasks must differ by this factor for what every task costs to be told from what rows cost.
 TELLING = 1.5
 
-#: Looks at the interpreter lock that say something about how often it is held.
-FEW_LOOKS = 10
-
 #: Seconds between two tasks of a worker that the simulated driver takes by itself.
 ROUND_TRIP_S = 1e-4
 
@@ -80,29 +77,20 @@ class CostsOfRows:
 
     def __init__(self, pieces: Sequence[tuple[int, int, Triple]], usual: Triple) -> None:
         """Take (start, stop, costs of the whole piece), apart from each other and in order."""
-        self._edges, self._sums = [0], [(0.0, 0.0, 0.0)]
+        self._edges, parts = [0], [np.zeros(3)]
         for start, stop, costs in pieces:
-            if start > self._edges[-1]:
-                self._add(start, usual, start - self._edges[-1])
-            self._add(stop, costs, 1)
-        self._add(self._edges[-1] + 1, usual, 1)  # after the end it goes on as usual
+            self._edges += [start, stop]
+            parts += [(start - self._edges[-3]) * np.array(usual), np.array(costs)]
+        self._edges.append(self._edges[-1] + 1)  # after the end it goes on as usual
+        self._sums = np.cumsum([*parts, np.array(usual)], axis=0)
 
-    def _add(self, edge: int, costs: Triple, times: float) -> None:
-        compute, blocked, read = self._sums[-1]
-        self._edges.append(edge)
-        self._sums.append((compute + times * costs[0], blocked + times * costs[1], read + times * costs[2]))
-
-    def until(self, row: int) -> Triple:
-        """Add up the costs of all rows before one."""
+    def until(self, row: int) -> NDArray[np.float64]:
+        """Add up the costs of all rows before one: computing, blocked seconds, bytes."""
         edges = self._edges
         at = min(bisect_right(edges, row), len(edges) - 1)
         share = (row - edges[at - 1]) / (edges[at] - edges[at - 1])
-        low, high = self._sums[at - 1], self._sums[at]
-        return (
-            low[0] + share * (high[0] - low[0]),
-            low[1] + share * (high[1] - low[1]),
-            low[2] + share * (high[2] - low[2]),
-        )
+        sums: NDArray[np.float64] = (1 - share) * self._sums[at - 1] + share * self._sums[at]
+        return sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,17 +104,15 @@ class RecordedCosts(Costs):
     memory: float = 0.0
 
     def demand(self, rows: Rows, tries: int, seed: int) -> Demand:
-        """Say what a task asks for."""
         number, start, stop = rows
         costs = self.rows[number]
-        low, high = costs.until(start), costs.until(stop)
-        compute = self.fixed_s + high[0] - low[0]
+        compute, blocked, read = (costs.until(stop) - costs.until(start)).tolist()
+        compute += self.fixed_s
         if self.sigma:
             sigma = self.sigma
             compute *= exp(sigma * (normal(*drawn(seed, 1, number, start, tries)) - sigma / 2))
         locked = self.lock_share * compute
-        blocked = 0.0 if self.device is not None else high[1] - low[1]
-        return Demand(compute - locked, locked, blocked, high[2] - low[2], self.memory)
+        return Demand(compute - locked, locked, 0.0 if self.device is not None else blocked, read, self.memory)
 
 
 def scatter(per_row: Sequence[float]) -> float:
@@ -190,7 +176,6 @@ class Recorded:
         self.seconds = float(summary.get("seconds") or log.span)  #: of the whole run
         inside = float(log.attempts.end.max()) - min(float(log.attempts.begin.min()), self._joined)
         self.outside_s = max(0.0, self.seconds - inside)  #: before the first worker and after the last task
-        self.lock_known = True  #: whether the run tells how much computing needs the interpreter lock
         self._lock_share = 0.0
         self._take_apart()
         self.tasks = len(self._rows)
@@ -246,18 +231,13 @@ class Recorded:
 
     def _find_lock_share(self, worked: float, waiting: float, queued: float, span: float) -> None:
         """Decide what the waiting was for, and say what cannot be known."""
-        held, looks = self._log.lock
         computing = float(self._cpu.sum())
         if self.engine == "threads" and self.workers > 1:
             if computing > 0:
                 self._lock_share = lock_share_of(waiting / computing, max(2, round(worked / span)))
-        elif self.engine != "processes" and looks >= FEW_LOOKS:
-            # Nobody computes between tasks.
-            self._lock_share = min(1.0, held * span / max(worked, 1e-9))
         elif self.engine != "processes":
-            self.lock_known = False
             self.notes.append(
-                "how much of the computing needs the interpreter lock was not seen in so short a run: "
+                "how much of the computing needs the interpreter lock cannot be seen with one worker: "
                 "for threads none of it is taken to, so they may be slower than foretold"
             )
         if queued > 0.05 * worked:

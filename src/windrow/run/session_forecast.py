@@ -50,12 +50,10 @@ class RecordedSession:
 
 
 def is_session(path: Path) -> bool:
-    """Say whether a run directory is that of a session."""
     return "session" in RunDirectory.open(path).read_manifest()
 
 
 def forecast_session(recorded: RecordedSession, workers: int) -> SessionForecast:
-    """Foretell what the session would take with so many workers."""
     tasks = {number: task for number, task in recorded.run.tasks.items() if task.last is not None}
     seconds = _makespan(tasks, workers)
     least = least_time(round(recorded.path * 1e6), recorded.work * 1e6, workers) / 1e6

@@ -57,7 +57,6 @@ class Simulated:
 
     @property
     def seconds(self) -> float:
-        """How long it took, in virtual time."""
         return self.outcome.wall_s
 
     @property

@@ -23,7 +23,6 @@ class DirectoryLock:
     _handle: int | None
 
     def release(self) -> None:
-        """Let others have it; once is enough."""
         if self._handle is not None:
             # While it is still locked: who waits for this file then finds that it is not the one in place.
             self.path.unlink(missing_ok=True)

@@ -21,7 +21,6 @@ def check_private(path: Path, status: os.stat_result) -> None:
 
 
 def check_private_directory(place: Path) -> None:
-    """Refuse a directory that others can put files into."""
     _refuse_if_shared(place, place.stat())
 
 

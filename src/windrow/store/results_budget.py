@@ -44,7 +44,6 @@ class Usage:
         self._lock: DirectoryLock | None = take_lock(self._own)
 
     def end(self) -> None:
-        """The session has ended."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -79,7 +78,6 @@ class Room:
         self._lock = threading.Lock()
 
     def take(self, size: int) -> bool:
-        """Take room for a result; False if open sessions use all there is."""
         with self._lock:
             if size <= self._left:
                 self._left -= size
@@ -97,7 +95,6 @@ class Room:
 
 
 def evict(directory: Path, budget: float) -> Evicted:
-    """Remove what is above a budget, and what killed processes left behind."""
     since = _in_use_since(directory)
     kept, parts = _listed(directory)
     for part in parts:
@@ -122,12 +119,10 @@ def plan_eviction(kept: Iterable[Kept], budget: float, since: float) -> list[Kep
 
 
 def kept_results(directory: Path) -> list[Kept]:
-    """List the results of a store."""
     return _listed(directory)[0]
 
 
 def _listed(directory: Path) -> tuple[list[Kept], list[Kept]]:
-    """List results, and what is being written or was left half written."""
     kept: list[Kept] = []
     parts: list[Kept] = []
     for group in _entries(directory):
@@ -156,7 +151,6 @@ def _in_use_since(directory: Path) -> float:
 
 
 def _is_open(own: Path, age_s: float) -> bool:
-    """Say whether a session has not ended; tidies up after one that was killed."""
     if not (own / LOCK).exists() and age_s < _BEGINNING_S:
         return True
     try:

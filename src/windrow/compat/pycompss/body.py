@@ -46,7 +46,6 @@ _running: ContextVar[RunningBody | None] = ContextVar("windrow_pycompss_body", d
 
 @contextmanager
 def inside(running: RunningBody) -> Iterator[None]:
-    """Say that a body runs in this context: tasks that it calls are plain functions."""
     token = _running.set(running)
     try:
         yield
@@ -55,7 +54,6 @@ def inside(running: RunningBody) -> Iterator[None]:
 
 
 def running_body() -> RunningBody | None:
-    """Give the body that runs in this context, if one does."""
     return _running.get()
 
 
@@ -96,7 +94,6 @@ class Body:
     home: int = field(default_factory=os.getpid)
 
     def __call__(self, layout: CallLayout, arguments: Arguments, *paths: Any) -> Any:
-        """Run; give what was made and not released yet."""
         if os.getpid() != self.home:
             abroad.set()
         running = RunningBody(self.name, self.returns, pass_on=True)
@@ -133,7 +130,6 @@ class Body:
         return [*returned, *[look_up(own, way) for way in layout.changed]]
 
     def _put_default(self, place: Place, path: Path, directory: bool) -> None:
-        """Put a copy of the default file where a failed task was to write."""
         name = self._name_at(place)
         if name in self.defaults:
             _empty(path, directory)
@@ -155,7 +151,6 @@ def _empty(path: Path, directory: bool) -> None:
 
 
 def default_returns(defaults: Mapping[str, Any], returns: int) -> list[Any]:
-    """Give what a failed task returns."""
     said = defaults.get("returns")
     if returns > 1 and isinstance(said, (list, tuple)) and len(said) == returns:
         return list(said)

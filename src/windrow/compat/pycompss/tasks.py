@@ -81,7 +81,6 @@ class CompssTask:
         return self if instance is None else partial(self, instance)
 
     def with_note(self, decorator: str, options: Mapping[str, Any]) -> CompssTask:
-        """Give the same task, of which another decorator says something."""
         return CompssTask(self.function, self._options, {**self._notes, decorator: options})
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
@@ -215,7 +214,6 @@ class CompssTask:
         return futures[0] if len(futures) == 1 else futures
 
     def _variant(self, outputs: int, paths: list[PathArgument]) -> Declared:
-        """Say what is known of a call: how much it makes, and which of its arguments are paths."""
         key = (outputs, tuple([(one.name, one.kind) for one in paths]))
         found = self._variants.get(key)
         if found is None:

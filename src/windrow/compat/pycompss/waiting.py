@@ -25,7 +25,6 @@ _defaults: WeakKeyDictionary[Future, Any] = WeakKeyDictionary()
 
 
 def note_default(future: Future, default: Any) -> None:
-    """Note what is given for a future if its task fails."""
     _defaults[future] = default
 
 
@@ -106,8 +105,6 @@ def local(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _for_each(names: tuple[Any, ...], ask: Callable[[Any], Any]) -> Any:
-    """Ask for each name, in lists too; one gives one answer, several a list."""
-
     def answer(name: Any) -> Any:
         return [answer(one) for one in name] if isinstance(name, (list, tuple)) else ask(name)
 

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from windrow.blocks.kernels import EachKernel
 from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
 from windrow.errors import DefinitionError, MissingColumnError, nearest
+from windrow.pipeline.binding.common_steps import mark_twins
 from windrow.pipeline.binding.lanes import lanes_for
 from windrow.pipeline.definition.definition import before_first_cut, dependencies, factors, matching_regions
 from windrow.pipeline.definition.products import Product
 from windrow.pipeline.definition.saves import bind_saves
-from windrow.pipeline.frozen import frozen_names
-from windrow.pipeline.twins import mark_twins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -225,11 +224,15 @@ class _Binder:
         )
 
     def _kernel(self, step: StepDefinition) -> EachKernel:
+        from windrow.store.fingerprint.api import fingerprint
+
         keywords = self._keywords(step)
         assert step.kind != "output"
         # Compiling freezes what the function reads from outside, so a changed constant needs another kernel;
         # so does another dataset, if the function sees its metadata.
-        key = (step.name, frozen_names(step.function), repr(dict(self.metadata)) if "dataset" in keywords else "")
+        found = fingerprint(step.function)
+        known = (found.digest, step.function if found.opaque else None)
+        key = (step.name, known, repr(dict(self.metadata)) if "dataset" in keywords else "")
         kernel = self.definition.kernels.get(key)
         if kernel is None:
             kernel = EachKernel(step.function, keywords, name=step.name, kind=step.kind)

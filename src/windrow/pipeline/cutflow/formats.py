@@ -81,16 +81,6 @@ def _percent(part: int, whole: int) -> float:
     return float(np.float32(100) * np.float32(part) / np.float32(whole)) if whole else math.nan
 
 
-def one_cut_counts(lines: Sequence[Line]) -> tuple[list[int], list[str]]:
-    """Return how many rows pass each cut alone, and the cuts for which nobody knows.
-
-    A cut that some rows never reached could have passed or failed them.
-    """
-    everything = lines[0].passed
-    unknown = [line.label for line in lines[1:] if line.applies and line.entered != everything]
-    return [line.passed if line.applies else everything for line in lines], unknown
-
-
 def csv_text(tables: Iterable[tuple[Mapping[str, Any], Sequence[Line]]]) -> str:
     """Return tables as CSV with one heading; every table comes with its region, dataset and order."""
     stream = io.StringIO()
@@ -169,5 +159,4 @@ _LATEX = {
 
 
 def escaped(text: str) -> str:
-    """Return text that LaTeX prints as it is."""
     return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))

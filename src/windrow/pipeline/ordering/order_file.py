@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow.errors import UsageError
-from windrow.pipeline.fingerprints import fingerprint
 from windrow.pipeline.ordering.situation import fitting_guards
+from windrow.pipeline.resume.step_digest import fingerprint
 from windrow.store.rundir import MANIFEST
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ def freeze(result: Result, path: Any) -> str:
 
 
 def frozen_orders(path: Any) -> FrozenOrders:
-    """Read the orders of a file that ``freeze`` wrote."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -54,7 +54,6 @@ def order_line(ordering: Mapping[str, Any]) -> str:
 
 
 def how_decided(told: Mapping[str, Any]) -> str:
-    """Say how often it was thought about, and what came of it."""
     checkpoints = told["checkpoints"]
     changes = sum(1 for one in checkpoints if one["changed"])
     often = f"decided {_times(len(checkpoints))} and "

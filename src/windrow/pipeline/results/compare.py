@@ -160,7 +160,6 @@ def _output_differences(first: Result, second: Result) -> Iterator[OutputDiffere
 
 
 def difference(left: Any, right: Any) -> Difference | None:
-    """Return what differs in words, absolutely and relatively; None if nothing does."""
     if is_histogram(left) and is_histogram(right):
         return _histograms(left, right)
     if isinstance(left, Mapping) and isinstance(right, Mapping):

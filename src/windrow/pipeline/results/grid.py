@@ -65,7 +65,6 @@ class Grid:
 
 
 def to_html(text: str) -> str:
-    """Escape text, unless it is HTML already."""
     return text if isinstance(text, Html) else escape(str(text))
 
 
@@ -75,7 +74,6 @@ def box(parts: Iterable[str]) -> str:
 
 
 def folded(title: str, inner: str, *, shown: bool = False) -> str:
-    """Put a piece of HTML under a title that opens and closes it."""
     state = ' open="open"' if shown else ""
     summary = f'<summary style="cursor:pointer">{to_html(title)}</summary>'
     return f'<details{state} style="margin:.3em 0">{summary}{inner}</details>'

@@ -114,7 +114,6 @@ def sparkline(histogram: Any, width: int = 140, height: int = 28) -> str:
 
 
 def ledger_html(ledger: Ledger) -> str:
-    """Return what became of the rows, and everything that is not done."""
     problems = ledger.problems
     rows = [
         [entry.file, "?" if entry.stop is None else f"{entry.start:,} to {entry.stop:,}", entry.state, entry.reason]
@@ -127,7 +126,6 @@ def ledger_html(ledger: Ledger) -> str:
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """Return what differs between two results."""
     parts = ["<p><b>The results are the same.</b></p>" if comparison.same else ""]
     for title, items in (("outputs differ", comparison.outputs), ("cutflow lines differ", comparison.cutflow)):
         if items:

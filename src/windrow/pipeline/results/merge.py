@@ -18,10 +18,10 @@ from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.program import NOMINAL
 from windrow.core.intervals import Intervals
 from windrow.errors import MergeError, UsageError
-from windrow.pipeline.fingerprints import different_steps
 from windrow.pipeline.results.ledger import Entry, Ledger
 from windrow.pipeline.results.region_rows import KeptRows
 from windrow.pipeline.results.result import Result, StepSummary
+from windrow.pipeline.resume.step_digest import different_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -228,7 +228,6 @@ def add_outputs(
 
 
 def _gone(parts: Sequence[Outputs], not_kept: Sequence[Lost]) -> dict[Key, str]:
-    """Return the outputs that one of the parts has lost."""
     gone = {key: why for lost in not_kept for key, why in lost.items()}
     for part, lost in zip(parts, not_kept, strict=False):
         for key in {key for other in parts for key in other}:
@@ -368,7 +367,6 @@ class SeveralSources:
         self.datasets = {name: meta for source in sources for name, meta in source.datasets.items()}
 
     def open(self, index: int) -> Reader:
-        """Open one of their inputs."""
         source, item = self._places[index]
         return source.open(item.index)
 

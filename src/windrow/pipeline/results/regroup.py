@@ -72,7 +72,6 @@ def _group_outputs(
 
 
 def _members(groups: Mapping[str, str | Sequence[str]], datasets: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return the datasets of every group and of those in none."""
     if not isinstance(groups, Mapping):
         raise UsageError(f'group takes a mapping such as {{"top": ["tt*", "single_top"]}}, got {groups!r}')
     owner: dict[str, str] = {}
@@ -110,7 +109,6 @@ def _members(groups: Mapping[str, str | Sequence[str]], datasets: tuple[str, ...
 def _group_tables(
     tables: Mapping[tuple[str, str], Any], members: Mapping[str, tuple[str, ...]]
 ) -> dict[tuple[str, str], Any]:
-    """Add up the tables (of cutflows or N-1) of each group."""
     found: dict[tuple[str, str], Any] = {}
     for region in dict.fromkeys(region for region, _ in tables):
         for name, datasets in members.items():
@@ -229,7 +227,6 @@ def _scale_cutflow(cutflow: Cutflow, factors: Mapping[str, float]) -> Cutflow:
 
 
 def only(result: Result, dataset: str) -> Result:
-    """Return the part of a result that belongs to one dataset."""
     extra = {key: table for key, table in result.nminus1.tables.items() if key[1] == dataset}
     tables = {key: table for key, table in result.cutflow.tables.items() if key[1] == dataset}
     return replace(

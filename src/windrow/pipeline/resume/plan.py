@@ -14,8 +14,8 @@ from windrow.core.intervals import Intervals
 from windrow.core.ledger import Entry
 from windrow.core.records import InputSpec
 from windrow.pipeline.definition.products import products_of
-from windrow.pipeline.identities import Identity, identities
 from windrow.pipeline.resume.input_digest import InputIdentities, own_identity
+from windrow.pipeline.resume.product_digest import Identity, identities
 from windrow.pipeline.run.partials import unpack
 from windrow.pipeline.run.workload import Feed
 from windrow.reuse.coverage import Covered, divide, first_rows

@@ -16,10 +16,10 @@ from windrow.pipeline.cutflow.nminus1 import Count, NMinusOne, NMinusOneTables
 from windrow.pipeline.cutflow.table import Cutflow, Table
 from windrow.pipeline.cutflow.written import Member
 from windrow.pipeline.definition.products import classes, products_of
-from windrow.pipeline.fingerprints import fingerprint, parameters_said
 from windrow.pipeline.results.ledger import Entry, Ledger, left_out_notes
 from windrow.pipeline.results.region_rows import KeptFile, KeptRows
 from windrow.pipeline.results.result import Result, StepSummary
+from windrow.pipeline.resume.step_digest import fingerprint, parameters_said
 from windrow.pipeline.run.partials import project, unite
 from windrow.shape.costs import fit
 

@@ -21,7 +21,6 @@ from windrow.data.stream.stream import Stream
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import EngineError
 from windrow.pipeline.definition.options import Options
-from windrow.pipeline.identities import step_fingerprints
 from windrow.pipeline.ordering.controller import FELL_BACK, OrderController
 from windrow.pipeline.ordering.initial_orders import check_conditions, make_orders
 from windrow.pipeline.ordering.order_file import KEY as ORDERS
@@ -29,6 +28,7 @@ from windrow.pipeline.ordering.order_file import orders_to_keep, recall_orders
 from windrow.pipeline.ordering.summary import summarise_orders
 from windrow.pipeline.results.load import keep
 from windrow.pipeline.resume.rundir import running_in
+from windrow.pipeline.resume.step_digest import step_fingerprints
 from windrow.pipeline.run.assemble import ResultAssembly
 from windrow.pipeline.run.background import outcome_so_far
 from windrow.pipeline.run.batch import BatchSupply

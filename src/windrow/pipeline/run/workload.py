@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.blocks.chunk import Stopped
 from windrow.core.records import Failure, FailureKind, OpenInput, RunRows
 from windrow.errors import CorruptFileError, DataError, DefinitionError, RowPurityError, StepError, WindrowError
-from windrow.pipeline.ambient import ambient, check_arrived, is_own, restore, seal
 from windrow.pipeline.binding.bind import bind
 from windrow.pipeline.resume.input_digest import file_stamp
 from windrow.pipeline.run.facts import RunFacts
+from windrow.pipeline.run.process_environment import ambient, check_arrived, restore, seal
 from windrow.pipeline.run.worker import RowsSide
+from windrow.store.fingerprint.libraries import library_of_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -153,7 +154,7 @@ class PipelineWorkload:
 
     def is_own(self, module: ModuleType) -> bool:
         """Say whether a module is the user's own, so that it goes to other processes with its state."""
-        return is_own(module)
+        return library_of_module(module) is None
 
     def classify(self, error: BaseException) -> Failure:
         kind = FailureKind.INTERNAL

@@ -248,7 +248,6 @@ def _lost(dataset: str, result: Result) -> int:
 
 
 def _empty(target: _Target, definition: Definition, source: Source, workload: PipelineWorkload) -> dict[str, Any]:
-    """Find the columns of a file that no row got into."""
     inputs = [item for item in source.inputs if item.dataset == target.dataset]
     item = min(inputs, key=lambda item: item.index not in workload.facts.borders)
     reader = source.open(item.index)

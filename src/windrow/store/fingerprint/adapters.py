@@ -44,7 +44,6 @@ class Shape(NamedTuple):
 
 
 def words(*said: str) -> Callable[[int], str]:
-    """Say what the children of a thing are to it, one by one."""
     return said.__getitem__
 
 
@@ -149,7 +148,6 @@ def _histogram(value: Any) -> Shape:
 
 
 def _correction(value: Any) -> Shape:
-    """All but the compiled part, which is made of the rest."""
     return Shape("correction", [{name: part for name, part in vars(value).items() if name != "_base"}])
 
 

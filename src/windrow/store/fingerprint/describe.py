@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
 
 def describe(value: Any) -> Shape:
-    """Describe anything that is no plain value; ``Unknown`` if it cannot be looked into."""
     kind = type(value)
     if name_if_opaque(value) is not value:
         raise Unknown
@@ -92,7 +91,6 @@ def _by_its_fingerprint(value: Any, text: Any) -> Shape:
 
 
 def _by_name(value: Any) -> Shape | None:
-    """Describe what a library offers under a name, such as a compiled function."""
     kind = type(value)
     # Functions that Cython compiled have a type that does not say where it is from.
     if library_of_class(kind) is None and not full_name(kind).endswith("cython_function_or_method"):
@@ -185,7 +183,6 @@ def _defaults(function: FunctionType) -> dict[str, Any]:
 
 
 def _may_change(base: Any) -> bool:
-    """Whether it is a module of the user's, whose names may mean something else by the next call."""
     return type(base) is Source or (issubclass(type(base), ModuleType) and library_of_module(base) is None)
 
 
@@ -341,7 +338,6 @@ def _proxy(value: Any) -> Shape:
 
 
 def _field(value: dataclasses.Field[Any]) -> Shape:
-    """Without its type, which is an annotation."""
     kept = ("name", "default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
     return Shape("field", [getattr(value, name) for name in kept], words(*kept))
 
@@ -390,7 +386,6 @@ _DESCRIBED: dict[type, Callable[[Any], Shape]] = {
 
 
 def _by_reduce(value: Any) -> Shape:
-    """Describe an object of a library by how it is made again."""
     kind = type(value)
     if static_attribute(kind, "__next__") is not None or issubclass(kind, io.IOBase):
         raise Unknown  # it is used up

@@ -46,7 +46,6 @@ def resolve(origin: Origin, function: FunctionType) -> tuple[str, Any]:
 
 
 def base_of(origin: Origin, function: FunctionType) -> Any:
-    """Return the global, closure variable or module that a name begins with."""
     if origin.kind == "free":
         place = function.__code__.co_freevars.index(origin.name)
         return content_of((function.__closure__ or ())[place])
@@ -101,7 +100,6 @@ def _or_library(module: Any, name: str) -> Any:
 
 
 def absolute(name: str, names: Mapping[str, Any]) -> str:
-    """Return the full name of a module that is imported by code with these globals."""
     if not name.startswith("."):
         return name
     own = str(names.get("__name__"))
@@ -127,7 +125,6 @@ def _source(name: str, file: str) -> Source:
 
 
 def content_of(cell: Any) -> Any:
-    """Return what a closure variable holds."""
     try:
         return cell.cell_contents
     except ValueError:

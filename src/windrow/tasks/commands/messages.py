@@ -32,7 +32,6 @@ _ABOUT_SIGNALS: dict[int, str] = {
 
 
 def could_not_start(name: str, said: Invocation, error: OSError) -> CommandError:
-    """Say why a command line could not even be started, or its log not be written."""
     program = said.words[0] if said.words else said.shell
     if said.log is not None and error.filename == str(said.log):
         return CommandError(
@@ -51,7 +50,6 @@ def could_not_start(name: str, said: Invocation, error: OSError) -> CommandError
 
 
 def raise_failure(name: str, said: Invocation, ran: CommandOutcome) -> NoReturn:
-    """Raise what a command that did not end well is to raise."""
     facts = {
         "command": ran.command,
         "status": ran.status,
@@ -61,8 +59,6 @@ def raise_failure(name: str, said: Invocation, ran: CommandOutcome) -> NoReturn:
         "peak_bytes": ran.peak,
     }
     words = story(said, ran)
-    if ran.why and ran.torn:
-        words = f"; its shell had ended before, but {ran.torn}{words}"
     if ran.why == "memory":
         raise CommandMemoryError(
             f"command {name!r} was ended: its processes used {format_bytes(ran.peak)} of memory together; the limit is "
@@ -101,7 +97,6 @@ def _ending(ran: CommandOutcome) -> str:
 
 
 def story(said: Invocation, ran: CommandOutcome) -> str:
-    """Say what ran, and what it printed."""
     text = ran.command if len(ran.command) <= LONG else ran.command[:LONG] + " ..."
     lines = [f"  {line}" for line in text.strip().splitlines()]
     words = "\nwhat ran:\n" + "\n".join(lines)

@@ -82,7 +82,6 @@ class CommandOutcome(NamedTuple):
 
     @property
     def used(self) -> str:
-        """What it used, in words."""
         return f"{self.wall_s:.3g} s, {self.cpu_s:.3g} s of CPU, {self.peak / 1e6:.0f} MB at most"
 
 
@@ -121,7 +120,6 @@ class _RunningCommand:
         if self._tree is not None:
             stack.callback(self._tree.close)
         self._rest: set[int] | None = None  #: those who are left when the shell has ended well
-        self._rest_due = 0.0
         self._settled = 0.0  #: when those who were just started have opened what they write
         self._torn: dict[int, str] = {}
         self._wall_s = self._cpu_s = 0.0
@@ -133,7 +131,6 @@ class _RunningCommand:
         opened: list[int] = []
 
         def channel(given: int | None, sink: Callable[[bytes], None]) -> int:
-            """Give a descriptor to write to, of which we read the other end."""
             if given is not None:
                 return given
             reader, writer = os.pipe()
@@ -169,7 +166,6 @@ class _RunningCommand:
         return both
 
     def _words(self) -> tuple[list[str], list[int]]:
-        """Give the words to execute, and descriptors that they need."""
         said = self._invocation
         if said.words:
             return list(said.words), []
@@ -203,7 +199,7 @@ class _RunningCommand:
     # -- while it runs
 
     def watch(self) -> None:
-        """Wait for its end, or bring it about, and for those it has left at work on what it is to give."""
+        """Wait for its end, or bring it about; those it has left get a moment to open what they write, or to end."""
         if self._wait_until(self._has_ended_well) and self._members is not None:
             self._wait_until(self._rest_is_done)
         self._wall_s = time.monotonic() - self._begin
@@ -227,18 +223,11 @@ class _RunningCommand:
         return True if (ended.si_code, ended.si_status) == (os.CLD_EXITED, 0) else None
 
     def _rest_is_done(self) -> bool:
-        """Whether nobody is left at work; the others are ended."""
         assert self._members is not None
-        begin = time.monotonic()
-        if begin < self._rest_due:
-            return False
-        self._settled = self._settled or begin + LOOK_S
-        self._rest = self._members.find()
-        if not self._rest or (begin >= self._settled and not self._members.at_work(self._rest)):
-            return True
         now = time.monotonic()
-        self._rest_due = now + 4 * (now - begin)  # it looks at all processes of the machine
-        return False
+        self._settled = self._settled or now + LOOK_S
+        self._rest = self._members.find()
+        return not self._rest or now >= self._settled
 
     def _reason_to_end(self) -> Reason:
         said = self._invocation
@@ -266,7 +255,6 @@ class _RunningCommand:
         return memory
 
     def _read(self, wait: float) -> bool:
-        """Take in what was printed; say whether there was anything."""
         poll = select.poll()
         for reader in self._sinks:
             poll.register(reader, select.POLLIN)
@@ -289,7 +277,6 @@ class _RunningCommand:
     # -- the end
 
     def end(self) -> None:
-        """End all that it started, and take in its end."""
         process, members = self._process, self._members
         if members is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -305,7 +292,6 @@ class _RunningCommand:
         self._cpu_s = usage.ru_utime + usage.ru_stime
 
     def outcome(self) -> CommandOutcome:
-        """Say how it went, when it has ended."""
         while self._sinks and self._read(0):
             pass
         try:

@@ -39,11 +39,9 @@ class Claim(NamedTuple):
 
     @property
     def start(self) -> str:
-        """What the paths of all its files begin with."""
         return literal(self.path) if self.shape == "glob" else self.path
 
     def covers(self, path: str) -> bool:
-        """Whether a file is one of them."""
         if self.shape == "file":
             return path == self.path
         if self.shape == "tree":
@@ -54,7 +52,6 @@ class Claim(NamedTuple):
 
 
 def literal(pattern: str) -> str:
-    """Give what all matches of a pattern begin with."""
     beginning = _BEGINNING.match(pattern)
     assert beginning is not None
     return _ESCAPED.sub(r"\1", beginning[0])
@@ -68,7 +65,6 @@ def _ending(pattern: str) -> str:
 
 
 def meet(one: Claim, other: Claim) -> bool:
-    """Whether two claims may have a file in common."""
     if one.shape == "file":
         return other.covers(one.path)
     if other.shape == "file":
@@ -119,19 +115,16 @@ class Claims:
         self._lengths: set[int] = set()  #: of beginnings of trees and globs
 
     def meeting(self, claim: Claim) -> list[Entry]:
-        """Find everything that may have a file in common with a claim."""
         start = claim.start
         near = [start[:length] for length in self._lengths if length < len(start)]
         near += [start] if claim.shape == "file" else self._starts[self._range(start)]
         return [one for text in near for one in self._at.get(text, ()) if meet(claim, one.claim)]
 
     def _range(self, start: str) -> slice:
-        """Find where the beginnings are that begin with another one."""
         first = bisect_left(self._starts, start)
         return slice(first, bisect_left(self._starts, True, first, key=lambda one: not one.startswith(start)))
 
     def makers(self, claim: Claim) -> list[Entry]:
-        """Find what earlier tasks write of a claim, in the order of their calls."""
         found = sorted((one for one in self.meeting(claim) if one.writer), key=lambda one: one.writer)
         if claim.shape != "file":
             return found
@@ -144,7 +137,6 @@ class Claims:
         self._entry(claim).add_reader(task, find)
 
     def write(self, claim: Claim, task: int, future: Future) -> None:
-        """A task writes: from now on this is its work."""
         if claim.shape == "tree":
             # A directory is replaced as a whole: nothing that was written in it before counts any more.
             inside = self._range(claim.path.rstrip(os.sep) + os.sep)
@@ -160,7 +152,6 @@ class Claims:
         entry.writer, entry.future, entry.readers = task, future, []
 
     def forget(self, claim: Claim) -> None:
-        """What a task wrote does not count any more."""
         entry = self._entries.get(claim)
         if entry is not None:
             entry.writer, entry.future = 0, None
@@ -178,6 +169,5 @@ class Claims:
         return self._entries[claim]
 
     def written_in(self, directory: str) -> list[str]:
-        """List the paths in a directory that tasks write, for hints."""
         written = [one.claim.path for one in self._entries.values() if one.writer]
         return [one for one in written if os.path.dirname(one) == directory]

@@ -103,7 +103,6 @@ def _cut(text: str) -> str:
 
 
 def is_histogram(value: Any) -> bool:
-    """Say whether a value speaks UHI."""
     if isinstance(value, type):
         return False
     try:

@@ -36,7 +36,6 @@ _MARKED = ("InspectFailed", "MergeFailed", "WorkerLost")
 
 
 def shares(log: Log, workers: int | None = None) -> dict[str, Any]:
-    """Add up where the workers' time went."""
     tasks = log.attempts
     wall = float(tasks.wall.sum())
     cpu = min(float(tasks.cpu.sum()), wall)

@@ -9,9 +9,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from windrow import data as windrow_data
-from windrow.core.launching import LaunchPolicy
 from windrow.core.options import Options as SchedulerOptions
-from windrow.core.policies import Policies
+from windrow.core.policies import LaunchPolicy, Policies
 from windrow.core.records import FailureKind
 from windrow.core.retry import OUT_OF_TIME, lost_too_often
 from windrow.core.rows import RowFeeder, RowOptions

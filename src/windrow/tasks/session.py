@@ -22,7 +22,7 @@ from windrow.tasks.files.paths import places_of
 from windrow.tasks.files.table import FileTable
 from windrow.tasks.future import Future, StreamFuture, refuse_in_fork
 from windrow.tasks.groups import Group, current_group
-from windrow.tasks.inout import Parts, Versions
+from windrow.tasks.inout import Versions
 from windrow.tasks.options import NamedOptions, check_options
 from windrow.tasks.resident import Residents
 from windrow.tasks.reuse.cache import BUDGET, Reuse
@@ -111,7 +111,6 @@ class Session(Watchable, NamedOptions):
         self.files = FileTable()
         self.reusing = Reuse(self, store=store, budget=store_budget, files=files, isolated=engine == "processes")
         self.versions = Versions()
-        self.parts = Parts(self.versions)
         self._numbers = count(1)
         self._groups = count(1)
         self._token: Token[Session | None] | None = None
@@ -207,7 +206,7 @@ class Session(Watchable, NamedOptions):
             assert traits is not None
             return self._call_plainly(call, arguments, keywords, kind)
         call.begin(arguments, keywords)
-        self.parts.refuse(f"task {declared.name!r}", (arguments, keywords))
+        self.versions.refuse(f"task {declared.name!r}", (arguments, keywords))
         if declared.files:
             self.files.enter(call)
         if declared.reuse or (declared.reuse is None and (self.reuse or declared.files)):
@@ -318,13 +317,13 @@ class Session(Watchable, NamedOptions):
 
     def _places(self, call: Call) -> tuple[int | str, ...]:
         places = tuple(place for name in call.declared.inout for place in places_of(call, name))
-        self.parts.refuse_views(call.name, [call.get(one) for one in places])
+        self.versions.refuse_views(call.name, [call.get(one) for one in places])
         return places
 
     def _rename(self, things: list[Any], call: Call) -> None:
         for number, thing in enumerate(things):
             self.versions.follow(thing, self.promise(call, f"v{number}"))
-        self.parts.of(things, call.name)
+        self.versions.note_parts(things, call.name)
 
     def promise(self, call: Call, name: str) -> Future:
         """Make the future of an output of a task that its caller is not given."""
@@ -344,7 +343,7 @@ class Session(Watchable, NamedOptions):
         """
         if isinstance(things, Iterator | ValuesView | ItemsView):
             things = list(things)
-        self.parts.refuse("session.gather", things)
+        self.versions.refuse("session.gather", things)
 
         # All are asked for before the first is waited for.
         def ask(thing: Any) -> Any:
@@ -427,11 +426,3 @@ class Session(Watchable, NamedOptions):
 
     def cancel_groups(self, numbers: Iterable[int]) -> None:
         self._driver.tell(CancelRequested("its group was cancelled", frozenset(numbers)))
-
-    def next_of_stream(self, call: Call, end: Future) -> Future | None:
-        """Wait for the next output of a stream that nobody has taken; None if there are no more."""
-        with self.changed:
-            if not (call.streamed or end.done()):
-                self.refuse_to_wait(f"the next output of task {call.name!r}")
-            self.changed.wait_for(lambda: call.streamed or end.done() or self._driver.over)
-            return call.streamed.popleft() if call.streamed else None

@@ -187,7 +187,6 @@ def test_a_session_does_not_grow_with_what_is_done_and_dropped() -> None:
             session.submit(abs, 1).result(60)
         assert len(graph.nodes) <= 10
         assert len(graph.outputs) <= 10
-        assert graph.submitted >= 5000
         assert len(session.open) == 0
         assert len(session.calls._refs) <= 2 * FEW + 1
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, overload
 
 from windrow.core.records import Needs
-from windrow.errors import UsageError, nearest
+from windrow.errors import UsageError
 from windrow.tasks.body import STREAM, is_generator, run_body
 from windrow.tasks.files.annotations import FileKind, file_parameters
-from windrow.tasks.options import check_numbers, check_on_failure, checked_needs
+from windrow.tasks.options import check_names, check_options, task_needs
 from windrow.tasks.resident import Resident, made_here
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ class Task:
         functools.update_wrapper(self, declared.function)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Inside a session, promise what the function will return; outside, just call it."""
         session = current.get()
         if session is not None:
             right, count = self._accepts, len(arguments)
@@ -96,7 +95,6 @@ class Task:
         return tuple(value for _, value in sorted(made.items()))
 
     def _made_here(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Make what the caller has not given, if it was not made before."""
         declared, last = self.declared, len(arguments)
         missing = [one for one in declared.resident if one not in keywords]
         missing = [one for one in missing if declared.positions.get(one, last) >= last]
@@ -132,9 +130,6 @@ class TaskOptions(TypedDict, total=False):
     name: str | None
 
 
-_OPTIONS = tuple(TaskOptions.__annotations__)
-
-
 @overload
 def task(function: Callable[..., Any], /, **options: Unpack[TaskOptions]) -> Task: ...
 @overload
@@ -168,15 +163,17 @@ def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOp
 
 
 def _declare(function: Callable[..., Any], asked: TaskOptions) -> Declared:
-    for one in asked:
-        if one not in _OPTIONS:
-            raise UsageError(
-                f"wr.task has no option {one!r}{nearest(one, list(_OPTIONS))}; it has {', '.join(_OPTIONS)}"
-            )
+    check_names("wr.task", asked, list(TaskOptions.__annotations__))
     name = asked.get("name") or getattr(function, "__qualname__", None) or repr(function)
     options: dict[str, Any] = {**asked}
-    _check(name, function, options.get("on_failure"), options.get("reuse"))
-    check_numbers(name, options)
+    if not callable(function):
+        raise UsageError(f"wr.task is put on a function, got {function!r}")
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(
+            f"task {name!r} is an async function, of which a call gives no value but a coroutine; make it a plain function "
+            "that calls asyncio.run(...)"
+        )
+    check_options(f"task {name!r}", **options)
     parameters = _parameters(function)
     if options.get("retries") is None:
         options.pop("retries", None)
@@ -186,39 +183,14 @@ def _declare(function: Callable[..., Any], asked: TaskOptions) -> Declared:
     return Declared(
         name=name,
         function=function,
-        outputs=_outputs(name, function, options.get("outputs")),
-        needs=Needs.of(checked_needs(name, options)),
+        outputs=options.get("outputs") or (STREAM if is_generator(function) else 1),
+        needs=Needs.of(task_needs(name, options)),
         inout=_changed(name, parameters, options.get("inout", ())),
         files=file_parameters(function),
         positions=_positions(parameters),
         resident=tuple(n for n, one in parameters.items() if isinstance(one.default, Resident)),
         asked={**asked, "name": name},
         **{one: options[one] for one in as_written if one in options},
-    )
-
-
-def _check(name: str, function: Any, on_failure: Any, reuse: Any) -> None:
-    if not callable(function):
-        raise UsageError(f"wr.task is put on a function, got {function!r}")
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise UsageError(
-            f"task {name!r} is an async function, of which a call gives no value but a coroutine; make it a plain function "
-            "that calls asyncio.run(...)"
-        )
-    check_on_failure(f"task {name!r}", on_failure)
-    if reuse not in (None, True, False, "content"):
-        raise UsageError(
-            f"task {name!r}: reuse= is True, False or 'content' (which looks into arrays too), got {reuse!r}"
-        )
-
-
-def _outputs(name: str, function: Callable[..., Any], outputs: int | str | None) -> int | str:
-    if outputs is None:
-        return STREAM if is_generator(function) else 1
-    if outputs == STREAM or (isinstance(outputs, int) and outputs > 0):
-        return outputs
-    raise UsageError(
-        f'task {name!r}: outputs= is a number from 1 on, or "stream" where that is not known; got {outputs!r}'
     )
 
 
@@ -236,7 +208,6 @@ def _positions(parameters: Mapping[str, inspect.Parameter]) -> dict[str, int]:
 
 
 def _changed(name: str, parameters: Mapping[str, inspect.Parameter], inout: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Find the parameters that the body changes."""
     wanted = (inout,) if isinstance(inout, str) else tuple(inout)
     for one in wanted:
         if parameters and one not in parameters:

@@ -113,7 +113,6 @@ class Devices:
         return ClaimDevices(task, self._directory, int(amount), self._names)
 
     def close(self) -> None:
-        """The session has ended: leave nothing behind."""
         if self._directory is not None:
             self._remove()
 
@@ -150,7 +149,6 @@ class ClaimDevices(NamedTuple):
 
     @contextmanager
     def around(self, going: RunningCall) -> Iterator[None]:  # noqa: ARG002
-        """Hold devices, and name them in the environment."""
         with self._held() as numbers:
             visible = ",".join(self.names[number] for number in numbers)
             before = {name: os.environ.get(name) for name in VARIABLES}
@@ -207,7 +205,6 @@ _last = _Last()
 
 @contextmanager
 def _locked(directory: str, name: str, *, wait: bool) -> Iterator[bool]:
-    """Hold a lock, if it is free or can be waited for."""
     file = os.open(f"{directory}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -30,8 +30,7 @@ from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.garbage import collecting_less
 from windrow.run.loop import run
 from windrow.tasks.failures import UnseenFailures, blamed, error_of
-from windrow.tasks.future import BEGINNING, ELSEWHERE, Future, without_value
-from windrow.tasks.waiting import refuse_in_fork
+from windrow.tasks.future import BEGINNING, ELSEWHERE, Future, refuse_in_fork, without_value
 from windrow.tasks.worker import CallWorkload, Ignored
 
 if TYPE_CHECKING:

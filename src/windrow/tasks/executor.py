@@ -21,7 +21,7 @@ from windrow.core.records import ONE_CORE
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import InitializerError, UsageError
 from windrow.tasks.declare import Declared
-from windrow.tasks.future import BEGINNING, EagerFuture
+from windrow.tasks.future import EagerFuture, cancel_call
 from windrow.tasks.session import Session
 
 if TYPE_CHECKING:
@@ -163,7 +163,8 @@ class Executor(concurrent.futures.Executor):
         with self._lock:
             self._over = True
             if cancel_futures:
-                _cancel_waiting(self._session)
+                for call in list(self._session.open.values()):
+                    cancel_call(call)
             self._session.end_later()
         if wait:
             _close(self._session)
@@ -203,7 +204,6 @@ class _Mapped:
         self.declared = Declared(name=_name(inner), function=_Function(function), needs=ONE_CORE)
 
     def __call__(self, *args: Any) -> Any:
-        """Call it."""
         return self.function(*args)
 
 
@@ -228,7 +228,6 @@ def _begin(initializer: Callable[..., object], initargs: tuple[Any, ...]) -> Non
 
 
 def _run(given: _Given) -> Any:
-    """Call a function that came with its arguments."""
     return given.args[0](*given.args[1:], **given.kwargs)
 
 
@@ -254,21 +253,6 @@ def _one_by_one(lists: Iterator[list[Any]]) -> Iterator[Any]:
         some.reverse()
         while some:
             yield some.pop()
-
-
-def _cancel_waiting(session: Session) -> None:
-    """Cancel what has not begun, also where nobody keeps the future."""
-    for record in list(session.open.values()):
-        known = [session.futures.get(name) for name in record.outputs]
-        for future in known:
-            if future is not None:
-                future.cancel()
-        with BEGINNING:
-            waits = not any(one is not None for one in known) and record.state == "waiting"
-            if waits:
-                record.state = "cancelled"
-        if waits:
-            session.cancel_task(record)
 
 
 # -- the end of the interpreter

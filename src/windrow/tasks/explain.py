@@ -33,7 +33,6 @@ class Explanation(str):
 
 
 def explain(session: Session, what: Any = None) -> Explanation:
-    """Explain a task, named by a future of it or by its number; without one the session."""
     run = session.watched.run()
     if what is None:
         return Explanation("\n".join(_of_session(session, run)))
@@ -93,7 +92,6 @@ def _of_task(session: Session, run: GraphRun, task: CallRecord) -> list[str]:
 
 
 def _last_input(run: GraphRun, task: CallRecord) -> str:
-    """Say which input was there last."""
     times = []
     for output in task.reads:
         maker = run.tasks.get(maker_of(output))

@@ -69,7 +69,6 @@ class _Entry:
         self.earlier = ""  #: lines of earlier attempts
 
     def launch(self, attempt: int, worker: int, time: float) -> None:
-        """Another attempt begins."""
         if self.attempt >= 0:
             if not self.heard:  # it was called off, and may go on for a while
                 self.heard, self.how = time, "cancelled"
@@ -79,7 +78,6 @@ class _Entry:
         self.how, self.why = "running", ""
 
     def latest(self) -> Attempt | None:
-        """Give the latest attempt; None if there is none."""
         if self.attempt < 0:
             return None
         task = self.task
@@ -89,12 +87,10 @@ class _Entry:
         )  # fmt: skip
 
     def attempt_line(self) -> str:
-        """Write the latest attempt."""
         latest = self.latest()
         return "" if latest is None else attempt_line(latest, self.why)
 
     def call_line(self, latest: Attempt | None) -> str:
-        """Write the call, with its latest attempt."""
         task = self.task
         ended, state, why, spent = self.end or (0.0, "waiting", "", ())
         call = CallRecord(
@@ -105,7 +101,6 @@ class _Entry:
         return call_line(latest, call, self.why)
 
     def lines(self) -> str:
-        """Write all attempts and the call."""
         return self.earlier + self.call_line(self.latest())
 
 
@@ -149,12 +144,10 @@ class History:
     # -- what happens
 
     def called(self, task: Task) -> None:
-        """A task is called; the run has not heard of it yet."""
         self.entries[task.id] = _Entry(task, monotonic() - self._began)
         self.counts["called"] += 1
 
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
-        """See a batch."""
         time = now - self._began
         with self.lock:
             for event in events:
@@ -297,11 +290,9 @@ class History:
     # -- what others ask
 
     def answered(self, name: str) -> None:
-        """A call was answered with what an identical one gave."""
         self.reused[name] = self.reused.get(name, 0) + 1
 
     def close(self) -> None:
-        """The session has ended."""
         self.over = True
         self._ended_at = self.now()
 
@@ -310,7 +301,6 @@ class History:
         return self._ended_at or int((monotonic() - self._began) * 1e6)
 
     def run(self) -> GraphRun:
-        """Say what ran so far, as far as it is kept here."""
         with self.lock:
             now = self.now()
             text = "".join([one.lines() for one in (*self.ended.values(), *self.entries.values())])
@@ -333,7 +323,6 @@ class History:
             return "".join([*again, *(one.lines() for one in self.entries.values())])
 
     def snapshot(self, workers: int, *, finished: bool = False) -> SessionSnapshot:
-        """Say how far the session is."""
         with self.lock:
             return SessionSnapshot(
                 name=self.name,

@@ -48,7 +48,6 @@ class Versions:
         self.any = False  #: whether there were any so far; asked for with every call
 
     def latest(self, thing: Any) -> Any:
-        """Give the latest version of a thing; the thing itself if nobody changes it."""
         found = self._latest.get(id(thing))
         return thing if found is None else found[1]
 

@@ -76,7 +76,6 @@ class Residents(NamedTuple):
 
     @contextmanager
     def around(self, going: RunningCall) -> Iterator[None]:
-        """Fill the parameters."""
         going.keywords.update(made_here(going.name, going.function, self.parameters))
         yield
 
@@ -153,5 +152,4 @@ def begin_worker() -> None:
 
 
 def end_worker() -> None:
-    """Keep nothing any more."""
     vars(_of_worker).pop("keeper", None)

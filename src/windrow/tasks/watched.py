@@ -1,19 +1,28 @@
-"""A session that can be asked: what it remembers, where it writes that down, and the report made of it."""
+"""A session that can be asked: what it remembers, the run directory where it writes that down, and the report made of it."""
 
 from __future__ import annotations
 
 import atexit
 import gc
 import sys
+import threading
+import warnings
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from windrow import __version__
+from windrow.errors import UsageError, WindrowError
 from windrow.store.rundir import REPORT, TRACE, RunDirectory
 from windrow.tasks.history import History
+from windrow.watch.environment import environment, installed_packages
+from windrow.watch.graph_run import graph_run
+from windrow.watch.log import LogFile, own_memory
+from windrow.watch.readlog import read_log
 from windrow.watch.report.page import report_places
 
 if TYPE_CHECKING:
@@ -21,10 +30,12 @@ if TYPE_CHECKING:
 
     from windrow.run.loop import Observer
     from windrow.tasks.explain import Explanation
-    from windrow.tasks.session_log import SessionLog
     from windrow.watch.graph_run import GraphRun
     from windrow.watch.progress import SessionProgress, SessionSnapshot
     from windrow.watch.task_graph import TaskGraph
+
+#: Seconds between two looks at what there is to write.
+PAUSE_S = 0.25
 
 _open: WeakSet[Watched] = WeakSet()  #: of sessions that nobody has closed yet
 
@@ -71,13 +82,10 @@ class Watched:
         self._over = False
 
     def open(self, workers: int) -> list[Observer]:
-        """Begin; give the observers that the loop is to call."""
         from windrow.watch.progress import SessionProgress, choose_display
 
         watch, display = self.watch, choose_display(self._progress)
         if self.rundir is not None:
-            from windrow.tasks.session_log import SessionLog
-
             options = {"engine": self.watch.engine, "workers": workers}
             self.log = SessionLog(self.watch, self.rundir, options)
         if display is not None:
@@ -107,9 +115,6 @@ class Watched:
         """Say what ran so far; all of it where there is a run directory, else as far as it is remembered."""
         if self.log is None:
             return self.watch.run()
-        from windrow.watch.graph_run import graph_run
-        from windrow.watch.readlog import read_log
-
         # Before the log is brought up to date: what ends meanwhile is in it, and what is there counts.
         unfinished = self.watch.open_lines().splitlines()
         with self.log.lines().open(encoding="utf-8", errors="replace") as lines:
@@ -118,10 +123,96 @@ class Watched:
         return graph_run(replace(log, reused=dict(self.watch.reused)), self.log.manifest())
 
     def report(self, path: Any) -> Path:
-        """Write the page and, beside it, the trace; return where the page is."""
         page, trace = report_places(self.rundir, path, REPORT, TRACE)
         _write(self.run(), page, trace)
         return page
+
+
+class SessionLog(LogFile):
+    """Writes down what a history sees, in a thread of its own: the loop would wait for the disk."""
+
+    def __init__(self, watch: History, rundir: Any, options: dict[str, Any]) -> None:
+        self._watch = watch
+        self._called = 0
+        self._writing = threading.Lock()
+        try:
+            self._directory = RunDirectory.create(rundir)
+            self._directory.write_manifest(
+                {
+                    "windrow": __version__,
+                    "session": watch.name,
+                    "state": "running",
+                    "started": _now(),
+                    "options": options,
+                    "environment": environment(),
+                    "packages": installed_packages(),
+                }
+            )
+            super().__init__(self._directory.log.open("w", encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"rundir= {rundir} cannot be written to: {error}") from error
+        self._memory = own_memory()
+        # The loop also hears nothing while long tasks run, and a session may be killed then.
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write_on, name="windrow log", daemon=True)
+        self._thread.start()
+        watch.written = self.add
+
+    def _write_on(self) -> None:
+        while not self._stop.wait(PAUSE_S):
+            self.flush()
+
+    def flush(self) -> None:
+        with self._writing:
+            self.write(self.take())
+
+    def take(self) -> str:
+        # The loop waits for the history, and must not for the disk.
+        with self._watch.lock:
+            called, now = self._watch.counts["called"], self._watch.now()
+            if called != self._called:  # of a session that is killed it says how much is missing
+                self._called = called
+                self.note(now, "called", tasks=called)
+            if self._lines:
+                self.note(now, "memory", rss=self._memory())
+            return super().take()
+
+    def close(self, error: BaseException | str | None) -> None:
+        watch = self._watch
+        self._stop.set()
+        self._thread.join()
+        # Always written: it says how long the session was, also if everything else is in the log already.
+        self.note(watch.now(), "reused", names=watch.reused)
+        broken = self.close_stream()
+        facts: dict[str, Any] = {"state": "complete", "ended": _now(), "tasks": dict(watch.counts)}
+        if error is not None:
+            said = isinstance(error, str | WindrowError)
+            words = str(error) if said else f"{type(error).__name__}: {error}"
+            facts |= {"state": "failed", "error": words}
+        try:
+            self._directory.close_log()
+            self._directory.write_manifest(facts)
+        except OSError as failed:
+            broken = broken or failed
+        finally:
+            self._directory.close()
+        if broken is not None:
+            warnings.warn(
+                f"the log of the session in {self._directory.path} is not complete: {broken}; its results are not "
+                "touched by that",
+                stacklevel=2,
+            )
+
+    def lines(self) -> Path:
+        self.flush()
+        return self._directory.log
+
+    def manifest(self) -> dict[str, Any]:
+        return self._directory.read_manifest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class Watchable:
@@ -159,9 +250,6 @@ def report_session_directory(
     rundir: Path, page: Path | None = None, trace: Path | None = None
 ) -> tuple[Path, Path, bool, str]:
     """Write the report of a session's run directory; return page, trace, whether it is complete and how it ended."""
-    from windrow.watch.graph_run import graph_run
-    from windrow.watch.readlog import read_log
-
     directory = RunDirectory.open(rundir)
     lines = directory.log.read_text(encoding="utf-8", errors="replace") if directory.log.exists() else ""  # fmt: skip
     run = graph_run(read_log(lines.splitlines(), now=0), directory.read_manifest())
@@ -171,8 +259,6 @@ def report_session_directory(
 
 @_without_collecting()
 def _write(run: GraphRun, page: Path, trace: Path) -> tuple[bool, str]:
-    from windrow import __version__
-    from windrow.watch.environment import environment
     from windrow.watch.report.session import write_session_report
 
     kept = run.facts.get("environment")

@@ -50,12 +50,10 @@ class WeakTable(Generic[Key, Value]):
         return None if found is None else found()
 
     def update(self, pairs: Iterable[tuple[Key, Value]]) -> None:
-        """Put several things in."""
         for key, value in pairs:
             self[key] = value
 
     def values(self) -> list[Value]:
-        """List what is there."""
         found = [one() for one in list(self._refs.values())]
         return [one for one in found if one is not None]
 

@@ -105,7 +105,7 @@ def compss_stop(code: int = 0) -> None:
 def raise_failures(session: Session, group: int | None = None) -> None:
     """Raise the first failure that nobody has seen, once; those that only cancel their successors are none."""
     unseen = session._driver.unseen
-    for record in unseen.records():
+    for record in list(unseen.records.values()):
         if group is not None and record.group != group:
             continue
         unseen.seen(record)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.units import format_bytes, format_count, format_rate, format_seconds
 from windrow.watch.report.order import order_chart_data, order_section
 from windrow.watch.report.page import Section, build_page, chart, timeline_section
-from windrow.watch.report.tables import details, facts, heading, hint, listed, plural, share_bar, table, tiles, verdict
+from windrow.watch.report.tables import details, facts, heading, hint, listed, plural, table, tiles, verdict
 from windrow.watch.report.timeline import memory_data, shares, throughput, timeline
 
 if TYPE_CHECKING:

@@ -114,7 +114,7 @@ def test_claims_that_meet_are_found() -> None:
     for claim in known:
         claims = Claims()
         for one in known:
-            claims.read(one, 1, int)
+            claims.read(one, 1)
         found = [one.claim for one in claims.meeting(claim)]
         assert len(found) == len(set(found))
         assert {one for one in known if meet(claim, one)} == set(found)
@@ -130,7 +130,7 @@ def test_claims_are_found_whatever_came_before(asked: list[Claim], steps: list[t
             for one in gone:
                 del known[one]
         known[claim] = None
-        table.write(claim, number, written) if writes else table.read(claim, number, int)  # type: ignore[arg-type]
+        table.write(claim, number, written) if writes else table.read(claim, number)  # type: ignore[arg-type]
         for one in (*asked, claim):
             found = [entry.claim for entry in table.meeting(one)]
             assert len(found) == len(set(found))
@@ -169,7 +169,7 @@ def test_the_cost_of_many_patterns_is_in_proportion(own: bool) -> None:
             index = Claim("glob", f"/d/{one}.*" if own else "/d/genome.*")
             for claim in (index, Claim("file", f"/d/{one}.bam")):
                 claims.makers(claim)
-            claims.read(index, one + 1, int)
+            claims.read(index, one + 1)
             claims.write(Claim("file", f"/d/{one}.bam"), one + 1, written)
 
     few = calls_of(lambda: calls(40))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -47,15 +48,11 @@ def take_lock(directory: Path) -> DirectoryLock | None:
 def _locked(handle: int) -> bool | None:
     """Lock a file; False if somebody else has, None where there are no locks."""
     try:
-        import fcntl
-    except ImportError:
-        return None  # not on this system
-    try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        return None  # nor on this file system
+        return None  # not on this file system
     return True
 
 

@@ -118,10 +118,6 @@ def plan_eviction(kept: Iterable[Kept], budget: float, since: float) -> list[Kep
     return going
 
 
-def kept_results(directory: Path) -> list[Kept]:
-    return _listed(directory)[0]
-
-
 def _listed(directory: Path) -> tuple[list[Kept], list[Kept]]:
     kept: list[Kept] = []
     parts: list[Kept] = []

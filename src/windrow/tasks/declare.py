@@ -30,10 +30,9 @@ current: ContextVar[Session | None] = ContextVar("windrow_session", default=None
 OnFailure = Literal["stop", "ignore", "cancel_successors", "retry"]
 #: Whether identical calls are one task; "content": also those that are given arrays, by what is in them.
 Reuse = bool | Literal["content"]
-#: A number of arguments that no call has.
-_ENDLESS = 1 << 30
 _IN_ORDER = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+#: Shapes of right calls that are remembered; with ``**keywords`` there is no end of them.
+MOST_SHAPES = 100
 #: Times that a task is tried again with ``on_failure="retry"``.
 RETRIES = 2
 
@@ -76,9 +75,8 @@ class Task:
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         session = current.get()
         if session is not None:
-            right, count = self._accepts, len(arguments)
-            if not (right.named(count, keywords) if keywords else right.least <= count <= right.most):
-                check_call(self.declared.name, self.declared.function, arguments, keywords)
+            if (len(arguments), *keywords) not in self._accepts.right:
+                self._accepts.check(self.declared.name, arguments, keywords)
             return session.call(self.declared, arguments, keywords)
         return self.plainly(arguments, keywords)
 
@@ -96,9 +94,10 @@ class Task:
 
     def _made_here(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
         declared, last = self.declared, len(arguments)
-        missing = [one for one in declared.resident if one not in keywords]
-        missing = [one for one in missing if declared.positions.get(one, last) >= last]
-        return made_here(declared.name, declared.function, tuple(missing))
+        missing = [
+            one for one in declared.resident if one not in keywords and declared.positions.get(one, last) >= last
+        ]
+        return made_here(declared.name, declared.function, missing)
 
     def options(self, **changes: Any) -> Task:
         """Give the same task with other options."""
@@ -203,8 +202,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 def _positions(parameters: Mapping[str, inspect.Parameter]) -> dict[str, int]:
     """Say where arguments of parameters are in a call, unless they are given by name."""
-    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return {one.name: number for number, one in enumerate(parameters.values()) if one.kind in plain}
+    return {one.name: number for number, one in enumerate(parameters.values()) if one.kind in _IN_ORDER}
 
 
 def _changed(name: str, parameters: Mapping[str, inspect.Parameter], inout: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -226,51 +224,28 @@ def _is_inout(annotation: Any) -> bool:
 class AcceptedCalls:
     """Calls that a function accepts: a wrong one fails where it is made, as that of a plain function does, not in a worker.
 
-    That a usual call is right is told in a fraction of a microsecond; whatever else there is, Python is asked about.
+    How many arguments come in order and which by name decides that, so Python is asked once for calls of one shape.
     """
 
-    __slots__ = ("_by_name", "_needed", "least", "most")
+    __slots__ = ("_function", "right")
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.least, self.most = 0, _ENDLESS  #: arguments of a call that names none
-        self._by_name: dict[str, int] = {}  #: where in order a parameter is
-        self._needed: list[tuple[int, str]] = []
+        self._function = function
+        self.right: set[tuple[int | str, ...]] = set()  #: shapes of calls: arguments in order, and names of the others
+
+    def __reduce__(self) -> Any:
+        return AcceptedCalls, (self._function,)  # that it was called makes no task another one
+
+    def check(self, name: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+        """Raise what Python raises for a call that the function does not accept."""
         try:
-            parameters = inspect.signature(function).parameters.values()
+            signature = inspect.signature(self._function)
         except (ValueError, TypeError):  # some builtins do not tell
-            return
-        if not any(one.kind is one.VAR_POSITIONAL for one in parameters):
-            self.most = sum(one.kind in _IN_ORDER for one in parameters)
-        for number, one in enumerate(parameters):
-            place = number if one.kind in _IN_ORDER else _ENDLESS
-            if one.kind in _BY_NAME:
-                self._by_name[one.name] = place
-            if one.default is one.empty and one.kind in (*_IN_ORDER, one.KEYWORD_ONLY):
-                self._needed.append((place, one.name))
-                self.least = place + 1
-
-    def named(self, count: int, keywords: Mapping[str, Any]) -> bool:
-        """Whether a call with so many arguments in order, and others by name, is surely right."""
-        if count > self.most:
-            return False
-        for name in keywords:
-            if self._by_name.get(name, -1) < count:
-                return False
-        for place, name in self._needed:  # noqa: SIM110 - a generator takes twice as long, for every call
-            if place >= count and name not in keywords:
-                return False
-        return True
-
-
-def check_call(
-    name: str, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: Mapping[str, Any]
-) -> None:
-    """Raise what Python raises for a call that a function does not accept."""
-    try:
-        signature = inspect.signature(function)
-    except (ValueError, TypeError):
-        return
-    try:
-        signature.bind(*arguments, **keywords)
-    except TypeError as error:
-        raise TypeError(f"{name}() {error}; it is called as {name}{signature}") from None
+            pass
+        else:
+            try:
+                signature.bind(*arguments, **keywords)
+            except TypeError as error:
+                raise TypeError(f"{name}() {error}; it is called as {name}{signature}") from None
+        if len(self.right) < MOST_SHAPES:
+            self.right.add((len(arguments), *keywords))

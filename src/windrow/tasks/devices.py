@@ -39,6 +39,8 @@ DRIVER = Path("/proc/driver/nvidia/gpus")
 
 #: Seconds between two looks. What is claimed is free but for the moment in which an attempt that was called off returns.
 LOOK_S = 0.005
+_last: list[int] = []  #: devices that this process had last
+
 #: After so long something else holds them: better a failure than a task that never begins.
 PATIENCE_S = 60.0
 
@@ -169,7 +171,7 @@ class ClaimDevices(NamedTuple):
             with ExitStack() as stack:
                 numbers = self._try(stack)
                 if len(numbers) == self.amount:
-                    _last.numbers = numbers
+                    _last[:] = numbers
                     yield sorted(numbers)
                     return
             if time.monotonic() > until:
@@ -185,22 +187,13 @@ class ClaimDevices(NamedTuple):
         # One worker at a time: two that each had half of what they need would wait for each other.
         with _locked(self.directory, "all", wait=True):
             # Those it had before come first: a library that has opened a device keeps to that.
-            order = dict.fromkeys([*_last.numbers, *range(len(self.names))])
+            order = dict.fromkeys([*_last, *range(len(self.names))])
             for number in order:
                 if len(got) < self.amount and number < len(self.names):
                     lock = _locked(self.directory, str(number), wait=False)
                     if stack.enter_context(lock):
                         got.append(number)
         return got
-
-
-class _Last:
-    """What this process had last."""
-
-    numbers: list[int] = []  # noqa: RUF012 - replaced, never changed
-
-
-_last = _Last()
 
 
 @contextmanager

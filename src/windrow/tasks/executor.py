@@ -32,12 +32,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("concurrent.futures")
 
 
-class _Quiet(Session):
-    """A session that says nothing of failures, as executors do not."""
-
-    tells = False
-
-
 class Executor(concurrent.futures.Executor):
     """Runs calls in the workers of a session of its own.
 
@@ -71,7 +65,7 @@ class Executor(concurrent.futures.Executor):
         #: Libraries look at this to know how much to submit at a time.
         self._max_workers = max_workers or granted_cores(os.environ)
         self._chunks = engine == "processes"
-        self._session = _Quiet(
+        self._session = Session(
             engine=engine,
             workers=self._max_workers,
             reuse=False,
@@ -79,6 +73,7 @@ class Executor(concurrent.futures.Executor):
             initializer=None if initializer is None else partial(_begin, initializer, initargs),
             name="executor",
         )
+        self._session.tells = False  # of failures: the standard library's do not
         self._named: dict[int, tuple[Any, Declared]] = {}  #: by identity; sent once
         self._others: dict[str, Declared] = {}  #: by name, for functions that go with each call
         self._lock = threading.RLock()  # pickling an argument may submit something itself

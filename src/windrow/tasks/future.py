@@ -24,11 +24,8 @@ if TYPE_CHECKING:
     from windrow.tasks.session import Session
 
 
-class _Elsewhere:
-    """Stands for a value that exists and has not been brought here."""
-
-
-ELSEWHERE = _Elsewhere()
+#: Stands for a value that exists and has not been brought here.
+ELSEWHERE: Any = object()
 
 #: Held while a task begins, or is cancelled before that: it is one of the two. Nothing is waited for under it.
 BEGINNING = threading.RLock()
@@ -279,11 +276,15 @@ class StreamFuture:
         return self
 
     def __next__(self) -> Future:
-        future = self._session.next_of_stream(self.call, self._end)
-        if future is None:
-            self._end.result()  # raises what the task raised
-            raise StopIteration
-        return future
+        session, call, end = self._session, self.call, self._end
+        with session.changed:
+            if not (call.streamed or end.done()):
+                session.refuse_to_wait(f"the next output of task {call.name!r}")
+            session.changed.wait_for(lambda: call.streamed or end.done() or session._driver.over)
+            if call.streamed:
+                return call.streamed.popleft()
+        end.result()  # raises what the task raised
+        raise StopIteration
 
     def __repr__(self) -> str:
         return f"<stream of task {self.call.name!r}>"

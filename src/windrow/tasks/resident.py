@@ -15,7 +15,7 @@ from uuid import uuid4
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from windrow.tasks.worker import RunningCall
 
@@ -80,7 +80,7 @@ class Residents(NamedTuple):
         yield
 
 
-def made_here(name: str, function: Callable[..., Any], parameters: tuple[str, ...]) -> dict[str, Any]:
+def made_here(name: str, function: Callable[..., Any], parameters: Sequence[str]) -> dict[str, Any]:
     """Give the things that parameters of a task stand for, by parameter; made now if they were not."""
     known = signature(function).parameters
     made = {}

@@ -22,11 +22,11 @@ from windrow.tasks.files.paths import places_of
 from windrow.tasks.files.table import FileTable
 from windrow.tasks.future import Future, StreamFuture, refuse_in_fork
 from windrow.tasks.groups import Group, current_group
-from windrow.tasks.inout import Parts, Versions
+from windrow.tasks.inout import Versions
 from windrow.tasks.options import NamedOptions, check_options
 from windrow.tasks.resident import Residents
 from windrow.tasks.reuse.cache import BUDGET, Reuse
-from windrow.tasks.watched import Watchable, Watched
+from windrow.tasks.watched import Watched
 from windrow.tasks.weak_table import WeakTable
 from windrow.units import parse_bytes
 
@@ -34,18 +34,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextvars import Token
     from os import PathLike
+    from pathlib import Path
     from types import TracebackType
 
     from windrow.tasks.declare import OnFailure
+    from windrow.tasks.explain import Explanation
     from windrow.tasks.pack import Packer
     from windrow.tasks.reuse.cache import ReuseStats
     from windrow.watch.progress import SessionSnapshot
+    from windrow.watch.task_graph import TaskGraph
 
 #: Seconds without the end of a task after which a program that makes large things goes on.
 PATIENCE_S = 5.0
 
 
-class Session(Watchable, NamedOptions):
+class Session(NamedOptions):
     """Where tasks run; as a context it waits for all of them in the end.
 
     Parameters
@@ -111,7 +114,6 @@ class Session(Watchable, NamedOptions):
         self.files = FileTable()
         self.reusing = Reuse(self, store=store, budget=store_budget, files=files, isolated=engine == "processes")
         self.versions = Versions()
-        self.parts = Parts(self.versions)
         self._numbers = count(1)
         self._groups = count(1)
         self._token: Token[Session | None] | None = None
@@ -207,7 +209,7 @@ class Session(Watchable, NamedOptions):
             assert traits is not None
             return self._call_plainly(call, arguments, keywords, kind)
         call.begin(arguments, keywords)
-        self.parts.refuse(f"task {declared.name!r}", (arguments, keywords))
+        self.versions.refuse(f"task {declared.name!r}", (arguments, keywords))
         if declared.files:
             self.files.enter(call)
         if declared.reuse or (declared.reuse is None and (self.reuse or declared.files)):
@@ -318,13 +320,13 @@ class Session(Watchable, NamedOptions):
 
     def _places(self, call: Call) -> tuple[int | str, ...]:
         places = tuple(place for name in call.declared.inout for place in places_of(call, name))
-        self.parts.refuse_views(call.name, [call.get(one) for one in places])
+        self.versions.refuse_views(call.name, [call.get(one) for one in places])
         return places
 
     def _rename(self, things: list[Any], call: Call) -> None:
         for number, thing in enumerate(things):
             self.versions.follow(thing, self.promise(call, f"v{number}"))
-        self.parts.of(things, call.name)
+        self.versions.note_parts(things, call.name)
 
     def promise(self, call: Call, name: str) -> Future:
         """Make the future of an output of a task that its caller is not given."""
@@ -344,7 +346,7 @@ class Session(Watchable, NamedOptions):
         """
         if isinstance(things, Iterator | ValuesView | ItemsView):
             things = list(things)
-        self.parts.refuse("session.gather", things)
+        self.versions.refuse("session.gather", things)
 
         # All are asked for before the first is waited for.
         def ask(thing: Any) -> Any:
@@ -377,6 +379,31 @@ class Session(Watchable, NamedOptions):
     def reuse_stats(self) -> ReuseStats:
         """What was reused so far, and why not more."""
         return self.reusing.stats()
+
+    # -- what happened
+
+    def __repr__(self) -> str:
+        counts = self.watched.watch.counts
+        more = "".join(f", {counts[one]:,} {one}" for one in ("failed", "cancelled") if counts[one])
+        over = ", closed" if self.watched.watch.over else ""
+        done = f"{counts['done']:,} of {counts['called']:,} tasks done"
+        return f"<session {self.watched.watch.name!r}: {done}{more}{over}>"
+
+    def report(self, path: Any = None) -> Path:
+        """Write one HTML page about the tasks so far, and a trace beside it; return where the page is."""
+        return self.watched.report(path)
+
+    def graph(self, most: int = 200) -> TaskGraph:
+        """Give the tasks called so far as a graph: data, drawing and text; alike ones joined if more than ``most``."""
+        from windrow.watch.task_graph import task_graph
+
+        return task_graph(self.watched.run(), most)
+
+    def explain(self, what: Any = None) -> Explanation:
+        """Say why a task (a future of it, or its number) took as long as it did, or the whole session."""
+        from windrow.tasks.explain import explain
+
+        return explain(self, what)
 
     # -- the side of futures
 
@@ -427,11 +454,3 @@ class Session(Watchable, NamedOptions):
 
     def cancel_groups(self, numbers: Iterable[int]) -> None:
         self._driver.tell(CancelRequested("its group was cancelled", frozenset(numbers)))
-
-    def next_of_stream(self, call: Call, end: Future) -> Future | None:
-        """Wait for the next output of a stream that nobody has taken; None if there are no more."""
-        with self.changed:
-            if not (call.streamed or end.done()):
-                self.refuse_to_wait(f"the next output of task {call.name!r}")
-            self.changed.wait_for(lambda: call.streamed or end.done() or self._driver.over)
-            return call.streamed.popleft() if call.streamed else None

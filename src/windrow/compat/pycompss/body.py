@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from windrow.compat.pycompss.arguments import copy_path, look_up
+from windrow.compat.pycompss.arguments import look_up
 from windrow.errors import TaskOutputError, UsageError
 from windrow.tasks.body import ready
 
@@ -123,17 +123,9 @@ class Body:
             for number, directory in layout.written:
                 _empty(Path(paths[number]), directory)
             before = layout.private(arguments, paths)  # files, too, are as they were
-            for number, directory in layout.written:
-                self._put_default(layout.paths[number], Path(paths[number]), directory)
-            made = default_returns(self.defaults, self.returns)
+            made = _default_returns(self.defaults, self.returns)
             return made + [self.defaults.get(self._name_at(way), look_up(before, way)) for way in layout.changed]
         return [*returned, *[look_up(own, way) for way in layout.changed]]
-
-    def _put_default(self, place: Place, path: Path, directory: bool) -> None:
-        name = self._name_at(place)
-        if name in self.defaults:
-            _empty(path, directory)
-            copy_path(self.defaults[name], path)
 
     def _name_at(self, place: Place) -> str:
         """Give the name of the parameter at a place; elements of collections have none."""
@@ -150,7 +142,7 @@ def _empty(path: Path, directory: bool) -> None:
         path.mkdir() if directory else path.touch()
 
 
-def default_returns(defaults: Mapping[str, Any], returns: int) -> list[Any]:
+def _default_returns(defaults: Mapping[str, Any], returns: int) -> list[Any]:
     said = defaults.get("returns")
     if returns > 1 and isinstance(said, (list, tuple)) and len(said) == returns:
         return list(said)

@@ -160,10 +160,9 @@ def _check_defaults(
                 f"task {name!r}: what a failed task leaves is said of {one!r}, which is no parameter"
                 f"{nearest(one, {'returns', *known})}"
             )
-        kind = parameters.get(one, IN).kind
-        if kind in COLLECTION_KINDS or (kind in PATH_KINDS and rule == "cancel_successors"):
+        if rule == "cancel_successors" or parameters.get(one, IN).kind in (*COLLECTION_KINDS, *PATH_KINDS):
             raise NotYetError(
-                f"task {name!r}: {one}= of on_failure: a failed task cannot leave a collection yet, and files only with IGNORE"
+                f"task {name!r}: {one}= of on_failure: only a task with IGNORE can leave something yet, and no files or collections"
             )
 
 

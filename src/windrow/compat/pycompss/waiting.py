@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from windrow.compat.pycompss.arguments import trackable
 from windrow.compat.pycompss.groups import take_back_cancelled
@@ -19,14 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.tasks.session import Session
-
-#: By the future of what a task may fail to make: what is given instead.
-_defaults: WeakKeyDictionary[Future, Any] = WeakKeyDictionary()
-
-
-def note_default(future: Future, default: Any) -> None:
-    _defaults[future] = default
-
 
 # -- objects
 
@@ -72,8 +63,6 @@ class _Waiting:
         latest = self._session.latest(thing)
         if not isinstance(latest, Future):
             return thing
-        if latest in _defaults and latest.exception() is not None:
-            return _defaults[latest]
         value = latest.result()
         if not self._copies or not trackable(value):
             return value

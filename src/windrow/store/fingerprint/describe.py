@@ -37,18 +37,8 @@ from windrow.store.fingerprint.libraries import (
     names_of,
     static_attribute,
 )
-from windrow.store.fingerprint.names import (
-    InLibrary,
-    Missing,
-    Source,
-    absolute,
-    base_of,
-    content_of,
-    imported,
-    resolve,
-    take,
-)
-from windrow.store.fingerprint.opaque import name_if_opaque, opaque_source, opaque_use
+from windrow.store.fingerprint.names import InLibrary, Missing, Source, base_of, content_of, resolve
+from windrow.store.fingerprint.opaque import name_if_opaque, opaque_use
 from windrow.store.fingerprint.randomness import draws_of_uses
 
 if TYPE_CHECKING:
@@ -244,26 +234,6 @@ def _cached(value: Any) -> Shape:
     return Shape("cached", [inside], words("the function"), frozen=(inside, said) if has_any else None)
 
 
-def _unloaded(source: Source) -> Shape:
-    """All of its source, and of what that imports: nobody knows yet what will be used of it."""
-    path = Path(source.file)
-    if path.suffix != ".py":
-        raise Unknown
-    reading = read_code(compile(path.read_bytes(), path.name, "exec", dont_inherit=True))
-    names: dict[str, Any] = {"__name__": source.name}
-    if path.stem == "__init__":
-        names["__path__"] = []
-    imports = [origin for origin in reading.reads if origin.kind == "import"]
-    taken = [take(imported(absolute(origin.name, names)), origin) for origin in imports]
-    return Shape(
-        f"source {reading.content.hex()}",
-        [value for _, value in taken],
-        lambda number: f"import {taken[number][0]!r}",
-        name=f"module {source.name!r}",
-        hidden=tuple(sorted(f"what module {source.name!r} {how}" for how in opaque_source(reading))),
-    )
-
-
 # -- classes and modules ---------------------------------------------------------------------------
 
 #: What Python puts into a class besides what is written there, and annotations.
@@ -368,7 +338,7 @@ _DESCRIBED: dict[type, Callable[[Any], Shape]] = {
     dataclasses.Field: _field,
     InLibrary: lambda v: Shape(f"of a library {v.name}", uses=(v.library,)),
     Missing: lambda _: Shape("missing"),
-    Source: _unloaded,
+    Source: lambda v: Shape("source", hidden=(f"module {v.name!r}, which is not loaded yet: import it at the top",)),
     dict: lambda v: _pairs(list(v.items())),
     list: lambda v: Shape("list", list(v)),
     tuple: lambda v: Shape("tuple", v),

@@ -87,13 +87,8 @@ def _ending(ran: CommandOutcome) -> str:
     number = -status if status < 0 else status - SIGNALLED
     if number > 0 and number in list(signal.Signals):
         told = f" (exit status {status})" if status > 0 else ""
-        words = f"ended by {signal.Signals(number).name}{told}{_ABOUT_SIGNALS.get(number, '')}"
-    else:
-        words = f"exit status {status}{_ABOUT_STATUS.get(status, '')}"
-    bad = [f"{place} ({one})" for place, one in enumerate(ran.pipe, 1) if one != 0]
-    if len(ran.pipe) > 1 and bad:
-        words += f"; of the {len(ran.pipe)} programs of the last pipe it was number {', '.join(bad)}"
-    return words
+        return f"ended by {signal.Signals(number).name}{told}{_ABOUT_SIGNALS.get(number, '')}"
+    return f"exit status {status}{_ABOUT_STATUS.get(status, '')}"
 
 
 def story(said: Invocation, ran: CommandOutcome) -> str:

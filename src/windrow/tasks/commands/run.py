@@ -39,10 +39,6 @@ SHORTEST_S = 0.001
 SCRIPT_BYTES = 100_000
 LINUX = sys.platform == "linux"
 
-#: Has bash tell how each program of the last pipe ended. It opens a pipe of this process for that: a descriptor that it
-#: inherited could be one that the command line uses itself.
-_TELL = "trap 'echo \"${{PIPESTATUS[@]}}\" 2>/dev/null >/proc/{0}/fd/{1} || :' EXIT; "
-
 Reason = Literal["", "memory", "deadline", "unwanted"]
 
 
@@ -71,7 +67,6 @@ class CommandOutcome(NamedTuple):
 
     command: str
     status: int  #: as the shell tells it; negative: the signal that ended it
-    pipe: tuple[int, ...]  #: of each program in the last pipe, where the shell tells
     output: bytes
     errors: bytes  #: the end of what was printed as errors
     why: Reason  #: it was ended before its end
@@ -111,7 +106,6 @@ class _RunningCommand:
         self._discovered = self._memory_due = 0.0
         self._limit = 0.0 if in_worker() else invocation.memory
         self._sinks: dict[int, Callable[[bytes], None]] = {}
-        self._pipe, self._pipe_end = self._open_pipe()
         mark = new_mark()
         self._process = self._start(mark)
         leader = look(self._process.pid) if LINUX else None
@@ -158,23 +152,15 @@ class _RunningCommand:
             for writer in opened:
                 os.close(writer)
 
-    def _open_pipe(self) -> tuple[int, int]:
-        both = os.pipe()
-        os.set_blocking(both[0], False)
-        for one in both:
-            self._stack.callback(os.close, one)
-        return both
-
     def _words(self) -> tuple[list[str], list[int]]:
         said = self._invocation
         if said.words:
             return list(said.words), []
         bash = Path(said.shell).name == "bash"
         options = ["-e", "-u", *(["-o", "pipefail"] if bash else [])]
-        script = (_TELL.format(os.getpid(), self._pipe_end) if bash and LINUX else "") + said.script
-        raw = os.fsencode(script)
+        raw = os.fsencode(said.script)
         if len(raw) < SCRIPT_BYTES:
-            return [said.shell, *options, "-c", script], []
+            return [said.shell, *options, "-c", said.script], []
         file = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         file.write(raw)
         file.seek(0)
@@ -294,14 +280,9 @@ class _RunningCommand:
     def outcome(self) -> CommandOutcome:
         while self._sinks and self._read(0):
             pass
-        try:
-            pipe = os.read(self._pipe, READ_BYTES)
-        except BlockingIOError:  # nothing was told
-            pipe = b""
         outcome = CommandOutcome(
             self._command,
             self._process.returncode,
-            tuple(map(int, pipe.split())),
             bytes(self._output),
             bytes(self._errors[-TAIL_BYTES:]),
             self._why,

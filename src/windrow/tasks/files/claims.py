@@ -15,8 +15,6 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from windrow.tasks.future import Future
 
 
@@ -27,8 +25,6 @@ _BEGINNING = re.compile(r"(?:[^*?[]|\[[*?[]\])*")
 _ESCAPED = re.compile(r"\[([*?[])\]")
 #: How it ends: nothing in that has a meaning.
 _END = re.compile(r"[^]*?[]*\Z")
-#: So many readers are never worth looking through.
-MANY = 1000
 
 
 class Claim(NamedTuple):
@@ -88,21 +84,13 @@ def _below(path: str, directory: str) -> bool:
 class Entry:
     """What is known of a claim: who wrote it last, and who has read it since."""
 
-    __slots__ = ("_enough", "claim", "future", "readers", "writer")
+    __slots__ = ("claim", "future", "readers", "writer")
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
         self.writer = 0  #: the number of the task; 0 if none of the session
         self.future: Future | None = None  #: of what it says of the files
-        self.readers: list[int] = []  #: those that may not have ended, or may have to run again
-        self._enough = MANY
-
-    def add_reader(self, task: int, find: Callable[[int], object]) -> None:
-        """A task reads it; of very many, those that nobody knows any more are forgotten."""
-        if len(self.readers) >= self._enough:
-            self.readers = [one for one in self.readers if find(one) is not None]
-            self._enough = max(MANY, 2 * len(self.readers))
-        self.readers.append(task)  # now: it is not among the known ones yet
+        self.readers: list[int] = []  #: those since the last writer
 
 
 class Claims:
@@ -132,9 +120,8 @@ class Claims:
         sure = [number for number, one in enumerate(found) if one.claim.shape != "glob"]
         return found[sure[-1] :] if sure else found
 
-    def read(self, claim: Claim, task: int, find: Callable[[int], object]) -> None:
-        """A task reads; ``find`` gives calls that may not have ended, or may have to run again, by their numbers."""
-        self._entry(claim).add_reader(task, find)
+    def read(self, claim: Claim, task: int) -> None:
+        self._entry(claim).readers.append(task)
 
     def write(self, claim: Claim, task: int, future: Future) -> None:
         if claim.shape == "tree":

@@ -78,7 +78,7 @@ class FileTable:
             changed = [one.read for one in work.writes if one.read is not None]
             for read in (*work.reads, *changed):
                 for claim in read.claims:
-                    self._claims.read(claim, calling.id, session.calls.get)
+                    self._claims.read(claim, calling.id)
             for number, write in enumerate(work.writes):
                 for entry in self._claims.meeting(write.claim):
                     for reader in entry.readers:

@@ -192,7 +192,8 @@ class Reuse:
             size = sum(entry.outputs[f"{n}"].lengths)
             futures.append(KeptFuture(self._session, calling, name, value, size))
         self._session.calls[calling.id] = calling
-        self._session.futures.update(zip(calling.outputs, futures, strict=True))
+        for output, future in zip(calling.outputs, futures, strict=True):
+            self._session.futures[output] = future
         self._known[key] = calling
         return _given(calling, futures)
 

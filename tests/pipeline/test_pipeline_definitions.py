@@ -84,7 +84,7 @@ class Opaque:
         (no_default, "'low' is a parameter and needs a default"),
         (reserved_column, r"'dataset' is a reserved name .*\*, dataset"),
         (reads_weight, "reads 'weight', which is reserved"),
-        (keyword_weight, "'weight' is a positional argument of outputs"),
+        (keyword_weight, "as a positional argument"),
         (wants_region, "only outputs know theirs"),
         (rng, "'rng' is a reserved name"),
         (lambda x: x, "no name of its own: give it one with name="),

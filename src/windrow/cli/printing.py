@@ -20,7 +20,6 @@ SHOWN_PROBLEMS = 10
 
 
 def result_text(result: Result, *, explain: bool = False) -> str:
-    """Write the cutflow of every region, the notes, the ledger and the speed."""
     parts = [str(tables) for tables in (result.cutflow, result.nminus1) if len(tables)]
     if explain:
         return "\n\n".join([*parts, result.explain()])

@@ -245,7 +245,6 @@ class Writing:
 
 
 def is_checked(step: StepDefinition) -> bool:
-    """Say whether a step must be shown to be row-pure."""
     # A compiled row function sees one row at a time, and an output is meant to see many.
     return step.kind != "output" and not step.each
 

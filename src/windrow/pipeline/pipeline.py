@@ -209,5 +209,4 @@ class Pipeline(Writing):
             self.step_costs.update(account.evidence.steps)
 
     def mark_checked(self, steps: set[str]) -> None:
-        """Note that these steps were shown to be row-pure."""
         self._unchecked -= steps

@@ -87,7 +87,6 @@ def check_definitions(
 
 
 def dependencies(steps: Mapping[str, StepDefinition]) -> dict[str, tuple[str, ...]]:
-    """For each cut, column and weight: the steps that must run before it."""
     made = {name for name, step in steps.items() if step.kind == "column"}
     return {
         name: tuple(dict.fromkeys([r.column for r in step.reads if r.column in made] + list(step.after)))
@@ -97,7 +96,6 @@ def dependencies(steps: Mapping[str, StepDefinition]) -> dict[str, tuple[str, ..
 
 
 def before_first_cut(steps: Mapping[str, StepDefinition], weights: Iterable[str]) -> list[str]:
-    """Return the weights that are written above the first cut."""
     names = list(steps)
     cuts = [number for number, name in enumerate(names) if steps[name].kind == "cut"]
     above = set(names[: cuts[0]] if cuts else names)

@@ -91,7 +91,6 @@ def draw(pipeline: Pipeline) -> Graph:
 
 
 def _look(edge: Edge, regions: dict[str, str]) -> Look:
-    """Say how a line is drawn; those of a region have its colour."""
     if edge.manner in ("after", "learned"):
         return _AFTER
     colour = regions.get(edge.target) or regions.get(edge.source)
@@ -152,7 +151,6 @@ def _region_key(region: str) -> str:
 
 
 def _files(drawn: Picture, steps: dict[str, StepDefinition]) -> None:
-    """Make a box for each group of file columns that the same steps read."""
     readers: dict[str, list[str]] = {}
     reads: dict[str, Read] = {}
     for step in steps.values():

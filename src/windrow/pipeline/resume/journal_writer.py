@@ -100,7 +100,6 @@ class JournalWriter:
         return key, frozenset(mine)
 
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:  # noqa: ARG002 - an observer's
-        """Write down inputs that were opened, and partials if it is time."""
         for command in commands:
             if isinstance(command, Resolve):
                 self._complete = command.status == "complete"

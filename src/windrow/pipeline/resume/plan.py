@@ -81,7 +81,6 @@ class ResumePlan:
         return found
 
     def is_asked(self, index: int) -> bool:
-        """Say whether the run is asked for rows of an input, or for an input that has none."""
         known = self.known.get(index)
         return known is None or not known.rows or bool(self.wanted.get(index))
 
@@ -228,7 +227,6 @@ def _spec(item: Input) -> InputSpec:
 
 
 def _asked(item: Input, known: KnownInput | None) -> Ranges | None:
-    """Give the rows of an input that are asked for; None where it is not known how many there are."""
     if known is None:
         return None
     asked = Intervals()

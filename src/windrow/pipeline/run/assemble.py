@@ -121,7 +121,6 @@ class ResultAssembly:
         ]
 
     def _dataset_leaf(self, dataset: str, united: Mapping[int, Sequence[Partial]]) -> Leaf:
-        """Merge the partials of a dataset: units of each input, then inputs in fileset order."""
         inputs = [item for item in self.source.inputs if item.dataset == dataset]
         whole: Nodes[Leaf] = Nodes()
         for number, item in enumerate(inputs):

@@ -45,7 +45,6 @@ class BatchSupply:
 
     @contextmanager
     def journal_in(self, directory: RunDirectory | None) -> Iterator[None]:
-        """Open the journal of a run directory, a new one unless the run is continued."""
         if directory is None:
             yield
             return
@@ -69,7 +68,6 @@ class BatchSupply:
         return choose_engine(self.source, self.options, len(self.plan.specs), waited, steps)
 
     def make_workload(self) -> PipelineWorkload:
-        """Make the workload, with what is known of files from an earlier run."""
         plan, options = self.plan, self.options
         workload = PipelineWorkload(
             self.definition, self.source, options.block_rows, feeds=plan.feeds, skip=options.on_error == "skip"

@@ -100,7 +100,6 @@ def project(partial: Partial, products: frozenset[Product]) -> Partial:
 
 
 def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryview]:
-    """Make bytes of what belongs to some products; large arrays are not copied."""
     mine = project(partial, products)
     plain: dict[Any, Leaf] = {}
     for node, leaf in mine.nodes.values.items():

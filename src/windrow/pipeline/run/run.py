@@ -120,7 +120,6 @@ class _Run:
         self.rows = self._make_feeder()
 
     def steps(self) -> dict[str, Fingerprint]:
-        """Fingerprints of the steps, found when somebody asks for them."""
         if self._steps is None:
             self._steps = step_fingerprints(self.supply.definition)
         return self._steps
@@ -230,7 +229,6 @@ class _Run:
 
 
 def _issued(plans: Mapping[str, Plan], rows: RowFeeder) -> list[tuple[str, tuple[str, ...], str]]:
-    """List the orders that were in force and why; datasets of which nothing had to be run have the one planned."""
     accounts = rows.accounts
     return [
         (dataset, one.order, one.reason)
@@ -249,7 +247,6 @@ def _about_remote(source: Source, facts: RunFacts) -> list[str]:
 
 
 def check_pipeline(pipeline: Pipeline, data: Any, rows: int, seed: int) -> tuple[str, ...]:
-    """Check every step for row-purity on the first rows of each dataset."""
     definition = pipeline.definition(seed, recheck=True, sample_rows=rows)
     wanted = set(definition.unchecked)
     options = Options(engine="inline", workers=1, max_rows=rows, seed=seed, progress=False)
@@ -282,10 +279,6 @@ class StopGrace:
         self._timer.cancel()
 
 
-#: A worker with no rows takes 60 to 150 MB, by the libraries it has loaded.
-EMPTY_WORKER = 150_000_000
-
-
 def error_of(failure: Failure, options: Options) -> BaseException:
     """What to raise for the failure that stopped a run; one without an exception ended its worker."""
     if failure.exception is not None:
@@ -294,12 +287,10 @@ def error_of(failure: Failure, options: Options) -> BaseException:
     if failure.type == OUT_OF_TIME:
         advice = '; allow more (timeout= is for one chunk), or leave such rows out with on_error="skip"'
     elif failure.kind is FailureKind.EXHAUSTED:
-        advice = '; allow more (memory= is for all workers together), or leave such rows out with on_error="skip"'
-        if options.memory is not None and options.memory < EMPTY_WORKER * options.workers:
-            advice = (
-                "; that may be none of the rows' fault: the interpreter and libraries alone take about 60 MB in each "
-                f"worker, and memory= is for all {options.workers} together; allow more, or take fewer workers"
-            )
+        advice = (
+            f"; allow more, or take fewer workers (memory= is for all {options.workers} together, and the interpreter and "
+            'libraries alone take 60 to 150 MB in each), or leave such rows out with on_error="skip"'
+        )
     elif failure.kind in (FailureKind.CRASHED, FailureKind.LOST):
         if failure.kind is FailureKind.LOST:
             failure = lost_too_often(failure)

@@ -79,14 +79,12 @@ class StreamSupply:
         self.pump = StreamPump(tap, self.source)
 
     def journal_in(self, directory: object) -> AbstractContextManager[None]:  # noqa: ARG002 - there is none
-        """Open no journal: the rows could not be read again."""
         return nullcontext()
 
     def begin(self, plans: object, steps: object) -> None:
         """Find out what is to do: nothing yet."""
 
     def choose_engine(self, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]) -> EngineChoice:  # noqa: ARG002
-        """Decide where chunks run: in this process, where the rows are."""
         workers = self.options.workers
         if self.options.engine != "auto":
             return EngineChoice(self.options.engine, workers, split=(0, workers))  # nothing is to be read ahead
@@ -104,7 +102,6 @@ class StreamSupply:
         return StreamWorkload(self.definition, self.source, self.options.block_rows, skip=skip)
 
     def make_collector(self) -> StreamSupply:
-        """Give what partials come to: this, as all are of one input of the source."""
         return self
 
     def add(self, handle: Handle, value: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
@@ -121,7 +118,6 @@ class StreamSupply:
         return inbox
 
     def standing(self) -> Standing:
-        """Say how far the run is, with what the scheduler has forgotten."""
         assert self.pump.rows is not None
         now, before = self.pump.rows.standing(), self.pump.forgotten
         return now._replace(known=now.known + before, done=now.done + before, inputs=1)
@@ -174,11 +170,9 @@ class StreamWorkload(PipelineWorkload):
         self._read: dict[str, Intervals] = {}
 
     def feed(self, number: int) -> Feed:  # noqa: ARG002 - all are the same
-        """Say what an input of the scheduler is: a part of the only one."""
         return Feed(0)
 
     def unit_rows(self, dataset: str) -> float:  # noqa: ARG002 - there is one
-        """Give the mean rows of the units that came so far; 0 if none did."""
         borders = self.facts.borders[0]
         units = len(borders) - 1
         return borders[units] / units if units else 0.0

@@ -75,10 +75,8 @@ class PipelineWorkload:
         self.expected: dict[int, tuple[str, int]] = {}
         self.sealed: dict[str, Mapping[str, str]] | None = None  #: what steps are at home
         self._new: RunFacts | None = None  #: since the last report, where home is another process
-        self._home: tuple[frozenset[str], dict[str, frozenset[str]]] = (
-            frozenset(),
-            {},
-        )  #: what is unchecked and touched
+        #: steps that are unchecked and fields that were touched, as home knows it
+        self._home: tuple[frozenset[str], dict[str, frozenset[str]]] = (frozenset(), {})
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -166,9 +164,7 @@ class PipelineWorkload:
             kind = FailureKind.USER
         elif isinstance(error, (DataError, FileNotFoundError)):
             kind = FailureKind.BAD_FILE
-        elif isinstance(error, WindrowError):
-            kind = FailureKind.INTERNAL  # the analysis itself is wrong: no file or row can be blamed
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError) and not isinstance(error, WindrowError):
             kind = FailureKind.TRANSIENT_IO
         elif isinstance(error, MemoryError):
             kind = FailureKind.EXHAUSTED
@@ -178,21 +174,17 @@ class PipelineWorkload:
 
     def program(self, source: Input, info: FileInfo, products: frozenset[Product] | None = None) -> Program:
         """Return the program for a file, making it if no file with these columns came before."""
-        key = (
-            source.dataset,
-            tuple((c.name, c.kind, str(c.dtype), c.counter) for c in info.columns.values()),
-            products,
-        )
+        columns = tuple((c.name, c.kind, str(c.dtype), c.counter) for c in info.columns.values())
+        key = (source.dataset, columns, products)
         with self._lock:
             program = self._programs.get(key)
-            is_new = program is None
-            if program is None:
-                metadata = self.source.datasets[source.dataset]
-                program = bind(self.definition, source.dataset, metadata, info, source.label, products)
-                self._check_saved(program, source.label)
-                self._programs[key] = program
-        if is_new:
-            self.learn(RunFacts(twins={n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)}))
+            if program is not None:
+                return program
+            metadata = self.source.datasets[source.dataset]
+            program = bind(self.definition, source.dataset, metadata, info, source.label, products)
+            self._check_saved(program, source.label)
+            self._programs[key] = program
+        self.learn(RunFacts(twins={n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)}))
         return program
 
     def _check_saved(self, program: Program, label: str) -> None:
@@ -211,7 +203,6 @@ class PipelineWorkload:
                 )  # fmt: skip
 
     def opened(self, source: Input, info: FileInfo, program: Program) -> tuple[int, ...]:
-        """Keep what is known of an input; return its unit borders."""
         borders = info.borders
         if source.steps is not None:
             ends = {row for step in source.steps for row in step}
@@ -242,7 +233,6 @@ class PipelineWorkload:
         return now
 
     def check_unchanged(self, index: int) -> None:
-        """Refuse what was read of an input that was written to meanwhile."""
         item = self.source.inputs[index]
         if self._stamps[index] != file_stamp(item):
             raise self.replaced(item)
@@ -266,7 +256,6 @@ class PipelineWorkload:
                 program.keep_rows = False
 
     def note_reads(self, source: int, reads: list[tuple[str, int, int]]) -> None:
-        """Keep which rows of which columns were read, adjoining ranges joined."""
         found: dict[tuple[int, str], list[tuple[int, int]]] = {}
         for column, start, stop in reads:
             found.setdefault((source, column), []).append((start, stop))

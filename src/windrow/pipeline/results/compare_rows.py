@@ -39,13 +39,10 @@ class ChangedRow:
     left: bool  #: whether it was in the region in the first run and is not in the second
     identity: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def change(self) -> str:
-        return f"{self.region} -> out" if self.left else f"out -> {self.region}"
-
     def __str__(self) -> str:
         who = "".join(f" {name}={value}" for name, value in self.identity.items())
-        return f"{self.change}: {self.file} row {self.row}{who}"
+        change = f"{self.region} -> out" if self.left else f"out -> {self.region}"
+        return f"{change}: {self.file} row {self.row}{who}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +54,14 @@ class Changes:
     shown: tuple[ChangedRow, ...]
     notes: tuple[str, ...]  #: what could not be compared, and why
 
-    @property
-    def headline(self) -> str:
-        """Say how much changed; a row that goes from one region to another leaves one and enters one."""
-        if not self.count:
-            return "no row changed side"
-        times = "once" if self.count == 1 else f"{self.count:,} times"
-        return f"rows changed side: one left or entered a region {times}"
-
     def text(self) -> list[str]:
+        """Say how much changed; a row that goes from one region to another leaves one and enters one."""
         lines: list[str] = []
         if self.count is not None:
-            lines.append(self.headline)
+            times = "once" if self.count == 1 else f"{self.count:,} times"
+            lines.append(
+                f"rows changed side: one left or entered a region {times}" if self.count else "no row changed side"
+            )
             for region, (left, entered) in self.by_region.items():
                 if left or entered:
                     lines.append(f"  {region}: {left:,} left, {entered:,} entered")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial, reduce
@@ -199,27 +200,20 @@ def _ask_factor(function: Callable[..., Any], result: Result, dataset: str) -> A
     metadata = result.datasets.get(dataset, {})
     try:
         return function(metadata, only(result, dataset))
-    except UnknownNameError as error:
-        raise UsageError(f"scale: for dataset {dataset!r}: {error}") from error
-    except KeyError as error:
+    except (KeyError, UnknownNameError, ZeroDivisionError) as error:
         raise UsageError(
-            f"scale: the function found no {error} for dataset {dataset!r} "
+            f"scale: the function fails for dataset {dataset!r}, {type(error).__name__}: {error} "
             f"(metadata: {', '.join(map(str, metadata)) or 'none'}; outputs: {', '.join(result)})"
         ) from error
-    except ZeroDivisionError as error:
-        raise UsageError(f"scale: the function divides by zero for dataset {dataset!r}") from error
 
 
 def _number(value: Any, dataset: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise UsageError(
-            f"scale: the factor for dataset {dataset!r} must be a number, got {type(value).__name__} {value!r:.60}"
-        ) from error
-    if not math.isfinite(number):
-        raise UsageError(f"scale: the factor for dataset {dataset!r} is {number}")
-    return number
+    with suppress(TypeError, ValueError):
+        if math.isfinite(number := float(value)):
+            return number
+    raise UsageError(
+        f"scale: the factor for dataset {dataset!r} must be a finite number, got {type(value).__name__} {value!r:.60}"
+    )
 
 
 def _scale_cutflow(cutflow: Cutflow, factors: Mapping[str, float]) -> Cutflow:

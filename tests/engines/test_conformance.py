@@ -507,8 +507,6 @@ def test_capabilities_are_honest(engine: Engine) -> None:
     capabilities = engine.capabilities
     assert capabilities.can_kill is processes
     assert capabilities.isolates is processes
-    assert capabilities.measures_memory is processes
-    assert capabilities.can_limit is processes
 
 
 def test_a_signal_that_reached_another_thread_is_heard() -> None:

@@ -97,6 +97,9 @@ class RowFeeder:
         self.window = policies.shape.window(None)  #: how many tasks a worker may have at a time
         self._forgotten = False  #: the run has failed: no result counts any more
         self._stopped = False
+        self._row_task = Task(0, "", needs=options.needs, twin=True)[
+            8:
+        ]  #: what tasks of rows have in common: from needs on
         self._request = ShapeRequest("", 0, 0, 0, 0, 0, 0, NO_COST)
         self._desk: Scheduler
         self.submitted(inputs)
@@ -145,7 +148,7 @@ class RowFeeder:
         unit, units = one.cutter.next_unit()
         request = self._request
         request.category, request.workers, request.unit, request.units = category, len(desk.workers.alive), unit, units
-        request.known, request.expected = inputs.uncut, inputs.expected()
+        request.known, request.expected = inputs.uncut, inputs.expected() if inputs.unopened else 0
         request.running, request.costs = desk.queues.rows_ahead(account.row_s), account.sums()
         want = self.policies.shape.rows(request)
         bound = self.options.chunk
@@ -163,27 +166,7 @@ class RowFeeder:
         if not one.cutter.rows:
             self.partials.review_input(one)  # nothing more comes for workers that are through with it
         payload, makes = make_record(RunRows, ((rows,), one.identity)), (f"rows {number}",)
-        return make_record(
-            Task,
-            (
-                number,
-                category,
-                size,
-                payload,
-                (),
-                (),
-                makes,
-                False,
-                self.options.needs,
-                0,
-                0,
-                None,
-                0,
-                True,
-                True,
-                None,
-            ),
-        )
+        return make_record(Task, (number, category, size, payload, (), (), makes, False, *self._row_task))
 
     def _note_large_unit(self, one: Input, unit: int, bound: int) -> None:
         if not self.notes:
@@ -215,7 +198,7 @@ class RowFeeder:
                 raise InternalError(f"input {payload.input} was opened, and {report!r} came instead of its rows")
             one = self.inputs.inputs[payload.input]
             one.identity = report.identity
-            self.inputs.opened(one, report.rows, report.borders)
+            self.inputs.known(one, report.rows, report.borders)
             return True
         assert bundle is not None
         bundle.running -= 1

@@ -112,9 +112,7 @@ class Capabilities:
     """What an engine really can do; decisions ask for these, never for the name of an engine."""
 
     can_kill: bool = False  #: a cancelled attempt that runs is ended; so stragglers may be run twice
-    can_limit: bool = False  #: memory and time of an attempt
     can_restart: bool = False  #: StartWorker begins a new life of a worker that was lost
-    measures_memory: bool = False
     isolates: bool = False  #: workers share no memory with the driver: values are pickled
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import Command
     from windrow.core.events import Event
-    from windrow.core.records import Failure, Task
+    from windrow.core.records import Task
     from windrow.watch.graph_run import GraphRun
 
 #: Calls that are kept one by one, about 15 MB of them; older ones are added up by name.
@@ -177,13 +177,10 @@ class History:
                 self._write_again(entry)
 
     def _failed(self, event: Failed, time: float) -> None:
-        self._fail(self._heard(event.attempt, time, "failed"), event.failure)
+        self._fail(event.attempt, time, "failed", failure_words(event.failure))
 
     def _exhausted(self, event: Exhausted, time: float) -> None:
-        entry = self._heard(event.attempt, time, "failed")
-        if entry is not None:
-            entry.why = f"more {event.resource} than its limit"
-            self._write_again(entry)
+        self._fail(event.attempt, time, "failed", f"more {event.resource} than its limit")
 
     def _cancelled(self, event: Cancelled, time: float) -> None:
         returned = event.attempt in self._returnable
@@ -200,12 +197,11 @@ class History:
         entry.heard, entry.how = time, how
         return entry
 
-    def _fail(self, entry: _Entry | None, failure: Failure | None) -> None:
-        if entry is None:
-            return
-        if failure is not None:
-            entry.why = failure_words(failure)
-        self._write_again(entry)
+    def _fail(self, attempt: int, time: float, how: str, why: str) -> None:
+        entry = self._heard(attempt, time, how)
+        if entry is not None:
+            entry.why = why
+            self._write_again(entry)
 
     def _write_again(self, entry: _Entry) -> None:
         """Write an attempt at a call whose own line is written already."""
@@ -238,7 +234,7 @@ class History:
         worker = event.life.worker
         for attempt, entry in list(self.running.items()):
             if entry.worker == worker:
-                self._fail(self._heard(attempt, time, "lost"), event.failure)
+                self._fail(attempt, time, "lost", failure_words(event.failure))
         if event.failure is not None:
             self._rare(time, "WorkerLost", worker=worker, failure=failure_words(event.failure))
 

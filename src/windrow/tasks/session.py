@@ -26,7 +26,7 @@ from windrow.tasks.inout import Versions
 from windrow.tasks.options import NamedOptions, check_options
 from windrow.tasks.resident import Residents
 from windrow.tasks.reuse.cache import BUDGET, Reuse
-from windrow.tasks.watched import Watchable, Watched
+from windrow.tasks.watched import Watched
 from windrow.tasks.weak_table import WeakTable
 from windrow.units import parse_bytes
 
@@ -34,18 +34,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextvars import Token
     from os import PathLike
+    from pathlib import Path
     from types import TracebackType
 
     from windrow.tasks.declare import OnFailure
+    from windrow.tasks.explain import Explanation
     from windrow.tasks.pack import Packer
     from windrow.tasks.reuse.cache import ReuseStats
     from windrow.watch.progress import SessionSnapshot
+    from windrow.watch.task_graph import TaskGraph
 
 #: Seconds without the end of a task after which a program that makes large things goes on.
 PATIENCE_S = 5.0
 
 
-class Session(Watchable, NamedOptions):
+class Session(NamedOptions):
     """Where tasks run; as a context it waits for all of them in the end.
 
     Parameters
@@ -376,6 +379,31 @@ class Session(Watchable, NamedOptions):
     def reuse_stats(self) -> ReuseStats:
         """What was reused so far, and why not more."""
         return self.reusing.stats()
+
+    # -- what happened
+
+    def __repr__(self) -> str:
+        counts = self.watched.watch.counts
+        more = "".join(f", {counts[one]:,} {one}" for one in ("failed", "cancelled") if counts[one])
+        over = ", closed" if self.watched.watch.over else ""
+        done = f"{counts['done']:,} of {counts['called']:,} tasks done"
+        return f"<session {self.watched.watch.name!r}: {done}{more}{over}>"
+
+    def report(self, path: Any = None) -> Path:
+        """Write one HTML page about the tasks so far, and a trace beside it; return where the page is."""
+        return self.watched.report(path)
+
+    def graph(self, most: int = 200) -> TaskGraph:
+        """Give the tasks called so far as a graph: data, drawing and text; alike ones joined if more than ``most``."""
+        from windrow.watch.task_graph import task_graph
+
+        return task_graph(self.watched.run(), most)
+
+    def explain(self, what: Any = None) -> Explanation:
+        """Say why a task (a future of it, or its number) took as long as it did, or the whole session."""
+        from windrow.tasks.explain import explain
+
+        return explain(self, what)
 
     # -- the side of futures
 

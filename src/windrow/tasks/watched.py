@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import sys
 import threading
 import warnings
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -17,6 +15,7 @@ from weakref import WeakSet
 
 from windrow import __version__
 from windrow.errors import UsageError, WindrowError
+from windrow.run.garbage import collecting_less
 from windrow.store.rundir import REPORT, TRACE, RunDirectory
 from windrow.tasks.history import History
 from windrow.watch.environment import environment, installed_packages
@@ -26,13 +25,11 @@ from windrow.watch.readlog import read_log
 from windrow.watch.report.page import report_places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from windrow.run.loop import Observer
-    from windrow.tasks.explain import Explanation
     from windrow.watch.graph_run import GraphRun
     from windrow.watch.progress import SessionProgress, SessionSnapshot
-    from windrow.watch.task_graph import TaskGraph
 
 #: Seconds between two looks at what there is to write.
 PAUSE_S = 0.25
@@ -50,18 +47,6 @@ def _say_what_is_lost() -> None:
                 f"windrow: the program has ended, and session {one.watch.name!r} was not closed: {left:,} of "
                 f"{counts['called']:,} tasks had not ended and are lost; use it in a with block, or call close()\n"
             )
-
-
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Have no cycles looked for while large tables without any are made: that takes a third of the time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 class Watched:
@@ -110,7 +95,7 @@ class Watched:
         if self.log is not None:
             self.log.close(error)
 
-    @_without_collecting()
+    @collecting_less()
     def run(self) -> GraphRun:
         """Say what ran so far; all of it where there is a run directory, else as far as it is remembered."""
         if self.log is None:
@@ -215,37 +200,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-class Watchable:
-    """The part of a session that says what happened."""
-
-    watched: Watched
-
-    def __repr__(self) -> str:
-        counts = self.watched.watch.counts
-        more = "".join(f", {counts[one]:,} {one}" for one in ("failed", "cancelled") if counts[one])
-        over = ", closed" if self.watched.watch.over else ""
-        done = f"{counts['done']:,} of {counts['called']:,} tasks done"
-        return f"<session {self.watched.watch.name!r}: {done}{more}{over}>"
-
-    def report(self, path: Any = None) -> Path:
-        """Write one HTML page about the tasks so far, and a trace beside it; return where the page is."""
-        return self.watched.report(path)
-
-    def graph(self, most: int = 200) -> TaskGraph:
-        """Give the tasks called so far as a graph: data, drawing and text; alike ones joined if more than ``most``."""
-        from windrow.watch.task_graph import task_graph
-
-        return task_graph(self.watched.run(), most)
-
-    def explain(self, what: Any = None) -> Explanation:
-        """Say why a task (a future of it, or its number) took as long as it did, or the whole session."""
-        from windrow.tasks.explain import explain
-
-        session: Any = self
-        return explain(session, what)
-
-
-@_without_collecting()
+@collecting_less()
 def report_session_directory(
     rundir: Path, page: Path | None = None, trace: Path | None = None
 ) -> tuple[Path, Path, bool, str]:
@@ -257,7 +212,7 @@ def report_session_directory(
     return own_page, trace or own_trace, *_write(run, own_page, trace or own_trace)
 
 
-@_without_collecting()
+@collecting_less()
 def _write(run: GraphRun, page: Path, trace: Path) -> tuple[bool, str]:
     from windrow.watch.report.session import write_session_report
 

@@ -47,7 +47,7 @@ MOST_LATE = 256
 class ProcessesEngine:
     """Workers in processes of their own; ``grace_s`` is what a cancelled attempt that runs has left to end by itself."""
 
-    capabilities = Capabilities(can_kill=True, can_limit=True, can_restart=True, measures_memory=True, isolates=True)
+    capabilities = Capabilities(can_kill=True, can_restart=True, isolates=True)
     work_cpu_s = 0.0
 
     def __init__(

@@ -90,8 +90,6 @@ class Tally:
     driver_s: float = 0.0  #: the driver's own
     longest_s: float = 0.0  #: of all tasks
     last_task: dict[int, float] = field(default_factory=dict)  #: when each worker was done with its last one
-    memory: float = 0.0  #: bytes, of all tasks at a time
-    most_memory: float = 0.0
 
     def count(self, job: SimulatedJob, wall: float, now: float) -> None:
         """Count a task that was done."""

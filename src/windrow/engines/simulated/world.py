@@ -273,9 +273,6 @@ class World:
                 job.share, job.memory = most / demand.memory, most
             if "seconds" in limits:
                 self._at(job.begun + limits["seconds"], self._too_long, job)
-        tally = self.tally
-        tally.memory += job.memory
-        tally.most_memory = max(tally.most_memory, tally.memory)
         stages = launch_stages(job, launch, demand, costs, self.things, self.model, self.seed)
         job.worker.known.add(task.category)
         if isinstance(stages, float):
@@ -362,7 +359,6 @@ class World:
         for shared, user in job.users.values():
             shared.leave(user, now)
         self.tally.lost_s += now - job.begun
-        self.tally.memory -= job.memory
 
     def _too_long(self, now: float, job: SimulatedJob) -> None:
         if job.dead or job.worker.job is not job:
@@ -394,7 +390,6 @@ class World:
             tally.last_task[life.worker] = now  # a worker that merges does not wait for the end
             value = tuple([rows for handle in command.inputs for rows in self._values.pop(handle)])
         else:
-            tally.memory -= job.memory
             if job.share < 1:
                 tally.lost_s += wall
                 more = job.memory / job.share

@@ -118,7 +118,7 @@ def _names(run: GraphRun, found: Findings) -> str:
     columns = (
         ("task", "name", "name"), ("calls", "count", "count"), ("time", "time", "micros bar"),
         ("mean", "mean", "micros"), ("longest", "longest", "micros"),
-        ("mean wait", lambda one: sum(one.waited.values()) / max(one.count, 1), "micros"),
+        ("mean wait", lambda one: one.waited / max(one.count, 1), "micros"),
         ("failed", "failed", "bad"), ("cancelled", "cancelled", "some"), ("retries", "retries", "some"),
         ("reused", "reused", "some"),
     )  # fmt: skip

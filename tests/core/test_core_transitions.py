@@ -10,11 +10,19 @@ from typing import Any
 
 import pytest
 
-from windrow.core.transitions import INPUT_MOVES, TASK_MOVES, TaskState, listing, move
+from windrow.core.transitions import INPUT_MOVES, TASK_MOVES, TaskState, move
 from windrow.errors import InternalError
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/transitions.md"
 TABLES: dict[str, Any] = {"inputs": INPUT_MOVES, "tasks": TASK_MOVES}
+
+
+def listing(table: Any) -> str:
+    lines = ["| state | can go to |", "|---|---|"]
+    for state, following in table.items():
+        names = ", ".join(f"`{one.name}`" for one in sorted(following))
+        lines.append(f"| `{state.name}` | {names or 'nowhere: an end'} |")
+    return "\n".join(lines)
 
 
 def filled(text: str) -> str:

@@ -59,13 +59,12 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     os.utime(results.path(key(0)), times=(time.time() - 50,) * 2)
     done = evict(tmp_path, 25_000)
     assert there(results, 5) == [0, 1]
-    assert done.removed == 3
-    assert done.kept_bytes == sum(one.size for one in _listed(tmp_path)[0]) <= 25_000
+    assert done == sum(one.size for one in _listed(tmp_path)[0]) <= 25_000
 
 
 def test_below_the_budget_nothing_goes(tmp_path: Path) -> None:
     results = filled(tmp_path, [500, 100])
-    assert evict(tmp_path, 25_000).removed == 0
+    evict(tmp_path, 25_000)
     assert there(results, 2) == [0, 1]
 
 

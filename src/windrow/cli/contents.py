@@ -164,18 +164,13 @@ def grouped(columns: Mapping[str, Column], info: FileInfo) -> tuple[list[Group],
     for prefix in info.collections:
         mine = tuple(columns[name] for name in info.collections[prefix] if home.get(name) == prefix)
         if mine:
-            groups.append(_group(prefix, mine, columns))
+            named = [one.counter for one in mine if one.counter in columns]
+            # One counter for all members is the collection's; one for each is no news.
+            counter = named[0] if len(set(named)) == 1 else None
+            groups.append(Group(prefix=prefix, members=mine, counter=counter, lists=mine[0].kind == "jagged"))
     counters = {group.counter for group in groups}
     rest = [c for name, c in columns.items() if name not in home and name not in counters]
     return groups, rest
-
-
-def _group(prefix: str, members: tuple[Column, ...], columns: Mapping[str, Column]) -> Group:
-    lists = members[0].kind == "jagged"
-    named = [one.counter for one in members if one.counter in columns]
-    # One counter for all members is the collection's; one for each is no news.
-    counter = named[0] if named and len(set(named)) == 1 else None
-    return Group(prefix=prefix, members=members, counter=counter, lists=lists)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

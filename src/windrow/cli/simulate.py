@@ -45,7 +45,7 @@ def command(rundir: Path, workers: int, engine: Kind | None, device: str | None,
     """
     import json
 
-    from windrow.run.session_forecast import is_session
+    from windrow.run.simulate import is_session
 
     numbers = [*(2**power for power in range(workers.bit_length()) if 2**power < workers), workers]
     if is_session(rundir):
@@ -61,7 +61,7 @@ def command(rundir: Path, workers: int, engine: Kind | None, device: str | None,
 def _about_session(rundir: Path, numbers: Sequence[int]) -> tuple[dict[str, Any], list[str]]:
     from dataclasses import asdict
 
-    from windrow.run.session_forecast import RecordedSession, forecast_session
+    from windrow.run.simulate import RecordedSession, forecast_session
     from windrow.store.rundir import RunDirectory
     from windrow.units import format_seconds
 

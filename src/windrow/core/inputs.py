@@ -157,6 +157,7 @@ class Inputs:
                 f"input {one.spec.id} ({one.spec.label}) has {rows} rows, so its unit borders "
                 f"must grow from 0 to {rows}; they are {borders[:3]} ... {borders[-1:]}"
             )
+        self.opening -= one.state is InputState.OPENING
         self._move(one, InputState.KNOWN)
         one.rows, one.borders = rows, borders
         self._seen += 1
@@ -219,10 +220,6 @@ class Inputs:
     def begin_opening(self, one: Input) -> None:
         self._move(one, InputState.OPENING)
         self.opening += 1
-
-    def opened(self, one: Input, rows: int, borders: tuple[int, ...]) -> None:
-        self.opening -= 1
-        self.known(one, rows, borders)
 
     def wait_again(self, one: Input) -> None:
         """An input must be opened once more; it comes first."""

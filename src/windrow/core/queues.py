@@ -35,7 +35,7 @@ LOOK_S = 0.02
 OVERDUE_TIMES, OVERDUE_S = 3.0, 2.0
 #: A task of which nothing is known is overdue after so long.
 UNKNOWN_S = 60.0
-#: Seconds until those who count on an answer may be free again.
+#: Seconds until somebody may be free to help where nobody is.
 ANSWER_S = 1.0
 
 _NOTHING: dict[str, Made] = {}
@@ -319,7 +319,7 @@ class Queues:
             for worker in self._busy():
                 due = self.due(worker)
                 if due > now:  # those that are overdue are looked at now
-                    self._wake_at(max(due, now + LOOK_S))
+                    self.wake_at(max(due, now + LOOK_S))
 
     def _busy(self) -> list[WorkerState]:
         return [one for one in self._workers.alive.values() if one.chain is not None and one.drain is None]
@@ -359,10 +359,7 @@ class Queues:
                 ]
         return found
 
-    def wait_for_help(self) -> None:
-        self._wake_at(self._batch.now + ANSWER_S)
-
-    def _wake_at(self, time: float) -> None:
+    def wake_at(self, time: float) -> None:
         self.wake = time if self.wake is None else min(time, self.wake)
 
     def due(self, worker: WorkerState) -> float:

@@ -64,9 +64,6 @@ class Standing(NamedTuple):
     expected: int  #: estimate for inputs that nobody opened yet
     inputs: int
     inputs_unopened: int
-    inputs_closed: int  #: every row done or failed
-    tasks_running: int
-    tasks_accepted: int
     workers: int
 
 
@@ -85,8 +82,7 @@ class RowFeeder:
         self.ledger = Ledger()
         self.accounts: dict[str, Account] = {}
         self.notes: list[str] = []
-        self.accepted = 0  #: attempts at rows
-        self.bytes_read = 0  #: by these
+        self.bytes_read = 0  #: by accepted attempts at rows
         self._next_task = count(1).__next__
         self.inputs = Inputs(self.ledger, options.row_limit, options.row_limits)
         self.partials = Partials(self.ledger, policies.safety, options.needs, self._next_task)
@@ -97,6 +93,9 @@ class RowFeeder:
         self.window = policies.shape.window(None)  #: how many tasks a worker may have at a time
         self._forgotten = False  #: the run has failed: no result counts any more
         self._stopped = False
+        self._row_task = Task(0, "", needs=options.needs, twin=True)[
+            8:
+        ]  #: what tasks of rows have in common: from needs on
         self._request = ShapeRequest("", 0, 0, 0, 0, 0, 0, NO_COST)
         self._desk: Scheduler
         self.submitted(inputs)
@@ -145,7 +144,7 @@ class RowFeeder:
         unit, units = one.cutter.next_unit()
         request = self._request
         request.category, request.workers, request.unit, request.units = category, len(desk.workers.alive), unit, units
-        request.known, request.expected = inputs.uncut, inputs.expected()
+        request.known, request.expected = inputs.uncut, inputs.expected() if inputs.unopened else 0
         request.running, request.costs = desk.queues.rows_ahead(account.row_s), account.sums()
         want = self.policies.shape.rows(request)
         bound = self.options.chunk
@@ -163,27 +162,7 @@ class RowFeeder:
         if not one.cutter.rows:
             self.partials.review_input(one)  # nothing more comes for workers that are through with it
         payload, makes = make_record(RunRows, ((rows,), one.identity)), (f"rows {number}",)
-        return make_record(
-            Task,
-            (
-                number,
-                category,
-                size,
-                payload,
-                (),
-                (),
-                makes,
-                False,
-                self.options.needs,
-                0,
-                0,
-                None,
-                0,
-                True,
-                True,
-                None,
-            ),
-        )
+        return make_record(Task, (number, category, size, payload, (), (), makes, False, *self._row_task))
 
     def _note_large_unit(self, one: Input, unit: int, bound: int) -> None:
         if not self.notes:
@@ -215,7 +194,7 @@ class RowFeeder:
                 raise InternalError(f"input {payload.input} was opened, and {report!r} came instead of its rows")
             one = self.inputs.inputs[payload.input]
             one.identity = report.identity
-            self.inputs.opened(one, report.rows, report.borders)
+            self.inputs.known(one, report.rows, report.borders)
             return True
         assert bundle is not None
         bundle.running -= 1
@@ -238,7 +217,6 @@ class RowFeeder:
 
     def _learn(self, task: Task, event: Finished, report: RowsReport) -> None:
         measured, category = event.measurement, task.category
-        self.accepted += 1
         self.bytes_read += measured.bytes_read
         account = self.accounts[category]
         key = event.life, category
@@ -443,8 +421,5 @@ class RowFeeder:
             expected=inputs.expected(),
             inputs=len(inputs.inputs),
             inputs_unopened=inputs.unopened,
-            inputs_closed=ledger.closed_inputs,
-            tasks_running=len(desk.queues.attempts),
-            tasks_accepted=self.accepted,
             workers=len(desk.workers.alive),
         )

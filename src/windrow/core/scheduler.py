@@ -18,7 +18,7 @@ from windrow.core.invariants import validate
 from windrow.core.options import Options, Spent
 from windrow.core.outputs import Batch, Outputs
 from windrow.core.policies import LaunchPolicy
-from windrow.core.queues import Queues
+from windrow.core.queues import ANSWER_S, Queues
 from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Plan, Task
 from windrow.core.recovery import Recovery
 from windrow.core.resources import Resources
@@ -266,7 +266,7 @@ class Scheduler:
             cls = self.dispatch.classify(attempt.node)
             worker = self.resources.find(cls, [])
             if worker is None:
-                self.queues.wait_for_help()
+                self.queues.wake_at(self.batch.now + ANSWER_S)
                 break
             self.spent.copies += 1
             self.launch(attempt.node, worker)

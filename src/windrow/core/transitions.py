@@ -77,12 +77,3 @@ def move(table: dict[_State, frozenset[_State]], old: _State, new: _State, who: 
         legal = ", ".join(sorted(state.name for state in table[old])) or "nowhere: it has ended"
         raise InternalError(f"{who} {number} cannot go from {old.name} to {new.name}; it can go to {legal}")
     return new
-
-
-def listing(table: dict[_State, frozenset[_State]]) -> str:
-    """Write a table of moves as a Markdown table, for the documentation."""
-    lines = ["| state | can go to |", "|---|---|"]
-    for state, following in table.items():
-        names = ", ".join(f"`{one.name}`" for one in sorted(following))
-        lines.append(f"| `{state.name}` | {names or 'nowhere: an end'} |")
-    return "\n".join(lines)

@@ -59,14 +59,6 @@ class Kept(NamedTuple):
     used: float  #: when, in seconds of the epoch
 
 
-class Evicted(NamedTuple):
-    """What an eviction did."""
-
-    kept_bytes: int
-    removed_bytes: int
-    removed: int
-
-
 class Room:
     """What one process may write to a store: room is made before it is needed, and where none can be made it is said."""
 
@@ -86,7 +78,7 @@ class Room:
             if size > self._budget or began < self._look_at:
                 return False
             wanted = max(size, _CLEARLY * self._budget)
-            free = self._budget - evict(self._directory, self._budget - wanted).kept_bytes
+            free = self._budget - evict(self._directory, self._budget - wanted)
             self._left = max(0.0, min(free, wanted) - size)
             if size > free:
                 now = time.monotonic()
@@ -94,15 +86,15 @@ class Room:
             return size <= free
 
 
-def evict(directory: Path, budget: float) -> Evicted:
+def evict(directory: Path, budget: float) -> int:
+    """Remove what is above a budget, and what killed processes left behind; return the bytes that stay."""
     since = _in_use_since(directory)
     kept, parts = _listed(directory)
     for part in parts:
         if part.used < since:
             _remove(part.path)
-    gone = [one for one in plan_eviction(kept, budget, since) if _remove_unless_used(one)]
-    removed = sum(one.size for one in gone)
-    return Evicted(sum(one.size for one in kept) - removed, removed, len(gone))
+    gone = [one.size for one in plan_eviction(kept, budget, since) if _remove_unless_used(one)]
+    return sum(one.size for one in kept) - sum(gone)
 
 
 def plan_eviction(kept: Iterable[Kept], budget: float, since: float) -> list[Kept]:

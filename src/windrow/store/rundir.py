@@ -304,21 +304,19 @@ def read_result_file(path: Path) -> bytes:
     with path.open("rb") as stream:
         check_private(path, os.fstat(stream.fileno()))
         content = stream.read()
-    again = "run the analysis again, or copy the file again"
     if not content.startswith(_RESULT_MAGIC):
         raise CorruptFileError(f"{path} is not a result that Windrow wrote", file=str(path))
-    if len(content) < _RESULT_HEADER.size:
-        raise CorruptFileError(f"{path} is cut off after {len(content)} bytes; {again}", file=str(path))
-    _, version, length, digest = _RESULT_HEADER.unpack_from(content)
+    whole = len(content) >= _RESULT_HEADER.size
+    _, version, length, digest = _RESULT_HEADER.unpack_from(content) if whole else (b"", 1, 0, b"")
     packed = memoryview(content)[_RESULT_HEADER.size :]
     if version > _RESULT_FORMAT:
         raise DataError(
             f"{path} has format {version}, this Windrow reads formats up to {_RESULT_FORMAT}: use a newer Windrow"
         )
-    if len(packed) != length:
-        why = f"should hold {length} bytes and holds {len(packed)}: it is cut off or has grown"
-        raise CorruptFileError(f"{path} {why}; {again}", file=str(path))
-    if version < 1 or xxhash.xxh3_128_digest(packed) != digest:
-        why = "has changed: the checksum is wrong or the format is none"
-        raise CorruptFileError(f"{path} {why}; {again}", file=str(path))
+    if not whole or version < 1 or len(packed) != length or xxhash.xxh3_128_digest(packed) != digest:
+        raise CorruptFileError(
+            f"{path} is cut off or has changed: it should hold {length} bytes, with a checksum that it does not have; run the "
+            "analysis again, or copy the file again",
+            file=str(path),
+        )
     return bytes(cramjam.zstd.decompress(packed))

@@ -78,15 +78,13 @@ def _early(spans: Mapping[int, Span], links: Sequence[Link]) -> list[int]:
 
 
 def _by_name(run: GraphRun, shared: Mapping[int, Mapping[str, int]]) -> dict[str, ByName]:
-    names = {name: replace(sums, waited=defaultdict(int)) for name, sums in run.dropped.items()}
+    names = {name: replace(sums) for name, sums in run.dropped.items()}
     for number, task in run.tasks.items():
         one = names.get(task.name) or names.setdefault(task.name, ByName(task.name))
         spent = sum([each.end - each.begin for each in task.tries])
         retries = sum([each.how in ("failed", "lost") for each in task.tries[:-1]])
         one.add(task.state, spent, retries, ran=bool(task.tries))
-        for cause, time in shared[number].items():
-            if cause != RUNNING:
-                one.waited[cause] += time
+        one.waited += sum(shared[number].values()) - shared[number].get(RUNNING, 0)
     for name, count in run.log.reused.items():
         names.setdefault(name, ByName(name)).reused = count
     return names

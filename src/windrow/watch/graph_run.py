@@ -6,7 +6,6 @@ All times are whole microseconds since the session began, so that what they add 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,7 +32,7 @@ class ByName:
     time: int = 0
     longest: int = 0
     reused: int = 0
-    waited: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    waited: int = 0
 
     def add(self, state: str, time: int, retries: int, *, ran: bool) -> None:
         self.count += 1

@@ -193,17 +193,19 @@ class LogFile:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._lines: list[str] = []
+        self._size = 0  #: characters of these
         self._broken: OSError | None = None  #: nothing more can be written
 
     def add(self, line: str) -> None:
         self._lines.append(line)
+        self._size += len(line)
 
     def note(self, time: int, what: str, **facts: Any) -> None:
         """Collect the line of a rare event; the time is in microseconds."""
         self.add(json.dumps({"t": time, "event": what, **facts}) + "\n")
 
     def take(self) -> str:
-        lines, self._lines = self._lines, []
+        lines, self._lines, self._size = self._lines, [], 0
         return "".join(lines)
 
     def write(self, text: str) -> None:
@@ -239,7 +241,6 @@ class EventLog(LogFile):
         super().__init__(stream)
         self._memory = memory
         self._looked: float | None = None  #: at the memory, when
-        self._size = 0
         self._written: float | None = None  #: when
         self._launched: dict[int, tuple[Task, int, int, float]] = {}  #: by attempt: task, worker, plan, when
         self._orders: dict[str, tuple[str, ...]] = {}  #: by category, as last known: most plans change nothing
@@ -336,14 +337,6 @@ class EventLog(LogFile):
         if changed:
             facts |= {"order": list(plan.order), "guards": [list(guard) for guard in plan.guards]}
         self.note(micros(now), "Planned", plan=plan.id, category=plan.category, **facts)
-
-    def add(self, line: str) -> None:
-        super().add(line)
-        self._size += len(line)
-
-    def take(self) -> str:
-        self._size = 0
-        return super().take()
 
     def close(self) -> None:
         """Write what was collected and close the stream; warn if that could not be done."""

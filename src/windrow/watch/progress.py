@@ -331,8 +331,6 @@ class Cell:
 class Rate:
     """Rows per second in which what is long ago counts little."""
 
-    __slots__ = ("_memory_s", "_now", "_rows", "_sum_rows", "_sum_s")
-
     def __init__(self, now: float, memory_s: float = RATE_MEMORY_S) -> None:
         self._memory_s = memory_s
         self._now = now

@@ -159,16 +159,11 @@ def compss_get_number_of_resources() -> int:
     return 1
 
 
-def compss_request_resources(num_resources: int, group_name: str | None = None) -> None:
-    """Ask for more machines; there are no others."""
+def compss_request_resources(*_: Any, **__: Any) -> None:
+    """Do nothing: there is one machine, and results are not kept for another run."""
 
 
-def compss_free_resources(num_resources: int, group_name: str | None = None) -> None:
-    """Give machines back; there is one, and it is needed."""
-
-
-def compss_snapshot() -> None:
-    """Ask for a checkpoint: results are not kept for another run, so nothing is done."""
+compss_free_resources = compss_snapshot = compss_request_resources
 
 
 def compss_set_wall_clock(wall_clock_limit: float) -> None:

@@ -14,7 +14,7 @@ from windrow.core.intervals import Intervals
 from windrow.core.ledger import Entry
 from windrow.core.records import InputSpec
 from windrow.pipeline.definition.products import products_of
-from windrow.pipeline.resume.input_digest import InputIdentities, own_identity
+from windrow.pipeline.resume.input_digest import InputIdentities
 from windrow.pipeline.resume.product_digest import Identity, identities
 from windrow.pipeline.run.partials import unpack
 from windrow.pipeline.run.workload import Feed
@@ -83,9 +83,6 @@ class ResumePlan:
     def is_asked(self, index: int) -> bool:
         known = self.known.get(index)
         return known is None or not known.rows or bool(self.wanted.get(index))
-
-    def file_identity(self, item: Input) -> str:
-        return own_identity(self.known[item.index])
 
 
 def _joined(entries: Sequence[Entry]) -> list[Entry]:

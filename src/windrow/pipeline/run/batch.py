@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from windrow.pipeline.resume.input_digest import own_identity
 from windrow.pipeline.resume.journal_writer import JournalWriter
 from windrow.pipeline.resume.plan import asked_orders, begin, begin_anew
 from windrow.pipeline.run.engine_choice import choose_engine
@@ -74,7 +75,7 @@ class BatchSupply:
         )
         for index, known in plan.known.items():
             item = self.source.inputs[index]
-            identity = item.dataset if item.format == "arrays" else plan.file_identity(item)
+            identity = item.dataset if item.format == "arrays" else own_identity(known)
             workload.learn(RunFacts(borders={index: known.borders}, identities={index: identity}))
             workload.expected[index] = (identity, known.rows)
         if self._journal is not None:

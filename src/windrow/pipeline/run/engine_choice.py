@@ -113,7 +113,11 @@ class EngineChoice:
         """Say how much work may be lost: little where workers can be, or where it is written down as it goes."""
         if journaled or self.kind == "processes":
             return Bounded()
-        return _OnceApart(self) if self.may_switch else AtTheEnd()
+        return self if self.may_switch else AtTheEnd()
+
+    def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:
+        """Say whether work is to be brought to safety, where threads may become processes: not before they have."""
+        return self.switched and Bounded().due(held_s, cost_s, life_s)
 
     def said(self) -> list[str]:
         """Say what was decided and why; to be asked when the run has ended."""
@@ -136,17 +140,6 @@ class EngineChoice:
         if self._setup is not None and (about := self._setup.split.said()):
             said.append(about)
         return said
-
-
-class _OnceApart:
-    """The safety of a run that may change over to processes: none is needed before that."""
-
-    def __init__(self, choice: EngineChoice) -> None:
-        self._choice = choice
-        self._bounded = Bounded()
-
-    def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:
-        return self._choice.switched and self._bounded.due(held_s, cost_s, life_s)
 
 
 class _Deeper:

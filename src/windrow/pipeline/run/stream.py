@@ -202,7 +202,7 @@ class StreamPump:
         self.portions = PORTIONS  #: that the scheduler may have at a time
         self.forgotten = 0  #: rows of which the scheduler knows nothing any more
         self._tap, self._flow = tap, flow
-        self._wake: Callable[[], None] = _nobody
+        self._wake: Callable[[], None] = lambda: None
         self._out: dict[int, Portion] = {}  #: by the scheduler's input
         self._done: dict[int, int] = {}  #: inputs to be forgotten, and their rows
         self._next = 0
@@ -312,7 +312,3 @@ class StreamPump:
             if rows.forget(number):
                 self.forgotten += done
                 del self._done[number]
-
-
-def _nobody() -> None:
-    """Nobody waits yet."""

@@ -42,8 +42,6 @@ def could_not_start(name: str, said: Invocation, error: OSError) -> CommandError
         why = f"the directory it was called in is gone: {said.directory}"
     elif error.errno == errno.ENOENT and shutil.which(program) is None:
         why = f"there is no program {program!r} on this machine's PATH; install it, or give its full path"
-    elif error.errno == errno.E2BIG:
-        why = "its words are more than the system takes; write long lists into a file that the program reads"
     else:
         why = f"{error.strerror or error}: {error.filename or program}"
     return CommandError(f"command {name!r} could not be started: {why}", command=said.script or said.words)

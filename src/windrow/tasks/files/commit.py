@@ -12,15 +12,10 @@ import os
 import secrets
 import shutil
 import stat as modes
-from typing import TYPE_CHECKING
 
 from windrow.errors import TaskFileError
 from windrow.tasks.files.ownership import mark_directory, mark_file, others_in
 from windrow.tasks.files.stamps import OURS, files_in
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 #: Nanoseconds by which a file is made younger, until its time differs: some file systems keep seconds only.
 _STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
@@ -125,15 +120,6 @@ def check_links(task: str, private: str) -> None:
                     f"task {task!r} has made {os.path.relpath(link, private)}, a link to {to}; an output is a file or a directory "
                     "itself, in which links lead to what is in it by a relative path, or elsewhere by an absolute one: write a copy"
                 )
-
-
-def final_name(path: str, names: Mapping[str, str]) -> str:
-    private = path
-    while OURS in private:
-        if private in names:
-            return names[private] + path[len(private) :]
-        private = os.path.dirname(private)
-    return path
 
 
 def copy_file(source: str, target: str) -> None:

@@ -16,7 +16,7 @@ from windrow.errors import TaskFileError
 from windrow.globs import matching
 from windrow.tasks.body import releasing_through
 from windrow.tasks.call import map_nested
-from windrow.tasks.files.commit import check_links, copy_file, final_name, merge, replace
+from windrow.tasks.files.commit import check_links, copy_file, merge, replace
 from windrow.tasks.files.ownership import check_replaceable, names_in
 from windrow.tasks.files.paths import as_given
 from windrow.tasks.files.reading import Read, check_promised, check_unchanged, find_paths, put_paths
@@ -299,7 +299,7 @@ def tell_finally(value: Any, names: Mapping[str, str]) -> Any:
         text = os.fspath(thing)
         if not isinstance(text, str) or OURS not in text:
             return thing
-        known = _in_text(text, names) if isinstance(thing, str) else final_name(text, names)
+        known = _in_text(text, names)
         return thing if known == text else as_given(thing, known)
 
     return map_nested(value, final) if names else value

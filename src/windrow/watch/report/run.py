@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.units import format_bytes, format_count, format_rate, format_seconds
 from windrow.watch.report.order import order_chart_data, order_section
 from windrow.watch.report.page import Section, build_page, chart, timeline_section
-from windrow.watch.report.tables import details, facts, heading, hint, listed, plural, share_bar, table, tiles, verdict
+from windrow.watch.report.tables import details, facts, heading, hint, listed, plural, table, tiles, verdict
 from windrow.watch.report.timeline import memory_data, shares, throughput, timeline
 
 if TYPE_CHECKING:
@@ -85,14 +85,10 @@ def _summary(data: Mapping[str, Any], log: Log | None) -> str:
         numbers.append((str(data["workers"]), "worker" if data["workers"] == 1 else "workers", where))
     if crew and crew["busy"] is not None:
         numbers.append((f"{100 * crew['busy']:.0f} %", "busy", plural(crew["tasks"], "task")))
-    parts = [verdict(data["state"], data["headline"], data["verdict"]), tiles(numbers)]
     if crew and crew["cpu"] is not None:
-        kinds = (
-            ("cpu", "computing", "processor time"),
-            ("lock", "lock or reads", "waiting for the interpreter lock or for reads"),
-            ("waiting", "no processor", "waiting for a processor"),
-        )
-        parts.append(share_bar("Time of the tasks", ((kind, what, why, crew[kind]) for kind, what, why in kinds)))
+        waiting = f"{100 * crew['lock']:.0f} % lock or reads, {100 * crew['waiting']:.0f} % no processor"
+        numbers.append((f"{100 * crew['cpu']:.0f} %", "computing", waiting))
+    parts = [verdict(data["state"], data["headline"], data["verdict"]), tiles(numbers)]
     if data["problems_total"]:
         parts.append('<p class="hint"><a href="#ledger">What is missing, and why</a></p>')
     return "\n".join(parts)

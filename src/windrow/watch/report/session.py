@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_count, format_seconds
 from windrow.watch.findings import RUNNING, Findings, cause_words
-from windrow.watch.report.page import Section, build_page, chart, timeline_section, write_text
+from windrow.watch.report.page import Section, build_page, timeline_section, write_text
 from windrow.watch.report.plain_data import pathless, strict, without_paths
 from windrow.watch.report.run import environment_facts
 from windrow.watch.report.tables import heading, hint, listed, plural, show_micros, table, tiles, verdict
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from windrow.watch.graph_run import GraphRun
     from windrow.watch.log import CallRecord
 
-SCRIPTS = ("waiting.js", "timeline.js")
+SCRIPTS = ("timeline.js",)
 
 #: Nodes of the drawing in a page, which is looked at as a whole.
 MOST_NODES = 60
-#: Names in the chart of waiting; a chart of more cannot be read.
-MOST_BARS = 14
 #: Lines of the tables.
 MOST_LINES = 100
 MOST_PATH = 60
@@ -56,7 +54,7 @@ def session_page(run: GraphRun, found: Findings, environment: Any) -> str:
         Section("environment", "Environment", environment_facts(surroundings)),
     )
     version = str(run.facts.get("windrow") or environment.get("windrow", ""))
-    return build_page(run.name, sections, _drawn(run, found), SCRIPTS, version)
+    return build_page(run.name, sections, _drawn(run), SCRIPTS, version)
 
 
 def ending(run: GraphRun, found: Findings) -> tuple[str, str, str]:
@@ -120,7 +118,7 @@ def _names(run: GraphRun, found: Findings) -> str:
     columns = (
         ("task", "name", "name"), ("calls", "count", "count"), ("time", "time", "micros bar"),
         ("mean", "mean", "micros"), ("longest", "longest", "micros"),
-        ("mean wait", lambda one: sum(one.waited.values()) / max(one.count, 1), "micros"),
+        ("mean wait", lambda one: one.waited / max(one.count, 1), "micros"),
         ("failed", "failed", "bad"), ("cancelled", "cancelled", "some"), ("retries", "retries", "some"),
         ("reused", "reused", "some"),
     )  # fmt: skip
@@ -165,10 +163,10 @@ def _path(run: GraphRun, found: Findings) -> str:
 def _waiting(run: GraphRun, found: Findings) -> str:
     total = sum(found.waited.values())
     if not total:
-        return chart("waiting", "What tasks waited for, by name") + hint("No task waited.")
+        return hint("No task waited.")
     causes = (
         ("waited", lambda one: cause_words(one[0]), "name"), ("over all tasks", 1, "micros"),
-        ("share", lambda one: 100 * one[1] / total, "fine %"),
+        ("share", lambda one: one[1] / total, "share"),
     )  # fmt: skip
     by_cause = table(found.waited.items(), causes)
 
@@ -180,8 +178,7 @@ def _waiting(run: GraphRun, found: Findings) -> str:
         ("because of", lambda task: _causes(found.waits[task.id]), "words"),
     )  # fmt: skip
     longest = table(sorted(run.tasks.values(), key=waited, reverse=True)[:MOST_WAITED], columns)
-    picture = chart("waiting", "What tasks waited for, by name")
-    return picture + by_cause + heading("Those that waited longest") + longest
+    return by_cause + heading("Those that waited longest") + longest
 
 
 def _causes(shared: Mapping[str, int]) -> str:
@@ -218,7 +215,7 @@ def _why(task: CallRecord) -> str:
     return without_paths("; ".join(different) or task.why)
 
 
-def _drawn(run: GraphRun, found: Findings) -> dict[str, Any]:
+def _drawn(run: GraphRun) -> dict[str, Any]:
     log = run.log
     speed = throughput(log)
     return {
@@ -227,19 +224,4 @@ def _drawn(run: GraphRun, found: Findings) -> dict[str, Any]:
         "timeline": timeline(log, "other tasks"),
         "throughput": speed and {"step": speed["step"], "rows": speed["rows"]},
         "memory": memory_data(log),
-        "waiting": _waiting_data(found),
-    }
-
-
-def _waiting_data(found: Findings) -> dict[str, Any] | None:
-    """Give for each name what its tasks waited for, those that waited most first."""
-    names = sorted(found.names, key=lambda one: -sum(one.waited.values()))[:MOST_BARS]
-    names = [one for one in names if one.waited]
-    causes = [cause for cause in found.waited if any(one.waited.get(cause) for one in names)]
-    if not names or not causes:
-        return None
-    return {
-        "names": [one.name for one in names],
-        "causes": [cause_words(cause) for cause in causes if cause != RUNNING],
-        "seconds": [[round(one.waited.get(cause, 0) / 1e6, 6) for one in names] for cause in causes],
     }

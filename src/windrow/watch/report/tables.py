@@ -84,7 +84,6 @@ _FORMATS = {
     "percent": Format(show=show_percent),  #: of a share
     "share": Format("share", show_percent),
     "%": Format(show="{:.0f} %".format),
-    "fine %": Format(show="{:.1f} %".format),
     "exact %": Format(show="{:.2f} %".format),
 }
 
@@ -165,21 +164,6 @@ def tiles(numbers: Iterable[tuple[str, ...]], name: str = "tiles") -> str:
 
 def verdict(state: str, headline: str, words: str) -> str:
     return f'<p class="verdict {escape(state)}"><strong>{escape(headline)}</strong> {escape(words)}</p>'
-
-
-def share_bar(label: str, shares: Iterable[tuple[str, str, str, float]]) -> str:
-    """Draw what a whole is made of: of each part the look, what it is, what that means, and its share."""
-    parts = list(shares)
-    bars = "".join(
-        f'<span class="{look}" style="flex-grow:{share:.4f}" title="{why}"></span>' for look, _, why, share in parts
-    )
-    words = "".join(
-        f'<li class="{look}" title="{why}">{what} <b>{100 * share:.0f} %</b></li>' for look, what, why, share in parts
-    )
-    return (
-        f'<div class="shares"><span class="label">{label}</span>'
-        f'<div class="sharebar" aria-hidden="true">{bars}</div><ul>{words}</ul></div>'
-    )
 
 
 def facts(value: Any, name: str = "") -> str:

@@ -74,6 +74,21 @@ def test_json_has_all_of_it(rundir: Path) -> None:
     assert one["low"] <= one["seconds"] <= one["high"]
 
 
+def test_memory_bounds_the_workers(rundir: Path) -> None:
+    done = windrow(rundir, "--workers", 64, "--memory", "1 GB")
+    assert "memory: 8 of 64 workers fit into 1 GB" in done.output
+    assert "\n8 processes: " in done.output
+    done = windrow(rundir, "--workers", 4, "--memory", "1 GB")
+    assert "4 of 4 workers fit into 1 GB, with 480 MB" in done.output
+
+
+def test_memory_that_is_not_known_is_not_guessed(tmp_path: Path) -> None:
+    record(tmp_path / "run", uneven(), 2, kind="processes")
+    done = windrow(tmp_path / "run", "--workers", 4, "--memory", "1 GB")
+    assert done.exit_code == 0
+    assert "whether 4 fit into 1 GB is not known" in done.output
+
+
 def test_threads_and_processes_differ_by_the_lock(tmp_path: Path) -> None:
     record(tmp_path / "run", uneven(lock_share=1.0), 2, kind="threads")
     threads = json.loads(windrow(tmp_path / "run", "--workers", 4, "--json").output)
@@ -103,6 +118,8 @@ def test_errors_are_sentences(rundir: Path, tmp_path: Path) -> None:
     for arguments, words in [
         ((tmp_path / "nowhere",), "no run directory"),
         ((tmp_path,), "not the directory of a run"),
+        ((rundir, "--memory", "50 MB"), "too little for one worker"),
+        ((rundir, "--memory", "lots"), "a size is written"),
         ((rundir, "--device", "local-disc"), "did you mean 'local-disk'"),
     ]:
         done = windrow(*arguments)

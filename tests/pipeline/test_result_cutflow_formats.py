@@ -86,6 +86,20 @@ def test_coffeas_names_mean_what_coffeas_mean(result: wr.Result) -> None:
     np.testing.assert_allclose(table.wgtevcutflow, expected, rtol=1e-12)
 
 
+def test_counts_of_one_cut_are_not_guessed(result: wr.Result) -> None:
+    with pytest.raises(UsageError, match=r"never shown to '!many'.*region of that cut alone"):
+        _ = result.cutflow["CR", "tt"].nevonecut
+
+
+def test_counts_of_one_cut_are_known_where_all_rows_were_shown() -> None:
+    made = small.analysis()
+    made.region("alone", "many")
+    data = small.arrays()
+    table = small.run(made).cutflow["alone"]
+    many = sum(int((columns["x"] > 0.5).sum()) for columns in data.values())
+    assert table.nevonecut == [1200, many]
+
+
 # --- CSV ------------------------------------------------------------------------------------------
 
 
@@ -166,7 +180,7 @@ def test_several_orders_have_no_cumulative_counts(result: wr.Result) -> None:
     moved = small.run(order=["many", "some"])
     both = result.cutflow["SR", "tt"] + moved.cutflow["SR", "tt"]
     assert both.orders == 2
-    for name in ("nevcutflow", "wgtevcutflow"):
+    for name in ("nevcutflow", "wgtevcutflow", "nevonecut"):
         with pytest.raises(UsageError, match=f"{name} of region 'SR'.*2 orders"):
             getattr(both, name)
     assert both.labels[-1] == "selected"

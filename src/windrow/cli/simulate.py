@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from windrow.engines.simulated.devices import Device
     from windrow.engines.simulated.engine import Kind
+    from windrow.run.recorded import Recorded
 
 
 #: Workers beyond this would take hours to simulate and memory in gigabytes.
@@ -27,6 +28,7 @@ SEEDS, SEEDS_OF_A_LINE = 5, 3
 @click.command("simulate", cls=Command)
 @click.argument("rundir", type=click.Path(path_type=Path))
 @click.option("--workers", type=click.IntRange(1, MOST_WORKERS), default=16, show_default=True, help="How many.")
+@click.option("--memory", metavar="SIZE", help='Of all workers together, such as "8 GB": how many fit?')
 @click.option(
     "--engine", type=click.Choice(["threads", "processes"]), help="What the workers are. [default: as recorded]"
 )
@@ -37,7 +39,9 @@ SEEDS, SEEDS_OF_A_LINE = 5, 3
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of what varies.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def command(rundir: Path, workers: int, engine: Kind | None, device: str | None, seed: int, as_json: bool) -> int:
+def command(
+    rundir: Path, workers: int, memory: str | None, engine: Kind | None, device: str | None, seed: int, as_json: bool
+) -> int:
     """Say what the run in RUNDIR would take with other workers.
 
     Nothing is run: the real scheduler is driven in virtual time, by what the log of the run says
@@ -47,15 +51,20 @@ def command(rundir: Path, workers: int, engine: Kind | None, device: str | None,
 
     from windrow.run.simulate import is_session
 
-    numbers = [*(2**power for power in range(workers.bit_length()) if 2**power < workers), workers]
     if is_session(rundir):
-        if engine is not None or device is not None:
-            raise UsageError("--engine and --device cannot be simulated for a session of tasks: only --workers can")
-        facts, lines = _about_session(rundir, numbers)
+        if memory is not None or engine is not None or device is not None:
+            raise UsageError(
+                "only --workers can be simulated for a session of tasks, not --memory, --engine or --device"
+            )
+        facts, lines = _about_session(rundir, _numbers(workers))
     else:
-        facts, lines = _about_run(rundir, numbers, engine, seed, _device(device))
+        facts, lines = _about_run(rundir, workers, memory, engine, seed, _device(device))
     click.echo(json.dumps(facts, indent=2) if as_json else "\n".join(lines))
     return 0
+
+
+def _numbers(workers: int) -> list[int]:
+    return [*(2**power for power in range(workers.bit_length()) if 2**power < workers), workers]
 
 
 def _about_session(rundir: Path, numbers: Sequence[int]) -> tuple[dict[str, Any], list[str]]:
@@ -76,7 +85,7 @@ def _about_session(rundir: Path, numbers: Sequence[int]) -> tuple[dict[str, Any]
 
 
 def _about_run(
-    rundir: Path, numbers: Sequence[int], engine: Kind | None, seed: int, device: tuple[str, Device] | None
+    rundir: Path, workers: int, memory: str | None, engine: Kind | None, seed: int, device: tuple[str, Device] | None
 ) -> tuple[dict[str, Any], list[str]]:
     from dataclasses import asdict
 
@@ -86,6 +95,8 @@ def _about_run(
 
     recorded = read_record(rundir)
     kind = engine or recorded.kind
+    number_that_fits, about_memory = _fitting(recorded, kind, workers, memory)
+    numbers = _numbers(number_that_fits)
     found = []
     for number in numbers:
         seeds = range(seed, seed + (SEEDS if number == numbers[-1] else SEEDS_OF_A_LINE))
@@ -114,10 +125,32 @@ def _about_run(
         "",
         f"{last.workers} {what}: {format_seconds(last.seconds)} ({span}), {last.speedup:.3g} times as fast as recorded",
         f"limited by {last.limit}",
+        *about_memory,
         *(f"note: {note}" for note in recorded.notes),
     ]
     forecasts = [asdict(one) for one in found]
     return {"recorded": about, "engine": kind, "forecasts": forecasts, "notes": list(recorded.notes)}, lines
+
+
+def _fitting(recorded: Recorded, kind: Kind, workers: int, memory: str | None) -> tuple[int, list[str]]:
+    """Give how many of the workers fit into some memory, and a sentence about it; all where nobody asked or knows."""
+    from windrow.units import format_bytes, parse_bytes
+
+    if memory is None:
+        return workers, []
+    size = parse_bytes(memory)
+    needs = [recorded.memory_of(number, kind) for number in range(workers + 1)]
+    if needs[1] is None:
+        return workers, [
+            f"memory: the log does not say what workers need; whether {workers} fit into {memory} is not known"
+        ]
+    fit = max(number for number, need in enumerate(needs) if number == 0 or (need or 0.0) <= size)
+    if fit == 0:
+        raise UsageError(
+            f"--memory {memory} is too little for one worker, which needed up to {format_bytes(needs[1])}: give more, "
+            "or run with smaller tasks (chunk=) and simulate that run"
+        )
+    return fit, [f"memory: {fit} of {workers} workers fit into {memory}, with {format_bytes(needs[fit] or 0.0)}"]
 
 
 def _recorded_text(about: dict[str, Any]) -> str:

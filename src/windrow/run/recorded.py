@@ -183,6 +183,8 @@ class Recorded:
         between, opening = self._between()
         categories = sorted({one.category for one in self.inputs})
         self.costs = {category: self._find_costs(category, between, opening) for category in categories}
+        #: bytes that are needed once, and that every worker needs; None: not known
+        self.memory_base, self.memory_each = self._find_memory()
 
     @property
     def kind(self) -> Kind:
@@ -198,6 +200,14 @@ class Recorded:
             devices[name] = curve
             costs = {category: replace(one, device=name) for category, one in costs.items()}
         return Model(inputs=tuple(self.inputs), costs=costs, devices=devices, name="recorded")
+
+    def memory_of(self, workers: int, kind: Kind) -> float | None:
+        """Say what so many workers need in all; None where it is not known."""
+        if self.memory_each is None or self.memory_base is None:
+            return None
+        # Threads have the process in common; processes have one each.
+        times = 1 if kind == "threads" else workers
+        return times * self.memory_base + workers * self.memory_each
 
     def _dataset(self, number: int) -> str:
         return self._datasets[number] if number < len(self._datasets) else "data"
@@ -346,6 +356,16 @@ class Recorded:
         usual = sorted(gaps)[: max(1, int(0.95 * len(gaps)))]
         between = float(np.mean(usual)) - ROUND_TRIP_S if gaps else 0.0
         return max(0.0, between), float(np.median(openings)) if openings else 0.0
+
+    def _find_memory(self) -> tuple[float | None, float | None]:
+        """Say what is needed once and by every worker; from peaks of tasks, else from the process."""
+        peaks, memory = self._log.attempts.peak, self._log.memory
+        if peaks.size and peaks.max() > 0:
+            return 0.0, float(peaks.max())
+        if self.engine == "processes" or not len(memory):
+            return None, None
+        used = memory[:, 1]
+        return float(used[0]), float(used.max() - used[0]) / max(1, self.workers)
 
 
 def _whole(value: Any) -> int | None:

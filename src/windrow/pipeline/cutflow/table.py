@@ -234,6 +234,18 @@ class Table:
         """Sums of weights of the rows left after each cut, as in coffea's cutflow."""
         return [line.sumw for line in self._in_one_order("wgtevcutflow")]
 
+    @property
+    def nevonecut(self) -> list[int]:
+        """Rows that pass each cut alone, as in coffea's cutflow; raises where rows were not shown to all cuts."""
+        first, *cuts = self._in_one_order("nevonecut")
+        unknown = [line.label for line in cuts if line.applies and line.entered != first.passed]
+        if unknown:
+            raise UsageError(
+                f"nevonecut of region {self.region!r} is not known: rows that an earlier cut removed were never shown "
+                f"to {', '.join(map(repr, unknown))}; declare a region of that cut alone to count them"
+            )
+        return [line.passed if line.applies else first.passed for line in (first, *cuts)]
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "region": self.region,

@@ -141,7 +141,6 @@ def _columns(reader: Reader) -> dict[str, Column]:
 
 
 def _other_type(reader: Reader, name: str) -> str:
-    """Ask awkward what a column is that holds neither numbers nor lists of them."""
     import awkward as ak
 
     try:
@@ -184,7 +183,6 @@ class Together:
 
     @property
     def common(self) -> tuple[str, ...]:
-        """The columns that every file has with the same type."""
         gone = {name for names in self.missing.values() for name in names}
         return tuple(n for n in self.columns if n not in gone and n not in self.types)
 

@@ -216,7 +216,6 @@ class StreamPump:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more; what was taken counts, if it can be done in time."""
         if self._until is None:
             self._until = time.monotonic() + PATIENCE_S
             self._can_stop = self._tap.stop()

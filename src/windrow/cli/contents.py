@@ -119,8 +119,9 @@ def _size(one: Input) -> int | None:
 
 def _trees(one: Input) -> tuple[dict[str, str], str | None]:
     """Return what a user calls each tree, a TTree or an RNTuple, and the tree a run would read."""
+    from windrow.data.formats.reader import translated
     from windrow.data.formats.root import RNTUPLE, chosen_tree, trees_in
-    from windrow.data.formats.root_files import open_file, translated
+    from windrow.data.formats.root_files import open_file
 
     with translated(one.label), open_file(str(one.location)) as handle:
         classes = trees_in(handle)
@@ -130,7 +131,8 @@ def _trees(one: Input) -> tuple[dict[str, str], str | None]:
 
 def _tables(one: Input, trees: Mapping[str, str], known: Mapping[str, int] | None = None) -> tuple[Table, ...]:
     """Count the rows of every tree; understanding a large one takes a while, so not twice."""
-    from windrow.data.formats.root_files import open_file, translated
+    from windrow.data.formats.reader import translated
+    from windrow.data.formats.root_files import open_file
 
     rows = dict(known or {})
     if not trees:

@@ -12,7 +12,7 @@ import os
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import cramjam
@@ -53,6 +53,8 @@ class Baskets:
     """Where one column's baskets are and what is in them."""
 
     name: str
+    path: str  #: what uproot finds the branch by
+    plain: bool  #: no: uproot has to read them
     stored: np.dtype[Any]  #: of one number, in the file's byte order
     jagged: bool
     counter: str | None
@@ -109,13 +111,6 @@ class BasketFile:
         #: a basket that the last read of a column used in part: the next read usually begins in it
         self._open_baskets: dict[str, _Basket] = {}
         self.bytes_read = 0
-        self.ranges: list[tuple[int, int]] = []  #: (offset, size) of everything fetched
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Release the descriptor; a second call does nothing."""
@@ -135,6 +130,8 @@ class BasketFile:
 
     def read(self, column: Baskets, start: int, stop: int) -> Any:
         """Read rows [start, stop): a NumPy array if flat, lists as an awkward array if jagged."""
+        if not column.plain:
+            raise Unsupported(column.name)
         if column.jagged:
             return self._read_jagged(column, start, stop)
         return self._read_flat(column, start, stop)
@@ -227,7 +224,6 @@ class BasketFile:
             if len(packed) != size:
                 raise ValueError(f"{column.name}: basket {number} ends after {len(packed)} of {size} bytes")
             self.bytes_read += size
-            self.ranges.append((offset, size))
             yield _parsed(column, number, packed)
 
     def _unpacked(self, basket: _Basket, *, keep: bool, name: str) -> _Array:

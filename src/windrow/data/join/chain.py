@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import awkward as ak
 import numpy as np
 
-from windrow.data.arrays import native_lists
+from windrow.data.arrays import concatenate, native_lists
 from windrow.errors import CorruptFileError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class ChainReader:
             if low < high or start == stop:
                 parts.append(self._read(number, columns, low - firsts[number], high - firsts[number]))
             number += 1
-        return {name: _concatenated([part[name] for part in parts]) for name in columns}
+        return {name: concatenate([part[name] for part in parts]) for name in columns}
 
     def take(self, columns: Sequence[str], rows: NDArray[np.int64], *, option: bool) -> dict[str, Any]:
         """Read ``columns`` of these rows, in their order; with ``option``, row -1 is None."""
@@ -129,7 +129,7 @@ class ChainReader:
         sizes = np.array([stop - start for start, stop in ranges])
         shifts = starts - (np.cumsum(sizes) - sizes)
         places = rows - shifts[np.searchsorted(starts, rows, side="right") - 1]
-        return places, {name: _concatenated([part[name] for part in parts]) for name in columns}
+        return places, {name: concatenate([part[name] for part in parts]) for name in columns}
 
     def _ranges(self, wanted: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Join neighbouring clusters that hold a wanted row; each range begins and ends with one."""
@@ -176,14 +176,6 @@ class ChainReader:
     def close(self) -> None:
         while self._readers:
             self._close(self._readers.popitem()[1])
-
-
-def _concatenated(parts: Sequence[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
-    if all(isinstance(part, np.ndarray) for part in parts):
-        return np.concatenate(parts)
-    return ak.concatenate(parts)
 
 
 def _gathered(values: Any, places: NDArray[np.int64], kind: str) -> Any:

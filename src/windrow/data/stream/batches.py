@@ -162,13 +162,5 @@ def packed(table: ArrayTable) -> ArrayTable:
     return ArrayTable(columns, "a part of a batch")
 
 
-def joined(parts: Sequence[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
-    if all(isinstance(piece, np.ndarray) for piece in parts):
-        return np.concatenate(parts)
-    return ak.concatenate(parts)
-
-
 def size_of(tables: Iterable[ArrayTable]) -> int:
     return sum(int(column.nbytes) for table in tables for column in table.columns.values())

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
-from windrow.data.arrays import as_read
+from windrow.data.arrays import as_read, concatenate
 from windrow.data.base import MAX_UNIT_ROWS, FileInfo, Input
 from windrow.data.columns import check_request, find_collections
-from windrow.data.stream.batches import Columns, joined, packed, part, size_of, table_of
+from windrow.data.stream.batches import Columns, packed, part, size_of, table_of
 from windrow.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def _one(pieces: list[tuple[int, ArrayTable]]) -> tuple[int, ArrayTable]:
     if len(pieces) == 1:
         return pieces[0]
     names = pieces[0][1].columns
-    columns = {name: joined([table.columns[name] for _, table in pieces]) for name in names}
+    columns = {name: concatenate([table.columns[name] for _, table in pieces]) for name in names}
     return pieces[0][0], ArrayTable(columns, "a part of a unit")
 
 
@@ -307,7 +307,7 @@ class StreamReader:
         places = self._flow.find(start, stop) if start < stop else [(self._empty, 0, 0)]
         out: dict[str, Any] = {}
         for name in columns:
-            values = joined([table.columns[name][low:high] for table, low, high in places])
+            values = concatenate([table.columns[name][low:high] for table, low, high in places])
             out[name] = values = as_read(self.info.columns[name].kind, values)
             self.bytes_read += values.nbytes
             self.reads.append((name, start, stop))

@@ -79,8 +79,7 @@ def _stamp(source: Input) -> tuple[int, int] | None:
 
 
 def _reader(source: Input, grid: int | None, layout: Any) -> Reader:
-    # The formats' libraries are imported when the first such file is opened: they take time to
-    # load.
+    # The formats' libraries are imported when the first such file is opened: they take time to load.
     if source.format == "arrays":
         from windrow.data.arrays import ArrayReader
 

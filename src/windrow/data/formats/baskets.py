@@ -1,9 +1,8 @@
 """A lean way to read plain numbers and lists of numbers out of TTree baskets.
 
-uproot builds several Python objects per basket under the interpreter lock, which is what keeps two
-threads from being twice as fast. This module reads, decompresses and byte-swaps straight into the
-result, for the two layouts nearly all columns have; it says ``Unsupported`` to
-everything else and uproot reads that. It never guesses.
+uproot builds several Python objects per basket under the interpreter lock, which is what keeps two threads from being
+twice as fast. This module reads, decompresses and byte-swaps straight into the result, for the two layouts nearly all
+columns have; it says ``Unsupported`` to everything else and uproot reads that. It never guesses.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ _Array = np.ndarray[Any, Any]
 _KEY = struct.Struct(">ihiIhh")
 #: fVersion, fBufferSize, fNevBufSize, fNevBuf, fLast and a flag byte: the tail of that key.
 _BASKET = struct.Struct(">HiiiiB")
-#: ROOT's head of a compressed block: algorithm, method, compressed and uncompressed size in 3
-#: bytes each.
+#: ROOT's head of a compressed block: algorithm, method, compressed and uncompressed size in 3 bytes each.
 _BLOCK_HEAD = 9
 _LZ4_CHECKSUM = 8
 
@@ -262,8 +260,7 @@ def _list_borders(
 ) -> tuple[int, int]:
     """Fill ``local`` with offsets of rows [row, end], counted from ``used``; return (from, to)."""
     size = column.stored.itemsize
-    # After the numbers: how many offsets, then one per row (counted from the key) and one that is
-    # meaningless.
+    # After the numbers: how many offsets, then one per row (counted from the key) and one that is meaningless.
     tail = raw[basket.border :]
     if len(tail) != 4 * (rows + 2):
         raise Unsupported(f"{column.name}: {len(tail)} bytes of offsets for {rows} rows")

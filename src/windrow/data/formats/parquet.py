@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from windrow.data.base import Input
 
 
-#: Above this many (column, row group) pairs the stored sizes are taken from the first row group:
-#: each costs 2 us.
+#: Above this many (column, row group) pairs the stored sizes are taken from the first row group: each costs 2 us.
 _EXACT_SIZES = 20_000
 
 

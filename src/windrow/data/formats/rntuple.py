@@ -48,8 +48,7 @@ class RNTupleReader(FileReader):
         self._ntuple = ntuple
         self.layout = layout or rntuple_layout(handle, ntuple, grid)
         self.info = self.layout.info
-        #: column number -> (first cluster, last cluster + 1, numbers) of a read that used its last
-        #: cluster in part
+        #: column number -> (first cluster, last cluster + 1, numbers) of a read that used its last cluster in part
         self._kept: dict[int, tuple[int, int, np.ndarray[Any, Any]]] = {}
 
     def _read_rows(self, names: Sequence[str], start: int, stop: int) -> dict[str, Any]:
@@ -157,8 +156,7 @@ def _stored_bytes(ntuple: Any) -> dict[int, int]:
     return sizes
 
 
-#: How ROOT's TTree converter names the records behind projected collections; their members have
-#: plain names, too.
+#: How ROOT's TTree converter names the records behind projected collections; their members have plain names, too.
 _HIDDEN = re.compile(r"_collection\d+")
 _CARDINALITY = "ROOT::RNTupleCardinality"
 #: Collections of at most one element are options, not lists.
@@ -226,8 +224,7 @@ class _Finder:
             own = self._column_of(identifier)
             if own is not None:
                 leaves = list(self.expand(name, children[0], own.idx))
-                # A lone leaf that is no list of numbers is the collection itself, which uproot
-                # knows as a whole.
+                # A lone leaf that is no list of numbers is the collection itself, which uproot knows as a whole.
                 if len(leaves) > 1 or leaves[0][1].shape == "jagged" or leaves[0][0] != name:
                     yield from leaves
                     return

@@ -1,8 +1,7 @@
 """A TTree: what it says about itself, and a reader of it.
 
-The layout (columns, baskets, units) is found once per file and shared by the readers of that file;
-each reader has a handle of its own. Plain columns go through ``baskets``, everything else through
-uproot.
+The layout (columns, baskets, units) is found once per file and shared by the readers of that file; each reader has a
+handle of its own. Plain columns go through ``baskets``, everything else through uproot.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Remote files: byte ranges in one round trip, and what was fetched ahead held until it is asked for.
 
-A remote file belongs to one reader and its thread. It fetches (a list of ranges is one request
-wherever the protocol allows), holds what was fetched, and measures the link while doing so. What to
-fetch ahead is decided elsewhere. Errors of the link come out as ``OSError``: retries are the
-scheduler's.
+A remote file belongs to one reader and its thread. It fetches (a list of ranges is one request wherever the protocol
+allows), holds what was fetched, and measures the link while doing so. What to fetch ahead is decided elsewhere. Errors
+of the link come out as ``OSError``: retries are the scheduler's.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
     from windrow.data.remote.http import Range
 
 
-#: What is fetched when a file is opened: a ROOT file's directory is at its beginning, and what was
-#: written last (trees, keys, streamers; a Parquet or RNTuple footer) at its end. NanoAOD of 1,500
-#: branches has 0.3 MB there.
+#: What is fetched when a file is opened: a ROOT file's directory is at its beginning, and what was written last (trees,
+#: keys, streamers; a Parquet or RNTuple footer) at its end. NanoAOD of 1,500 branches has 0.3 MB there.
 HEAD_BYTES, TAIL_BYTES = 1 << 16, 1 << 20
 
 #: What is not at the ends is often read on: a miss while a file is looked at fetches this much.

@@ -20,7 +20,7 @@ def write(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[str, An
     text = encoded(complete_record(record, plan))
     schema = plan.schema.with_metadata({PARQUET_KEY: text})
     # Dictionaries of floats cost a third of the time and make files larger.
-    repeated = [path for field in schema if (path := _repeated(field)) is not None]
+    repeated = [name for field in schema if (name := _repeated(field)) is not None]
     with (
         pa.OSFile(str(path), "wb") as file,
         pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=repeated) as writer,
@@ -31,7 +31,7 @@ def write(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[str, An
 
 def _repeated(field: Any) -> str | None:
     """Return what Parquet calls a stored column whose values are likely to be few: integers and texts, but not flags."""
-    kind, path = field.type, field.name
+    kind, name = field.type, field.name
     while pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        kind, path = kind.value_type, path + ".list.element"
-    return path if pa.types.is_integer(kind) or pa.types.is_string(kind) else None
+        kind, name = kind.value_type, name + ".list.element"
+    return name if pa.types.is_integer(kind) or pa.types.is_string(kind) else None

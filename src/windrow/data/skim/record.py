@@ -1,9 +1,8 @@
 """What a skim remembers: its dataset, the sums over the rows it left out, who its rows are.
 
-The record is JSON inside the file: in the metadata of a Parquet schema, or as a string beside the
-tree of a ROOT file. It is all that tells a skim from other files, so it is looked for often and must
-cost next to nothing where it is not: the bytes that would name it are searched before any library
-is loaded.
+The record is JSON inside the file: in the metadata of a Parquet schema, or as a string beside the tree of a ROOT file.
+It is all that tells a skim from other files, so it is looked for often and must cost next to nothing where it is not:
+the bytes that would name it are searched before any library is loaded.
 """
 
 from __future__ import annotations

@@ -62,10 +62,9 @@ def write_skim(
 ) -> SkimFile:
     """Write the rows of the fragments, in their order, to one file.
 
-    ``record`` is kept in the file, see ``record.py``. ``empty`` has the columns of no rows: of a
-    skim that selected nothing they are all there is to see. The file grows in ``staging``, which is
-    on the target's file system and cleared by the caller after a kill; without it beside the
-    target.
+    ``record`` is kept in the file, see ``record.py``. ``empty`` has the columns of no rows: of a skim that selected
+    nothing they are all there is to see. The file grows in ``staging``, which is on the target's file system and
+    cleared by the caller after a kill; without it beside the target.
     """
     if format not in FORMATS:
         raise UsageError(f"a skim is written as {', '.join(FORMATS)}, not as {format!r}{nearest(format, FORMATS)}")

@@ -24,9 +24,9 @@ import windrow as wr
 from searching import examples
 from windrow.data.arrays import concatenate as joined
 from windrow.data.stream import flow as stream_flow
-from windrow.data.stream import sources
+from windrow.data.stream import stream as sources
 from windrow.data.stream.flow import Flow
-from windrow.data.stream.sources import DirectoryWatch, Tap, loopback_address, take_from_socket
+from windrow.data.stream.stream import DirectoryWatch, Tap, loopback_address, take_from_socket
 from windrow.errors import DataError, MissingColumnError, SpecError, UsageError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from windrow.data.base import Input
-    from windrow.data.skim.plan import Plan
+    from windrow.data.skim.write import Plan
     from windrow.data.spec import Parsed
 
 

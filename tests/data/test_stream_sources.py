@@ -274,7 +274,7 @@ def test_single_rows_are_copied_a_few_times_each(monkeypatch: pytest.MonkeyPatch
         copied[0] += sum(map(len, parts)) if len(parts) > 1 else 0
         return joined(parts)
 
-    monkeypatch.setattr(stream_flow, "joined", noted)
+    monkeypatch.setattr(stream_flow, "concatenate", noted)
     rows = 10_000
     flow = a_flow(batch=2 * rows)
     for number in range(rows):

@@ -307,7 +307,7 @@ def convert(leaf: Leaf, table: Any) -> Any:
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
     if array.type != leaf.whole:
-        array = _plain_array(array)
+        array = array.cast(_plain_type(array.type))
     offsets: np.ndarray[Any, Any] | None = None
     if leaf.kind != "other":
         inner, offsets, complete = _descend(leaf, array)
@@ -320,28 +320,6 @@ def convert(leaf: Leaf, table: Any) -> Any:
     for field in leaf.fields:
         whole = whole[field]
     return whole
-
-
-def _plain_array(array: Any) -> Any:
-    """Take extension types off an array, all the way down."""
-    if isinstance(array, pa.ExtensionArray):
-        return _plain_array(array.storage)
-    kind = array.type
-    if pa.types.is_struct(kind):
-        parts = [_plain_array(array.field(number)) for number in range(kind.num_fields)]
-        missing = array.is_null() if array.null_count else None
-        fields = [kind.field(n).with_type(part.type) for n, part in enumerate(parts)]
-        return pa.StructArray.from_arrays(parts, fields=fields, mask=missing)
-    if _is_list(kind):
-        values = _plain_array(array.values)
-        whole = pa.list_ if pa.types.is_list(kind) else pa.large_list
-        return type(array).from_arrays(
-            array.offsets,
-            values,
-            type=whole(kind.value_field.with_type(values.type)),
-            mask=array.is_null() if array.null_count else None,
-        )
-    return array
 
 
 def _descend(leaf: Leaf, array: Any) -> tuple[Any, np.ndarray[Any, Any] | None, bool]:

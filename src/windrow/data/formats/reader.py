@@ -175,6 +175,8 @@ def _damage(label: str) -> str:
         return "it cannot be opened"
     if not head:
         return "it is empty (0 bytes)"
+    if head[:4] == b"PAR1":
+        return "it is a Parquet file: give it the suffix .parquet"
     if head[:4] != b"root":
         return f"it does not begin with 'root' but with {head!r}"
     return truncation(label) or "it is a ROOT file, but damaged"

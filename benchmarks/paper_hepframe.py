@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import harness
 import numpy as np
+from paper_split import PaperBalance, even_pool
 
 from windrow.core.policies import Policies
 from windrow.core.records import FAILED, PASSED, Rows, Window
@@ -163,8 +164,9 @@ def simulated(model: Model, case: str, how: str, seeds: Sequence[int]) -> list[D
     """Runs of one case with a fixed split, or with one that a rule tunes from an even one."""
     runs = []
     for seed in seeds:
-        balance = None if how in SPLITS else Balance.even(THREADS, "paper" if how == "paper's rule" else "exact")
-        pool = SPLITS[how] if balance is None else balance.pool
+        pool, balance = SPLITS.get(how, even_pool(THREADS)), None
+        if how not in SPLITS:
+            balance = PaperBalance(THREADS, pool) if how == "paper's rule" else Balance(THREADS, pool)
         runs.append(Machine(model, case, seed, balance, pool).run())
     return runs
 

@@ -19,7 +19,16 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
-SHARED = {"harness", "order_cases", "order_counting", "random_numbers", "run_all", "same_outputs", "versions"}
+SHARED = {
+    "harness",
+    "order_cases",
+    "order_counting",
+    "paper_split",
+    "random_numbers",
+    "run_all",
+    "same_outputs",
+    "versions",
+}
 HEAD = "# What the benchmarks measured\n\nWritten by `make bench`. Ratios are the finding; seconds are the machine's.\n"
 QUICK = "A quick run: orientation only."
 #: A section's heading, which ends with the file that made it.

@@ -192,7 +192,7 @@ def sharing(sock: socket.socket, page: StatusPage) -> None:
     while page.attempt() is not None and not page.peak:
         time.sleep(0.01)
     time.sleep(0.3)
-    say(sock, page.end())
+    say(sock, page.end()[0])
 
 
 def copying(sock: socket.socket, page: StatusPage) -> None:
@@ -235,7 +235,7 @@ def frees(sock: socket.socket, page: StatusPage) -> None:
         page.begin(len(peaks))
         kept = b"x" * (size * MB)
         del kept
-        peaks.append(page.end())
+        peaks.append(page.end()[0])
     say(sock, *peaks)
 
 
@@ -253,7 +253,7 @@ def family_peak(sock: socket.socket, page: StatusPage) -> None:
         time.sleep(0.01)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    say(sock, page.end())
+    say(sock, page.end()[0])
 
 
 def busy(sock: socket.socket, page: StatusPage) -> None:

@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": BOTTOM | {"core"},
     "engines": BOTTOM | {"core"},
     "blocks": BOTTOM | {"core", "data"},
-    "watch": BOTTOM | {"core"},
+    "watch": BOTTOM | {"core", "store"},
     "files": BOTTOM,
     "hep": BOTTOM | {"data", "blocks", "files"},
     "run": BELOW_RUN | {"watch"},

@@ -27,8 +27,7 @@ from searching import few_by_day
 from windrow.cli.contents import look, together
 from windrow.cli.loading import loaded, pipeline_in
 from windrow.cli.main import main
-from windrow.cli.new.design import design
-from windrow.cli.new.sample import choose_axis
+from windrow.cli.new.design import choose_axis, design
 from windrow.cli.new.template import TEMPLATES
 
 if TYPE_CHECKING:
@@ -77,11 +76,10 @@ def run(analysis: Path) -> Any:
 
 
 def check_program(analysis: Path) -> None:
-    """Do what ``python first.py`` does; it must report and draw."""
+    """Do what ``python first.py`` does; it must report."""
     with loaded(analysis) as module:
         assert module.main() == 0
     assert (analysis.parent / "report.html").read_text(encoding="utf-8").rstrip().endswith(">")
-    assert (analysis.parent / "spectrum.png").read_bytes().startswith(b"\x89PNG")
 
 
 def run_on(analysis: Path, rundir: Path, *files: Path) -> Any:
@@ -130,7 +128,7 @@ def skeleton(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 def test_real_samples(skeleton: Callable[[str], Path], which: str) -> None:
     analysis = skeleton(which)
     assert complaints(analysis.parent) == ""
-    assert run_tests(analysis) >= 6
+    assert run_tests(analysis) >= 3
     if which in PROGRAMS:
         check_program(analysis)
 
@@ -198,7 +196,6 @@ def test_files_with_nothing_in_common_are_refused(samples: Path, tmp_path: Path)
     assert "too little in common" in result.stderr
     for path, missing in zip(paths, (keys[1] - keys[0], keys[0] - keys[1]), strict=True):
         assert f"missing in {path} ({len(missing):,}):" in result.stdout
-    assert "EventWeight" in result.stdout.partition("missing in")[2]
     assert not (tmp_path / "first").exists()
 
 
@@ -230,7 +227,7 @@ def test_leptons_without_mass_and_in_any_order(tmp_path: Path) -> None:
     columns = leptons(500)
     analysis = made(tmp_path, "--from", written(tmp_path / "atlas.parquet", columns))
     assert complaints(analysis.parent) == ""
-    assert run_tests(analysis) == 5
+    assert run_tests(analysis) == 3
     expected = 0
     for pt, eta, charge in zip(columns["lep_pt"], columns["lep_eta"], columns["lep_charge"], strict=True):
         good = (np.asarray(pt) > 10) & (np.abs(eta) < 2.5)
@@ -264,7 +261,7 @@ def test_data_and_simulation_together_and_either_on_the_command_line(tmp_path: P
     ]
     analysis = made(tmp_path, "--from", paths[0], "--from", paths[1])
     assert complaints(analysis.parent) == ""
-    assert run_tests(analysis) == 6
+    assert run_tests(analysis) == 3
     check_program(analysis)
     expected = [float(np.sum(weights[pairs(simulated)])), float(np.sum(pairs(measured)))]
     result = run(analysis)
@@ -292,7 +289,7 @@ def test_objects_are_those_that_all_files_have(tmp_path: Path) -> None:
     second = written(tmp_path / "b.parquet", {**cartesian, "Muon_E": jets["Jet_pt"], **jets})
     analysis = made(tmp_path, "--from", first, "--from", second)
     assert "def good_jets(Jet):" in analysis.read_text()
-    assert run_tests(analysis) == 4
+    assert run_tests(analysis) == 2
     assert run(analysis).complete
 
 
@@ -330,16 +327,6 @@ def test_columns_that_python_or_windrow_cannot_write_are_left_out(tmp_path: Path
     assert list(result) == ["selected_rows", "other_spectrum"]
 
 
-def test_columns_called_like_the_steps(tmp_path: Path) -> None:
-    names = ["pair_mass", "good_muons", "trigger", "leading_pt", "selected_rows"]
-    columns = {**muons(300), **dict.fromkeys(names, np.zeros(300)), "HLT_IsoMu24": np.ones(300, bool)}
-    analysis = made(tmp_path, "--from", written(tmp_path / "skim.parquet", columns))
-    assert "def my_pair_mass(my_good_muons):" in analysis.read_text()
-    assert complaints(analysis.parent) == ""
-    assert run_tests(analysis) == 6
-    assert run(analysis).complete
-
-
 def test_every_placeholder_of_the_templates_has_a_value(tmp_path: Path) -> None:
     """A paragraph whose value is missing is left out, so a name that is misspelt would go unnoticed."""
     known = {"name", "fileset", "sources", "spectrum", "reads", "expression", "axis", "quantity", "label"}
@@ -358,7 +345,7 @@ def test_columns_that_differ_in_capitals_and_a_collection_that_cannot_be_an_argu
     analysis = made(tmp_path, "--from", written(tmp_path / "data.parquet", columns))
     assert complaints(analysis.parent) == ""
     assert run_tests(analysis) == 2
-    assert list(run(analysis)) == ["selected_rows", "pt_spectrum", "my_pt_spectrum"]
+    assert list(run(analysis)) == ["selected_rows", "pt_spectrum"]
 
 
 def test_nothing_but_text_is_counted(tmp_path: Path) -> None:
@@ -401,7 +388,7 @@ def test_tasks_and_studies_run_and_studies_say_that_they_are_planned(
 ) -> None:
     program = made(tmp_path, "--kind", kind)
     assert complaints(program.parent) == ""
-    assert run_tests(program) == 4
+    assert run_tests(program) == 2
     monkeypatch.setattr(sys, "argv", [str(program)])
     with loaded(program) as module:
         assert module.main() == 0
@@ -414,32 +401,15 @@ def test_tasks_and_studies_run_and_studies_say_that_they_are_planned(
 # -- refusals ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "better"),
-    [
-        ("two words", "two_words"), ("1st", "my_1st"), ("class", "my_class"), ("json", "my_json"),
-        ("numpy", "my_numpy"), ("a-b", "a_b"), ("x²", "x2"), ("if-", "my_if"), ("-", "analysis"),
-        ("µ", "\N{GREEK SMALL LETTER MU}"), ("taken!", "my_taken"),
-    ],
-)  # fmt: skip
-def test_names_that_cannot_be_imported_are_refused_and_a_better_one_is_named(
-    tmp_path: Path, name: str, better: str
-) -> None:
-    (tmp_path / "taken").touch()
-    result = new(f"{tmp_path}/{name}", "--kind", "task")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("windrow: error: ")
-    assert f"such as {better!r}" in result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
-    assert new(f"{tmp_path}/{better}", "--kind", "task").exit_code == 0
-
-
-@pytest.mark.parametrize("name", ["", "..", "/"])
-def test_no_name_at_all_is_refused(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["two words", "1st", "class", "json", "numpy", "a-b", "x²", "µ", "", "..", "/"])
+def test_names_that_cannot_be_imported_are_refused(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = new(name, "--kind", "task")
     assert result.exit_code == 1
-    assert "such as 'analysis'" in result.stderr
+    assert result.stderr.startswith("windrow: error: ")
+    expected = f"such as 'my_{name}'" if name in ("json", "numpy") else "one that Python can import"
+    assert expected in result.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

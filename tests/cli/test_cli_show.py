@@ -120,8 +120,7 @@ def test_what_is_missing_in_which_file(samples: Path) -> None:
     text = show(*paths).stdout
     assert f"missing in {paths[0]} ({len(keys[1] - keys[0])}):" in text
     assert f"missing in {paths[1]} ({len(keys[0] - keys[1])}):" in text
-    assert "GenPart_* (8)" in text
-    assert "genWeight" in text.partition("missing in")[2]
+    assert f"missing in {paths[1]}: genWeight" in show(*paths, "--columns", "genWeight").stdout
 
 
 @pytest.mark.samples

@@ -43,9 +43,8 @@ def test_it_says_what_n_workers_would_give(rundir: Path) -> None:
 def test_one_worker_is_one(rundir: Path) -> None:
     done = windrow(rundir, "--workers", 1)
     assert "\n1 process: " in done.output
-    done = windrow(rundir, "--workers", 1, "--engine", "threads", "--memory", "1 GB")
+    done = windrow(rundir, "--workers", 1, "--engine", "threads")
     assert "\n1 thread: " in done.output
-    assert "memory: 1 worker needs " in done.output
 
 
 def test_too_many_workers_are_refused(rundir: Path) -> None:
@@ -73,22 +72,6 @@ def test_json_has_all_of_it(rundir: Path) -> None:
     assert found["recorded"]["workers"] == 2
     one = found["forecasts"][0]
     assert one["low"] <= one["seconds"] <= one["high"]
-
-
-def test_memory_bounds_the_workers(rundir: Path) -> None:
-    done = windrow(rundir, "--workers", 64, "--memory", "1 GB")
-    assert "enough for 8 of 64 workers" in done.output
-    assert "\n8 processes: " in done.output
-    done = windrow(rundir, "--workers", 4, "--memory", "1 GB")
-    assert "4 workers need 480 MB of 1 GB" in done.output
-
-
-def test_memory_that_is_not_known_is_not_guessed(tmp_path: Path) -> None:
-    record(tmp_path / "run", uneven(), 2, kind="processes")
-    done = windrow(tmp_path / "run", "--workers", 4, "--memory", "1 GB")
-    assert done.exit_code == 0
-    assert "whether 4 workers fit into 1 GB is not known" in done.output
-    assert "no memory of workers" in done.output
 
 
 def test_threads_and_processes_differ_by_the_lock(tmp_path: Path) -> None:
@@ -120,8 +103,6 @@ def test_errors_are_sentences(rundir: Path, tmp_path: Path) -> None:
     for arguments, words in [
         ((tmp_path / "nowhere",), "no run directory"),
         ((tmp_path,), "not the directory of a run"),
-        ((rundir, "--memory", "50 MB"), "too little for one worker"),
-        ((rundir, "--memory", "lots"), "a size is written"),
         ((rundir, "--device", "local-disc"), "did you mean 'local-disk'"),
     ]:
         done = windrow(*arguments)

@@ -21,6 +21,7 @@ from windrow.compat.pycompss import (
     on_failure,
     task,
 )
+from windrow.errors import NotYetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,19 +108,11 @@ def test_an_ignored_failure_leaves_nothing_half_written(
     assert (path.read_text(), sorted(one.name for one in tree.iterdir())) == wanted
 
 
-@pytest.mark.parametrize("options", [CHANGING, WRITING])
-def test_an_ignored_failure_leaves_what_was_said(tmp_path: Path, options: dict[str, Any]) -> None:
-    (tmp_path / "default").write_text("default")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "default").touch()
-    path, tree = tmp_path / "a", tmp_path / "d"
-    path.write_text("old")
-    tree.mkdir()
-    said = on_failure(management="IGNORE", path=str(tmp_path / "default"), tree=str(tmp_path / "other"))
-    said(task(**options)(change_and_fail))(str(path), tree=str(tree), text="bad")
-    compss_barrier()
-    assert path.read_text() == "default"
-    assert [one.name for one in tree.iterdir()] == ["default"]
+def test_a_failed_task_leaves_no_other_file_yet() -> None:
+    with pytest.raises(
+        NotYetError, match="path= of on_failure: only a task with IGNORE can leave something yet, and no files"
+    ):
+        on_failure(management="IGNORE", path="default")(task(**WRITING)(change_and_fail))
 
 
 def test_an_ignored_failure_leaves_empty_files_and_objects_as_they_were(tmp_path: Path) -> None:

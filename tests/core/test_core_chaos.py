@@ -185,7 +185,7 @@ class Graphs:
 def graph_world(seed: int, *, shares: bool = False, pools: bool = False, ahead: bool = False) -> tuple[World, Graphs]:
     """Make a run of a random graph."""
     graph = Graphs(seed, pools=pools)
-    options = Options(open=True, on_error="skip", restart=not shares, ahead=ahead, crashes=1000, retries=1000)
+    options = Options(open=True, restart=not shares, ahead=ahead, crashes=1000, retries=1000)
     own, shared = (Needs(), ("node",)) if pools else (ONE_CORE, ())
     world = World(
         Scheduler(options=options), graph.rng.randint(1, 4), seed=seed, shares=shares, offers=own, pools=shared

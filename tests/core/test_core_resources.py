@@ -17,14 +17,14 @@ A = Life(0, 0)
 
 
 def node(workers: int, **offers: float) -> World:
-    made = World(Scheduler(options=Options(open=True, on_error="skip")), workers, offers=Needs(), pools=("node",))
+    made = World(Scheduler(options=Options(open=True)), workers, offers=Needs(), pools=("node",))
     made.tell(PoolChanged("node", Needs.of(offers), ("gpu",)))
     made.begin()
     return made
 
 
-def needing(number: int, lasting: tuple[str, ...] = (), **amounts: float) -> Task:
-    return Task(number, "t", makes=(f"{number}.0",), needs=Needs.of(amounts, lasting))
+def needing(number: int, **amounts: float) -> Task:
+    return Task(number, "t", makes=(f"{number}.0",), needs=Needs.of(amounts))
 
 
 def running(made: World) -> list[int]:
@@ -70,16 +70,6 @@ def test_devices_are_granted_by_number_and_given_back() -> None:
     assert units == [(0,), (1,)]
     made.tell(*made.finish(made.launched[1].life))
     assert made.launched[-1].grant[0].units == (1,)
-
-
-def test_a_lasting_grant_stays_until_the_outputs_are_gone() -> None:
-    made = node(2, cores=4, disk=10)
-    made.tell(Submitted((), (needing(1, ("disk",), cores=1, disk=6), needing(2, ("disk",), cores=1, disk=6))))
-    assert running(made) == [1]
-    made.tell(*made.finish(made.launched[0].life))
-    assert running(made) == []
-    made.tell(Released("1.0"))
-    assert running(made) == [2]
 
 
 def test_fractions_add_up() -> None:

@@ -9,9 +9,8 @@ import pytest
 from core_world import CRASH, ERROR, KILL, READ, World
 from windrow.core.commands import Discard, Fetch, Launch, Recall, StartWorker
 from windrow.core.events import CancelRequested, Closed, DrainRequested, Event, Finished, Submitted, Tick, WorkerJoined
-from windrow.core.launching import LaunchPolicy
 from windrow.core.options import Options
-from windrow.core.policies import Policies
+from windrow.core.policies import LaunchPolicy, Policies
 from windrow.core.records import (
     DRIVER,
     Evidence,

@@ -15,7 +15,6 @@ import pytest
 from row_workload import RowSide, RowWork
 from windrow.core import commands as orders
 from windrow.core import events as happened
-from windrow.core.options import Options
 from windrow.core.policies import Policies
 from windrow.core.records import (
     DRIVER,
@@ -195,7 +194,7 @@ def go(engine: Engine, work: Work, inputs: int = 3, shape: Any = None, **more: A
     options: RowOptions = more.pop("options", RowOptions())
     specs = [InputSpec(id=number, category="ab"[number % 2]) for number in range(inputs)]
     feeder = RowFeeder(specs, Policies(shape or Fixed(10)), options)
-    scheduler = Scheduler(feeder, options=Options(on_error=options.on_error))
+    scheduler = Scheduler(feeder)
     # Every look at this clock is ten seconds later: whatever waits for a time is due at once.
     more.setdefault("clock", itertools.count(step=10.0).__next__)
     outcome = run(scheduler, engine, work, **more)
@@ -508,8 +507,6 @@ def test_capabilities_are_honest(engine: Engine) -> None:
     capabilities = engine.capabilities
     assert capabilities.can_kill is processes
     assert capabilities.isolates is processes
-    assert capabilities.measures_memory is processes
-    assert capabilities.can_limit is processes
 
 
 def test_a_signal_that_reached_another_thread_is_heard() -> None:

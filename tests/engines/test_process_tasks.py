@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
-from typing import Any
+import socket
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windrow.core.records import Life
-from windrow.engines.processes.messages import COMMON, INPUT, LaunchMessage
-from windrow.engines.processes.transport import Arrival
-from windrow.engines.processes.worker_tasks import WorkerTasks
+from windrow.engines.processes import messages
+from windrow.engines.processes.transport import Link, pack
+from windrow.engines.processes.worker import ProcessWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Odd:
@@ -20,38 +22,49 @@ class Odd:
         return int, ("odd",)
 
 
-def arrival(kind: int, tag: int, thing: Any) -> Arrival:
-    pickled = pickle.dumps(thing)
-    return Arrival(kind, tag, 0.0, len(pickled), len(pickled), (), memoryview(pickled), [])
+@pytest.fixture
+def ends() -> Iterator[tuple[Link, ProcessWorker]]:
+    """The driver's end of a link, and the worker at the other one."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield Link(ours), ProcessWorker(Link(theirs))
 
 
-def test_a_copy_that_came_with_a_launch_is_there_for_others_if_that_is_cancelled() -> None:
-    tasks = WorkerTasks(Life(0, 0))
-    assert tasks.arrived(arrival(INPUT, 1, "good"))
-    assert tasks.arrived(arrival(INPUT, 2, Odd()))
+def test_a_copy_that_came_with_a_launch_is_there_for_others_if_that_is_cancelled(
+    ends: tuple[Link, ProcessWorker],
+) -> None:
+    driver, worker = ends
+    driver.send(pack("good", messages.INPUT, 1))
+    driver.send(pack(Odd(), messages.INPUT, 2))
     inputs = (("7.0", 7), ("8.0", 8), ("9.0", 9))
     fields = (5, 50, "", 1, None, ("50.0",), 0, (), inputs, {2: "small"}, {0: 1, 1: 2}, b"", False, False, ())
-    message = tasks.read(tuple(LaunchMessage(*fields)))
-    assert tasks.waits(5)
-    tasks.call_off(message)
-    assert not tasks.waits(5)
-    assert (tasks.get(("7.0", 7)), tasks.get(("9.0", 9))) == ("good", "small")
+    driver.send(pack(([], [tuple(messages.LaunchMessage(*fields))]), messages.COMMANDS))
+    worker._read()
+    assert worker._waiting == {5}
+    worker._call_off(worker._inbox.popleft())
+    assert not worker._waiting
+    assert (worker.give_output(("7.0", 7)), worker.give_output(("9.0", 9))) == ("good", "small")
     for _ in range(2):
         with pytest.raises(ValueError, match="odd"):
-            tasks.get(("8.0", 8))
-    tasks.forget([("7.0", 7), ("never", 1)])
+            worker.give_output(("8.0", 8))
+    driver.send(pack(([("7.0", 7), ("never", 1)], []), messages.COMMANDS))
+    worker._read()
     with pytest.raises(KeyError):
-        tasks.get(("7.0", 7))
+        worker.give_output(("7.0", 7))
 
 
-def test_what_calls_have_in_common_is_unpacked_once_and_forgotten_when_told() -> None:
-    tasks = WorkerTasks(Life(0, 0))
-    tasks.keep_common(arrival(COMMON, 3, ["thing"]))
-    assert tasks.common(3) is tasks.common(3)
-    tasks.keep_common(arrival(COMMON, 4, Odd()))
+def test_what_calls_have_in_common_is_unpacked_once_and_forgotten_when_told(ends: tuple[Link, ProcessWorker]) -> None:
+    driver, worker = ends
+    driver.send(pack(["thing"], messages.COMMON, 3))
+    driver.send(pack(Odd(), messages.COMMON, 4))
+    driver.send(pack(([], [messages.ForgetCommon((3,))]), messages.COMMANDS))
+    worker._read()
+    worker.keep_common(worker._inbox.popleft())
+    worker.keep_common(worker._inbox.popleft())
+    assert worker.give_common(3) is worker.give_common(3)
     for _ in range(2):
         with pytest.raises(ValueError, match="odd"):
-            tasks.common(4)
-    tasks.forget_common(())
+            worker.give_common(4)
+    worker.keep_common(worker._inbox.popleft())
     with pytest.raises(KeyError):
-        tasks.common(3)
+        worker.give_common(3)

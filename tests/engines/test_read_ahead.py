@@ -15,7 +15,6 @@ from row_workload import RowSide, RowWork
 from searching import examples
 from windrow.core.commands import Cancel, Launch, StopWorker
 from windrow.core.events import Cancelled, CancelRequested, Finished, Started, WorkerLost
-from windrow.core.options import Options
 from windrow.core.policies import Policies
 from windrow.core.records import Evidence, InputSpec, Life, Measurement, Plan, Rows, RunRows, Task
 from windrow.core.rows import RowFeeder, RowOptions
@@ -154,7 +153,7 @@ class Deep(Fixed):
 def go(ahead: ReadAhead, work: Work, workers: int, inputs: int = 3, **options: Any) -> Any:
     specs = [InputSpec(id=number, category="ab"[number % 2]) for number in range(inputs)]
     feeder = RowFeeder(specs, Policies(Deep(5)), RowOptions(**options))
-    scheduler = Scheduler(feeder, options=Options(**options))
+    scheduler = Scheduler(feeder)
     engine = ThreadsEngine(workers, ahead)
     outcome = run(scheduler, engine, work)
     check_clean(ahead, work)

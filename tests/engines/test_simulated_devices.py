@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.engines.simulated.devices import Device, FairShare, cores_rate, lock_rate
+from windrow.engines.simulated.devices import Device, FairShare, cores_rate
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Visit = tuple[float, float, float]  # comes, wants, goes at the latest
 
 NFS = Device(streams=(1, 2, 4, 8), rates=(100.0, 180.0, 200.0, 120.0))
-RATES: list[Callable[[int], float]] = [NFS.rate, lock_rate, cores_rate(3), lambda users: 7.5]
+RATES: list[Callable[[int], float]] = [NFS.rate, cores_rate(1), cores_rate(3), lambda users: 7.5]
 
 
 def fluid(visits: list[Visit], rate: Callable[[int], float]) -> dict[int, float]:
@@ -91,7 +91,7 @@ def test_everybody_is_done_when_the_plain_simulation_says(
 
 @given(st.lists(st.tuples(times, amounts), min_size=1, max_size=40))
 def test_a_lock_gives_a_second_per_second(drawn: list[tuple[float, float]]) -> None:
-    _, thing = shared([(come, want, inf) for come, want in drawn], lock_rate)
+    _, thing = shared([(come, want, inf) for come, want in drawn], cores_rate(1))
     assert thing.busy_s == pytest.approx(sum(want for _, want in drawn))
 
 

@@ -81,7 +81,7 @@ class TakesEverything(Scheduler):
         if output is None or output.attempt != event.handle.attempt:
             rows = self.made.get(event.handle)
             if rows is not None:
-                self.command(orders.Take(event.handle, rows, True))
+                self.batch.out.append(orders.Take(event.handle, rows, True))
         else:
             super()._held(event)
 
@@ -106,9 +106,9 @@ class AcceptsEverything(TakesEverything):
         unwanted = attempt is not None and attempt.void and attempt.life == event.life
         super()._finished(event)
         if unwanted:
-            self.out[:] = [one for one in self.out if not isinstance(one, orders.Discard)]
+            self.batch.out[:] = [one for one in self.batch.out if not isinstance(one, orders.Discard)]
             for one in event.made:
-                self.command(orders.Fetch(Handle(one.output, event.attempt), event.life))
+                self.batch.out.append(orders.Fetch(Handle(one.output, event.attempt), event.life))
 
 
 class NoFence(TakesEverything):

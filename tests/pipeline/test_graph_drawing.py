@@ -17,7 +17,7 @@ from description import build
 from searching import examples
 from strategies import analyses
 from windrow.errors import UsageError
-from windrow.pipeline.drawing import draw, picture
+from windrow.pipeline.inspect.drawing import draw, picture
 from windrow.watch.layered_layout import Rectangle
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import small_analysis as small
 from windrow.errors import UsageError
-from windrow.pipeline.cutflow.formats import csv_text, escaped, latex_table, one_cut_counts, root_lines, rounded
+from windrow.pipeline.cutflow.formats import csv_text, escaped, latex_table, root_lines, rounded
 from windrow.pipeline.cutflow.table import Line
 
 if TYPE_CHECKING:
@@ -84,26 +84,6 @@ def test_coffeas_names_mean_what_coffeas_mean(result: wr.Result) -> None:
     assert table.nevcutflow == [400, int(some.sum()), int((some & ~many).sum())]
     expected = [data["w"].sum(), data["w"][some].sum(), data["w"][some & ~many].sum()]
     np.testing.assert_allclose(table.wgtevcutflow, expected, rtol=1e-12)
-
-
-def test_counts_of_one_cut_are_not_guessed(result: wr.Result) -> None:
-    with pytest.raises(UsageError, match=r"never shown to '!many'.*region of that cut alone"):
-        _ = result.cutflow["CR", "tt"].nevonecut
-
-
-def test_counts_of_one_cut_are_known_where_all_rows_were_shown() -> None:
-    made = small.analysis()
-    made.region("alone", "many")
-    data = small.arrays()
-    table = small.run(made).cutflow["alone"]
-    many = sum(int((columns["x"] > 0.5).sum()) for columns in data.values())
-    assert table.nevonecut == [1200, many]
-
-
-def test_a_cut_that_does_not_apply_passes_everything_alone() -> None:
-    lines = [line("initial", 9, 9), line("a", 9, 4), line("b", 4, 4, applies=False)]
-    assert one_cut_counts(lines) == ([9, 4, 9], [])
-    assert one_cut_counts([*lines, line("c", 4, 1)])[1] == ["c"]
 
 
 # --- CSV ------------------------------------------------------------------------------------------
@@ -186,7 +166,7 @@ def test_several_orders_have_no_cumulative_counts(result: wr.Result) -> None:
     moved = small.run(order=["many", "some"])
     both = result.cutflow["SR", "tt"] + moved.cutflow["SR", "tt"]
     assert both.orders == 2
-    for name in ("nevcutflow", "wgtevcutflow", "nevonecut"):
+    for name in ("nevcutflow", "wgtevcutflow"):
         with pytest.raises(UsageError, match=f"{name} of region 'SR'.*2 orders"):
             getattr(both, name)
     assert both.labels[-1] == "selected"

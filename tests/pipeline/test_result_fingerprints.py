@@ -16,7 +16,7 @@ import pytest
 import windrow as wr
 from windrow.pipeline.definition.conditions import When
 from windrow.pipeline.definition.steps import define
-from windrow.pipeline.fingerprints import different_steps, fingerprint, parameters_said
+from windrow.pipeline.resume.step_digest import different_steps, fingerprint, parameters_said
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,7 +154,7 @@ def test_a_value_that_cannot_be_looked_at_is_no_failure() -> None:
 
 CODE = """
 import sys
-from windrow.pipeline.fingerprints import fingerprint
+from windrow.pipeline.resume.step_digest import fingerprint
 from windrow.pipeline.definition.steps import define
 def f(x, *, names=frozenset({"a", "b", "c"})):
     return (x in {"u", "v", "w"}) & (x == 1)

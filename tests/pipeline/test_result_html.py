@@ -94,8 +94,7 @@ def test_any_name_is_escaped(name: str) -> None:
         guards=(), reads=[], bytes_read=0, seconds=1.0, engine=evil, workers=1, seed=0,
     )  # fmt: skip
     for text in (
-        result._repr_html_(), result.cutflow._repr_html_(), ledger._repr_html_(),
-        result.compare(replace(result, outputs={}))._repr_html_(),
+        result._repr_html_(), result.cutflow._repr_html_(),
     ):  # fmt: skip
         assert "<script" not in text
         harmless(Page(text))
@@ -121,15 +120,6 @@ def test_an_incomplete_result_says_so(result: wr.Result) -> None:
     page = Page(replace(result, ledger=Ledger(entries))._repr_html_())
     assert "incomplete" in page.text
     assert "and 10 more" in page.text
-
-
-def test_a_comparison_shows_rows(result: wr.Result) -> None:
-    page = Page(result.compare(small.run(small.analysis(high=0.6)), rows=4)._repr_html_())
-    harmless(page)
-    assert "SR -> out" in page.words
-    assert "event" in page.words
-    assert "rows changed side" in page.text
-    assert "The results are the same." in Page(result.compare(result)._repr_html_()).text
 
 
 # --- small pictures -------------------------------------------------------------------------------

@@ -140,13 +140,13 @@ def test_factors_by_dataset(result: wr.Result) -> None:
     ("factor", "words"),
     [
         ({"ttt": 1.0}, "no dataset 'ttt'; did you mean 'tt'"),
-        ("2x", "must be a number, got str '2x'"),
-        (math.nan, "is nan"),
-        (lambda meta, out: meta["xsec"], "found no 'xsec' for dataset 'data'"),
+        ("2x", "must be a finite number, got str '2x'"),
+        (math.nan, "must be a finite number, got float nan"),
+        (lambda meta, out: meta["xsec"], "for dataset 'data', KeyError: 'xsec'"),
         (lambda meta, out: out["sum"], "no output 'sum'; did you mean 'sums'"),
-        (lambda meta, out: 1 / 0, "divides by zero for dataset 'tt'"),
-        (lambda meta, out: out["spectrum", "SR"], "must be a number"),
-        (lambda meta, out: math.inf, "is inf"),
+        (lambda meta, out: 1 / 0, "for dataset 'tt', ZeroDivisionError"),
+        (lambda meta, out: out["spectrum", "SR"], "must be a finite number"),
+        (lambda meta, out: math.inf, "got float inf"),
     ],
 )
 def test_wrong_factors_are_refused(result: wr.Result, factor: Any, words: str) -> None:

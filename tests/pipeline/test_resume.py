@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 import windrow as wr
 from searching import examples
 from windrow.errors import StepError, UsageError
-from windrow.pipeline.identities import step_fingerprints
 from windrow.pipeline.resume.plan import begin
+from windrow.pipeline.resume.step_digest import step_fingerprints
 from windrow.store.journal.journal import Journal
 
 if TYPE_CHECKING:

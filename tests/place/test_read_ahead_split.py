@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from loading import load
 from windrow.errors import UsageError
 from windrow.place.read_ahead_split import (
     FIRST_PERIOD,
@@ -18,10 +19,10 @@ from windrow.place.read_ahead_split import (
     FixedSplit,
     MeasuredSplit,
     Pool,
-    exact_split,
-    paper_step,
     pool_split,
 )
+
+PAPER: Any = load("benchmarks/paper_split.py")
 
 seconds = st.floats(0.001, 1000.0)
 threads = st.integers(1, 64)
@@ -29,27 +30,20 @@ threads = st.integers(1, 64)
 
 def test_the_paper_moves_a_third_more_than_one_thread() -> None:
     """By hand: D = 2 s, P = 6 s, 4 + 4 threads: a thread is worth 1.5 s, and 2 s are to be made up for."""
-    assert paper_step(2, 6, 4, 4) == pytest.approx(4 / 3)
-    assert paper_step(6, 2, 4, 4) == pytest.approx(-4 / 3)
+    assert PAPER.paper_step(2, 6, 4, 4) == pytest.approx(4 / 3)
+    assert PAPER.paper_step(6, 2, 4, 4) == pytest.approx(-4 / 3)
 
 
 def test_the_exact_balance_is_two_of_eight() -> None:
     """By hand: 8 thread-seconds of setting up against 24 of processing."""
-    assert exact_split(8, 2, 6, 4, 4) == pytest.approx(2)
-
-
-@given(seconds, seconds, threads, threads)
-def test_the_exact_split_makes_both_sides_equally_long(setup: float, process: float, s: int, p: int) -> None:
-    wanted = exact_split(s + p, setup, process, s, p)
-    assert 0 < wanted < s + p
-    assert setup * s / wanted == pytest.approx(process * p / (s + p - wanted))
+    assert pool_split(8, 8, 24) == Pool(2, 6)
 
 
 @given(seconds, seconds, threads, threads)
 def test_the_paper_moves_threads_to_the_slower_side_and_never_half_of_it(
     setup: float, process: float, s: int, p: int
 ) -> None:
-    moved = paper_step(setup, process, s, p)
+    moved = PAPER.paper_step(setup, process, s, p)
     assert (moved > 0) == (process > setup)
     assert (moved < 0) == (setup > process)
     assert abs(moved) < (p if moved > 0 else s) / 2 or moved == 0
@@ -57,8 +51,8 @@ def test_the_paper_moves_threads_to_the_slower_side_and_never_half_of_it(
 
 @given(seconds, st.integers(2, 64))
 def test_nothing_moves_in_balance(second: float, many: int) -> None:
-    assert paper_step(second, second, many, many) == 0
-    assert exact_split(2 * many, second, second, many, many) == pytest.approx(many)
+    assert PAPER.paper_step(second, second, many, many) == 0
+    assert pool_split(2 * many, second, second) == PAPER.even_pool(2 * many)
 
 
 @given(st.integers(2, 64), seconds, seconds)
@@ -91,7 +85,8 @@ def test_all_processors_are_left_to_processing_where_reading_only_waits() -> Non
 def test_a_split_that_is_tuned_comes_to_rest_and_keeps_one_of_each(
     many: int, setup: float, process: float, rule: str
 ) -> None:
-    balance = Balance.even(many, rule)  # type: ignore[arg-type]
+    kind = Balance if rule == "exact" else PAPER.PaperBalance
+    balance = kind(many, PAPER.even_pool(many))
     for _ in range(60):
         balance.checkpoint(setup, process)
         assert sum(balance.pool) == many
@@ -105,7 +100,7 @@ def test_a_split_that_is_tuned_comes_to_rest_and_keeps_one_of_each(
         def slowest(s: int) -> float:
             return max(setup / s, process / (many - s))
 
-        wanted = exact_split(many, setup, process, 1, 1)
+        wanted = many * setup / (setup + process)
         near = {min(max(n, 1), many - 1) for n in (math.floor(wanted), math.ceil(wanted))}
         assert rest.setting_up in near
         assert min(map(slowest, near)) == pytest.approx(min(map(slowest, range(1, many))))
@@ -113,7 +108,7 @@ def test_a_split_that_is_tuned_comes_to_rest_and_keeps_one_of_each(
 
 def test_the_papers_rule_cannot_leave_a_single_thread() -> None:
     """It moves less than half of the slower side's threads, so of one thread it never makes two."""
-    balance = Balance(24, Pool(1, 23), "paper")
+    balance = PAPER.PaperBalance(24, Pool(1, 23))
     for _ in range(20):
         balance.checkpoint(1000.0, 1.0)
     assert balance.pool == Pool(1, 23)
@@ -136,9 +131,7 @@ def test_checkpoints_come_more_rarely_while_nothing_changes_and_more_often_again
     assert FIRST_PERIOD == 4
 
 
-def test_a_pool_of_one_thread_cannot_be_split() -> None:
-    with pytest.raises(UsageError, match="two threads"):
-        Balance.even(1)
+def test_a_split_has_a_thread_that_processes_and_none_below_zero() -> None:
     with pytest.raises(UsageError, match="such as"):
         FixedSplit(1, 0)
     with pytest.raises(UsageError, match="such as"):

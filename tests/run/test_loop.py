@@ -401,7 +401,7 @@ def test_what_was_said_before_a_report_holds_when_that_is_heard() -> None:
         launched.extend(one.task.id for one in commands if isinstance(one, orders.Launch))
 
     run(
-        Scheduler(options=Options(open=True, on_error="skip")),
+        Scheduler(options=Options(open=True)),
         Engine({}), Work(lambda *_: None), observers=[note], inbox=said,
     )  # fmt: skip
     assert launched == [1]

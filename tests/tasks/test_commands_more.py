@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import windrow as wr
-from windrow.errors import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,15 +38,6 @@ def test_descriptors_of_the_command_line_are_its_own(engine: str | None, number:
         with wr.Session(engine=engine, workers=1):
             written(tmp_path / "out", number=number)
     assert (tmp_path / "out").read_text() == "data\n"
-
-
-def test_it_is_told_who_of_a_pipe_failed() -> None:
-    @wr.command
-    def broken() -> str:
-        return "exec 3>&1 9>&1; true | (exit 3) | true"
-
-    with pytest.raises(CommandError, match=r"of the 3 programs of the last pipe it was number 2 \(3\)"):
-        broken()
 
 
 # -- values

@@ -235,7 +235,7 @@ def test_a_misspelt_parameter_is_an_error_that_says_which_was_meant(template: st
         filled(template, reads="x", cores=1)
 
 
-@pytest.mark.parametrize("template", ["sort {sample}", "cat <<EOF\nit's\nEOF\nsort $(echo {sample})"])
+@pytest.mark.parametrize("template", ["sort {sample}", "sort $(echo {sample})"])
 def test_a_name_that_is_no_parameter_is_refused_outside_of_quotes(template: str) -> None:
     message = r"has \{sample\}, which is no parameter; it may use \{x\}, \{cores\}; write \{\{sample\}\} if"
     with pytest.raises(UsageError, match=message):

@@ -25,8 +25,8 @@ from windrow.core.records import Life, Measurement, Task
 from windrow.errors import UsageError
 from windrow.tasks.history import History
 from windrow.watch import progress as watch_progress
+from windrow.watch.findings import waits
 from windrow.watch.progress import SessionProgress, SessionSnapshot
-from windrow.watch.waiting import waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

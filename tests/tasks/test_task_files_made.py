@@ -218,11 +218,6 @@ def link_hard_in(path: wr.InFile, tree: wr.OutDir) -> None:
     os.link(path, Path(tree, "x"))
 
 
-@wr.task
-def link_softly(path: wr.InFile, out: wr.OutFile) -> None:
-    Path(out).symlink_to(path)
-
-
 def test_inputs_that_outputs_are_links_to_stay_as_they_are(place: Path) -> None:
     (place / "in").write_text("x")
     (place / "in").chmod(0o640)
@@ -231,84 +226,59 @@ def test_inputs_that_outputs_are_links_to_stay_as_they_are(place: Path) -> None:
         with session():
             link_hard("in", "hard")
             link_hard_in("in", "tree")
-            link_softly("in", "soft")
         # What the links take the place of next has other rights.
-        for name in ("hard", "soft"):
-            (place / name).unlink()
-            (place / name).write_text("x")
-            os.utime(place / name, ns=(before.st_atime_ns, before.st_mtime_ns))
-            (place / name).chmod(0o600)
+        (place / "hard").unlink()
+        (place / "hard").write_text("x")
+        os.utime(place / "hard", ns=(before.st_atime_ns, before.st_mtime_ns))
+        (place / "hard").chmod(0o600)
     after = (place / "in").stat()
     assert (after.st_mtime_ns, after.st_mode) == (before.st_mtime_ns, before.st_mode)
     assert not os.listxattr(place / "in")
 
 
 @wr.task
-def link_from_here(path: wr.InFile, out: wr.OutFile) -> None:
-    Path(out).symlink_to(os.path.relpath(path, Path(out).parent))
-
-
-@wr.task
-def link_in_tree(path: wr.InFile, tree: wr.OutDir) -> None:
-    inner = Path(tree, "in")
-    inner.mkdir()
-    (inner / "one").symlink_to(os.path.relpath(path, inner))
-    (inner / "two").symlink_to("one")
-    (inner / "above").symlink_to(os.path.relpath(Path(path).parent, inner))
-
-
-@wr.task
-def link_to_other(one: wr.OutFile, other: wr.OutFile) -> None:
-    Path(one).write_text("x")
-    Path(other).symlink_to(one)
-
-
-@wr.task
-def link_nowhere(out: wr.OutFile) -> None:
-    Path(out).symlink_to("nowhere")
+def link_in_tree(to: str, tree: wr.OutDir) -> None:
+    Path(tree, "in").mkdir()
+    Path(tree, "in", "one").write_text("x")
+    Path(tree, "in", "two").symlink_to(to.replace("TREE", str(tree)))
 
 
 @pytest.mark.parametrize("engine", ["inline", "processes"])
-def test_links_lead_to_the_same_from_where_they_are_put(engine: str, place: Path) -> None:
-    (place / "data").mkdir()
-    (place / "data" / "x").write_text("x")
-    for _ in range(2):
+def test_links_in_a_directory_lead_to_the_same_or_are_refused(engine: str, place: Path) -> None:
+    (place / "x").write_text("x")
+    for to in ("one", "../in/one", str(place / "x")):
         with session(engine):
-            link_from_here("data/x", "res/y")
-            link_in_tree("data/x", "tree")
-            link_to_other("a/one", "b/other")
-        assert (place / "res" / "y").readlink() == Path("../data/x")
-        assert (place / "res" / "y").read_text() == "x"
-        assert (place / "tree" / "in" / "one").readlink() == Path("../../data/x")
+            link_in_tree(to, "tree").result(120)
+        assert (place / "tree" / "in" / "two").readlink() == Path(to)
         assert (place / "tree" / "in" / "two").read_text() == "x"
-        assert (place / "tree" / "in" / "above" / "x").read_text() == "x"
-        assert (place / "b" / "other").read_text() == "x"
-        (place / "b" / "other").unlink()  # else both are names of one file from now on
+    for to in ("../../x", "../../../../x", "TREE/in/one", "TREE/../other"):
+        with session(engine), pytest.raises(TaskFileError, match=r"has made tree/in/two, a link to .*: write a copy"):
+            link_in_tree(to, "tree").result(120)
 
 
-def test_a_link_to_nothing_is_a_failure(place: Path) -> None:
-    with session(), pytest.raises(TaskFileError, match="is a link to nowhere, where nothing is"):
-        link_nowhere("out").result(120)
-    assert not list(place.iterdir())
+@pytest.mark.parametrize("to", ["nowhere", "x", "/dev/null"])
+def test_an_output_that_is_a_link_is_refused(to: str, place: Path) -> None:
+    (place / "x").write_text("x")
+
+    @wr.task
+    def link(out: wr.OutFile) -> None:
+        Path(out).symlink_to(to if to != "x" else place / "x")
+
+    with session(), pytest.raises(TaskFileError, match=r"has made out, a link to .*: write a copy"):
+        link("out").result(120)
+    assert files(place) == {"x": "x"}
 
 
-def test_a_link_to_an_input_is_replaced_and_not_the_input(place: Path) -> None:
+def test_a_link_to_an_input_is_not_written_through(place: Path) -> None:
     @wr.task
     def upper(path: wr.InFile, out: wr.OutFile) -> None:
         Path(out).write_text(Path(path).read_text().upper())
 
-    (place / "data").mkdir()
-    for name in ("x", "y"):
-        (place / "data" / name).write_text(name)
-    with session():
-        link_from_here("data/x", "res/z")
-    with session():
-        link_from_here("data/y", "res/z")
-    assert (place / "res" / "z").read_text() == "y"
-    with session():
-        upper("data/y", "res/z")
-    assert files(place) == {"data/x": "x", "data/y": "y", "res/z": "Y"}
-    assert not list(place.rglob(".windrow-*"))
+    (place / "data").write_text("x")
+    (place / "out").symlink_to("data")
+    with session(), pytest.raises(TaskFileError, match=r"which is a link to .*data, which it reads; remove the link"):
+        upper("data", "out").result(120)
+    assert (place / "data").read_text() == "x"
 
 
 # -- places from which nothing can be moved

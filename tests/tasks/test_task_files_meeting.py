@@ -11,7 +11,7 @@ import pytest
 
 import windrow as wr
 from tasks.file_diary import note, ran, session
-from windrow.tasks.files.claims import MANY, Claim, Claims, literal, meet
+from windrow.tasks.files.claims import Claim, Claims, literal, meet
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -67,7 +67,7 @@ def test_patterns_that_meet(one: str, other: str, expected: bool) -> None:
     first, second = Claim("glob", one), Claim("glob", other)
     assert meet(first, second) is meet(second, first) is expected
     known = Claims()
-    known.read(first, 1, int)
+    known.read(first, 1)
     assert [entry.claim for entry in known.meeting(second)] == [first] * expected
 
 
@@ -107,13 +107,3 @@ def test_all_of_many_writers_are_waited_for(count: Any, number: int) -> None:
         for one in range(number):
             write_one.options(priority=-1)(f"d/{one}.txt")
         assert count("d").result(60) == number
-
-
-@pytest.mark.parametrize("number", [MANY - 1, MANY, MANY + 1])
-def test_a_writer_waits_for_the_last_of_very_many_readers(number: int) -> None:
-    claims, claim = Claims(), Claim("file", "/d/a.txt")
-    for task in range(1, number + 1):
-        claims.read(claim, task, lambda one: one or None)
-    assert claims.meeting(claim)[0].readers == list(range(1, number + 1))
-    claims.read(claim, number + 1, {number: "open"}.get)
-    assert set(claims.meeting(claim)[0].readers) >= {number, number + 1}

@@ -15,8 +15,7 @@ import pytest
 
 import windrow as wr
 from windrow.errors import DependencyError, TaskError, TaskOutputError, UsageError
-from windrow.tasks import call as call_module
-from windrow.tasks import session as session_module
+from windrow.tasks.devices import Devices
 
 ENGINES = ("inline", "threads", "processes")
 engines = pytest.mark.parametrize("engine", ENGINES)
@@ -441,13 +440,13 @@ def test_the_executor_is_one(engine: str) -> None:
 
 def test_what_a_task_needs_is_found_out_once_for_all_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    found = call_module.find_traits
+    fit = Devices.fit
 
-    def counted(declared: Any, *about: Any, **options: Any) -> Any:
+    def counted(devices: Devices, declared: Any, offers: Any) -> float:
         looked.append(declared.name)
-        return found(declared, *about, **options)
+        return fit(devices, declared, offers)
 
-    monkeypatch.setattr(session_module, "find_traits", counted)
+    monkeypatch.setattr(Devices, "fit", counted)
     with wr.Session(engine="inline", store=False) as session:
         assert session.gather([session.submit(add, n) for n in range(5)]) == [1, 2, 3, 4, 5]
     assert len(looked) == 1

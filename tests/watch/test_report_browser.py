@@ -149,12 +149,12 @@ def test_the_report_of_a_session_is_whole(browser: Any, tmp_path: Path) -> None:
     with wr.Session(engine="threads", workers=2, name="variants", rundir=tmp_path / "run") as session:
         parts = [part for number in range(20) for part in halves(one(number))]
         assert total(parts).result() == sum(range(20))
-    page, charts = session.report(), ("timeline", "rows", "memory", "waiting")
+    page, charts = session.report(), ("timeline", "rows", "memory")
     assert faults(browser, page, charts, boxes=41) == []
     assert faults(browser, page, charts, boxes=41, color_scheme="dark") == []
     broken = tmp_path / "broken.html"
-    broken.write_text(page.read_text().replace("\ndrawWaiting();", "\n"))
-    assert any("no chart waiting" in one for one in faults(browser, broken, charts, boxes=41))
+    broken.write_text(page.read_text().replace('"chart-rows"', '"chart-elsewhere"'))
+    assert any("no chart rows" in one for one in faults(browser, broken, charts, boxes=41))
     with opened(browser, page) as (tab, _):
         assert tab.evaluate("document.documentElement.scrollWidth") <= 1400
 
@@ -334,5 +334,4 @@ def test_an_order_is_drawn_and_its_lines_say_what_they_are(browser: Any, tmp_pat
         tab.wait_for_timeout(300)
         said = tab.locator("#chart-order-0 .tip").inner_text()
         assert any(name in said for name in names)
-        assert "25 %" in said
         assert wrong == []

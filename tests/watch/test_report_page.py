@@ -269,13 +269,6 @@ def test_a_run_that_was_killed_says_so() -> None:
     # Even with nothing but the log.
     bare = Reader(run_page(unfinished_data({}, log), log))
     assert "unnamed run" in bare.text
-    assert "input 0 unknown 75 0 25" in bare.text
-
-
-def test_orders_that_are_alike_stand_together() -> None:
-    order = [("a", ("x", "y"), "written"), ("b", ("x", "y"), "written"), ("a", ("y", "x"), "learned")]
-    page = page_of(made(order=tuple(order)))
-    assert "a, b x y written a y x learned" in page.text
 
 
 def test_a_run_that_failed_says_why() -> None:

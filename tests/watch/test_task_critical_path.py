@@ -1,4 +1,4 @@
-"""The critical path against all paths of small graphs, and the way back from the last end against the time it explains."""
+"""The critical path against all paths of small graphs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.watch.findings import Span, Stretch, critical_path, least_time, way_back
+from windrow.watch.findings import Span, critical_path, least_time
 from windrow.watch.graph_run import Link
 
 Graph = tuple[dict[int, Span], list[Link]]
@@ -30,7 +30,7 @@ def graphs(draw: st.DrawFn) -> Graph:
             ready = max(ready, at)
         begin = max(ready, free.get(worker, 0)) + draw(st.integers(0, 3))
         end = begin + draw(st.integers(0, 5))
-        spans[number] = Span(begin, end, worker, called)
+        spans[number] = Span(begin, end)
         free[worker] = end
     return spans, links
 
@@ -61,24 +61,6 @@ def test_it_is_the_longest_of_all_paths_and_no_longer_than_it_took(graph: Graph)
     assert least_time(path.length, 0, 2) == path.length
 
 
-@given(graphs())
-def test_the_way_back_explains_all_of_the_time(graph: Graph) -> None:
-    spans, links = graph
-    first = min(span.called for span in spans.values())
-    last = max(span.end for span in spans.values())
-    way = way_back(spans, links, first)
-    assert sum(one.end - one.begin for one in way) == last - first
-    assert all(one.end == other.begin for one, other in pairwise(way))
-    for one in way:
-        if one.kind == "running":
-            assert spans[one.task].begin <= one.begin < one.end <= spans[one.task].end
-        elif one.kind == "worker":
-            assert spans[one.task].called <= one.begin and one.end <= spans[one.task].begin  # noqa: PT018
-        else:
-            assert one.kind == "program"
-            assert one.end <= spans[one.task].called
-
-
 def test_a_release_counts_only_for_the_time_until_it() -> None:
     spans = {1: Span(0, 100), 2: Span(30, 60), 3: Span(0, 80)}
     links = [Link(1, 2, 20, "1.0")]
@@ -93,22 +75,6 @@ def test_links_against_the_time_are_left_out() -> None:
     spans = {1: Span(50, 90), 2: Span(20, 40)}
     assert critical_path(spans, [Link(1, 2, 10, "1.0")]) == ((1,), (40,))
     assert critical_path({}, []).length == 0
-    assert way_back({}, []) == ()
-
-
-def test_the_way_back_names_workers_and_the_program() -> None:
-    spans = {
-        1: Span(0, 10, worker=0, called=0),
-        2: Span(10, 30, worker=0, called=0),  # had to wait for the worker of 1
-        3: Span(45, 60, worker=1, called=40),  # the program looked at 2, and thought until 40
-    }
-    assert way_back(spans, []) == (
-        Stretch("running", 1, 0, 10),
-        Stretch("running", 2, 10, 30),
-        Stretch("program", 3, 30, 40),
-        Stretch("worker", 3, 40, 45),
-        Stretch("running", 3, 45, 60),
-    )
 
 
 def test_the_least_time_is_the_work_where_that_is_more() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windrow.errors import DataError
 from windrow.watch.findings import Findings
 from windrow.watch.graph_run import ByName, GraphRun, graph_run
 from windrow.watch.log import Attempt, CallRecord, Try, attempt_line, call_line
@@ -52,12 +53,11 @@ def test_what_is_found() -> None:
     assert found.path == ((1, 3), (2 * S, 2 * S))
     assert found.work == 8 * S
     assert found.least == 4 * S
-    assert [(one.source, one.target, one.output, one.by) for one in found.early] == [(1, 2, "1.0", 2 * S)]
+    assert found.early == [2 * S]
     by_name = {one.name: one for one in found.names}
     assert (by_name["use"].count, by_name["use"].retries, by_name["use"].reused) == (2, 1, 7)
     assert (by_name["<b>bad</b>"].failed, by_name["last"].failed) == (1, 1)
     assert found.waited["inputs"] == S + 2 * S + 4 * S
-    assert found.waited["vain"] == S + S
 
 
 def test_a_task_counts_with_the_cores_it_holds() -> None:
@@ -110,18 +110,18 @@ def page(run: GraphRun) -> str:
 
 def test_the_page_has_all_sections_and_no_foreign_markup() -> None:
     text = page(early_run())
-    for section in ("summary", "names", "graph", "timeline", "path", "waiting", "early", "failures"):
+    for section in ("summary", "names", "graph", "timeline", "path", "waiting", "failures"):
         assert f'id="{section}"' in text
     assert "@@" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     assert "<b>bad</b>" not in text
     assert "/some/secret" not in text
     assert "a &lt;session&gt;" in text
     assert "3 of 5 tasks are done, 2 failed" in text
-    assert "1 times another began with one before that end, by 2 s in all" in text
+    assert "1 task began before one they read from had ended, by 2 s in all" in text
     data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])  # type: ignore[index]
     assert data["timeline"]["lanes"] == ["0", "1"]
     assert data["counted"] == "tasks"
-    assert set(data["waiting"]["causes"]) <= {"for inputs", "for a free worker"}
+    assert ">for inputs</th>" in text
 
 
 def test_a_session_without_tasks_has_a_page() -> None:
@@ -149,7 +149,7 @@ def test_the_trace_has_arrows_and_marks() -> None:
     assert [(event["name"], event["ts"]) for event in marks] == [("released 1.0", S), ("released 1.1", 2 * S)]
     assert "secret" not in json.dumps(events)
     few = json.loads(trace_text(run.log, run.name, graph=run, most=2))["traceEvents"]
-    assert sum(event["args"]["tasks"] for event in few if event["ph"] == "X") == 5
+    assert sum(event["ph"] == "X" for event in few) == 2
 
 
 # -- the log ---------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ whole = st.integers(0, 10**12)
 
 
 @st.composite
-def calls(draw: st.DrawFn) -> tuple[CallRecord, list[tuple[Attempt, str, int]]]:
+def calls(draw: st.DrawFn) -> tuple[CallRecord, list[tuple[Attempt, str]]]:
     number, name = draw(st.integers(1, 10**6)), draw(words)
     call = CallRecord(
         number,
@@ -178,26 +178,26 @@ def calls(draw: st.DrawFn) -> tuple[CallRecord, list[tuple[Attempt, str, int]]]:
     )
     tries = [
         (Attempt(draw(whole), number, name, 10 * number + place, draw(st.integers(0, 9)), draw(whole), draw(whole),
-                 draw(st.sampled_from(["done", "failed"]))), draw(words), draw(whole))
+                 draw(st.sampled_from(["done", "failed"]))), draw(words))
         for place in range(draw(st.integers(0, 2)))
     ]  # fmt: skip
     return call, tries
 
 
 @given(st.lists(calls(), max_size=5, unique_by=lambda pair: pair[0].id))
-def test_a_log_is_read_back_as_it_was_written(written: list[tuple[CallRecord, list[tuple[Attempt, str, int]]]]) -> None:
+def test_a_log_is_read_back_as_it_was_written(written: list[tuple[CallRecord, list[tuple[Attempt, str]]]]) -> None:
     lines = []
     for call, tries in written:
         lines += [attempt_line(*one) for one in tries[:-1]]
-        lines.append(call_line(tries[-1][0], call, *tries[-1][1:]) if tries else call_line(None, call))
+        lines.append(call_line(tries[-1][0], call, tries[-1][1]) if tries else call_line(None, call))
     assert all(line.count("\n") == 1 and line.endswith("\n") for line in lines)
     log = read_log(lines, now=0)
     assert log.unreadable == 0
     assert dict(log.calls) == {call.id: call for call, _ in written}
     attempts = log.attempts
     found = zip(attempts.task.tolist(), attempts.attempt.tolist(), attempts.worker.tolist(), strict=True)
-    assert list(found) == [(one.task, one.attempt, one.worker) for _, tries in written for one, _, _ in tries]
-    assert log.words == {one.attempt: (why, held) for _, tries in written for one, why, held in tries if why or held}
+    assert list(found) == [(one.task, one.attempt, one.worker) for _, tries in written for one, _ in tries]
+    assert log.words == {one.attempt: why for _, tries in written for one, why in tries if why}
 
 
 def test_a_torn_log_is_read_as_far_as_it_goes() -> None:
@@ -222,6 +222,13 @@ def test_a_torn_log_is_read_as_far_as_it_goes() -> None:
     assert run.log.memory.tolist() == [[12e-6, 5]]
     assert run.log.reused == {"a": 2}
     assert "3 lines of the log could not be read" in page(run)
+
+
+def test_a_log_of_an_earlier_form_is_refused() -> None:
+    earlier = json.loads(call_line(None, CallRecord(1, "a", 0, 9, "done")))
+    del earlier["spent"]
+    with pytest.raises(DataError, match="made by an earlier version"):
+        read_log([json.dumps(earlier)])
 
 
 def test_an_attempt_after_the_end_has_a_line_of_its_own() -> None:

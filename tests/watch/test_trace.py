@@ -85,12 +85,9 @@ def test_counters_and_rare_events() -> None:
 
 def test_a_long_run_gives_a_bounded_trace() -> None:
     log = small_log(1000)
-    tasks = [e for e in traced(log, most=100) if e["ph"] == "X"]
-    assert len(tasks) <= 100
-    assert sum(e["args"]["tasks"] for e in tasks) == 1001
-    assert sum(e["args"]["rows"] for e in tasks) == 100_000
-    assert sum(e["args"]["busy_s"] for e in tasks) == pytest.approx(500)
-    assert {e["tid"] for e in tasks} == {1, 2}
+    events = traced(log, most=100)
+    assert sum(e["ph"] == "X" for e in events) == 100
+    assert "901 later attempts are not in this trace" in [e["name"] for e in events if e["ph"] == "i"]
 
 
 def test_an_empty_log_is_a_trace_too() -> None:

@@ -16,13 +16,26 @@ from row_workload import RowSide, RowWork
 from windrow.core.commands import Uncounted
 from windrow.core.events import WorkerJoined
 from windrow.core.policies import Policies
-from windrow.core.records import Failure, FailureKind, InputSpec, Life, Measurement, Plan, Rows, RowsReport, Worker
+from windrow.core.records import (
+    Failure,
+    FailureKind,
+    InputSpec,
+    Life,
+    Measurement,
+    Opened,
+    OpenInput,
+    Plan,
+    Rows,
+    RowsReport,
+    Task,
+    Worker,
+)
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.engines.inline import InlineEngine
 from windrow.run.loop import run
 from windrow.shape.fixed import Fixed
-from windrow.watch.log import PAUSE_S, PIECE, EventLog, own_memory
+from windrow.watch.log import MOST_BORDERS, PAUSE_S, PIECE, EventLog, own_memory
 from windrow.watch.readlog import read_log
 
 if TYPE_CHECKING:
@@ -184,3 +197,36 @@ def test_the_line_of_a_chunk_says_whose_it_is_and_counts_the_rows_of_its_result(
     assert (line["task"], line["name"], line["worker"], line["plan"]) == (7, "ttbar", 3, 2)
     assert (line["start"], line["stop"], line["rows"]) == (10, 40, 17)
     assert (line["attempt"], line["how"]) == (5, "done")
+
+
+def test_inputs_are_logged_with_their_borders_unless_there_are_too_many() -> None:
+    stream = io.StringIO()
+    log = EventLog(stream)
+    many = tuple(range(MOST_BORDERS + 1))
+    for number, found in enumerate([Opened(20, (0, 10, 20)), Opened(MOST_BORDERS, many)]):
+        log([], [launched(Task(number, "data", payload=OpenInput(number)))], 0.0)
+        log([finished(number, report=found)], [], 0.0)
+    log.flush()
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert (first["input"], first["units"], first["borders"]) == (0, 2, [0, 10, 20])
+    assert (second["input"], second["units"]) == (1, MOST_BORDERS)
+    assert "borders" not in second
+
+
+def test_peaks_are_logged_and_read() -> None:
+    stream = io.StringIO()
+    log = EventLog(stream)
+    log([], [launched(rows_task(1, Rows(0, 0, 10)))], 0.0)
+    log([finished(1, used=Measurement(peak_memory=12345))], [], 0.0)
+    log.flush()
+    text = stream.getvalue()
+    assert read_log([text]).attempts.peak.tolist() == [12345]
+
+
+def test_a_task_about_no_rows_is_logged_too() -> None:
+    stream = io.StringIO()
+    log = EventLog(stream)
+    log([], [launched(rows_task(1))], 0.0)
+    log([finished(1)], [], 0.0)
+    log.flush()
+    assert read_log([stream.getvalue()]).attempts.input.tolist() == [-1]

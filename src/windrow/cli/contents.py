@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.errors import DataError, MissingTreeError, SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from windrow.data.base import FileInfo, Input, Reader
 
@@ -23,7 +23,7 @@ GROUP_SIZE = 2
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A tree of a ROOT file, or the rows of a Parquet file."""
+    """A tree of a ROOT file."""
 
     name: str
     kind: str
@@ -49,7 +49,7 @@ class Contents:
     format: str
     bytes: int | None  #: None for files on other machines
     tables: tuple[Table, ...]
-    used: Table | None  #: what a run would read; None where it would ask which one
+    used: Table | None  #: the tree a run would read; None where it would ask which one, or there are no trees
     info: FileInfo | None
     columns: Mapping[str, Column]
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -66,17 +66,14 @@ class Group:
 
     @property
     def stored_bytes(self) -> int:
-        """Compressed size of all members."""
         return sum(member.stored_bytes for member in self.members)
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The members without the prefix."""
         return tuple(member.name[len(self.prefix) + 1 :] for member in self.members)
 
 
 def look(spec: Any) -> list[Contents]:
-    """Open every file that ``spec`` names, one after the other."""
     from windrow import data
 
     source = data.open(spec)
@@ -86,13 +83,14 @@ def look(spec: Any) -> list[Contents]:
 
 
 def _look(source: Any, one: Input) -> Contents:
-    trees, name = _trees(one) if one.format == "root" else ({}, "")
+    kinds, rows, name = _trees(one) if one.format == "root" else ({}, {}, None)
     label = one.label if one.tree is None else f"{one.label}:{one.tree}"
-    size = _size(one)
-    if trees and name is None and one.tree is None:
+    path = Path(str(one.location))
+    size = path.stat().st_size if path.is_file() else None
+    if kinds and name is None and one.tree is None:
+        tables = tuple(Table(tree, kind, rows[tree]) for tree, kind in kinds.items())
         return Contents(
-            label=label, format=one.format, bytes=size, tables=_tables(one, trees), used=None,
-            info=None, columns={},
+            label=label, format=one.format, bytes=size, tables=tables, used=None, info=None, columns={}
         )  # fmt: skip
     # A file without the tree asked for, or without any, is an error here.
     reader = source.open(one.index)
@@ -103,76 +101,54 @@ def _look(source: Any, one: Input) -> Contents:
         metadata = {k: v for k, v in source.datasets[one.dataset].items() if k != "dataset"}
     finally:
         reader.close()
-    assert name is not None
-    tables = _tables(one, trees, known={name: info.rows})
-    used = next(table for table in tables if table.name == name)
+    tables = tuple(Table(tree, kind, rows.get(tree, info.rows)) for tree, kind in kinds.items())
+    used = next((table for table in tables if table.name == name), None)
     return Contents(
         label=label, format=one.format, bytes=size, tables=tables, used=used, info=info,
         columns=columns, metadata=metadata,
     )  # fmt: skip
 
 
-def _size(one: Input) -> int | None:
-    path = Path(str(one.location))
-    return path.stat().st_size if path.is_file() else None
+def _trees(one: Input) -> tuple[dict[str, str], dict[str, int], str | None]:
+    """Return the kinds of the trees, the rows of all but the one that a run would read, and that one.
 
-
-def _trees(one: Input) -> tuple[dict[str, str], str | None]:
-    """Return what a user calls each tree, a TTree or an RNTuple, and the tree a run would read."""
+    Understanding a large tree takes a while, and whoever opens it to look at its columns counts its rows.
+    """
     from windrow.data.formats.reader import translated
     from windrow.data.formats.root import RNTUPLE, chosen_tree, trees_in
     from windrow.data.formats.root_files import open_file
 
     with translated(one.label), open_file(str(one.location)) as handle:
         classes = trees_in(handle)
-    kinds = {name: "RNTuple" if kind == RNTUPLE else "TTree" for name, kind in classes.items()}
-    return kinds, chosen_tree(kinds, one.tree)
-
-
-def _tables(one: Input, trees: Mapping[str, str], known: Mapping[str, int] | None = None) -> tuple[Table, ...]:
-    """Count the rows of every tree; understanding a large one takes a while, so not twice."""
-    from windrow.data.formats.reader import translated
-    from windrow.data.formats.root_files import open_file
-
-    rows = dict(known or {})
-    if not trees:
-        return tuple(Table(name, one.format, count) for name, count in rows.items())
-    unknown = [name for name in trees if name not in rows]
-    if unknown:
-        with translated(one.label), open_file(str(one.location)) as handle:
-            rows.update({name: int(handle[name].num_entries) for name in unknown})
-    return tuple(Table(name, kind, rows[name]) for name, kind in trees.items())
+        kinds = {name: "RNTuple" if kind == RNTUPLE else "TTree" for name, kind in classes.items()}
+        read = chosen_tree(kinds, one.tree)
+        rows = {name: int(handle[name].num_entries) for name in kinds if name != read}
+    return kinds, rows, read
 
 
 def _columns(reader: Reader) -> dict[str, Column]:
-    info = reader.info
-    others = [name for name, column in info.columns.items() if column.kind == "other"]
-    types = _other_types(reader, others)
     return {
         name: Column(
             name=name,
-            type=types.get(name) or f"{column.dtype}{'[]' if column.kind == 'jagged' else ''}",
+            type=_other_type(reader, name)
+            if column.kind == "other"
+            else f"{column.dtype}{'[]' if column.kind == 'jagged' else ''}",
             kind=column.kind,
             counter=column.counter,
             stored_bytes=column.stored_bytes,
         )
-        for name, column in info.columns.items()
+        for name, column in reader.info.columns.items()
     }
 
 
-def _other_types(reader: Reader, names: Sequence[str]) -> dict[str, str]:
-    """Ask awkward what the columns are that are neither numbers nor lists of them."""
+def _other_type(reader: Reader, name: str) -> str:
+    """Ask awkward what a column is that holds neither numbers nor lists of them."""
     import awkward as ak
 
-    types: dict[str, str] = {}
-    for name in names:
-        try:
-            values = reader.read([name], 0, 0)[name]
-        except DataError:
-            types[name] = "unreadable"
-        else:
-            types[name] = str(ak.type(values).content)
-    return types
+    try:
+        return str(ak.type(reader.read([name], 0, 0)[name]).content)
+    except DataError:
+        return "unreadable"
 
 
 # -- groups -----------------------------------------------------------------------------------------
@@ -189,18 +165,13 @@ def grouped(columns: Mapping[str, Column], info: FileInfo) -> tuple[list[Group],
     for prefix in info.collections:
         mine = tuple(columns[name] for name in info.collections[prefix] if home.get(name) == prefix)
         if mine:
-            groups.append(_group(prefix, mine, columns))
+            named = [one.counter for one in mine if one.counter in columns]
+            # One counter for all members is the collection's; one for each is no news.
+            counter = named[0] if len(set(named)) == 1 else None
+            groups.append(Group(prefix=prefix, members=mine, counter=counter, lists=mine[0].kind == "jagged"))
     counters = {group.counter for group in groups}
     rest = [c for name, c in columns.items() if name not in home and name not in counters]
     return groups, rest
-
-
-def _group(prefix: str, members: tuple[Column, ...], columns: Mapping[str, Column]) -> Group:
-    lists = members[0].kind == "jagged"
-    named = [one.counter for one in members if one.counter in columns]
-    # One counter for all members is the collection's; one for each is no news.
-    counter = named[0] if named and len(set(named)) == 1 else None
-    return Group(prefix=prefix, members=members, counter=counter, lists=lists)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +191,6 @@ class Together:
 
 
 def together(files: Sequence[Contents]) -> Together:
-    """Compare files by their columns."""
     from windrow.data.base import FileInfo
     from windrow.data.columns import find_collections
 
@@ -238,8 +208,7 @@ def together(files: Sequence[Contents]) -> Together:
             types.setdefault(name, {}).setdefault(column.type, []).append(one.label)
     columns = {
         name: Column(
-            name=name, type=" or ".join(types[name]), kind=info.kind, counter=info.counter,
-            stored_bytes=sizes[name],
+            name=name, type=" or ".join(types[name]), kind=info.kind, counter=info.counter, stored_bytes=sizes[name]
         )
         for name, info in infos.items()
     }  # fmt: skip
@@ -251,14 +220,10 @@ def together(files: Sequence[Contents]) -> Together:
     return Together(
         columns=columns,
         info=info,
-        missing={one.label: _absent(columns, one.columns) for one, _ in opened},
+        missing={one.label: tuple(name for name in columns if name not in one.columns) for one, _ in opened},
         types={
             name: {kind: tuple(labels) for kind, labels in kinds.items()}
             for name, kinds in types.items()
             if len(kinds) > 1
         },
     )
-
-
-def _absent(everything: Iterable[str], mine: Mapping[str, Column]) -> tuple[str, ...]:
-    return tuple(name for name in everything if name not in mine)

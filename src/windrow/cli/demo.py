@@ -24,7 +24,6 @@ DATA_FILES = 6
 
 
 def example_directory(places: tuple[Path, ...] = PLACES) -> Path:
-    """Return the first place that has the whole example."""
     for place in places:
         if all((place / name).is_file() for name in FILES):
             return place
@@ -34,13 +33,11 @@ def example_directory(places: tuple[Path, ...] = PLACES) -> Path:
 
 
 def generated(directory: Path, rows: int) -> Any:
-    """Generate about ``rows`` events in a directory; return the fileset."""
     with loaded(example_directory() / "generate.py") as module:
         return module.generate(directory, rows_per_file=-(-rows // DATA_FILES))
 
 
 def run_example(fileset: Any, **options: Any) -> Result:
-    """Run the example's analysis."""
     file = example_directory() / "analysis.py"
     with loaded(file) as module:
         return pipeline_in(module, file).run(fileset, **options)

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from windrow.cli.loading import LoadError
 from windrow.errors import InternalError, StepError, WindrowError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -35,7 +31,6 @@ class Command(click.Command):
         self.params.append(click.Option(["--debug"], is_flag=True, help="Show the whole traceback of an error."))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
         debug = ctx.params.pop("debug")
         try:
             return super().invoke(ctx)
@@ -74,36 +69,26 @@ def _step_lines(error: StepError, analysis: Path | None) -> str:
         cause = cause.__cause__
     if cause is None:
         return ""
-    belongs = _belongs_to(analysis)
     frames = traceback.extract_tb(cause.__traceback__)
-    return _own_lines(cause, analysis) if any(belongs(f.filename) for f in frames) else ""
+    return _own_lines(cause, analysis) if any(_is_own(frame.filename, analysis) for frame in frames) else ""
 
 
 def _own_lines(error: BaseException, analysis: Path | None) -> str:
     """Write the traceback of an error with nothing but the user's frames."""
     shown = traceback.TracebackException.from_exception(error)
-    belongs = _belongs_to(analysis)
     part: traceback.TracebackException | None = shown
     while part is not None:  # the chain of causes; Python's own copy of it ends
-        frames = [frame for frame in part.stack if belongs(frame.filename)]
+        frames = [frame for frame in part.stack if _is_own(frame.filename, analysis)]
         part.stack = traceback.StackSummary.from_list(frames)
         part = part.__cause__ or (None if part.__suppress_context__ else part.__context__)
     return "".join(shown.format())
 
 
-def _belongs_to(analysis: Path | None) -> Callable[[str], bool]:
-    """Return what says whether a source file is the user's: the analysis or beside or below it."""
+def _is_own(name: str, analysis: Path | None) -> bool:
+    """Say whether a source file is the user's: the analysis or beside or below it, and installed by nobody."""
     if analysis is None:
-        return lambda _: True
-    home = analysis.resolve().parent
-
-    def belongs(name: str) -> bool:
-        path = Path(name)
-        if not path.is_absolute() or not path.is_relative_to(home):
-            return False
-        inside = path.relative_to(home)
-        if path.is_relative_to(_PACKAGE) and not home.is_relative_to(_PACKAGE):
-            return False
-        return _INSTALLED.isdisjoint(inside.parts)
-
-    return belongs
+        return True
+    path, home = Path(name), analysis.resolve().parent
+    if not path.is_relative_to(home) or (path.is_relative_to(_PACKAGE) and not home.is_relative_to(_PACKAGE)):
+        return False
+    return _INSTALLED.isdisjoint(path.relative_to(home).parts)

@@ -32,7 +32,6 @@ class LoadError(UsageError):
 
 
 def split_target(target: str) -> tuple[Path, str | None]:
-    """Split ``analysis.py:name`` into the file and the name of a pipeline in it."""
     path, colon, name = target.rpartition(":")
     picks = bool(colon) and path.endswith(".py") and not Path(target).exists()
     file, pick = (Path(path), name) if picks else (Path(target), None)
@@ -100,7 +99,6 @@ def pipeline_in(module: ModuleType, file: Path, pick: str | None = None) -> Pipe
 
 
 def data_in(module: ModuleType, file: Path) -> Any:
-    """Return the data a module names itself; refuse if it names none."""
     for name in DATA_NAMES:
         value = getattr(module, name, None)
         # "from windrow import data" is no data.
@@ -111,7 +109,6 @@ def data_in(module: ModuleType, file: Path) -> Any:
 
 
 def data_of(arguments: tuple[str, ...]) -> Any:
-    """Return the data that the command line names: paths, globs, FILE:TREE, or one fileset."""
     filesets = [text for text in arguments if text.lower().endswith((".json", ".json.gz"))]
     if len(arguments) == 1:
         return arguments[0]

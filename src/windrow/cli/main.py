@@ -37,11 +37,9 @@ class _Windrow(click.Group):
     """A group with Windrow's exit codes instead of click's, which has 2 for usage errors."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
         return sorted({*super().list_commands(ctx), *LATER})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, from its module where it has one."""
         if cmd_name in LATER:
             command: click.Command = importlib.import_module(LATER[cmd_name]).command
             return command
@@ -165,11 +163,17 @@ def run(
     Exit code: 0 if every row is done, 1 after an error, 2 if rows failed or are missing.
     """
     from windrow.cli import loading, printing
+    from windrow.pipeline.results.export import check_suffix
+    from windrow.watch.report.page import write_text
 
     options = _pipeline_options(options, quiet=quiet)
     if json_to not in (None, "-"):
         printing.check_json(Path(str(json_to)))
-    _check_outs(outs, report)
+    for out in outs:
+        check_suffix(out)
+        printing.check_writable("--out", out)
+    if report is not None:
+        printing.check_writable("--report", report)
     file, pick = loading.split_target(analysis)
     click.get_current_context().meta[ANALYSIS] = file
     with ExitStack() as stack:
@@ -181,8 +185,10 @@ def run(
         spec = loading.data_of(data) if data else loading.data_in(module, file)
         result = pipeline.run(spec, **options)
     code = _ended(result, quiet=quiet or json_to == "-", explain=explain)
-    if json_to is not None:
-        _write_json(json_to, result)
+    if json_to == "-":
+        click.echo(result.to_json(), nl=False)
+    elif json_to is not None:
+        write_text(Path(json_to), result.to_json())
     for out in outs:
         result.save(out)
     if report is not None:
@@ -230,40 +236,14 @@ def _pipeline_options(given: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
             options["chunk"] = int(options["chunk"])
         except ValueError:
             raise UsageError(f'--chunk is "auto" or a number of rows, got {options["chunk"]!r}') from None
-    kinds = dict(_cutflow(text) for text in options["cutflow"])
-    options["cutflow"] = kinds or "estimated"
+    kinds = [text.rpartition("=") for text in options["cutflow"]]
+    options["cutflow"] = {dataset or "*": kind for dataset, _, kind in kinds} or "estimated"
     if quiet and options["progress"] is None:
         options["progress"] = False
     return options
 
 
-def _check_outs(outs: tuple[Path, ...], report: Path | None) -> None:
-    from windrow.cli.printing import check_writable
-    from windrow.pipeline.results.export import check_suffix
-
-    for out in outs:
-        check_suffix(out)
-        check_writable("--out", out)
-    if report is not None:
-        check_writable("--report", report)
-
-
-def _cutflow(text: str) -> tuple[str, str]:
-    dataset, equals, kind = text.rpartition("=")
-    return (dataset if equals else "*"), kind
-
-
-def _write_json(where: str, result: Result) -> None:
-    from windrow.watch.files import write_whole
-
-    if where == "-":
-        click.echo(result.to_json(), nl=False)
-    else:
-        write_whole(Path(where), result.to_json())
-
-
 def _ended(result: Result, *, quiet: bool, explain: bool) -> int:
-    """Print a result; return the exit code."""
     from windrow.cli import printing
 
     if not quiet:

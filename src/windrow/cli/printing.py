@@ -20,7 +20,6 @@ SHOWN_PROBLEMS = 10
 
 
 def result_text(result: Result, *, explain: bool = False) -> str:
-    """Write the cutflow of every region, the notes, the ledger and the speed."""
     parts = [str(tables) for tables in (result.cutflow, result.nminus1) if len(tables)]
     if explain:
         return "\n\n".join([*parts, result.explain()])
@@ -38,7 +37,6 @@ def result_text(result: Result, *, explain: bool = False) -> str:
 
 
 def incomplete_text(result: Result) -> str:
-    """Say what is missing from a result, and why."""
     how = "interrupted" if result.interrupted else "incomplete"
     problems = result.ledger.problems
     lines = [f"windrow: {how}: {result.ledger.summary()}"]

@@ -38,7 +38,6 @@ def command(rundir: Path, out: Path | None, trace: Path | None) -> int:
 
 
 def _written(rundir: Path, out: Path | None, trace: Path | None) -> tuple[Path, Path | None, bool, str]:
-    """Write the report of a pipeline's run, or of a session of tasks."""
     from windrow.store.rundir import RunDirectory, is_run_directory
 
     if is_run_directory(rundir) and "session" in RunDirectory.open(rundir).read_manifest():

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from collections import Counter
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from windrow.cli.failures import Command
 from windrow.errors import UnknownNameError, nearest
+from windrow.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from windrow.cli.contents import Contents, Together
+    from windrow.cli.contents import Column, Contents, Group, Together
+    from windrow.data.base import FileInfo
+
+
+WIDTH = 100
+#: What a physicist looks for first in a collection.
+TELLING = ("pt", "eta", "phi", "mass", "charge", "Px", "Py", "Pz", "E", "Charge")
+#: As many fields as fit behind the numbers of a collection.
+TELLING_SHOWN = 6
+#: Names that are written out in a list of one type, or of what a file lacks.
+NAMES_SHOWN = 24
 
 
 @click.command("show", cls=Command)
@@ -36,7 +50,6 @@ def command(files: tuple[str, ...], patterns: tuple[str, ...], everything: bool,
     """
     from windrow.cli.contents import look, together
     from windrow.cli.loading import data_of
-    from windrow.cli.show_text import file_text, files_text
 
     found = look(data_of(files))
     if all(file.info is None for file in found):
@@ -70,9 +83,7 @@ def _chosen(merged: Together, patterns: Sequence[str]) -> list[str]:
 
 
 def _columns(found: Sequence[Contents], merged: Together, chosen: Sequence[str]) -> str:
-    from windrow.cli.show_text import columns_text
-
-    parts = [columns_text([merged.columns[name] for name in chosen])]
+    parts = [*_listed([merged.columns[name] for name in chosen]), _count(len(chosen), "column")]
     for label, names in merged.missing.items():
         absent = [name for name in names if name in set(chosen)]
         if absent and len(found) > 1:
@@ -102,10 +113,8 @@ def _file_json(file: Contents, wanted: set[str]) -> dict[str, Any]:
         "file": file.label,
         "format": file.format,
         "bytes": file.bytes,
-        "trees": [{"name": table.name, "kind": table.kind, "rows": table.rows} for table in file.tables]
-        if file.format == "root"
-        else [],
-        "tree": (file.used.name or None) if file.used else None,
+        "trees": [{"name": table.name, "kind": table.kind, "rows": table.rows} for table in file.tables],
+        "tree": file.used.name if file.used else None,
     }
     if file.info is None:
         return answer
@@ -130,3 +139,157 @@ def _file_json(file: Contents, wanted: set[str]) -> dict[str, Any]:
             if any(member.name in wanted for member in group.members)
         },
     }
+
+
+# -- text ----------------------------------------------------------------------------------------
+
+
+def files_text(found: Sequence[Contents], merged: Together, *, everything: bool = False) -> str:
+    parts = [*map(file_text, found), _overview(merged, everything=everything)]
+    if len(found) > 1:
+        parts.append(_differences(merged))
+    return "\n\n".join(part for part in parts if part)
+
+
+def file_text(file: Contents) -> str:
+    size = "" if file.bytes is None else f", {format_bytes(file.bytes)}"
+    kind = {"root": "ROOT", "parquet": "Parquet"}.get(file.format, file.format)
+    lines = [f"{file.label}: {kind}{size}"]
+    if file.format == "root":
+        for table in file.tables:
+            mark = " <- shown below" if table is file.used and len(file.tables) > 1 else ""
+            lines.append(f"  tree {table.name} ({table.kind}): {_count(table.rows, 'row')}{mark}")
+        if file.used is None:
+            found = "several trees and none called Events" if file.tables else "no tree"
+            lines.append(f"  {found}: write FILE:TREE to see one")
+    if file.info is not None:
+        rows = "" if file.format == "root" else f"{_count(file.info.rows, 'row')}, "
+        lines.append(f"  {rows}{_count(len(file.columns), 'column')}, {_units(file.info)}")
+    if file.metadata:
+        facts = ", ".join(f"{key}={value!r}" for key, value in file.metadata.items())
+        lines.append(_wrapped("metadata: ", facts))
+    return "\n".join(lines)
+
+
+def _count(count: int, noun: str) -> str:
+    plural = "es" if noun.endswith("x") else "s"
+    return f"{count:,} {noun}{'' if count == 1 else plural}"
+
+
+def _units(info: FileInfo) -> str:
+    """Say how the file is cut, which decides how far the work on it can be shared."""
+    units = [stop - start for start, stop in pairwise(info.borders)]
+    if not units:
+        return "no units"
+    low, high = min(units), max(units)
+    sizes = f"{low:,} to {high:,} rows" if low != high else _count(low, "row")
+    text = f"{_count(len(units), 'unit')} of {sizes}"
+    pieces = len(info.clusters) - 1
+    return text + (f", read in up to {pieces:,} pieces" if pieces > len(units) else "")
+
+
+def _overview(merged: Together, *, everything: bool) -> str:
+    """Write collections with their counters, prefixes with their counts, and the single columns."""
+    from windrow.cli.contents import grouped
+
+    groups, rest = grouped(merged.columns, merged.info)
+    lists = [group for group in groups if group.lists]
+    flat = [group for group in groups if not group.lists]
+    parts = []
+    if lists:
+        parts.append(_section("collection", "lists of objects", lists, everything=everything))
+    if flat:
+        parts.append(_section("prefix", "one value per row", flat, everything=everything))
+    if rest:
+        lines = _listed(rest) if everything else _by_type(rest)
+        parts.append("\n".join([_count(len(rest), "single column"), *lines]))
+    return "\n\n".join(parts)
+
+
+def _section(noun: str, what: str, groups: Sequence[Group], *, everything: bool) -> str:
+    rows = [
+        (
+            group.prefix if group.lists else _starred(group),
+            _count(len(group.members), "field" if group.lists else "column"),
+            group.counter or "",
+            _size(group.stored_bytes),
+            "" if everything else _telling(group) if group.lists else _types(group.members),
+        )
+        for group in groups
+    ]
+    lines = [f"{_count(len(groups), noun)} ({what})"]
+    for line, group in zip(_table(rows, numbers=(1, 3)), groups, strict=True):
+        lines.append(line)
+        lines += [f"  {member}" for member in _listed(group.members)] if everything else []
+    return "\n".join(lines)
+
+
+def _table(rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> list[str]:
+    from windrow.pipeline.results.grid import Grid
+
+    return Grid("", (), rows, numbers=numbers).text().splitlines()
+
+
+def _starred(group: Group) -> str:
+    return group.members[0].name[: len(group.prefix) + 1] + "*"
+
+
+def _size(stored_bytes: int) -> str:
+    return format_bytes(stored_bytes) if stored_bytes else ""
+
+
+def _telling(group: Group) -> str:
+    first = [name for name in TELLING if name in group.fields]
+    shown = [*first, *(name for name in group.fields if name not in first)][:TELLING_SHOWN]
+    return " ".join(shown) + (" ..." if len(group.fields) > len(shown) else "")
+
+
+def _types(members: Iterable[Column]) -> str:
+    kinds = Counter(member.type for member in members)
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+
+
+def _by_type(columns: Sequence[Column]) -> list[str]:
+    kinds: dict[str, list[str]] = {}
+    for column in columns:
+        kinds.setdefault(column.type, []).append(column.name)
+    width = min(max(map(len, kinds)), 24)
+    return [_wrapped(f"{kind:<{width}}  ", _first(names)) for kind, names in kinds.items()]
+
+
+def _first(names: Sequence[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ", ".join([*names[:NAMES_SHOWN], *([f"and {more:,} more (--all)"] if more > 0 else [])])
+
+
+def _wrapped(head: str, text: str) -> str:
+    return textwrap.fill(
+        text,
+        width=WIDTH,
+        initial_indent=f"  {head}",
+        subsequent_indent=" " * (len(head) + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _listed(columns: Sequence[Column]) -> list[str]:
+    """One line for each column, as ``--all`` and ``--columns`` show them."""
+    return _table([(column.name, column.type, _size(column.stored_bytes)) for column in columns], numbers=(2,))
+
+
+def _differences(all_files: Together) -> str:
+    same, total = len(all_files.common), len(all_files.columns)
+    if same == total:
+        return f"all {total:,} columns are in every file with the same type"
+    lines = [f"{same:,} of {total:,} columns are in every file with the same type"]
+    for label, names in all_files.missing.items():
+        if names:
+            lines.append(f"missing in {label} ({len(names):,}):")
+            lines.append(_wrapped("", _first(names)))
+    for name, kinds in all_files.types.items():
+        where = "; ".join(f"{kind} in {', '.join(labels)}" for kind, labels in kinds.items())
+        lines.append(f"type of {name} differs: {where}")
+    return "\n".join(lines)

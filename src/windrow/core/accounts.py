@@ -49,13 +49,11 @@ class Learned:
         self._looked = (0, 0, 0.0)
 
     def add(self, evidence: Evidence) -> None:
-        """Take in what one attempt learned."""
         self._unread.append(evidence)
         if len(self._unread) >= UNREAD:
             self._read()
 
     def evidence(self, guards: Iterable[tuple[str, str]]) -> Evidence:
-        """Give everything learned so far as a record, with the guards."""
         self._read()
         return Evidence(
             tuple(self._steps.items()),
@@ -120,7 +118,6 @@ class Account:
         self._outdated = False  #: the plan that was asked for is no longer wanted
 
     def count(self, rows: int, wall: float, *, warm: bool, cpu: float = 0.0) -> None:
-        """Count the cost of a task."""
         sums = self._warm if warm else self._cold
         sums.calls += 1
         sums.rows_in += rows
@@ -140,7 +137,6 @@ class Account:
         return warm if warm.calls >= 2 else self._cold.record().merge(warm.record())  # a line needs two points
 
     def costs(self) -> StepCost:
-        """Give the sums over tasks as a record."""
         sums = self.sums()
         return sums if isinstance(sums, StepCost) else sums.record()
 
@@ -152,7 +148,6 @@ class Account:
 
     @property
     def evidence(self) -> Evidence:
-        """Give everything learned so far as a record."""
         return self._learned.evidence(self.guards)
 
     def wants_plan(self, *, due: bool = False) -> bool:
@@ -160,7 +155,6 @@ class Account:
         return self._asked is None and (due or len(self.guards) != len(self.plan.guards))
 
     def ask(self, *, rows_left: int = 0, others_s: float = 0.0) -> PlanJob:
-        """Give the question for a new plan; ``others_s`` is all the work of other categories."""
         self._asked = len(self.guards)
         return PlanJob(
             category=self.plan.category,
@@ -175,7 +169,6 @@ class Account:
         )
 
     def expected_s(self, rows: int) -> float:
-        """Say how long so many rows will take."""
         return rows * (self.row_s or 0.0) * (self.spent_s / (self._wall_s or 1.0))
 
     def blame_order(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from windrow.core.records import DRIVER, Life, Needs
 from windrow.core.resources import NeedsClass
@@ -19,14 +19,9 @@ from windrow.core.transitions import TaskState
 from windrow.core.workers import MAX_QUEUE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from windrow.core.graph import Node
-    from windrow.core.launching import LaunchPolicy
-    from windrow.core.outputs import Batch, Outputs
-    from windrow.core.queues import Queues
-    from windrow.core.resources import Resources
-    from windrow.core.workers import Workers, WorkerState
+    from windrow.core.scheduler import Scheduler
+    from windrow.core.workers import WorkerState
 
 #: Others may begin so often, or for so long, while a task waits for more than is free.
 MOST_OVERTAKES = 100
@@ -42,32 +37,15 @@ MOST_LOOKS = 64
 FEW_CLASSES = 32
 
 
-class Overtaken(NamedTuple):
-    """The most urgent task that waits for more than is free."""
-
-    node: Node
-    grants: int  #: made before it was found to wait
-    since: float
-
-
 class Dispatch:
     """The tasks of a run that wait for a worker."""
 
-    def __init__(
-        self,
-        batch: Batch,
-        resources: Resources,
-        workers: Workers,
-        outputs: Outputs,
-        queues: Queues,
-        policy: LaunchPolicy,
-    ) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         self.ready: dict[int, Node] = {}  #: tasks that could run anywhere
         self.fed_waiting = 0  #: of these, from a feeder
         self.fetching: dict[int, Node] = {}  #: tasks whose inputs are on their way
         self.pinned: dict[Life, deque[Node]] = {}  #: tasks that run at one worker and nowhere else
         self.fresh: dict[int, Node] = {}  #: tasks that need a worker which has run nothing
-        self.launch: Callable[[Node, WorkerState], None]  #: the scheduler's
         self._classes: dict[Needs, NeedsClass] = {}
         self._io_classes: dict[Needs, NeedsClass] = {}  #: those of them for input and output
         self._latest: NeedsClass | None = None
@@ -76,26 +54,29 @@ class Dispatch:
         self._heads: list[tuple[int, int, int, NeedsClass]] = []  #: heap: the first task of each class
         self._number = count().__next__
         self._sweep_at = FEW_CLASSES
-        self._overtaken: Overtaken | None = None
-        self._batch = batch
-        self._resources = resources
-        self._workers = workers
-        self._outputs = outputs
-        self._queues = queues
-        self._policy = policy
+        self._overtaken: Node | None = None  #: the most urgent task that waits for more than is free
+        self._overtaken_at = 0, 0.0  #: grants made before it was found to wait, and when that was
+        self._launch = scheduler.launch
+        self._batch = scheduler.batch
+        self._resources = scheduler.resources
+        self._workers = scheduler.workers
+        self._outputs = scheduler.outputs
+        self._queues = scheduler.queues
+        self._limits = scheduler.policy.limits  #: of tasks that run rows; calls may use the memory that they asked for
 
     # -- what waits
 
     def classify(self, node: Node) -> NeedsClass:
         """Give the class of a task, of what it needs now, and note its limits."""
-        if node.cls is None:
-            needs, node.limits = self._policy.grant(node.task)
-            latest = self._latest
-            if latest is not None and latest.needs is needs:  # most have the needs of the one before
-                node.cls = latest
-            else:
-                node.cls = self._latest = self._class(needs)
-        return node.cls
+        cls = node.cls
+        if cls is None:
+            task = node.task
+            cls = self._latest
+            if cls is None or cls.needs is not task.needs:  # most have the needs of the one before
+                cls = self._latest = self._class(task.needs)
+            node.cls = cls
+            node.limits = self._limits if task.twin else cls.limits
+        return cls
 
     def _class(self, needs: Needs) -> NeedsClass:
         cls = self._classes.get(needs)
@@ -112,15 +93,12 @@ class Dispatch:
 
     @property
     def waiting_io(self) -> int:
-        """How many tasks wait for a worker for input and output."""
         return sum(cls.waiting for cls in self._io_classes.values())
 
     def is_possible(self, needs: Needs) -> bool:
-        """Say whether any worker could ever run a task with such needs."""
         return self._resources.possible(self._class(needs))
 
     def add(self, node: Node) -> None:
-        """A task can run."""
         self.fetching.pop(node.id, None)
         cls = self.classify(node)
         if node.fresh:
@@ -130,8 +108,6 @@ class Dispatch:
         else:
             self.ready[node.id] = node
             self.fed_waiting += node.fed
-            if node.reads and len(self._workers.alive) > 1:
-                self._outputs.seek(node)
             cls.waiting += 1
             node.entry = self._number()
             # What reads comes before what does not, the newest first: it frees what it reads, so that less waits in memory.
@@ -175,7 +151,6 @@ class Dispatch:
         return bool(self.ready or self.pinned or self.fresh or self._resources.reserved)
 
     def place(self) -> None:
-        """Give ready tasks to workers that have room."""
         if self.fresh:
             self._place_fresh()
         if self.pinned:
@@ -191,7 +166,7 @@ class Dispatch:
             for site in self._resources.open:
                 worker = next((one for one in site.idle.values() if not one.launches), None)
                 if worker is not None and self._resources.fits(self.classify(node), site):
-                    self.launch(node, worker)
+                    self._launch(node, worker)
                     break
 
     def _place_pinned(self) -> None:
@@ -205,11 +180,11 @@ class Dispatch:
                     room = worker.chain.cls is cls and worker.queue < MAX_QUEUE
                 if not room:
                     break
-                self.launch(nodes[0], worker)
+                self._launch(nodes[0], worker)
 
     def _place_ready(self) -> None:
         heads, resources = self._heads, self._resources
-        if self._overtaken is not None and self._overtaken.node.id not in self.ready:
+        if self._overtaken is not None and self._overtaken.id not in self.ready:
             self._look_at_waiting(None)
         aside: list[tuple[int, int, int, NeedsClass]] = []
         waits: Node | None = None
@@ -284,7 +259,7 @@ class Dispatch:
                 for output in missing:
                     self._outputs.fetch(output)
                 return True
-        self.launch(node, worker)
+        self._launch(node, worker)
         return True
 
     def _keepers(self, node: Node) -> list[WorkerState]:
@@ -301,16 +276,15 @@ class Dispatch:
 
     def _look_at_waiting(self, node: Node | None) -> None:
         """See to it that no task waits for ever: what it needs is kept as it becomes free."""
-        resources, known = self._resources, self._overtaken
+        resources, now = self._resources, self._batch.now
+        grants, since = self._overtaken_at
         if node is None or node.cls is None:
             self._overtaken = None
             resources.reserved.clear()
-        elif known is None or known.node is not node:
+        elif self._overtaken is not node:
             resources.reserved.clear()
-            self._overtaken = Overtaken(node, resources.grants, self._batch.now)
-        elif (
-            resources.grants - known.grants >= MOST_OVERTAKES or self._batch.now - known.since >= LONGEST_WAIT_S
-        ) and not resources.reserved:
+            self._overtaken, self._overtaken_at = node, (resources.grants, now)
+        elif not resources.reserved and (resources.grants - grants >= MOST_OVERTAKES or now - since >= LONGEST_WAIT_S):
             cls = node.cls
             able = [site for site in resources.sites.values() if site.workers and resources.could(cls, site)]
             resources.reserved = dict.fromkeys(able, cls)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from windrow.core.dispatch import Dispatch
     from windrow.core.outputs import Batch, Outputs
     from windrow.core.queues import Attempt, Queues
-    from windrow.core.records import Grant, Holder, Task
+    from windrow.core.records import Holder, Task
     from windrow.core.resources import NeedsClass
 
 _ENDS: dict[TaskState, TaskEnd] = {TaskState.DONE: "done", TaskState.FAILED: "failed", TaskState.CANCELLED: "cancelled"}
@@ -41,7 +41,7 @@ class Node:
     """One task of the run."""
 
     __slots__ = (
-        "ahead", "attempts", "begun", "cls", "doubt", "entry", "failure", "fed", "followers", "fresh", "homing", "id", "kept",
+        "ahead", "attempts", "begun", "cls", "doubt", "entry", "failure", "fed", "followers", "fresh", "homing", "id",
         "limits", "missing", "outputs", "pending", "reads", "root", "since", "spent", "state", "task",
         "told", "tries", "unended", "void",
     )  # fmt: skip
@@ -68,7 +68,6 @@ class Node:
         self.missing = 0  #: outputs it reads that do not exist, and tasks it comes after
         self.pending: dict[str, Output] = NOTHING  #: outputs that are on their way while it is FETCHING
         self.homing: dict[str, Output] = NOTHING  #: outputs that are on their way while it is HOMING
-        self.kept: Grant = ()  #: resources that stay taken until its outputs are gone
         self.tries = NO_TRIES  #: bad ends since it was last done
         self.doubt: Failure | None = None  #: how one of two attempts ended, while the other goes on
         self.told = False  #: the user knows that it is done
@@ -102,14 +101,6 @@ class Node:
         if now > since:
             spent[what] = spent.get(what, 0.0) + now - since
 
-    @property
-    def is_claimed(self) -> bool:
-        """Whether somebody may ask for one of its outputs, or reads it and may have to be done again."""
-        for output in self.outputs.values():  # noqa: SIM110 - a generator takes twice as long
-            if output.claimed or output.consumers:
-                return True
-        return False
-
 
 class Graph:
     """All tasks and outputs of a run."""
@@ -118,11 +109,8 @@ class Graph:
         self.nodes: dict[int, Node] = {}
         self.outputs: dict[str, Output] = {}
         self.open: dict[int, Node] = {}  #: tasks that have not ended
-        self.submitted = 0  #: by the user, so far; those that nobody can need any more are not in ``nodes``
-        self.failed = self.cancelled = 0  #: of these
-        self.waiting = 0  #: of these, that have not ended
+        self.failed = 0  #: tasks of the user
         self.frozen = False  #: the run ends: nothing is made again
-        self.fatal: Failure | None = None  #: of the first task that failed by itself
         #: by name: outputs of streams that an attempt made once, and the one that counts did not
         self.lacking: dict[str, Failure] = {}
         self.on_lost: Callable[[str], None] | None = None  #: the feeder's, for outputs of its own
@@ -163,7 +151,6 @@ class Graph:
                 makers[name] = number
 
     def add(self, tasks: Sequence[Task], *, fed: bool = False) -> list[Node]:
-        """Take in tasks that were checked."""
         nodes = []
         for task in tasks:
             node = self.nodes[task.id] = self.open[task.id] = Node(task, self._batch.now, fed)
@@ -183,9 +170,6 @@ class Graph:
                     former.followers = former.followers or []
                     former.followers.append(node)
             nodes.append(node)
-        if not fed:
-            self.submitted += len(nodes)
-            self.waiting += len(nodes)
         for node in nodes:
             if node.reads or node.unended:
                 if node.id in self.open:
@@ -233,9 +217,6 @@ class Graph:
         """An attempt is done and counts; it ran for so long."""
         node = attempt.node
         now = self._batch.now
-        if node.fed and not node.reads:
-            self._finish_fed(node, attempt, made)
-            return
         if node.begun is None or node.begun == now:  # its beginning was not told, or together with its end
             node.begun = max(node.since, now - wall)
         if not node.task.restartable:
@@ -250,9 +231,10 @@ class Graph:
         if self._agenda:
             self._drain_agenda()
 
-    def _finish_fed(self, node: Node, attempt: Attempt, made: tuple[Made, ...]) -> None:
-        """A feeder's task is done that reads nothing, as by far the most: its feeder alone may ask for what it made."""
-        node.move(TaskState.DONE, self._batch.now)
+    def finish_fed(self, attempt: Attempt, made: tuple[Made, ...]) -> None:
+        """A feeder's task is done that reads nothing any more: its feeder alone may ask for what it made."""
+        node = attempt.node
+        node.state = TaskState.DONE
         del self.open[node.id]
         for one in made:
             output = node.outputs[one.output]
@@ -313,7 +295,6 @@ class Graph:
             self._show(output)
 
     def back(self, node: Node, *, delayed: bool = False) -> None:
-        """An attempt came to nothing: the task runs again, at once or when it is ``due``."""
         if node.state is TaskState.HOMING or not node.task.restartable:
             node.homing = NOTHING
             for output in node.outputs.values():
@@ -324,13 +305,11 @@ class Graph:
         self._drain_agenda()
 
     def due(self, node: Node) -> None:
-        """A delayed task need not wait any longer."""
         node.move(TaskState.WAITING, self._batch.now)
         self._await(node)
         self._drain_agenda()
 
     def end(self, node: Node, state: TaskState, failure: Failure) -> None:
-        """Give a task up, and all that cannot be without it."""
         self._give_up(node, state, failure)
         self._drain_agenda()
 
@@ -348,9 +327,6 @@ class Graph:
         self._leave(node)
         if not node.fed:
             self.failed += state is TaskState.FAILED
-            self.cancelled += state is TaskState.CANCELLED
-            if state is TaskState.FAILED and node.root is None and self.fatal is None:
-                self.fatal = failure
         self._tell(node)
         self._agenda.extend((self._fail_readers, one) for one in node.outputs.values() if not one.made)
 
@@ -414,7 +390,6 @@ class Graph:
         self._show(output)
 
     def _show(self, output: Output) -> None:
-        """Tasks may read an output."""
         output.made = True
         if self.lacking:
             self.lacking.pop(output.name, None)
@@ -459,13 +434,11 @@ class Graph:
         self._drain_agenda()
 
     def release(self, output: Output) -> None:
-        """Nobody will ask for an output any more."""
         output.asked = output.claimed = False
         self.tidy(output)
         self.garbage.append(output.maker)
 
     def tidy(self, output: Output) -> None:
-        """Drop an output that nobody needs."""
         if output.holders and not output.needed and output.maker.state is not TaskState.HOMING:
             self._outputs.drop(output)
 
@@ -525,7 +498,6 @@ class Graph:
         self._dispatch.add(node)
 
     def _enter(self, node: Node) -> None:
-        """A task begins to wait for what it reads."""
         self.open[node.id] = node
         missing = len(node.unended)
         for output in node.reads.values():
@@ -554,16 +526,13 @@ class Graph:
             self._agenda.append((self._fail_readers, output))
 
     def _again(self, node: Node) -> None:
-        """A task that was done runs once more."""
         if node.state is TaskState.DONE:
             node.move(TaskState.WAITING, self._batch.now)
-            self.waiting += not node.fed
             self._enter(node)
 
     def _leave(self, node: Node) -> None:
         """A task has ended: what it read may go, and what comes after it need not wait any more."""
-        if self.open.pop(node.id, None) is not None:
-            self.waiting -= not node.fed
+        self.open.pop(node.id, None)
         node.unended = NOTHING
         node.pending = NOTHING
         for output in node.reads.values():
@@ -589,7 +558,7 @@ class Graph:
         """An attempt that did not count has ended: its task may be forgotten now."""
         self.garbage.append(node)
 
-    def collect_garbage(self, free: Callable[[Grant], None]) -> None:
+    def collect_garbage(self) -> None:
         """Forget tasks that nobody can need any more, so that a run does not grow with all it ever did.
 
         A task is needed while it has not ended or an attempt of it runs, while somebody may ask for one of its
@@ -598,26 +567,27 @@ class Graph:
         candidates = self.garbage
         while candidates:
             node = candidates.pop()
-            if node.state not in ENDS:
+            if node.state not in ENDS or node.attempts or node.void or self.nodes.get(node.id) is not node:
                 continue
-            if node.kept and not any(output.holders for output in node.outputs.values()):
-                free(node.kept)
-                node.kept = ()
-            if node.attempts or node.void or node.is_claimed or self.nodes.get(node.id) is not node:
-                continue
-            del self.nodes[node.id]
-            for name in node.outputs:
-                del self.outputs[name]
-            node.outputs = NOTHING  # they name their maker: a circle would wait for Python's collector
-            for output in node.reads.values():
-                output.consumers -= 1
-                if not output.consumers:
-                    self.tidy(output)
-                    candidates.append(output.maker)
+            for output in node.outputs.values():
+                if output.claimed or output.consumers:
+                    break
+            else:
+                self._forget(node)
+
+    def _forget(self, node: Node) -> None:
+        del self.nodes[node.id]
+        for name in node.outputs:
+            del self.outputs[name]
+        node.outputs = NOTHING  # they name their maker: a circle would wait for Python's collector
+        for output in node.reads.values():
+            output.consumers -= 1
+            if not output.consumers:
+                self.tidy(output)
+                self.garbage.append(output.maker)
 
 
 def count_try(tries: Tries, kind: FailureKind) -> Tries:
-    """Count one more bad end."""
     if kind is FailureKind.TRANSIENT_IO:
         return tries._replace(reads=tries.reads + 1)
     if kind is FailureKind.CRASHED:

@@ -42,7 +42,6 @@ class Cutter:
             self.rows += stop - start
 
     def next_unit(self) -> tuple[int, int]:
-        """Say how many rows the next unit has and how many units its range has."""
         key, stop, single = self._pieces[-1]
         borders = self._borders
         at = bisect_right(borders, -key)
@@ -67,19 +66,16 @@ class Cutter:
         return make_record(Rows, (self._input, start, end))
 
     def units(self, rows: Rows) -> int:
-        """Count the units that rows touch."""
         borders = self._borders
         return bisect_left(borders, rows.stop) - bisect_right(borders, rows.start) + 1
 
     def clear(self) -> list[Rows]:
-        """Take out everything, lowest first."""
         pieces = [Rows(self._input, -key, stop) for key, stop, _ in reversed(self._pieces)]
         self._pieces.clear()
         self.rows = 0
         return pieces
 
     def waiting(self) -> list[Rows]:
-        """List what waits, lowest first."""
         return [Rows(self._input, -key, stop) for key, stop, _ in reversed(self._pieces)]
 
 
@@ -161,6 +157,7 @@ class Inputs:
                 f"input {one.spec.id} ({one.spec.label}) has {rows} rows, so its unit borders "
                 f"must grow from 0 to {rows}; they are {borders[:3]} ... {borders[-1:]}"
             )
+        self.opening -= one.state is InputState.OPENING
         self._move(one, InputState.KNOWN)
         one.rows, one.borders = rows, borders
         self._seen += 1
@@ -221,14 +218,8 @@ class Inputs:
         return one.spec.limited and order.left == 0 and one is not order.inputs[0]
 
     def begin_opening(self, one: Input) -> None:
-        """A task opens an input."""
         self._move(one, InputState.OPENING)
         self.opening += 1
-
-    def opened(self, one: Input, rows: int, borders: tuple[int, ...]) -> None:
-        """An input was opened."""
-        self.opening -= 1
-        self.known(one, rows, borders)
 
     def wait_again(self, one: Input) -> None:
         """An input must be opened once more; it comes first."""
@@ -245,7 +236,6 @@ class Inputs:
         return fresh[0] if fresh else None
 
     def any(self) -> Input | None:
-        """Give the oldest input with rows to cut."""
         for one in self._open.values():
             return one
         return None
@@ -274,7 +264,6 @@ class Inputs:
             self._open[part.input] = one
 
     def give_up(self, one: Input, failure: Failure) -> None:
-        """No more rows come from an input: what waits has failed."""
         if one.state is InputState.BAD:
             return
         opened = one.state is InputState.OPEN
@@ -298,13 +287,11 @@ class Inputs:
         return self.unopened * self._seen_rows // self._seen
 
     def left(self, category: str) -> int:
-        """Estimate the rows of a category that nobody was given yet."""
         order = self._orders[category]
         mean = self._seen_rows // self._seen if self._seen else 0
         return order.uncut + (order.unopened * mean if order.left is None else 0)
 
     def waiting(self) -> dict[str, tuple[int, int]]:
-        """Give by category the rows that can be cut now, and the inputs that are not open yet."""
         return {name: (order.uncut, order.unopened) for name, order in self._orders.items()}
 
     def _count(self, category: str, *, uncut: int = 0, unopened: int = 0) -> None:

@@ -54,7 +54,6 @@ class Intervals:
         return True
 
     def free(self, start: int, stop: int) -> bool:
-        """Say whether none of the rows is in the set."""
         at = bisect_right(self._starts, start)
         if at and self._stops[at - 1] > start:
             return False
@@ -83,7 +82,6 @@ class Intervals:
             del stops[at]
 
     def gaps(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """List the ranges of [start, stop) that are not in the set."""
         result = []
         at = max(bisect_right(self._starts, start) - 1, 0)
         end = bisect_left(self._starts, stop)

@@ -68,8 +68,6 @@ def _tasks(scheduler: Scheduler) -> None:
         )
         _missing(node)
     _check(all(node.id in graph.nodes for node in graph.open.values()), "an open task is forgotten")
-    waiting = sum(not node.fed for node in graph.open.values())
-    _check(waiting == graph.waiting, f"{waiting} calls wait, counted {graph.waiting}")
     for cls in {node.cls for node in dispatch.ready.values()}:
         count = sum(node.cls is cls for node in dispatch.ready.values())
         _check(cls is not None and cls.waiting == count, f"{count} tasks of {cls} wait")
@@ -168,9 +166,6 @@ def _workers(scheduler: Scheduler) -> None:
         length = worker.queue
         _check(length <= MAX_QUEUE, f"worker {worker.id} has {length} launches")
         _check(worker.chain is None or length > 0, f"worker {worker.id} has an empty queue")
-        at = [number for number, found in enumerate(workers.by_queue) if worker.id in found]
-        there = length and worker.open and workers.indexed
-        _check(at == ([length] if there else []), f"worker {worker.id} with {length} is at {at}")
         idle = worker.id in worker.site.idle
         _check(idle == (worker.open and not length), f"worker {worker.id} with {length} launches: idle is {idle}")
         _check(not idle or worker.site in resources.open, f"worker {worker.id} is idle, and its site is closed")
@@ -178,6 +173,8 @@ def _workers(scheduler: Scheduler) -> None:
             first, *later = worker.chain.attempts.values()
             _check(all(one.queued and one.started is None for one in later), f"worker {worker.id} runs two at a time")
             _check(first.worker is worker, f"worker {worker.id} has the queue of another")
+    for number, worker in workers.short.items():
+        _check(workers.alive.get(number) is worker and worker.open, f"worker {number} is to be fed, and cannot")
     draining = [worker.id for worker in workers.alive.values() if worker.drain is not None]
     _check(sorted(draining) == sorted(workers.draining), "drained workers disagree")
     for site in resources.open:
@@ -191,8 +188,6 @@ def _resources(scheduler: Scheduler) -> None:
     for worker in scheduler.workers.alive.values():
         if worker.chain is not None:
             parts += worker.chain.grant
-    for node in scheduler.graph.nodes.values():
-        parts += node.kept
     for pool in resources.pools.values():
         mine = [one for one in parts if one.pool == pool.name]
         _check(pool.grants == len(mine), f"{pool.name}: {len(mine)} grants are out, counted {pool.grants}")

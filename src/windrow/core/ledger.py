@@ -48,7 +48,6 @@ def without(rows: Iterable[Rows], gone: Iterable[Rows]) -> tuple[Rows, ...]:
 
 
 def join_rows(rows: Iterable[Rows]) -> tuple[Rows, ...]:
-    """Sort rows and join neighbours."""
     joined: list[Rows] = []
     for part in sorted(rows):
         if joined and joined[-1].input == part.input and joined[-1].stop == part.start:
@@ -71,7 +70,6 @@ class Book:
 
     @property
     def closed(self) -> bool:
-        """Whether every row is done or failed."""
         return self.done + self.failed.total == self.everything.total
 
 
@@ -88,7 +86,6 @@ class Ledger:
         self.closed_inputs = 0  #: books in which every row is done or failed
 
     def expect(self, input_id: int, ranges: Iterable[tuple[int, int]]) -> None:
-        """Say which rows of an input belong to the run."""
         self.unopened.pop(input_id, None)
         book = self.books[input_id] = Book(ranges)
         self.known_rows += book.everything.total
@@ -117,7 +114,6 @@ class Ledger:
         return True
 
     def unowned(self, rows: Iterable[Rows]) -> list[Rows]:
-        """List the parts of rows that nobody owns."""
         return [
             Rows(part.input, start, stop)
             for part in rows
@@ -125,11 +121,9 @@ class Ledger:
         ]
 
     def replace(self, outputs: Iterable[str], into: str) -> None:
-        """Let a merged partial own what those it was made of owned."""
         self.held[into] = join_rows([part for output in outputs for part in self.held.pop(output)])
 
     def settle(self, output: str) -> tuple[Rows, ...]:
-        """A partial is in the driver's hands: its rows are done."""
         rows = self.held.pop(output)
         for number, start, stop in rows:
             book = self.books[number]
@@ -148,7 +142,6 @@ class Ledger:
         return rows
 
     def fail(self, rows: Rows, failure: Failure) -> None:
-        """Give rows up."""
         book = self.books[rows.input]
         if not book.taken.add(rows.start, rows.stop):
             raise InternalError(f"{rows} cannot be given up: some of them have an owner")
@@ -158,12 +151,10 @@ class Ledger:
         self.failures.setdefault(rows.input, []).append(FailedRows(rows, failure))
 
     def fail_input(self, input_id: int, failure: Failure) -> None:
-        """Give up an input that could not be opened."""
         self.unopened.pop(input_id, None)
         self.failed_inputs[input_id] = failure
 
     def forget(self, input_id: int) -> bool:
-        """Drop the book of an input whose rows are all done; False if one is not, or has failed."""
         book = self.books.get(input_id)
         if book is None or book.done != book.everything.total:
             return False
@@ -175,12 +166,10 @@ class Ledger:
 
     @property
     def complete(self) -> bool:
-        """Whether every row of every input is done."""
         return self.accounted and not self.failed_rows and not self.failed_inputs
 
     @property
     def accounted(self) -> bool:
-        """Whether every row of every input is done or failed."""
         return not self.unopened and self.done_rows + self.failed_rows == self.known_rows
 
     def missing(self) -> tuple[Rows, ...]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What the user asked of a run."""
 
-    on_error: Literal["stop", "skip"] = "stop"
     retries: int = 2  #: of a read that may succeed the next time
     crashes: int = 2  #: times that a task may end its worker before it is at fault
     restart: bool = False  #: start a worker again when it is lost; needs an engine that can

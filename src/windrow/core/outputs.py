@@ -67,7 +67,6 @@ class Output:
 
     @property
     def handle(self) -> Handle:
-        """Name it as it was made."""
         return make_record(Handle, (self.name, self.attempt))
 
     def is_only_for(self, node: Node) -> bool:
@@ -80,7 +79,6 @@ class Outputs:
 
     def __init__(self, batch: Batch, feeder: RowFeeder | None, most_crashes: int, most_losses: int) -> None:
         self.kept: dict[Life, dict[str, Output]] = {}  #: by worker: what it holds
-        self.sought: dict[Life, dict[str, Output]] = {}  #: by worker: what tasks that are ready would read from there
         self.fetching: dict[str, Output] = {}
         self._batch = batch
         self._feeder = feeder
@@ -91,34 +89,18 @@ class Outputs:
     # -- beginnings
 
     def keep(self, output: Output, attempt: int, made: Made, worker: WorkerState) -> None:
-        """An attempt has made an output."""
         output.attempt, output.bytes = attempt, made.bytes
         if worker.shares or made.here:
             output.holders[DRIVER] = made.bytes
         if not worker.shares:
-            self._add_holder(output, worker.life)
+            self.add_holder(output, worker.life)
 
-    def _add_holder(self, output: Output, life: Life) -> None:
+    def add_holder(self, output: Output, life: Life) -> None:
         output.holders[life] = output.bytes
         kept = self.kept.get(life)
         if kept is None:
             kept = self.kept[life] = {}
         kept[output.name] = output
-
-    def bring(self, output: Output, worker: WorkerState) -> bool:
-        """A task that reads an output is launched: say whether a copy has to be sent along, which stays there."""
-        if worker.shares or worker.life in output.holders:
-            return False
-        self._add_holder(output, worker.life)
-        return True
-
-    def seek(self, node: Node) -> None:
-        """A task could run: note what it reads that some worker alone has."""
-        for output in node.reads.values():
-            if DRIVER not in output.holders:
-                for holder in output.holders:
-                    if isinstance(holder, Life):
-                        self.sought.setdefault(holder, {})[output.name] = output
 
     def is_at(self, output: Output, worker: WorkerState) -> bool:
         """Whether a worker could read an output, at the cost of a copy sent along at most."""
@@ -127,7 +109,6 @@ class Outputs:
     # -- to the driver
 
     def fetch(self, output: Output) -> None:
-        """Have an output brought to the driver, once."""
         if output.fetching is None and output.holders and DRIVER not in output.holders:
             source = next(holder for holder in output.holders if isinstance(holder, Life))
             output.fetching = source
@@ -135,7 +116,6 @@ class Outputs:
             self._batch.out.append(Fetch(output.handle, source, DRIVER, output.fed))
 
     def arrived(self, output: Output, size: int, seconds: float) -> None:
-        """A copy is with the driver."""
         output.fetching = None
         output.seconds = seconds
         self.fetching.pop(output.name, None)
@@ -159,22 +139,20 @@ class Outputs:
             return
         feeder = self._feeder
         assert feeder is not None
-        self._batch.out.append(Take(output.handle, feeder.about(output.name), True))
+        self._batch.out.append(Take(output.handle, feeder.ledger.held[output.name], True))
         del output.holders[DRIVER]
         seconds, name = output.seconds, output.name
         self.drop(output)
-        feeder.taken(name, seconds)
+        feeder.partials.taken(name, seconds)
 
     # -- ends
 
     def drop(self, output: Output) -> None:
-        """Nobody needs an output any more."""
         if output.holders:
             self._batch.out.append(make_record(Discard, (output.handle, tuple(output.holders))))
         self.forget(output)
 
     def forget(self, output: Output) -> None:
-        """An output does not exist any more."""
         for holder in output.holders:
             if isinstance(holder, Life):
                 self.kept[holder].pop(output.name, None)
@@ -186,7 +164,6 @@ class Outputs:
             self.fetching.pop(output.name, None)
 
     def discard(self, attempt: int, life: Life, made: Iterable[Made], *, shares: bool) -> None:
-        """Answer reports of outputs that do not count."""
         for one in made:
             holders: tuple[Holder, ...] = (DRIVER,) if shares else (life, DRIVER) if one.here else (life,)
             self._batch.out.append(Discard(Handle(one.output, attempt), holders))
@@ -194,7 +171,6 @@ class Outputs:
     def lose(self, life: Life) -> list[Output]:
         """A worker is gone: list the outputs that no one else has; they are still to be forgotten."""
         lost = []
-        self.sought.pop(life, None)
         for output in self.kept.pop(life, {}).values():
             del output.holders[life]
             if output.fetching == life:
@@ -207,7 +183,6 @@ class Outputs:
         return lost
 
     def only_here(self, life: Life) -> list[Output]:
-        """List the outputs that a worker alone holds."""
         return [output for output in self.kept.get(life, {}).values() if len(output.holders) == 1]
 
     def blame(self, life: Life, failure: Failure) -> tuple[Output, str] | None:

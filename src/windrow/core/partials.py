@@ -48,7 +48,6 @@ class Bundle:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of it is left or to come."""
         return not (self.running or self.merging or self.bringing or any(self.kept))
 
 
@@ -70,7 +69,6 @@ class Partials:
         self._next_task = next_task
 
     def bundle(self, life: Life, one: Input) -> Bundle:
-        """Find or make the bundle of a worker and an input."""
         bundles = self.bundles.get(one.spec.id)
         if bundles is None:
             bundles = self.bundles[one.spec.id] = {}
@@ -80,11 +78,9 @@ class Partials:
         return bundle
 
     def all(self, life: Life | None = None) -> list[Bundle]:
-        """List all bundles, or those of a worker."""
         return [one for found in self.bundles.values() for one in found.values() if life in (None, one.life)]
 
     def keep(self, bundle: Bundle, output: str, level: int, seconds: float = 0.0) -> None:
-        """Put an accepted or merged partial into its bundle."""
         if level == len(bundle.kept):
             bundle.kept.append({})
         bundle.kept[level][output] = None
@@ -115,12 +111,10 @@ class Partials:
                 del self.bundles[bundle.input.spec.id]
 
     def review_input(self, one: Input) -> None:
-        """Review all bundles of an input."""
         for bundle in list(self.bundles.get(one.spec.id, {}).values()):
             self.review(bundle)
 
     def review_all(self) -> None:
-        """Review all bundles."""
         for bundle in self.all():
             self.review(bundle)
 
@@ -133,10 +127,9 @@ class Partials:
     def _is_due(self, bundle: Bundle) -> bool:
         assert self._safety is not None
         cost_s = self._bring_s.get(bundle.input.spec.category)
-        return self._safety.due(bundle.unsafe_s, cost_s, self.desk.mean_life_s())
+        return self._safety.due(bundle.unsafe_s, cost_s, self.desk.workers.mean_life_s(self.desk.batch.now))
 
     def _gather(self, bundle: Bundle) -> None:
-        """Bring all that is kept, as one."""
         outputs = [output for kept in bundle.kept for output in kept]
         bundle.kept = [{} for _ in bundle.kept]
         bundle.unsafe_s = 0.0
@@ -154,7 +147,7 @@ class Partials:
 
     def _merge(self, bundle: Bundle, outputs: list[str], level: int) -> None:
         held = self._ledger.held
-        outputs.sort(key=lambda output: held[output])
+        outputs.sort(key=held.__getitem__)
         number, spec = self._next_task(), bundle.input.spec
         bundle.merging[number] = level, tuple(outputs)
         self.merges[number] = bundle
@@ -177,7 +170,6 @@ class Partials:
     # -- what becomes of them
 
     def merged(self, task: Task) -> None:
-        """A merge is done."""
         bundle = self.merges.pop(task.id)
         level, outputs = bundle.merging.pop(task.id)
         (into,) = task.makes
@@ -199,7 +191,6 @@ class Partials:
         return bundle, rows
 
     def taken(self, output: str, seconds: float) -> None:
-        """A partial is in the driver's hands: its rows are done."""
         bundle = self.where.pop(output)
         del bundle.bringing[output]
         self._ledger.settle(output)

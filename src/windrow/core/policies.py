@@ -7,12 +7,14 @@ answered by the loop with ``OrderPolicy.replan``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from windrow.core.records import NO_LIMITS
 
 if TYPE_CHECKING:
-    from windrow.core.records import CostSums, Needs, Plan, PlanJob, StepCost
+    from windrow.core.records import CostSums, Needs, Plan, PlanJob, StepCost, Task
 
-# -- needs, limits and what is done when they are exceeded -------------------------------------------------
+# -- tries, limits and costs -------------------------------------------------------------------------------
 
 
 class Tries(NamedTuple):
@@ -29,29 +31,29 @@ class Tries(NamedTuple):
 NO_TRIES = Tries()
 
 
-class Again(NamedTuple):
-    """Try a task again, at once."""
-
-    how: Literal["same", "written", "fresh"] = (
-        "same"  #: as it was, in the written order, on a worker that ran nothing yet
-    )
+#: Weight of the newest task in what is known of its category: about the last five count.
+RECENT = 0.2
 
 
-class Larger(NamedTuple):
-    """Try a task again with these needs, if a worker could ever grant them; else it has failed."""
+class LaunchPolicy:
+    """Limits as the user set them, for tasks that run rows, and costs of calls as they were measured."""
 
-    needs: Needs
+    def __init__(self, limits: Needs = NO_LIMITS) -> None:
+        self.limits = limits
+        self._seconds: dict[str, float] = {}  #: by category, for a size of one
 
+    def seen(self, task: Task, wall: float) -> None:
+        """Learn how long a task took; one without a size, such as a merge, tells nothing of the others."""
+        category, size = task.category, task.size
+        if size:
+            seconds = wall / size
+            known = self._seconds.get(category)
+            self._seconds[category] = seconds if known is None else known + RECENT * (seconds - known)
 
-class Split(NamedTuple):
-    """Let the feeder divide a task, or give it up where it cannot."""
-
-
-class Fail(NamedTuple):
-    """A task has failed."""
-
-
-Answer: TypeAlias = Again | Larger | Split | Fail
+    def predict(self, task: Task) -> float | None:
+        """Predict the seconds of a task; None where nothing is known."""
+        seconds = self._seconds.get(task.category)
+        return seconds * task.size if seconds is not None and task.size else None
 
 
 # -- shape, order, safety ----------------------------------------------------------------------------------
@@ -76,11 +78,9 @@ class ShapePolicy(Protocol):
 
     def rows(self, request: ShapeRequest) -> int:
         """Say how many rows the next task should have; the source snaps it down to whole units."""
-        ...
 
     def window(self, task_s: float | None) -> int:
         """Say how many jobs a worker may have, given the predicted length of a task, if known."""
-        ...
 
 
 class OrderPolicy(Protocol):
@@ -91,18 +91,15 @@ class OrderPolicy(Protocol):
 
         ``spent_s`` are the seconds of all accepted attempts of the category.
         """
-        ...
 
     def replan(self, job: PlanJob) -> Plan:
         """Make the next plan of a category; it keeps every known guard and has a larger id."""
-        ...
 
 
 class KeepOrder:
     """The order decision that never moves anything: it only takes new guards into the plan."""
 
     def due(self, category: str, spent_s: float, windows: int) -> bool:  # noqa: ARG002 - a Protocol's
-        """Never: guards are news enough."""
         return False
 
     def replan(self, job: PlanJob) -> Plan:
@@ -119,14 +116,12 @@ class SafetyPolicy(Protocol):
         ``cost_s`` is what that took the last time (None: never done), ``life_s`` how long workers
         live on average as far as was seen (None: none was lost).
         """
-        ...
 
 
 class AtTheEnd:
     """The safety of engines whose workers are not lost: partials are fetched when they are whole."""
 
     def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:  # noqa: ARG002 - a Protocol's
-        """Never early."""
         return False
 
 

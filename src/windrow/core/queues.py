@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING
 
 from windrow.core.commands import Cancel, Discard, Launch, Recall
 from windrow.core.records import DRIVER, Handle, make_record
-from windrow.core.transitions import ATTEMPT_MOVES, AttemptState, TaskState, move
+from windrow.core.transitions import AttemptState, TaskState
 from windrow.core.workers import MAX_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from windrow.core.graph import Node
-    from windrow.core.options import Options, Spent
-    from windrow.core.outputs import Batch, Outputs
     from windrow.core.records import Grant, Life, Made, Plan
-    from windrow.core.resources import NeedsClass, Resources
-    from windrow.core.workers import Workers, WorkerState
+    from windrow.core.resources import NeedsClass
+    from windrow.core.scheduler import Scheduler
+    from windrow.core.workers import WorkerState
 
 #: Seconds of calls that a worker may have in its queue: waiting for the driver's answer costs more than a short task.
 QUEUE_S = 0.05
@@ -36,7 +35,7 @@ LOOK_S = 0.02
 OVERDUE_TIMES, OVERDUE_S = 3.0, 2.0
 #: A task of which nothing is known is overdue after so long.
 UNKNOWN_S = 60.0
-#: Seconds until those who count on an answer may be free again.
+#: Seconds until somebody may be free to help where nobody is.
 ANSWER_S = 1.0
 
 _NOTHING: dict[str, Made] = {}
@@ -57,7 +56,7 @@ class Attempt:
     """One try of one task on one worker."""
 
     __slots__ = (
-        "chain", "copied", "fresh", "id", "launched", "life", "node", "plan", "queued", "recalled", "reported", "started",
+        "chain", "fresh", "id", "launched", "life", "node", "plan", "queued", "recalled", "reported", "started",
         "state", "taken_in", "void", "worker",
     )  # fmt: skip
 
@@ -76,31 +75,15 @@ class Attempt:
         self.launched = now
         self.started: float | None = None  #: when
         self.recalled = False  #: its worker was asked to give it back
-        self.copied = False  #: its task was launched a second time because of it
         self.void = False  #: nobody waits for its end
         self.reported = _NOTHING  #: outputs that were told of while it ran
         self.taken_in: tuple[Handle, ...] = ()  #: what it works on in place, which nobody else has
-
-    def move(self, state: AttemptState) -> None:
-        """Go to another state, if that is legal."""
-        if state not in ATTEMPT_MOVES[self.state]:
-            move(ATTEMPT_MOVES, self.state, state, "attempt", self.id)  # tells the story
-        self.state = state
 
 
 class Queues:
     """All attempts that have not ended: one that is not found has ended, the fence against late and double events."""
 
-    def __init__(
-        self,
-        batch: Batch,
-        resources: Resources,
-        workers: Workers,
-        outputs: Outputs,
-        predict_s: Callable[[Node], float | None],
-        options: Options,
-        spent: Spent,
-    ) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         self.attempts: dict[int, Attempt] = {}
         self.queued = 0  #: attempts that were launched behind others
         self.void = 0  #: attempts that nobody waits for
@@ -111,18 +94,16 @@ class Queues:
         self._next_id = count(1).__next__
         self._next_look = 0.0
         self._candidates: deque[Node] = deque()  #: tasks that wait for others, and could be launched behind them
-        self._batch = batch
-        self._resources = resources
-        self._workers = workers
-        self._outputs = outputs
-        self.seconds = predict_s  #: how long a task takes; None where nothing is known
-        self._options = options
-        self._spent = spent
+        self._batch = scheduler.batch
+        self._resources = scheduler.resources
+        self._workers = scheduler.workers
+        self._outputs = scheduler.outputs
+        self.seconds = scheduler.predict_s  #: how long a task takes; None where nothing is known
+        self._options = scheduler.options
 
     # -- beginnings
 
-    def launch(self, node: Node, worker: WorkerState, plan: Plan) -> Attempt:
-        """Let a worker run a task, when it is through with what it has."""
+    def launch(self, node: Node, worker: WorkerState, plan: Plan) -> None:
         batch, task = self._batch, node.task
         now, life, number = batch.now, worker.life, self._next_id()
         chain = worker.chain
@@ -134,23 +115,21 @@ class Queues:
         else:
             queued = True
             self.queued += 1
-        attempt = self.attempts[number] = Attempt(number, node, worker, chain, plan, now, queued)
-        if self._workers.indexed:
-            self._set_queue(worker, attempt, +1)
-        else:
-            chain.attempts[number] = attempt
+        attempt = self.attempts[number] = chain.attempts[number] = Attempt(
+            number, node, worker, chain, plan, now, queued
+        )
         node.attempts += (attempt,)
         worker.launches += 1
-        if node.state is not TaskState.RUNNING:
-            if node.fed:
-                self.fed_rows += task.size
-            if node.fed and node.state is TaskState.READY:
-                node.state = TaskState.RUNNING  # of a feeder's task nobody asks what it waited for
-            else:
-                node.move(TaskState.RUNNING, now)
         if node.fed:
             self.fed += 1
             self.launch_times += now
+            if worker.drain is None:
+                self._workers.short[worker.id] = worker
+            if node.state is not TaskState.RUNNING:
+                self.fed_rows += task.size
+                node.state = TaskState.RUNNING  # of a feeder's task nobody asks what it waited for
+        elif node.state is not TaskState.RUNNING:
+            node.move(TaskState.RUNNING, now)
         inputs: tuple[Handle, ...] = ()
         bring: tuple[int, ...] = ()
         mine: tuple[int, ...] = ()
@@ -168,7 +147,6 @@ class Queues:
             for output in node.outputs.values():
                 if output.readers:
                     self._candidates.extend(output.readers.values())
-        return attempt
 
     def _inputs(self, node: Node, worker: WorkerState) -> tuple[tuple[Handle, ...], tuple[int, ...], tuple[int, ...]]:
         """Give what a task reads, which of it has to be brought, and which is for it alone."""
@@ -178,29 +156,16 @@ class Queues:
         alone = not node.task.retries and not node.task.twin  # else a failed attempt may have changed it
         for place, name in enumerate(node.task.reads):
             output = node.reads[name]
-            if output.made:
-                found.append(output.handle)
-                if self._outputs.bring(output, worker):
-                    bring.append(place)
-            else:  # being made in the same queue
+            if not output.made:  # it is being made in the same queue
                 found.append(Handle(name, output.maker.attempts[0].id))
+            else:
+                found.append(make_record(Handle, (name, output.attempt)))
+                if not worker.shares and worker.life not in output.holders:
+                    self._outputs.add_holder(output, worker.life)  # a copy is sent along, and stays there
+                    bring.append(place)
             if node.task.consumes or (alone and output.is_only_for(node)):
                 mine.append(place)
         return tuple(found), tuple(bring), tuple(mine)
-
-    def _set_queue(self, worker: WorkerState, attempt: Attempt, change: int) -> None:
-        """Put an attempt into a worker's chain, or take it out; workers are found by the length of their queues."""
-        attempts, by_queue = attempt.chain.attempts, self._workers.by_queue
-        length = len(attempts)
-        if worker.drain is None:
-            if length:
-                by_queue[length].pop(worker.id, None)
-            if length + change:
-                by_queue[length + change][worker.id] = worker
-        if change > 0:
-            attempts[attempt.id] = attempt
-        else:
-            del attempts[attempt.id]
 
     # -- ends
 
@@ -208,18 +173,12 @@ class Queues:
         """Free what an attempt held; False if its task does not know it any more."""
         node, worker, chain = attempt.node, attempt.worker, attempt.chain
         counts = not attempt.void
-        attempt.move(state if counts or state is not AttemptState.ACCEPTED else AttemptState.DISCARDED)
+        attempt.state = state
         del self.attempts[attempt.id]
+        del chain.attempts[attempt.id]
         self.queued -= attempt.queued
-        if self._workers.indexed:
-            self._set_queue(worker, attempt, -1)
-        else:
-            del chain.attempts[attempt.id]
         if not chain.attempts:
             worker.chain = None
-            if chain.cls.needs.lasting and state is AttemptState.ACCEPTED and counts:
-                node.kept += tuple(part for part in chain.grant if part.lasting)
-                chain.grant = tuple(part for part in chain.grant if not part.lasting)
             self._resources.free(chain.grant)
             if worker.drain is None:
                 self._resources.set_idle(worker)
@@ -229,10 +188,12 @@ class Queues:
         if node.fed:
             self.fed -= 1
             self.launch_times -= attempt.launched
+            if counts and len(node.attempts) == 1:
+                self.fed_rows -= node.task.size
+            if worker.drain is None:
+                self._workers.short[worker.id] = worker
         if counts:
             node.attempts = () if len(node.attempts) == 1 else _without(node.attempts, attempt)
-            if node.fed and not node.attempts:
-                self.fed_rows -= node.task.size
         else:
             node.void -= 1
             self.void -= 1
@@ -242,12 +203,10 @@ class Queues:
         return counts
 
     def call_off(self, node: Node) -> None:
-        """The attempts of a task are not wanted any more; they hold their workers until they return."""
         for attempt in node.attempts:
             self.dismiss(attempt)
 
     def dismiss(self, attempt: Attempt) -> None:
-        """An attempt is not wanted any more."""
         node = attempt.node
         attempt.void = True
         node.attempts = _without(node.attempts, attempt)
@@ -258,9 +217,8 @@ class Queues:
         self.cancel(attempt)
 
     def cancel(self, attempt: Attempt) -> None:
-        """Tell an attempt to stop, once."""
         if attempt.state is not AttemptState.CANCELLING:
-            attempt.move(AttemptState.CANCELLING)
+            attempt.state = AttemptState.CANCELLING
             self._batch.out.append(Cancel(attempt.id, attempt.life))
 
     # -- how long things take
@@ -271,7 +229,6 @@ class Queues:
         return seconds is not None and seconds <= QUEUE_S
 
     def most(self, node: Node) -> int:
-        """Say how many tasks may be in a queue that a call joins: none if it may be long."""
         seconds = self.seconds(node)
         return 0 if seconds is None else int(min(QUEUE_S / max(seconds, 1e-9), MAX_QUEUE))
 
@@ -305,7 +262,6 @@ class Queues:
     # -- ahead of what is read
 
     def may_follow(self, nodes: Iterable[Node]) -> None:
-        """Tasks may wait for others that run already."""
         if self._options.ahead:
             self._candidates.extend(node for node in nodes if node.reads)
 
@@ -348,7 +304,6 @@ class Queues:
     # -- what idle workers take over
 
     def may_look(self) -> bool:
-        """Say whether it is time to look at all workers again."""
         if self._batch.now < self._next_look:
             self.wake = self._next_look
             return False
@@ -364,7 +319,7 @@ class Queues:
             for worker in self._busy():
                 due = self.due(worker)
                 if due > now:  # those that are overdue are looked at now
-                    self._wake_at(max(due, now + LOOK_S))
+                    self.wake_at(max(due, now + LOOK_S))
 
     def _busy(self) -> list[WorkerState]:
         return [one for one in self._workers.alive.values() if one.chain is not None and one.drain is None]
@@ -404,15 +359,7 @@ class Queues:
                 ]
         return found
 
-    def copied(self) -> None:
-        """A straggler was launched a second time."""
-        self._spent.copies += 1
-
-    def wait_for_help(self) -> None:
-        """Nobody is free to help now; somebody may be soon."""
-        self._wake_at(self._batch.now + ANSWER_S)
-
-    def _wake_at(self, time: float) -> None:
+    def wake_at(self, time: float) -> None:
         self.wake = time if self.wake is None else min(time, self.wake)
 
     def due(self, worker: WorkerState) -> float:
@@ -426,7 +373,6 @@ class Queues:
         return since + max(OVERDUE_TIMES * seconds, OVERDUE_S + seconds)
 
     def running_at(self, life: Life) -> list[Attempt]:
-        """List the attempts of a worker, in the order of launch."""
         worker = self._workers.find(life)
         return [] if worker is None or worker.chain is None else list(worker.chain.attempts.values())
 

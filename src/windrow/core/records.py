@@ -29,13 +29,11 @@ class Needs:
     """Amounts per named resource: what a task asks for, or a pool offers."""
 
     amounts: tuple[tuple[str, float], ...] = ()  #: sorted by name, no zeros, so that equal needs are equal
-    #: Of these resources what is granted stays taken until the outputs of the task are gone (storage capacity).
-    lasting: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, amounts: Mapping[str, float], lasting: tuple[str, ...] = ()) -> Needs:
+    def of(cls, amounts: Mapping[str, float]) -> Needs:
         """Make needs from a mapping such as ``{"cores": 1}``."""
-        return cls(tuple(sorted((name, amount) for name, amount in amounts.items() if amount)), lasting)
+        return cls(tuple(sorted((name, amount) for name, amount in amounts.items() if amount)))
 
 
 NO_NEEDS: Final = Needs()
@@ -53,7 +51,6 @@ class Granted(NamedTuple):
     name: str
     amount: float
     units: tuple[int, ...] = ()  #: which devices, where the pool numbers them
-    lasting: bool = False  #: taken until the outputs of the task are gone, not until the attempt has ended
 
 
 Grant: TypeAlias = tuple[Granted, ...]
@@ -212,11 +209,9 @@ class StepCost(NamedTuple):
 
     @classmethod
     def of_call(cls, rows_in: int, rows_out: int, wall: float, bytes_read: int = 0) -> StepCost:
-        """Make the sums of a single call."""
         return cls(1, rows_in, rows_out, wall, float(rows_in) * rows_in, rows_in * wall, bytes_read)
 
     def merge(self, other: StepCost) -> StepCost:
-        """Add the sums of two sets of calls."""
         return StepCost(
             self.calls + other.calls,
             self.rows_in + other.rows_in,
@@ -242,7 +237,6 @@ class CostSums:
         self.wall = self.rows_squared = self.rows_wall = 0.0
 
     def record(self) -> StepCost:
-        """Give the sums as they are now."""
         return StepCost(self.calls, self.rows_in, self.rows_in, self.wall, self.rows_squared, self.rows_wall)
 
 
@@ -295,7 +289,6 @@ class Window:
 
     @property
     def size(self) -> int:
-        """How many rows were looked at."""
         return self.stop - self.start
 
 
@@ -331,7 +324,6 @@ class Plan:
 
     @property
     def moved(self) -> bool:
-        """Whether steps run in another order than they are written in."""
         return bool(self.written) and self.order != self.written
 
 

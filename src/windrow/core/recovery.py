@@ -1,6 +1,6 @@
 """What becomes of tasks whose attempt, worker or limit came to a bad end.
 
-The rules are in ``retry`` and in the launch policy; here they are carried out, and what it cost is counted.
+The rules are in ``retry``; here they are carried out, and what it cost is counted.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from heapq import heappush
 from typing import TYPE_CHECKING
 
 from windrow.core.graph import count_try
-from windrow.core.policies import NO_TRIES, Again, Larger
-from windrow.core.records import Failure, FailureKind
-from windrow.core.retry import EXPLAINED, KILLED, UNTOUCHED, Verdict, pause_s, verdict
+from windrow.core.policies import NO_TRIES
+from windrow.core.records import Failure, FailureKind, Needs
+from windrow.core.retry import BACK_OFF_S, EXPLAINED, KILLED, UNTOUCHED, is_forgiven
 from windrow.core.transitions import AttemptState, TaskState
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Recovery:
             worker.proven = True  # that brings a task nearer to its end, however many such tasks there are
         self._blame_order(attempts if crashed else suspects, failure)
         if self._feeder is not None:
-            self._feeder.losing(life)
+            self._feeder.partials.losing(life)
         for output in self._outputs.lose(life):
             if output.attempt and not output.holders:
                 self._graph.lose(output)
@@ -67,8 +67,8 @@ class Recovery:
         self._scheduler.workers.leave(
             worker,
             failure,
-            self._scheduler.now,
-            self._scheduler.out if again and not self._scheduler.stopping else None,
+            self._scheduler.batch.now,
+            self._scheduler.batch.out if again and not self._scheduler.stopping else None,
         )
         if self._feeder is not None:
             self._feeder.left(life)
@@ -115,7 +115,6 @@ class Recovery:
         return counts and not node.attempts
 
     def give_back(self, node: Node) -> None:
-        """A task did not run, through no fault of its own."""
         if not node.fed:
             self._graph.back(node)
         elif node.task.consumes or node.tries == NO_TRIES or self._scheduler.stopping:
@@ -156,17 +155,19 @@ class Recovery:
         if failure.kind is FailureKind.EXHAUSTED:
             self._settle_exhausted(attempt, failure, limit)
             return
-        divisible = node.fed and self._feeder is not None and self._feeder.is_divisible(node.task)
-        what = verdict(failure, tries, node.task.retries, self._options, divisible=divisible)
-        if what is Verdict.AGAIN:
-            self._graph.back(node)
-        elif what is Verdict.LATER:
-            self._spent.retries += 1
-            heappush(self._scheduler.times, (self._scheduler.now + pause_s(tries), node.id, False))
-            self._graph.back(node, delayed=True)
-        else:
+        if not is_forgiven(failure, tries, node.task.retries, self._options, divisible=self._is_divisible(node)):
             attempt.worker.proven = True  # it has brought a task to an end, if a bad one
             self.give_up(node, failure)
+        elif failure.kind is FailureKind.TRANSIENT_IO:
+            self._spent.retries += 1
+            pause_s = BACK_OFF_S[min(tries.reads, len(BACK_OFF_S)) - 1]
+            heappush(self._scheduler.times, (self._scheduler.batch.now + pause_s, node.id, False))
+            self._graph.back(node, delayed=True)
+        else:
+            self._graph.back(node)
+
+    def _is_divisible(self, node: Node) -> bool:
+        return node.fed and self._feeder is not None and self._feeder.is_divisible(node.task)
 
     def _decides(self, attempt: Attempt, failure: Failure, tries: Tries) -> bool:
         """Of two attempts the other goes on and decides; but it may hang, and then the second such end does."""
@@ -182,30 +183,35 @@ class Recovery:
         return True
 
     def _settle_exhausted(self, attempt: Attempt, failure: Failure, limit: happened.Exhausted | None) -> None:
+        """A task used too much: the order is blamed first, then the shape, then the worker, then the task.
+
+        A worker that has grown before may be the reason, so that rows are blamed only when a worker that had run
+        nothing failed on them too. A call gets twice the memory once.
+        """
         node = attempt.node
-        divisible = node.fed and self._feeder is not None and self._feeder.is_divisible(node.task)
-        resource, amount = ("memory", 0.0) if limit is None else (limit.resource, limit.limit)
-        answer = self._scheduler.policy.exhausted(
-            node.task, attempt.plan, resource, amount, node.tries, divisible=divisible
-        )  # fmt: skip
-        if isinstance(answer, Again):
-            if answer.how == "written" and self._feeder is not None:
-                self._feeder.blame_order(node.task.category)
-                node.tries = node.tries._replace(exhaustions=node.tries.exhaustions - 1)  # the order's fault
-            node.fresh = answer.how == "fresh" and limit is not None
-            if answer.how == "fresh" and limit is None:
-                self.give_up(node, failure)  # threads share their memory: no worker is fresh
-            else:
-                self._graph.back(node)
-        elif isinstance(answer, Larger) and self._scheduler.dispatch.is_possible(answer.needs):
-            node.task = node.task._replace(needs=answer.needs)
+        task, tries = node.task, node.tries
+        again = False
+        if attempt.plan.moved and self._feeder is not None:
+            self._feeder.blame_order(task.category)
+            node.tries = tries._replace(exhaustions=tries.exhaustions - 1)  # the order's fault
+            again = True
+        elif task.twin:
+            # Threads, which have no limits, share their memory: no worker is fresh.
+            again = node.fresh = not (self._is_divisible(node) or tries.fresh or limit is None)
+        elif (limit is None or limit.resource == "memory") and tries.exhaustions == 1:
+            amounts = dict(task.needs.amounts)
+            amounts["memory"] = 2 * (amounts.get("memory") or (limit.limit if limit is not None else 0.0))
+            larger = Needs.of(amounts)
+            if larger != task.needs and self._scheduler.dispatch.is_possible(larger):
+                node.task = task._replace(needs=larger)
+                again = True
+        if again:
             self._graph.back(node)
         else:
             attempt.worker.proven = True
             self.give_up(node, failure)
 
     def give_up(self, node: Node, failure: Failure) -> None:
-        """A task has failed, or is to be divided."""
         if node.fed:
             self._give_up_fed(node, failure)
             return

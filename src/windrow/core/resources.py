@@ -34,21 +34,15 @@ class Pool:
         self.grants = 0  #: parts of grants that are out
         self.shrunk = False  #: more is taken than offered, as it offered more before
 
-    def has(self, name: str, amount: float) -> bool:
-        """Say whether so much is free."""
-        return self.offers.get(name, 0) - self.taken.get(name, 0) >= amount * ENOUGH
-
-    def take(self, name: str, amount: float, *, lasting: bool) -> Granted:
-        """Take some away."""
+    def take(self, name: str, amount: float) -> Granted:
         self.taken[name] = self.taken.get(name, 0) + amount
         self.grants += 1
         units: tuple[int, ...] = ()
         if name in self.units:
             units = tuple([heappop(self.units[name]) for _ in range(min(int(amount), len(self.units[name])))])
-        return make_record(Granted, (self.name, name, amount, units, lasting))
+        return make_record(Granted, (self.name, name, amount, units))
 
     def give(self, part: Granted) -> None:
-        """Take back what was granted."""
         self.taken[part.name] -= part.amount
         self.grants -= 1
         if not self.grants:
@@ -74,13 +68,14 @@ class Site:
 class NeedsClass:
     """Tasks with the same needs: which of them is next, and what they wait for."""
 
-    __slots__ = ("blocked_on", "io", "listed", "needs", "parts", "possible", "queue", "version", "waiting")
+    __slots__ = ("blocked_on", "io", "limits", "listed", "needs", "parts", "possible", "queue", "version", "waiting")
 
     def __init__(self, needs: Needs) -> None:
         self.needs = needs
         self.io = any(name == IO for name, _ in needs.amounts)
-        #: (resource, amount, lasting): what pools must have
-        self.parts = tuple((name, amount, name in needs.lasting) for name, amount in needs.amounts if name != IO)
+        self.parts = tuple(part for part in needs.amounts if part[0] != IO)  #: what pools must have
+        #: what its calls may use: of memory what they ask for
+        self.limits = Needs(tuple(part for part in needs.amounts if part[0] == "memory"))
         self.queue: list[tuple[int, int, int, object]] = []  #: heap of the dispatch
         self.listed = -1  #: entry of its queue by which it is known among the first of all classes; -1: none
         self.waiting = 0  #: tasks in the queue
@@ -103,7 +98,6 @@ class Resources:
     # -- who offers what
 
     def set_pool(self, name: str, offers: Needs, devices: tuple[str, ...] = ()) -> None:
-        """A pool offers this from now on; what is taken stays taken."""
         pool = self._pool(name)
         pool.offers = dict(offers.amounts)
         pool.shrunk = any(taken > pool.offers.get(one, 0) for one, taken in pool.taken.items())
@@ -134,25 +128,21 @@ class Resources:
         return site
 
     def close(self, worker: WorkerState) -> None:
-        """A worker gets no more tasks."""
         self.set_busy(worker)
         worker.site.workers -= 1
         self.reserved.pop(worker.site, None)
         self.version += 1
 
     def forget(self, worker: WorkerState) -> None:
-        """A worker is gone, with what it offered by itself."""
         self.pools.pop(_own(worker.life), None)
         if not worker.site.workers:
             self.sites.pop((worker.site.names, worker.site.io), None)
 
     def set_idle(self, worker: WorkerState) -> None:
-        """A worker has nothing to do."""
         worker.site.idle[worker.id] = worker
         self.open[worker.site] = None
 
     def set_busy(self, worker: WorkerState) -> None:
-        """A worker has something to do, or gets nothing any more."""
         site = worker.site
         if site.idle.pop(worker.id, None) is not None and not site.idle:
             del self.open[site]
@@ -160,7 +150,6 @@ class Resources:
     # -- where tasks fit
 
     def find(self, cls: NeedsClass, prefer: list[WorkerState]) -> WorkerState | None:
-        """Find an idle worker with room for a task, one of those preferred if possible."""
         for worker in prefer:
             if worker.id in worker.site.idle and self.fits(cls, worker.site):
                 return worker
@@ -176,7 +165,7 @@ class Resources:
         if self.reserved and self.reserved.get(site, cls) is not cls:
             cls.blocked_on = "worker"
             return False
-        for name, amount, _ in cls.parts:
+        for name, amount in cls.parts:
             for pool in site.pools:
                 if pool.offers.get(name, 0) - pool.taken.get(name, 0) >= amount * ENOUGH:
                     break
@@ -186,9 +175,8 @@ class Resources:
         return True
 
     def could(self, cls: NeedsClass, site: Site) -> bool:
-        """Say whether a site offers enough for a task, whatever is taken of it."""
         return site.io is cls.io and all(
-            any(pool.offers.get(name, 0) >= amount * ENOUGH for pool in site.pools) for name, amount, _ in cls.parts
+            any(pool.offers.get(name, 0) >= amount * ENOUGH for pool in site.pools) for name, amount in cls.parts
         )
 
     def possible(self, cls: NeedsClass) -> bool:
@@ -199,7 +187,6 @@ class Resources:
         return cls.possible
 
     def largest(self, name: str) -> float:
-        """Say how much of a resource the largest pool has."""
         return max((pool.offers.get(name, 0) for pool in self.pools.values()), default=0)
 
     # -- grants
@@ -207,10 +194,10 @@ class Resources:
     def reserve(self, worker: WorkerState, cls: NeedsClass) -> Grant:
         """Take what a task needs, which must be free."""
         grant: list[Granted] = []
-        for name, amount, lasting in cls.parts:
+        for name, amount in cls.parts:
             for pool in worker.site.pools:
-                if pool.has(name, amount):
-                    grant.append(pool.take(name, amount, lasting=lasting))
+                if pool.offers.get(name, 0) - pool.taken.get(name, 0) >= amount * ENOUGH:
+                    grant.append(pool.take(name, amount))
                     break
             else:
                 raise InternalError(f"worker {worker.id} and its pools have no {name}={amount:g} free")
@@ -218,7 +205,6 @@ class Resources:
         return tuple(grant)
 
     def free(self, parts: Grant) -> None:
-        """Give parts of a grant back; what a worker took along when it left is gone."""
         for part in parts:
             pool = self.pools.get(part.pool)
             if pool is not None:
@@ -226,5 +212,4 @@ class Resources:
 
 
 def _own(life: Life) -> str:
-    """Name the pool of what a worker offers by itself."""
     return f"worker {life.worker}.{life.incarnation}"

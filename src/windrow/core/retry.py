@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -41,39 +40,22 @@ FEW_LOSSES = 5
 BACK_OFF_S = (0.1, 0.4)
 
 
-class Verdict(enum.Enum):
-    """What becomes of the task of a failed attempt."""
-
-    AGAIN = enum.auto()  #: at once
-    LATER = enum.auto()  #: after a pause
-    FAIL = enum.auto()  #: it is given up, or divided by its feeder
-
-
-def verdict(failure: Failure, tries: Tries, retries: int, options: Options, *, divisible: bool) -> Verdict:
-    """Say what to do about a failure that ``tries`` counts; exhaustion is the launch policy's to answer."""
+def is_forgiven(failure: Failure, tries: Tries, retries: int, options: Options, *, divisible: bool) -> bool:
+    """Say whether a task runs again after a failure that ``tries`` counts; of exhaustion more is asked."""
     kind = failure.kind
     if kind is FailureKind.LOST:
-        most = FEW_LOSSES if divisible else MOST_LOSSES
-        return Verdict.AGAIN if tries.losses < most else Verdict.FAIL
+        return tries.losses < (FEW_LOSSES if divisible else MOST_LOSSES)
     if kind is FailureKind.CRASHED:
-        return Verdict.AGAIN if tries.crashes < options.crashes else Verdict.FAIL
+        return tries.crashes < options.crashes
     if kind is FailureKind.TRANSIENT_IO:
-        return Verdict.LATER if tries.reads <= options.retries else Verdict.FAIL
-    if kind is FailureKind.USER and not failure.final and tries.errors <= retries:
-        return Verdict.AGAIN
-    return Verdict.FAIL
-
-
-def pause_s(tries: Tries) -> float:
-    """Say how long to wait before a read is tried again."""
-    return BACK_OFF_S[min(tries.reads, len(BACK_OFF_S)) - 1]
+        return tries.reads <= options.retries
+    return kind is FailureKind.USER and not failure.final and tries.errors <= retries
 
 
 # -- in words --------------------------------------------------------------------------------------------------
 
 
 def lost_too_often(failure: Failure) -> Failure:
-    """Say of the last loss of a task that it was one too many, and what may be behind it."""
     story = f"{failure.message}; that happened {MOST_LOSSES} times with these rows"
     if failure.type == KILLED:
         story += ", from outside, perhaps by the kernel for want of memory: memory= limits what a worker may use"
@@ -95,7 +77,6 @@ def exhaustion(node: Node, event: Exhausted) -> Failure:
 
 
 def too_much(event: Exhausted) -> str:
-    """Say what was used, and what the limit was."""
     if event.resource == "seconds":
         return f"took more than {event.used:.3g} s; the limit is {event.limit:.3g} s"
     if event.resource == "memory":
@@ -104,7 +85,6 @@ def too_much(event: Exhausted) -> str:
 
 
 def too_large(node: Node, resources: Resources) -> Failure:
-    """Say what a task needs, what there is, and what to do."""
     needs = node.task.needs.amounts
     asked = ", ".join(f"{name}={in_words(name, amount)}" for name, amount in needs)
     most = ", ".join(f"{name}={in_words(name, resources.largest(name))}" for name, _ in needs)
@@ -116,13 +96,11 @@ def too_large(node: Node, resources: Resources) -> Failure:
 
 
 def too_late(node: Node) -> Failure:
-    """Say that a task was not done in time; how long it had is known to whoever set the clock."""
     message = f"task {node.task.category!r} ({node.id}) was not done by its deadline"
     return Failure(FailureKind.USER, "TimeoutError", message)
 
 
 def in_words(resource: str, amount: float) -> str:
-    """Write an amount with the unit of its resource."""
     return _bytes(amount) if resource == "memory" else f"{amount:g}"
 
 

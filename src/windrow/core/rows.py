@@ -70,13 +70,6 @@ class Standing(NamedTuple):
     workers: int
 
 
-def _row_task(number: int, category: str, size: int, payload: RunRows, needs: Needs) -> Task:
-    makes = (f"rows {number}",)
-    return make_record(
-        Task, (number, category, size, payload, (), (), makes, False, needs, 0, 0, None, 0, True, True, None)
-    )
-
-
 class RowFeeder:
     """Rows of a run, as tasks."""
 
@@ -104,16 +97,17 @@ class RowFeeder:
         self.window = policies.shape.window(None)  #: how many tasks a worker may have at a time
         self._forgotten = False  #: the run has failed: no result counts any more
         self._stopped = False
+        self._row_task = Task(0, "", needs=options.needs, twin=True)[
+            8:
+        ]  #: what tasks of rows have in common: from needs on
         self._request = ShapeRequest("", 0, 0, 0, 0, 0, 0, NO_COST)
         self._desk: Scheduler
         self.submitted(inputs)
 
     def begin(self, scheduler: Scheduler) -> None:
-        """The scheduler is there."""
         self._desk = self.partials.desk = scheduler
 
     def submitted(self, inputs: Sequence[InputSpec]) -> None:
-        """More inputs belong to the run."""
         for spec in inputs:
             if spec.category not in self.accounts:
                 plan = self._plans.get(spec.category) or Plan(id=0, category=spec.category)
@@ -148,14 +142,13 @@ class RowFeeder:
         return Task(number, spec.category, 0, OpenInput(spec.id), needs=self.options.needs)
 
     def _cut(self, one: Input, life: Life) -> Task:
-        """Cut the next task from an input."""
         inputs, desk = self.inputs, self._desk
         category = one.spec.category
         account = self.accounts[category]
         unit, units = one.cutter.next_unit()
         request = self._request
         request.category, request.workers, request.unit, request.units = category, len(desk.workers.alive), unit, units
-        request.known, request.expected = inputs.uncut, inputs.expected()
+        request.known, request.expected = inputs.uncut, inputs.expected() if inputs.unopened else 0
         request.running, request.costs = desk.queues.rows_ahead(account.row_s), account.sums()
         want = self.policies.shape.rows(request)
         bound = self.options.chunk
@@ -172,7 +165,8 @@ class RowFeeder:
         self.given[number] = bundle
         if not one.cutter.rows:
             self.partials.review_input(one)  # nothing more comes for workers that are through with it
-        return _row_task(number, category, size, RunRows((rows,), one.identity), self.options.needs)
+        payload, makes = make_record(RunRows, ((rows,), one.identity)), (f"rows {number}",)
+        return make_record(Task, (number, category, size, payload, (), (), makes, False, *self._row_task))
 
     def _note_large_unit(self, one: Input, unit: int, bound: int) -> None:
         if not self.notes:
@@ -191,20 +185,20 @@ class RowFeeder:
     def ended(self, task: Task, event: Finished) -> bool:
         """An attempt is done: accept what it made, all or nothing."""
         payload = task.payload
-        if isinstance(payload, MergePartials):
+        if type(payload) is MergePartials:
             if self._forgotten:
                 self.returned(task)
                 return False
             self.partials.merged(task)
             return True
         bundle = self.given.pop(task.id)
-        if isinstance(payload, OpenInput):
+        if type(payload) is OpenInput:
             report = event.report
             if not isinstance(report, Opened):
                 raise InternalError(f"input {payload.input} was opened, and {report!r} came instead of its rows")
             one = self.inputs.inputs[payload.input]
             one.identity = report.identity
-            self.inputs.opened(one, report.rows, report.borders)
+            self.inputs.known(one, report.rows, report.borders)
             return True
         assert bundle is not None
         bundle.running -= 1
@@ -226,7 +220,6 @@ class RowFeeder:
         return True
 
     def _learn(self, task: Task, event: Finished, report: RowsReport) -> None:
-        """Count an accepted attempt's evidence and cost."""
         measured, category = event.measurement, task.category
         self.accepted += 1
         self.bytes_read += measured.bytes_read
@@ -284,7 +277,6 @@ class RowFeeder:
             self.ledger.fail(part, failure)
 
     def returned(self, task: Task) -> None:
-        """No attempt of a task will count, through no fault of its own."""
         payload = task.payload
         if isinstance(payload, MergePartials):
             bundle, rows = self.partials.merge_failed(task)
@@ -301,7 +293,6 @@ class RowFeeder:
         self.partials.review(found)
 
     def lost(self, output: str) -> None:
-        """No holder of a partial is left."""
         self.inputs.give_back(self.partials.lost(output))
 
     def unreadable(self, output: str, failure: Failure) -> bool:
@@ -337,34 +328,15 @@ class RowFeeder:
 
     # -- what is kept
 
-    def about(self, output: str) -> tuple[Rows, ...]:
-        """Say which rows a partial is about."""
-        return self.ledger.held[output]
-
-    def taken(self, output: str, seconds: float) -> None:
-        """A partial is in the driver's hands."""
-        self.partials.taken(output, seconds)
-
     def draining(self, life: Life) -> None:
-        """A worker gets no more rows."""
         self._at.pop(life, None)
         self.partials.close(life)
 
-    def losing(self, life: Life) -> None:
-        """A worker is gone: nothing is merged there any more."""
-        self.partials.losing(life)
-
     def left(self, life: Life) -> None:
-        """A worker is gone."""
         self._at.pop(life, None)
         self.partials.left(life)
 
     # -- plans
-
-    def plan(self, category: str) -> Plan:
-        """Give the plan in force."""
-        account = self.accounts.get(category)
-        return Plan(id=0, category=category) if account is None else account.plan
 
     def planned(self, plan: Plan) -> None:
         """A new plan was made; guards that came meanwhile ask for the next one."""
@@ -376,7 +348,6 @@ class RowFeeder:
         self._ask_for_plan(account)
 
     def blame_order(self, category: str) -> None:
-        """Tasks of a category used too much in a moved order."""
         if category in self.accounts:
             self.accounts[category].blame_order()
 
@@ -388,7 +359,8 @@ class RowFeeder:
                 for name, other in self.accounts.items()
                 if name != category
             )
-            self._desk.command(Replan(account.ask(rows_left=self._left(category), others_s=others_s)))
+            job = account.ask(rows_left=self._left(category), others_s=others_s)
+            self._desk.batch.out.append(Replan(job))
 
     def _left(self, category: str) -> int:
         return self.inputs.left(category) + self._desk.queues.rows_of(category)
@@ -396,7 +368,6 @@ class RowFeeder:
     # -- the end
 
     def describe(self, task: Task) -> str:
-        """Name the rows of a task."""
         payload = task.payload
         if not isinstance(payload, RunRows):
             return f"input {payload.input}"
@@ -406,7 +377,6 @@ class RowFeeder:
         )
 
     def is_divisible(self, task: Task) -> bool:
-        """Whether a task is more than one unit."""
         payload = task.payload
         if not isinstance(payload, RunRows):
             return False
@@ -433,12 +403,10 @@ class RowFeeder:
 
     @property
     def busy(self) -> bool:
-        """Whether partials are still to be brought in."""
         return bool(self.ledger.held)
 
     @property
     def exhausted(self) -> bool:
-        """Whether everything was handed out and has come to an end."""
         return not (self.inputs.unopened or self.inputs.uncut or self.given or self.ledger.held)
 
     @property
@@ -447,7 +415,6 @@ class RowFeeder:
         return self.ledger.complete if self.ledger.accounted else None
 
     def standing(self) -> Standing:
-        """Say how far the run is."""
         ledger, inputs, desk = self.ledger, self.inputs, self._desk
         return Standing(
             known=ledger.known_rows,

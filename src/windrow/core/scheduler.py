@@ -7,18 +7,18 @@ and a feeder makes tasks of rows when a worker has room.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, NamedTuple
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import TYPE_CHECKING, Any
 
 from windrow.core import events as happened
 from windrow.core.commands import Command, Discard, Resolve, Status, Uncounted, WakeAt
 from windrow.core.dispatch import Dispatch
 from windrow.core.graph import Graph, Node
 from windrow.core.invariants import validate
-from windrow.core.launching import LaunchPolicy
 from windrow.core.options import Options, Spent
 from windrow.core.outputs import Batch, Outputs
-from windrow.core.queues import Queues
+from windrow.core.policies import LaunchPolicy
+from windrow.core.queues import ANSWER_S, Queues
 from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Plan, Task
 from windrow.core.recovery import Recovery
 from windrow.core.resources import Resources
@@ -38,15 +38,6 @@ if TYPE_CHECKING:
 MAX_WINDOW = 16
 
 
-class TaskCounts(NamedTuple):
-    """How far submitted tasks are."""
-
-    submitted: int
-    done: int
-    failed: int  #: those that could not run because of others included
-    running: int
-
-
 class Scheduler:
     """The state of one run."""
 
@@ -60,21 +51,19 @@ class Scheduler:
         self.failure: Failure | None = None  #: that stopped the run
         self.stopping = False
         self.spent = Spent()
-        batch = self._batch = Batch()
+        batch = self.batch = Batch()
         self.resources = Resources()
-        self.workers = Workers(self.resources, self.options, self.spent, indexed=feeder is not None)
+        self.workers = Workers(self.resources, self.options, self.spent)
         self.outputs = Outputs(batch, feeder, self.options.crashes, MOST_LOSSES)
-        self.queues = Queues(
-            batch, self.resources, self.workers, self.outputs, self.predict_s, self.options, self.spent
-        )  # fmt: skip
-        self.dispatch = Dispatch(batch, self.resources, self.workers, self.outputs, self.queues, self.policy)
-        self.dispatch.launch = self._launch
+        self.queues = Queues(self)
+        self.dispatch = Dispatch(self)
         self.graph = Graph(batch, self.outputs, self.queues, self.dispatch)
         self.recovery = Recovery(self)
         self.closed = not self.options.open
         self._cut_off = False  #: tasks did not run because the run was stopped
         self._reason = ""  #: of the stop
         self._plans: dict[str, Plan] = {}
+        self._window = 0  #: of the feeder, when queues were filled last
         self.times: list[tuple[float, int, bool]] = []  #: heap: when, task, whether a deadline
         self._woken: float | None = None  #: the wake-up that was asked for
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -103,8 +92,7 @@ class Scheduler:
             feeder.begin(self)
 
     def on(self, events: Iterable[happened.Event], now: float) -> list[Command]:
-        """Take a batch of events and give the commands that follow."""
-        batch = self._batch
+        batch = self.batch
         out = batch.out = []
         batch.now = now
         handlers = self._handlers
@@ -113,7 +101,7 @@ class Scheduler:
         if self.status is None:
             graph = self.graph
             if graph.garbage:
-                graph.collect_garbage(self.resources.free)
+                graph.collect_garbage()
             if not self.stopping:
                 self._hand_out()
             else:
@@ -122,7 +110,7 @@ class Scheduler:
                 self._release_drained()
             if len(self.queues.attempts) <= self.queues.void:  # else something is under way
                 if graph.garbage:
-                    graph.collect_garbage(self.resources.free)
+                    graph.collect_garbage()
                 self._end_if_done()
                 if not self.finished and not self.workers.alive:
                     self._fail_without_workers()
@@ -130,81 +118,41 @@ class Scheduler:
 
     @property
     def finished(self) -> bool:
-        """Whether the run is resolved."""
         return bool(self.status)
 
     @property
     def notes(self) -> list[str]:
-        """What the user should know about workers."""
         return self.workers.notes
 
-    def has_output(self, name: str) -> bool:
-        """Say whether an output exists now, wherever it is."""
-        output = self.graph.outputs.get(name)
-        return output is not None and output.made
-
-    def counts(self) -> TaskCounts:
-        """Say how far submitted tasks are."""
-        graph = self.graph
-        ended = graph.failed + graph.cancelled
-        running = sum(not one.node.fed for one in self.queues.attempts.values())
-        return TaskCounts(graph.submitted, graph.submitted - graph.waiting - ended, graph.failed, running)
-
     def validate(self) -> None:
-        """Check every invariant; raises InternalError with the story."""
         validate(self)
 
     # -- the desk of the feeder
 
-    @property
-    def out(self) -> list[Command]:
-        """The commands that follow from the batch."""
-        return self._batch.out
-
-    @property
-    def now(self) -> float:
-        """The time of the batch."""
-        return self._batch.now
-
-    def command(self, command: Command) -> None:
-        """Give a command."""
-        self._batch.out.append(command)
-
     def submit(self, task: Task) -> None:
-        """Take in a task of the feeder that waits for its worker, such as a merge."""
         self.graph.add((task,), fed=True)
 
     def want(self, output: str) -> None:
-        """Bring an output of the feeder to the driver and hand it over."""
         self.graph.want(self.graph.outputs[output])
 
     def release(self, output: str) -> None:
-        """The feeder needs an output no more."""
         known = self.graph.outputs.get(output)
         if known is not None:
             self.graph.release(known)
 
-    def mean_life_s(self) -> float | None:
-        """Say how long a worker lives on average; None if none was lost."""
-        return self.workers.mean_life_s(self._batch.now)
-
     # -- handing out
 
     def _hand_out(self) -> None:
-        """Give work to workers that have room, and say when to look again."""
         if self.workers.pauses:
-            self.workers.resume(self._batch.now, self._batch.out)
+            self.workers.resume(self.batch.now, self.batch.out)
         if self.times:
             self._pass_time()
-        if self.graph.fatal is not None and self.options.on_error == "stop":
-            self.fail_run(self.graph.fatal)
-            return
         dispatch, queues = self.dispatch, self.queues
         if dispatch.waits:
             dispatch.place()
         if self.options.ahead:
             for node, worker in queues.followers(dispatch.classify):
-                self._launch(node, worker)
+                self.launch(node, worker)
         if self.feeder is not None:
             self._feed(self.feeder)
         if dispatch.fresh or self.options.io_workers:
@@ -225,22 +173,31 @@ class Scheduler:
 
     def _feed(self, feeder: RowFeeder) -> None:
         """Ask the feeder for tasks as long as a worker has room: idle ones first, then those with short queues."""
-        resources, by_queue = self.resources, self.workers.by_queue
+        resources, workers = self.resources, self.workers
         if self.dispatch.fed_waiting:
             return  # one that it gave does not fit yet
         for site in list(resources.open):
             while site.idle and not site.io and site not in resources.reserved:
                 if not self._feed_one(feeder, next(iter(site.idle.values()))):
                     return
-        for length in range(1, min(feeder.window, MAX_WINDOW)):
-            for worker in list(by_queue[length].values()):
-                if worker.io or worker.site in resources.reserved:
-                    continue
-                if length >= feeder.window or not self._feed_one(feeder, worker):
-                    return
+        if feeder.window > self._window:
+            workers.short = {one.id: one for one in workers.alive.values() if one.open}
+        self._window = feeder.window
+        queues = [
+            (len(worker.chain.attempts), number)
+            for number, worker in workers.short.items()
+            if worker.chain is not None and not worker.io and worker.site not in resources.reserved
+        ]
+        heapify(queues)
+        while queues and queues[0][0] < min(feeder.window, MAX_WINDOW):
+            length, number = queues[0]
+            if not self._feed_one(feeder, workers.alive[number]):
+                return
+            heapreplace(queues, (length + 1, number))
+        if not resources.reserved:
+            workers.short.clear()
 
     def _feed_one(self, feeder: RowFeeder, worker: WorkerState) -> bool:
-        """Give a worker a task of the feeder; False if there is none, or none that fits."""
         task = feeder.next(worker.life)
         if task is None:
             return False
@@ -249,40 +206,29 @@ class Scheduler:
         chain = worker.chain
         fits = self.resources.fits(cls, worker.site) if chain is None else chain.cls is cls
         if fits:
-            self.queues.launch(node, worker, feeder.plan(task.category))
+            self.queues.launch(node, worker, feeder.accounts[task.category].plan)
         else:
             self.dispatch.add(node)
         return fits
 
-    def _launch(self, node: Node, worker: WorkerState) -> None:
-        """Let a worker run a task."""
+    def launch(self, node: Node, worker: WorkerState) -> None:
         self.dispatch.remove(node)
         if node.cls is None:
             self.dispatch.classify(node)
-        if worker.life in self.outputs.sought and not self.queues.is_short(node):
-            self._bring_ahead(worker.life, node)
         self.queues.launch(node, worker, self._plan_of(node))
         node.fresh = False
         if node.task.consumes:
             self.graph.consume(node, DRIVER if worker.shares else worker.life)
 
-    def _bring_ahead(self, life: Life, node: Node) -> None:
-        """A worker begins what may take long, and cannot be asked meanwhile: bring what tasks that could run now read."""
-        for output in self.outputs.sought.pop(life).values():
-            others = [one for one in output.readers.values() if one is not node]
-            if any(one.state is TaskState.READY for one in others) and output.name not in node.reads:
-                self.outputs.fetch(output)
-
     def predict_s(self, node: Node) -> float | None:
-        """Predict how long a task takes; None where nothing is known."""
         if node.fed and self.feeder is not None:
             return self.feeder.predict_s(node.task)
         return self.policy.predict(node.task)
 
     def _plan_of(self, node: Node) -> Plan:
-        if node.fed and self.feeder is not None:
-            return self.feeder.plan(node.task.category)
         category = node.task.category
+        if node.fed and self.feeder is not None:
+            return self.feeder.accounts[category].plan
         plan = self._plans.get(category)
         if plan is None:
             plan = self._plans[category] = Plan(id=0, category=category)
@@ -292,7 +238,7 @@ class Scheduler:
         """Order workers for input and output, and new lives of workers for tasks that need a fresh one."""
         if self.options.io_workers and not self.workers.starting:
             for _ in range(min(self.dispatch.waiting_io, self.options.io_workers)):
-                self.workers.start_io(self._batch.out)
+                self.workers.start_io(self.batch.out)
         if self.dispatch.fresh and not self.workers.starting and not self.workers.draining:
             able = [one for one in self.workers.alive.values() if not one.io]
             used = [one for one in able if one.launches]
@@ -310,7 +256,6 @@ class Scheduler:
             self.dispatch.add(node)
 
     def _help_idle(self) -> None:
-        """Near the end idle workers take over what others have."""
         if not self.queues.may_look():
             return
         idle = sum(len(site.idle) for site in self.resources.open if not site.io)
@@ -321,15 +266,15 @@ class Scheduler:
             cls = self.dispatch.classify(attempt.node)
             worker = self.resources.find(cls, [])
             if worker is None:
-                self.queues.wait_for_help()
+                self.queues.wake_at(self.batch.now + ANSWER_S)
                 break
-            self.queues.copied()
-            self._launch(attempt.node, worker)
+            self.spent.copies += 1
+            self.launch(attempt.node, worker)
 
     def _pass_time(self) -> None:
         """Let delayed tasks run whose time has come, and give up those that are too late."""
         times, graph = self.times, self.graph
-        while times and times[0][0] <= self._batch.now:
+        while times and times[0][0] <= self.batch.now:
             _, number, late = heappop(times)
             node = graph.nodes.get(number)
             if node is None:
@@ -346,7 +291,7 @@ class Scheduler:
             if heap and (due is None or heap[0][0] < due):
                 due = heap[0][0]
         if due is not None and due != self._woken:
-            self._batch.out.append(WakeAt(due))
+            self.batch.out.append(WakeAt(due))
         self._woken = due
 
     # -- what the user says
@@ -404,7 +349,7 @@ class Scheduler:
         former = self.workers.alive.get(life.worker)
         if former is not None and former.life.incarnation < life.incarnation:
             self.recovery.lose_worker(former, UNSEEN, again=False)
-        self.workers.join(event.worker, self._batch.now)
+        self.workers.join(event.worker, self.batch.now)
 
     def _worker_lost(self, event: happened.WorkerLost) -> None:
         worker = self.workers.find(event.life)
@@ -412,8 +357,8 @@ class Scheduler:
         if worker is not None:
             self.recovery.lose_worker(worker, failure, again=True)
         else:
-            out = None if self.stopping else self._batch.out
-            self.workers.failed_to_start(event.life, failure, self._batch.now, out)
+            out = None if self.stopping else self.batch.out
+            self.workers.failed_to_start(event.life, failure, self.batch.now, out)
 
     def _drain_requested(self, event: happened.DrainRequested) -> None:
         worker = self.workers.find(event.life)
@@ -432,7 +377,7 @@ class Scheduler:
                 if not output.fed:
                     self.outputs.fetch(output)
             if not (alone or worker.chain or worker.life in self.dispatch.pinned):
-                self.workers.tell_to_end(worker, self._batch.out)
+                self.workers.tell_to_end(worker, self.batch.out)
 
     # -- attempts
 
@@ -445,12 +390,12 @@ class Scheduler:
         attempt = self.queues.attempts.get(event.attempt)
         if attempt is None or attempt.life != event.life or attempt.started is not None:
             return
-        attempt.started = now = self._batch.now
+        attempt.started = now = self.batch.now
         node = attempt.node
         if node.begun is None and not attempt.void:
             node.begun = now
         if attempt.state is AttemptState.LAUNCHED:
-            attempt.move(AttemptState.RUNNING)
+            attempt.state = AttemptState.RUNNING
 
     def _output_ready(self, event: happened.OutputReady) -> None:
         attempt = self._live(event)
@@ -473,12 +418,12 @@ class Scheduler:
         number, life, made, measured, _ = event
         attempt = self.queues.attempts.get(number)
         if attempt is None or attempt.life != life:
-            self._batch.out.append(Uncounted(number))
+            self.batch.out.append(Uncounted(number))
             self.discard(number, life, made)
             return
         node = attempt.node
         if attempt.void:
-            self._batch.out.append(Uncounted(number))
+            self.batch.out.append(Uncounted(number))
             self.queues.end(attempt, AttemptState.ACCEPTED)
             self.discard(number, life, (*attempt.reported.values(), *made))
             self.graph.attempt_over(node)
@@ -494,7 +439,10 @@ class Scheduler:
         self.queues.end(attempt, AttemptState.ACCEPTED)
         if node.attempts:
             self.queues.call_off(node)  # a twin of it
-        self.graph.finish(attempt, made, measured.wall)
+        if node.fed and not node.reads:
+            self.graph.finish_fed(attempt, made)
+        else:
+            self.graph.finish(attempt, made, measured.wall)
         if measured.baseline and attempt.worker.drain is None:
             story = self.workers.leaks(attempt.worker, measured)
             if story:
@@ -502,7 +450,7 @@ class Scheduler:
 
     def _discard_fed(self, attempt: Attempt, event: happened.Finished) -> None:
         """The feeder does not want what its task made; another attempt, if there is one, goes on."""
-        self._batch.out.append(Uncounted(attempt.id))
+        self.batch.out.append(Uncounted(attempt.id))
         self.discard(attempt.id, attempt.life, event.made)
         if not attempt.node.attempts:
             self.recovery.forget_fed(attempt.node)
@@ -536,7 +484,7 @@ class Scheduler:
     def _held(self, event: happened.Held) -> None:
         output = self.graph.outputs.get(event.handle.output)
         if output is None or output.attempt != event.handle.attempt:
-            self._batch.out.append(Discard(event.handle, (event.holder,)))
+            self.batch.out.append(Discard(event.handle, (event.holder,)))
         elif output.fetching is not None:
             self.graph.arrived(output, event.bytes, event.seconds)
 
@@ -554,7 +502,7 @@ class Scheduler:
             self.outputs.drop(output)
             self.graph.lose(output)
         else:
-            self._batch.out.append(Discard(output.handle, tuple(output.holders)))
+            self.batch.out.append(Discard(output.handle, tuple(output.holders)))
             self.graph.fail_fetch(output, event.failure)
 
     # -- plans and time
@@ -609,7 +557,7 @@ class Scheduler:
         failure = self.workers.no_workers_failure()
         if failure is not None:
             self.fail_run(failure)
-            self.graph.collect_garbage(self.resources.free)
+            self.graph.collect_garbage()
             self._end_if_done()
 
     def _end_if_done(self) -> None:
@@ -631,4 +579,4 @@ class Scheduler:
         else:
             self.status = "cancelled"
         graph.frozen = True
-        self._batch.out.append(Resolve(self.status, self.failure, self._reason))
+        self.batch.out.append(Resolve(self.status, self.failure, self._reason))

@@ -1,4 +1,4 @@
-"""The states of tasks, attempts and inputs, and every legal move: one table each."""
+"""The states of tasks, attempts and inputs, and every legal move of tasks and inputs: one table each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TaskState(enum.IntEnum):
 
 
 class AttemptState(enum.IntEnum):
-    """Where an attempt is; the last five are ends."""
+    """Where an attempt is; the last five are ends, and one that has ended is known to nobody any more."""
 
     LAUNCHED = 0  #: in its worker's queue
     RUNNING = 1
@@ -45,7 +45,7 @@ class InputState(enum.IntEnum):
     BAD = 4  #: given up: no more rows are cut from it
 
 
-_T, _A, _I = TaskState, AttemptState, InputState
+_T, _I = TaskState, InputState
 ENDS = frozenset({_T.DONE, _T.FAILED, _T.CANCELLED})
 _GIVEN_UP = frozenset({_T.FAILED, _T.CANCELLED})
 TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
@@ -60,13 +60,6 @@ TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
     _T.CANCELLED: frozenset(),
 }
 
-_ATTEMPT_ENDS = frozenset({_A.ACCEPTED, _A.DISCARDED, _A.FAILED, _A.CANCELLED, _A.LOST})
-ATTEMPT_MOVES: dict[AttemptState, frozenset[AttemptState]] = {
-    _A.LAUNCHED: _ATTEMPT_ENDS | {_A.RUNNING, _A.CANCELLING},
-    _A.RUNNING: _ATTEMPT_ENDS | {_A.CANCELLING},
-    _A.CANCELLING: _ATTEMPT_ENDS,
-    **dict.fromkeys(_ATTEMPT_ENDS, frozenset[AttemptState]()),
-}
 INPUT_MOVES: dict[InputState, frozenset[InputState]] = {
     _I.WAITING: frozenset({_I.OPENING, _I.KNOWN}),
     _I.OPENING: frozenset({_I.WAITING, _I.KNOWN, _I.BAD}),
@@ -75,7 +68,7 @@ INPUT_MOVES: dict[InputState, frozenset[InputState]] = {
     _I.BAD: frozenset(),
 }
 
-_State = TypeVar("_State", TaskState, AttemptState, InputState)
+_State = TypeVar("_State", TaskState, InputState)
 
 
 def move(table: dict[_State, frozenset[_State]], old: _State, new: _State, who: str, number: int) -> _State:
@@ -84,22 +77,3 @@ def move(table: dict[_State, frozenset[_State]], old: _State, new: _State, who: 
         legal = ", ".join(sorted(state.name for state in table[old])) or "nowhere: it has ended"
         raise InternalError(f"{who} {number} cannot go from {old.name} to {new.name}; it can go to {legal}")
     return new
-
-
-def listing(table: dict[_State, frozenset[_State]]) -> str:
-    """Write a table of moves as a Markdown table, for the documentation."""
-    lines = ["| state | can go to |", "|---|---|"]
-    for state, following in table.items():
-        names = ", ".join(f"`{one.name}`" for one in sorted(following))
-        lines.append(f"| `{state.name}` | {names or 'nowhere: an end'} |")
-    return "\n".join(lines)
-
-
-def diagram(table: dict[_State, frozenset[_State]]) -> str:
-    """Write a table of moves as a Mermaid state diagram, for whoever wants to see it drawn."""
-    lines = ["stateDiagram-v2", f"    [*] --> {next(iter(table)).name}"]
-    for state, following in table.items():
-        lines += [f"    {state.name} --> {one.name}" for one in sorted(following)]
-        if not following:
-            lines.append(f"    {state.name} --> [*]")
-    return "\n".join(lines)

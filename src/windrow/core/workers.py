@@ -68,23 +68,19 @@ class WorkerState:
 
     @property
     def open(self) -> bool:
-        """Whether it gets tasks."""
         return self.drain is None
 
     @property
     def queue(self) -> int:
-        """Launches that it has."""
         return 0 if self.chain is None else len(self.chain.attempts)
 
 
 class Workers:
     """All living workers, and the lives that are to come."""
 
-    def __init__(self, resources: Resources, options: Options, spent: Spent, *, indexed: bool) -> None:
+    def __init__(self, resources: Resources, options: Options, spent: Spent) -> None:
         self.alive: dict[int, WorkerState] = {}
-        #: for a feeder: open workers by how many launches they have; who came to a number first is served first
-        self.by_queue: list[dict[int, WorkerState]] = [{} for _ in range(MAX_QUEUE + 1)]
-        self.indexed = indexed
+        self.short: dict[int, WorkerState] = {}  #: open workers whose queue a feeder has perhaps not filled
         self.draining: dict[int, WorkerState] = {}
         self.starting: dict[int, Life] = {}  #: by worker: the life that was ordered
         self.notes: list[str] = []
@@ -101,14 +97,12 @@ class Workers:
         self._next_io = 0
 
     def find(self, life: Life) -> WorkerState | None:
-        """Find a living worker by its life."""
         worker = self.alive.get(life.worker)
         return worker if worker is not None and worker.life == life else None
 
     # -- beginnings
 
     def join(self, worker: Worker, now: float) -> bool:
-        """Let a worker in; False for a life that was seen before."""
         life = worker.life
         self._anybody = True
         if life.incarnation <= self._lives.get(life.worker, -1):
@@ -120,14 +114,12 @@ class Workers:
         return True
 
     def start_io(self, out: list[Command]) -> None:
-        """Order one more worker for input and output, if there may be more."""
         if self._next_io < self._options.io_workers:
             number = max([*self._lives, *self.starting, self._options.first_io - 1]) + 1
             self._next_io += 1
             self._start(Life(number, 0), True, out)
 
     def resume(self, now: float, out: list[Command]) -> None:
-        """Begin the lives that were put off."""
         while self.pauses and self.pauses[0][0] <= now:
             _, life, io = heappop(self.pauses)
             if life.incarnation > self._lives.get(life.worker, -1):
@@ -147,6 +139,7 @@ class Workers:
             self._resources.close(worker)
         self._resources.forget(worker)
         self.draining.pop(worker.id, None)
+        self.short.pop(worker.id, None)
         self.past_s += now - worker.joined
         told = drain is not None and drain.told
         if told:
@@ -196,7 +189,6 @@ class Workers:
         return Failure(FailureKind.INTERNAL, "NoWorkers", story)
 
     def mean_life_s(self, now: float) -> float | None:
-        """Say how long a worker lives on average; None if none was lost."""
         if not self.losses:
             return None
         return (self.past_s + sum(now - one.joined for one in self.alive.values())) / self.losses
@@ -204,18 +196,16 @@ class Workers:
     # -- draining
 
     def drain(self, worker: WorkerState, reason: str, replace: bool) -> bool:
-        """Give a worker no more work; False if it gets none already."""
         if worker.drain is not None:
             worker.drain.replace = replace
             return False
         self._resources.close(worker)
-        self.by_queue[worker.queue].pop(worker.id, None)
+        self.short.pop(worker.id, None)
         worker.drain = Drain(reason, replace)
         self.draining[worker.id] = worker
         return True
 
     def tell_to_end(self, worker: WorkerState, out: list[Command]) -> None:
-        """A drained worker keeps nothing any more."""
         if worker.drain is not None and not worker.drain.told:
             worker.drain.told = True
             out.append(StopWorker(worker.life))

@@ -35,7 +35,6 @@ class Prepared(Protocol):
     @property
     def memory(self) -> int:
         """Bytes that it keeps."""
-        ...
 
 
 class Outcome(NamedTuple):
@@ -72,19 +71,15 @@ class WorkerSide(Protocol):
 
     def run(self, job: Job) -> Outcome:
         """Run a task."""
-        ...
 
     def prepare(self, task: Task, plan: Plan) -> Prepared | None:
         """Read ahead what a task will need first; None: there is nothing to read ahead."""
-        ...
 
     def news(self) -> Any:
         """Say what home should know, for ``Workload.hear``; None: nothing. Asked in other processes only."""
-        ...
 
     def close(self) -> None:
         """Release files."""
-        ...
 
 
 class Workload(Protocol):
@@ -92,30 +87,24 @@ class Workload(Protocol):
 
     def open_worker(self, worker: int) -> WorkerSide:
         """Make the worker's side, in the worker."""
-        ...
 
     def content(self, task: Task) -> Any:
         """Give what a worker needs to run a task; None: it is not wanted any more. Asked at home.
 
         Engines that share memory ask when the task begins, others when it is sent.
         """
-        ...
 
     def classify(self, error: BaseException) -> Failure:
         """Say whose fault an exception of ``WorkerSide`` is."""
-        ...
 
     def describe(self, task: Task) -> str:
         """Name a task in messages, such as "rows 0-100 of input 3"."""
-        ...
 
     def hear(self, news: Any) -> None:
         """Take in what a worker in another process learned."""
-        ...
 
     def is_own(self, module: ModuleType) -> bool:
         """Whether a module is the user's own, so that it goes to other processes with its state."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +112,7 @@ class Capabilities:
     """What an engine really can do; decisions ask for these, never for the name of an engine."""
 
     can_kill: bool = False  #: a cancelled attempt that runs is ended; so stragglers may be run twice
-    can_limit: bool = False  #: memory and time of an attempt
     can_restart: bool = False  #: StartWorker begins a new life of a worker that was lost
-    measures_memory: bool = False
     isolates: bool = False  #: workers share no memory with the driver: values are pickled
 
 
@@ -142,27 +129,21 @@ class Engine(Protocol):
 
     def start(self, workload: Workload) -> None:
         """Start the workers; each is reported by WorkerJoined."""
-        ...
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
         """Carry out commands; returns at once."""
-        ...
 
     def wait(self, timeout: float | None) -> list[Event]:
         """Return what happened, waiting at most ``timeout`` seconds (None: no limit)."""
-        ...
 
     def wake(self) -> None:
         """Make ``wait`` return; may be called from a signal handler."""
-        ...
 
     def take(self, handle: Handle, *, mine: bool = False) -> Any:
         """Hand over an output that the driver's side has; ``mine``: nobody else will ask, so it is forgotten here.
 
         Without ``mine`` the program gets a value of its own, of which it may do what it likes.
         """
-        ...
 
     def stop(self) -> None:
         """End every worker and wait for it; doing it twice is allowed."""
-        ...

@@ -8,49 +8,35 @@ from __future__ import annotations
 import threading
 from collections import deque
 from time import thread_time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
-from windrow.core.events import Cancelled, Event, Failed, Held, Started, WorkerJoined, WorkerLost
-from windrow.core.records import DRIVER, NO_NEEDS, ONE_CORE, Failure, FailureKind, Handle, Life, Worker
-from windrow.engines.base import Capabilities
-from windrow.engines.job_runner import JobRunner, at_least_one, warn_unclosed
-from windrow.engines.shared_outputs import SharedOutputs
+from windrow.core.events import Cancelled, Event, Failed, Held, Started, WorkerLost
+from windrow.core.records import DRIVER, Failure, FailureKind, Life
+from windrow.engines.job_runner import JobRunner, joined, warn_unclosed
+from windrow.engines.shared_memory import SharedMemoryEngine
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windrow.core.commands import EngineCommand
-    from windrow.engines.base import Workload
 
 
-class InlineEngine:
+class InlineEngine(SharedMemoryEngine):
     """Workers that share the caller's thread."""
 
-    capabilities = Capabilities()
-
     def __init__(self, workers: int = 1) -> None:
-        self.work_cpu_s = 0.0
-        self._count = at_least_one(workers)
+        super().__init__(workers)
         self._runners: dict[Life, JobRunner] = {}
         self._queue: deque[Launch | StopWorker] = deque()
         self._events: list[Event] = []
         self._cancelled: set[int] = set()
-        self._outputs = SharedOutputs()
-        self._workload: Workload | None = None
         self._woken = threading.Event()
 
-    def start(self, workload: Workload) -> None:
-        """Make the workers' sides."""
-        self._workload = workload
-        for worker in range(self._count):
-            self._join(Life(worker, 0), io=False)
-
-    def _join(self, life: Life, *, io: bool) -> None:
-        assert self._workload is not None
-        self._runners[life] = JobRunner(self._workload, life)
-        self._events.append(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io, shares=True)))
+    def _start_worker(self, life: Life, *, io: bool) -> None:
+        self._runners[life] = JobRunner(self.workload, life)
+        self._events.append(joined(life, io=io, shares=True))
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
         """Queue launches; all else takes effect at once."""
@@ -60,11 +46,11 @@ class InlineEngine:
             elif isinstance(command, (Cancel, Recall)):  # in one thread none of them has begun
                 self._cancelled.add(command.attempt)
             elif isinstance(command, Discard):
-                self._outputs.discard(command.handle)
+                self.outputs.pop(command.handle, None)
             elif isinstance(command, Fetch):
                 self._events.append(Held(command.handle, DRIVER))
             elif isinstance(command, StartWorker):
-                self._join(command.life, io=command.io)
+                self._start_worker(command.life, io=command.io)
 
     def wait(self, timeout: float | None) -> list[Event]:
         """Run launches until one of them has something to report."""
@@ -100,9 +86,8 @@ class InlineEngine:
         self._cancelled.discard(number)
 
     def _run(self, runner: JobRunner, launch: Launch) -> None:
-        assert self._workload is not None
         try:
-            self._events.append(self._outputs.run(runner, launch, self._workload, self._events.append))
+            self._events.append(self.run(runner, launch, self._events.append))
         except KeyboardInterrupt as error:
             if threading.current_thread() is not threading.main_thread():
                 # No signal comes here: it was raised by the user's code.
@@ -116,14 +101,10 @@ class InlineEngine:
         """Make ``wait`` return."""
         self._woken.set()
 
-    def take(self, handle: Handle, *, mine: bool = False) -> Any:
-        """Hand over an output."""
-        return self._outputs.get(handle, mine=mine)
-
     def stop(self) -> None:
         """Close the workers' sides."""
         self._queue.clear()
         errors = {life.worker: runner.close() for life, runner in self._runners.items()}
         self._runners.clear()
-        self._outputs.clear()
+        self.outputs.clear()
         warn_unclosed(errors)

@@ -13,8 +13,8 @@ import warnings
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.events import Failed
-from windrow.core.records import Failure, FailureKind, Measurement, RunRows, make_record
+from windrow.core.events import Failed, WorkerJoined
+from windrow.core.records import NO_NEEDS, ONE_CORE, Failure, FailureKind, Measurement, RunRows, Worker, make_record
 from windrow.engines.base import NO_READING, Outcome
 from windrow.errors import UsageError
 
@@ -56,53 +56,24 @@ class RunQueue:
             self.known = False
 
 
-class Meter:
-    """What one attempt uses, as seen by the process that it has to itself.
-
-    CPU is that of all threads of the process and of the children that it has waited for, since all of it is spent on
-    the attempt; the wait for the interpreter lock, which the job runner measures, is that of the worker's thread alone.
-    """
-
-    def __init__(self, page: StatusPage) -> None:
-        self._page = page
-        self._cpu = 0.0
-        self._metered = True
-
-    def begin(self, launch: Launch, *, short: bool = False) -> None:
-        """Start the limits and clear the peak; of a short attempt without limits say only that it begins."""
-        limits = dict(launch.limits.amounts)
-        self._metered = bool(limits) or not short
-        self._page.begin(
-            launch.attempt, int(limits.get("memory", 0)), float(limits.get("seconds", 0.0)),
-            metered=self._metered,
-        )  # fmt: skip
-        if self._metered:
-            self._cpu = _cpu_s()
-
-    def end(self) -> tuple[float, int, int]:
-        """End the limits; CPU seconds, peak of the process tree, memory that stays; zeros where it was not metered."""
-        if not self._metered:
-            self._page.end(metered=False)
-            return 0.0, 0, 0
-        cpu = _cpu_s() - self._cpu
-        stays = self._page.resident()
-        # The kernel counts pages in batches, and its peak may lag behind by one.
-        return cpu, max(self._page.end(), stays), stays
-
-
 def _cpu_s() -> float:
+    """Give the CPU of all threads of the process and of the children that it has waited for."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 class JobRunner:
-    """Runs launches for one life of one worker."""
+    """Runs launches for one life of one worker.
 
-    def __init__(self, workload: Workload, life: Life, meter: Meter | None = None) -> None:
+    Where the worker is a process and has a ``page``, all CPU of the process is spent on the attempt; the wait for the interpreter lock
+    is always that of the worker's thread alone.
+    """
+
+    def __init__(self, workload: Workload, life: Life, page: StatusPage | None = None) -> None:
         self.brief = False  #: the last task was short
         self._workload = workload
         self._life = life
-        self._meter = meter
+        self._page = page
         self._side: WorkerSide | None = None
         self._queue = RunQueue()
 
@@ -142,15 +113,19 @@ class JobRunner:
             return Failure(FailureKind.INTERNAL, type(second).__name__, message, "", second)
 
     def _measured(self, side: WorkerSide, launch: Launch, job: Job) -> Outcome:
-        queue, meter = self._queue, self._meter
+        queue, page = self._queue, self._page
         # What rows use is always wanted: orders, chunks and read-ahead are decided by it.
         rows = type(launch.task.payload) is RunRows
         short = self.brief and not rows
         watched = queue.known and not short
-        delay = cpu = lock_wait = 0.0
+        metered = page is not None and (not short or bool(launch.limits.amounts))
+        delay = cpu = before = lock_wait = 0.0
         peak = baseline = 0
-        if meter is not None:
-            meter.begin(launch, short=short)
+        if page is not None:
+            limits = dict(launch.limits.amounts)
+            page.begin(launch.attempt, int(limits.get("memory", 0)), float(limits.get("seconds", 0.0)), metered=metered)
+        if metered:
+            before = _cpu_s()
         try:
             if watched:
                 delay, cpu = queue.delay_s(), thread_time()
@@ -162,8 +137,10 @@ class JobRunner:
                 lock_wait = max(0.0, wall - cpu - (queue.delay_s() - delay))
             self.brief = wall < BRIEF_S and not rows
         finally:
-            if meter is not None:
-                cpu, peak, baseline = meter.end()
+            if metered:
+                cpu = _cpu_s() - before
+            if page is not None:
+                peak, baseline = page.end(metered=metered)
         if side.used is not None:
             programs, side.used = side.used, None
             if not peak:  # by programs that it waited for; a meter that looked has seen that itself
@@ -204,6 +181,11 @@ def at_least_one(workers: int) -> int:
     if workers < 1:
         raise UsageError(f"an engine needs at least one worker, got workers={workers}")
     return workers
+
+
+def joined(life: Life, *, io: bool, shares: bool = False) -> WorkerJoined:
+    """Say that a worker is there: one with a core, or one for input and output."""
+    return WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io, shares=shares))
 
 
 def warn_unclosed(errors: dict[int, BaseException | None]) -> None:

@@ -8,7 +8,6 @@ forgotten: the worker then reads by itself and meets the same error where it bel
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from time import monotonic, perf_counter, thread_time
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,24 +30,19 @@ class Split(Protocol):
     @property
     def pool(self) -> tuple[int, int]:
         """Threads that may set up, and threads that may process."""
-        ...
 
     @property
     def waits(self) -> bool:
         """Whether a worker waits for what others set up rather than read it itself."""
-        ...
 
     def set_up(self, rows: int, wall_s: float, cpu_s: float) -> None:
         """A chunk was set up."""
-        ...
 
     def processed(self, rows: int, wall_s: float, reading_s: float, waited_s: float, now: float) -> None:
         """A chunk was processed; ``reading_s`` of its time it read, ``waited_s`` of that it waited."""
-        ...
 
     def said(self) -> str:
         """Say what was decided and why."""
-        ...
 
 
 class ReadAhead:
@@ -61,10 +55,9 @@ class ReadAhead:
         self._workers = workers
         self._memory = memory  #: bytes that the buffer may have
         self._changed = threading.Condition()
-        self._pending: OrderedDict[int, Launch] = OrderedDict()  #: by attempt, the oldest first
+        self._pending: dict[int, Launch] = {}  #: by attempt, the oldest first
         self._urgent: set[int] = set()  #: attempts that a worker waits for
-        self._at_work: set[int] = set()  #: attempts being read for
-        self._unwanted: set[int] = set()  #: of those, the ones that nobody waits for any more
+        self._at_work: dict[int, bool] = {}  #: attempts being read for, and whether they are still wanted
         self._ready: dict[int, Prepared] = {}
         self._largest: int | None = None  #: bytes of a chunk so far
         self._processing = 0
@@ -143,17 +136,15 @@ class ReadAhead:
         with self._changed:
             self._pending.pop(attempt, None)
             self._urgent.discard(attempt)
-            self._drop(self._ready.pop(attempt, None))
+            self._take(attempt)
             if attempt in self._at_work:
-                self._unwanted.add(attempt)
+                self._at_work[attempt] = False
             self._changed.notify_all()
 
     def _claim(self, attempt: int) -> Prepared | None:
         while not self._ending:
             if attempt in self._ready:
-                prepared = self._ready.pop(attempt)
-                self._drop(prepared)
-                return prepared
+                return self._take(attempt)
             if attempt in self._pending:
                 if not self.split.waits or not self.split.pool[0]:
                     del self._pending[attempt]
@@ -175,9 +166,12 @@ class ReadAhead:
             return processing
         return max(processing, self._workers - len(self._at_work))
 
-    def _drop(self, prepared: Prepared | None) -> None:
+    def _take(self, attempt: int) -> Prepared | None:
+        """Take out of the buffer what was read for an attempt, if it was."""
+        prepared = self._ready.pop(attempt, None)
         if prepared is not None:
             self.held -= prepared.memory
+        return prepared
 
     # -- the side of the threads that set up
 
@@ -189,7 +183,7 @@ class ReadAhead:
                 if attempt is not None:
                     launch = self._pending.pop(attempt)
                     self._urgent.discard(attempt)
-                    self._at_work.add(attempt)
+                    self._at_work[attempt] = True
                     return launch
                 self._changed.wait()
         return None
@@ -198,10 +192,8 @@ class ReadAhead:
         """Take over what was set up; None: it failed, and the worker will see why."""
         attempt = launch.attempt
         with self._changed:
-            self._at_work.discard(attempt)
-            if attempt in self._unwanted:
-                self._unwanted.discard(attempt)
-            elif prepared is not None and not self._ending:
+            wanted = self._at_work.pop(attempt)
+            if wanted and prepared is not None and not self._ending:
                 self._ready[attempt] = prepared
                 self.held += prepared.memory
                 self.most_held = max(self.most_held, self.held)
@@ -245,17 +237,18 @@ class _ReaderThread(threading.Thread):
         self._side: WorkerSide | None = None
 
     def run(self) -> None:
-        """Work until it is over."""
         last: int | None = None
+        while (launch := self._ahead.next(self._place, last)) is not None:
+            begin, cpu = perf_counter(), thread_time()
+            prepared = self._prepared(launch)
+            last = _first_input(launch)
+            self._ahead.made(launch, prepared, perf_counter() - begin, thread_time() - cpu)
+            del launch, prepared  # or it would stay in memory until the next one comes
         try:
-            while (launch := self._ahead.next(self._place, last)) is not None:
-                begin, cpu = perf_counter(), thread_time()
-                prepared = self._prepared(launch)
-                last = _first_input(launch)
-                self._ahead.made(launch, prepared, perf_counter() - begin, thread_time() - cpu)
-                del launch, prepared  # or it would stay in memory until the next one comes
-        finally:
-            self._close()
+            if self._side is not None:
+                self._side.close()
+        except Exception as error:  # noqa: BLE001 - handed to warn_unclosed
+            self.unclosed = error
 
     def _prepared(self, launch: Launch) -> Prepared | None:
         try:
@@ -264,13 +257,6 @@ class _ReaderThread(threading.Thread):
             return self._side.prepare(launch.task, launch.plan)
         except BaseException:  # noqa: BLE001 - the worker reads by itself and meets it again
             return None
-
-    def _close(self) -> None:
-        try:
-            if self._side is not None:
-                self._side.close()
-        except Exception as error:  # noqa: BLE001 - handed to warn_unclosed
-            self.unclosed = error
 
 
 def _first_input(launch: Launch) -> int:

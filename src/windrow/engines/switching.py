@@ -6,7 +6,7 @@ drained, so that what they have done is kept. While that goes on, both are liste
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ class SwitchingEngine:
     ``reason`` is shown what every finished attempt used. ``make_second`` is given the number of its first worker.
     """
 
+    work_cpu_s = 0.0  #: both have workers of their own
+
     def __init__(
         self, first: Engine, make_second: Callable[[int], Engine], reason: Callable[[Measurement, float], str]
     ) -> None:
@@ -39,9 +41,9 @@ class SwitchingEngine:
         self._first = first
         self._make_second = make_second
         self._reason = reason
-        self._starting: _Start | None = None
+        self._starting: tuple[Engine, Future[None]] | None = None  #: the second engine, while it starts
         self._second: Engine | None = None
-        self._workload: Workload | None = None
+        self._workload: Any = None
         self._lives: set[Life] = set()  #: of the first engine
         self._begin = 0  #: number of the second engine's first worker
 
@@ -49,11 +51,6 @@ class SwitchingEngine:
     def capabilities(self) -> Capabilities:
         """What the engine that gets work can do."""
         return self._second.capabilities if self.switched and self._second is not None else self._first.capabilities
-
-    @property
-    def work_cpu_s(self) -> float:
-        """CPU seconds that work took inside ``wait``."""
-        return self._first.work_cpu_s + (0.0 if self._second is None else self._second.work_cpu_s)
 
     def start(self, workload: Workload) -> None:
         """Start the first engine."""
@@ -100,9 +97,10 @@ class SwitchingEngine:
             elif isinstance(event, Finished) and not self.why:
                 self.why = self._reason(event.measurement, now)
                 if self.why:
-                    assert self._workload is not None
-                    self._starting = _Start(self._make_second(self._begin), self._workload)
-                    self._starting.start()
+                    second = self._make_second(self._begin)
+                    starter = ThreadPoolExecutor(1, "windrow-start")
+                    self._starting = second, starter.submit(second.start, self._workload)
+                    starter.shutdown(wait=False)
         return events
 
     def _wait_for_first(self, timeout: float) -> list[Event]:
@@ -114,21 +112,21 @@ class SwitchingEngine:
 
     def _wait_for_second(self) -> list[Event]:
         """Listen to the second engine; once one of its workers is there, the first engine's are drained."""
-        starting = self._starting
-        if starting is not None and not starting.is_alive():
-            self._starting = None
-            if starting.error is None:
-                self._second = starting.engine
+        if self._starting is not None and self._starting[1].done():
+            (second, started), self._starting = self._starting, None
+            error = started.exception()
+            if error is None:
+                self._second = second
             else:
-                self._give_up(starting.error)
+                self._give_up(error)
         if self._second is None:
             return []
         try:
             events = self._second.wait(TURN_S)
-        except EngineError as error:
+        except EngineError as failure:
             if self.switched:
                 raise
-            self._give_up(error)
+            self._give_up(failure)
             return []
         if not self.switched and any(isinstance(event, WorkerJoined) for event in events):
             self.switched = True
@@ -164,28 +162,11 @@ class SwitchingEngine:
         try:
             starting, self._starting = self._starting, None
             if starting is not None:  # the run was over before it had begun, or had failed to
-                starting.join()
-                starting.engine.stop()
-                if isinstance(starting.error, EngineError):
-                    self._give_up(starting.error)
+                error = starting[1].exception()
+                starting[0].stop()
+                if isinstance(error, EngineError):
+                    self._give_up(error)
             if self._second is not None:
                 self._second.stop()
         finally:
             self._first.stop()
-
-
-class _Start(threading.Thread):
-    """Starts an engine while another one goes on."""
-
-    def __init__(self, engine: Engine, workload: Workload) -> None:
-        super().__init__(name="windrow-start", daemon=True)
-        self.engine = engine
-        self.error: BaseException | None = None
-        self._workload = workload
-
-    def run(self) -> None:
-        """Start it; what goes wrong is looked at by the driver."""
-        try:
-            self.engine.start(self._workload)
-        except BaseException as error:  # noqa: BLE001 - raised again, or told, in the driver's thread
-            self.error = error

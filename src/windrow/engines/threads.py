@@ -13,14 +13,13 @@ import threading
 from collections import deque
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
-from windrow.core.events import Cancelled, Event, Held, Started, WorkerJoined, WorkerLost
-from windrow.core.records import DRIVER, NO_NEEDS, ONE_CORE, Handle, Life, MergePartials, OpenInput, RunRows, Worker
-from windrow.engines.base import Capabilities
-from windrow.engines.job_runner import JobRunner, at_least_one, warn_unclosed
-from windrow.engines.shared_outputs import SharedOutputs
+from windrow.core.events import Cancelled, Event, Held, Started, WorkerLost
+from windrow.core.records import DRIVER, Life, MergePartials, OpenInput, RunRows
+from windrow.engines.job_runner import JobRunner, joined, warn_unclosed
+from windrow.engines.shared_memory import SharedMemoryEngine
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
@@ -41,35 +40,26 @@ LOW_WATER_QUEUED = 8
 LISTEN_S = 0.25
 
 
-class ThreadsEngine:
+class ThreadsEngine(SharedMemoryEngine):
     """Workers that share the interpreter; with ``read_ahead``, other threads may read ahead of them."""
 
-    capabilities = Capabilities()
-    work_cpu_s = 0.0
-
     def __init__(self, workers: int, read_ahead: ReadAhead | None = None) -> None:
+        super().__init__(workers)
         self.outbox: deque[Event] = deque()  #: appended to by all threads
         self.broken: BaseException | None = None  #: what went wrong in one of them
         self.read_ahead = read_ahead
-        self.outputs = SharedOutputs()
-        self._count = at_least_one(workers)
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._threads: dict[Life, _WorkerThread] = {}
-        self._workload: Workload | None = None
-        self._unclosed: dict[int, BaseException | None] = {}
 
     def start(self, workload: Workload) -> None:
         """Start the threads."""
-        self._workload = workload
         if self.read_ahead is not None:
             self.read_ahead.start(workload)
-        for number in range(self._count):
-            self._start_worker(Life(number, 0), io=False)
+        super().start(workload)
 
     def _start_worker(self, life: Life, *, io: bool) -> None:
-        assert self._workload is not None
-        thread = self._threads[life] = _WorkerThread(self, self._workload, life)
-        self.outbox.append(WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io, shares=True)))
+        thread = self._threads[life] = _WorkerThread(self, life)
+        self.outbox.append(joined(life, io=io, shares=True))
         thread.start()
         self.wake()
 
@@ -85,7 +75,7 @@ class ThreadsEngine:
                     thread.waiting[command.attempt] = command
                 thread.inbox.put(command)
             elif isinstance(command, Discard):
-                self.outputs.discard(command.handle)
+                self.outputs.pop(command.handle, None)
             elif isinstance(command, Cancel):
                 threads[command.life].cancelled.add(command.attempt)
             elif isinstance(command, Recall):
@@ -134,10 +124,6 @@ class ThreadsEngine:
         """Make ``wait`` return."""
         self._bell.put(None)  # reentrant, so allowed in a signal handler
 
-    def take(self, handle: Handle, *, mine: bool = False) -> Any:
-        """Hand over an output."""
-        return self.outputs.get(handle, mine=mine)
-
     def stop(self) -> None:
         """Tell all threads to end after the job they are at, and wait for them."""
         for thread in self._threads.values():
@@ -159,7 +145,7 @@ class ThreadsEngine:
 class _WorkerThread(threading.Thread):
     """Runs launches from its inbox until it takes a None."""
 
-    def __init__(self, engine: ThreadsEngine, workload: Workload, life: Life) -> None:
+    def __init__(self, engine: ThreadsEngine, life: Life) -> None:
         # Daemon: an interpreter that exits must never wait for a user's endless loop.
         super().__init__(name=f"windrow-worker-{life.worker}", daemon=True)
         self.life = life
@@ -171,12 +157,11 @@ class _WorkerThread(threading.Thread):
         self.ending = False
         self.unclosed: BaseException | None = None  #: what closing the worker's side raised
         self._engine = engine
-        self._workload = workload
 
     def run(self) -> None:
         """Work; a failure of the machinery is reported, or the driver would wait for ever."""
         try:
-            runner = JobRunner(self._workload, self.life)
+            runner = JobRunner(self._engine.workload, self.life)
             try:
                 self._work(runner)
             finally:
@@ -250,9 +235,8 @@ class _WorkerThread(threading.Thread):
             self.current = launch.attempt
         else:
             self._engine.outbox.append(Started(launch.attempt, self.life))
-        outputs = self._engine.outputs
         try:
-            return outputs.run(runner, launch, self._workload, self._tell, self.cancelled, prepared)
+            return self._engine.run(runner, launch, self._tell, self.cancelled, prepared)
         except KeyboardInterrupt as error:
             # A signal only ever reaches the main thread: this one was raised by the user's code.
             return runner.failed(launch, error)

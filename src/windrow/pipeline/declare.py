@@ -59,7 +59,6 @@ class Writing:
 
     @property
     def saves(self) -> tuple[SaveDefinition, ...]:
-        """The files to save, in the order of definition."""
         return tuple(self._saves.values())
 
     # -- writing an analysis -----------------------------------------------------------------
@@ -216,7 +215,6 @@ class Writing:
             self._unchecked.add(step.name)
 
     def _forget(self, name: str) -> None:
-        """Drop all that was learnt about a step."""
         self._kernels = {key: k for key, k in self._kernels.items() if key[0] != name}
         self._touched.pop(name, None)
         self._access = AccessLog()
@@ -247,7 +245,6 @@ class Writing:
 
 
 def is_checked(step: StepDefinition) -> bool:
-    """Say whether a step must be shown to be row-pure."""
     # A compiled row function sees one row at a time, and an output is meant to see many.
     return step.kind != "output" and not step.each
 

@@ -167,7 +167,7 @@ class Pipeline(Writing):
 
     def graph(self) -> Any:
         """Draw the steps, the columns they read and make, and the regions; shown by notebooks, ``.save("graph.svg")``."""
-        from windrow.pipeline.drawing import draw
+        from windrow.pipeline.inspect.drawing import draw
 
         return draw(self)
 
@@ -209,5 +209,4 @@ class Pipeline(Writing):
             self.step_costs.update(account.evidence.steps)
 
     def mark_checked(self, steps: set[str]) -> None:
-        """Note that these steps were shown to be row-pure."""
         self._unchecked -= steps

@@ -1,9 +1,8 @@
 """Setting data up against processing it: how many threads of a pool do which, and whether any should do only one.
 
-Setting up is reading what the first steps need, ahead of time. Two rules share out the threads of a pool at checkpoints. The
-one of HEP-Frame (Pereira and Proenca 2021, section 3.2, its side conditions swapped so that the slower side gains) moves some
-threads at a time; the exact one goes where both sides keep pace with each other. A thread that reads its own chunk and then
-processes it is balanced by nature, so reading apart pays only where reading waits: a thread that waits needs no processor, and
+Setting up is reading what the first steps need, ahead of time. As in HEP-Frame (Pereira and Proenca 2021, section 3.2) the
+threads of a pool are shared out at checkpoints; where the paper's rule moves some of them at a time, this one goes where both
+sides keep pace with each other. A thread that reads its own chunk and then processes it is balanced by nature, so reading apart pays only where reading waits: a thread that waits needs no processor, and
 there may be more of them than there are processors. Whether it pays is measured, tried, and undone if it was not so.
 """
 
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from windrow.errors import UsageError
 
@@ -36,25 +35,6 @@ WAITS = 0.15
 WORTH = 0.03
 
 
-def paper_step(setup_s: float, process_s: float, setting_up: int, processing: int) -> float:
-    """Say how many threads go from setup to processing, by the paper's rule; below zero: the other way.
-
-    ``setup_s`` and ``process_s`` are what the same rows take on either side with all its threads.
-    """
-    middle = (setup_s + process_s) / 2
-    if process_s > setup_s:
-        return (process_s - middle) / (process_s / processing)
-    if setup_s > process_s:
-        return -(setup_s - middle) / (setup_s / setting_up)
-    return 0.0
-
-
-def exact_split(threads: int, setup_s: float, process_s: float, setting_up: int, processing: int) -> float:
-    """Say how many of the threads should set up, so that both sides take the same time."""
-    setup, process = setup_s * setting_up, process_s * processing
-    return threads * setup / (setup + process) if setup + process > 0 else threads / 2
-
-
 class Pool(NamedTuple):
     """How many threads may set up and how many may process at a time."""
 
@@ -66,12 +46,12 @@ def pool_split(cores: int, setup_s: float, process_s: float, computing: float = 
     """Share out processors where setting up computes only for a part of its time.
 
     ``setup_s`` and ``process_s`` are what one thread takes for the same rows. Both sides keep pace and all processors are
-    busy: p + computing * s = cores and s / setup_s = p / process_s. If it computes all the time this is ``exact_split``;
-    if it only waits, all processors are left to processing.
+    busy: p + computing * s = cores and s / setup_s = p / process_s. If it computes all the time the processors are shared
+    out between both; if it only waits, all of them are left to processing.
     """
     computing = min(max(computing, 0.0), 1.0)
     if computing == 1.0:
-        wanted = exact_split(cores, setup_s, process_s, 1, 1)
+        wanted = cores * setup_s / (setup_s + process_s) if setup_s + process_s > 0 else cores / 2
         setting_up = min(max(round(wanted), 1), max(cores - 1, 1))
         return Pool(setting_up, max(cores - setting_up, 1))
     demand = process_s + computing * setup_s
@@ -92,25 +72,17 @@ class Balance:
 
     cores: int  #: processors to keep busy; threads of the pool where setting up computes all the time
     pool: Pool
-    rule: Literal["exact", "paper"] = "exact"
     period: int = FIRST_PERIOD  #: chunks until the next checkpoint
     checkpoints: int = 0
     _quiet: int = field(default=0, init=False)
     _busy: int = field(default=0, init=False)
-
-    @classmethod
-    def even(cls, threads: int, rule: Literal["exact", "paper"] = "exact") -> Balance:
-        """Begin with as many threads on either side, as the paper does."""
-        if threads < 2:
-            raise UsageError(f"a pool to be split has at least two threads, got {threads}")
-        return cls(threads, Pool(threads // 2, threads - threads // 2), rule)
 
     def checkpoint(self, setup_s: float, process_s: float, computing: float = 1.0) -> int:
         """Tune the split by what one thread takes for the same rows on either side; return how many threads moved."""
         before = self.pool
         self.checkpoints += 1
         if setup_s > 0 or process_s > 0:
-            self.pool = self._tuned(setup_s, process_s, computing)
+            self.pool = self.tuned(setup_s, process_s, computing)
         moved = self.pool.processing - before.processing
         if self.pool == before:
             self._quiet, self._busy = self._quiet + 1, 0
@@ -122,13 +94,9 @@ class Balance:
             self.period, self._busy = max(self.period // 2, 1), 0
         return moved
 
-    def _tuned(self, setup_s: float, process_s: float, computing: float) -> Pool:
-        if self.rule == "exact":
-            return pool_split(self.cores, setup_s, process_s, computing)
-        s, p = self.pool
-        setting_up = s - round(paper_step(setup_s / s, process_s / p, s, p))
-        setting_up = min(max(setting_up, 1), self.cores - 1)
-        return Pool(setting_up, self.cores - setting_up)
+    def tuned(self, setup_s: float, process_s: float, computing: float) -> Pool:
+        """Give the split for these times."""
+        return pool_split(self.cores, setup_s, process_s, computing)
 
 
 class FixedSplit:

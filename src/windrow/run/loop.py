@@ -40,11 +40,9 @@ class Collector(Protocol):
 
     def add(self, handle: Handle, value: Any, about: Any) -> None:
         """Take an output over; ``about`` is what the feeder says of it, such as the rows of a partial."""
-        ...
 
     def partials(self) -> dict[int, list[Any]]:
         """Give all partials by input, in order of their first row."""
-        ...
 
 
 class Inbox(Protocol):
@@ -52,19 +50,15 @@ class Inbox(Protocol):
 
     def open(self, wake: Callable[[], None]) -> None:
         """The run begins; whoever has something for it calls ``wake``, from any thread."""
-        ...
 
     def events(self) -> list[Event]:
         """Give what is new; asked for in the loop's thread, between two batches."""
-        ...
 
     def stop(self) -> None:
         """Somebody wishes the run to end (Ctrl-C); how is said by ``events``."""
-        ...
 
     def close(self) -> None:
         """The run has ended, and its workers too."""
-        ...
 
 
 class Taken:
@@ -74,11 +68,9 @@ class Taken:
         self._taken: list[tuple[Any, Any]] = []
 
     def add(self, handle: Handle, value: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
-        """Keep a partial."""
         self._taken.append((about, value))
 
     def partials(self) -> dict[int, list[Any]]:
-        """Give everything by input, in order of their first row."""
         partials: dict[int, list[Any]] = {}
         # By rows alone: partials need not be comparable.
         for rows, partial in sorted(self._taken, key=lambda pair: pair[0]):
@@ -102,12 +94,10 @@ class RunOutcome:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it ended on request."""
         return self.status == "cancelled"
 
     @property
     def ledger(self) -> Ledger:
-        """The account of rows."""
         assert self.rows is not None
         return self.rows.ledger
 
@@ -118,7 +108,6 @@ class RunOutcome:
 
     @property
     def bytes_read(self) -> int:
-        """Bytes that accepted attempts at rows read."""
         return 0 if self.rows is None else self.rows.bytes_read
 
 
@@ -238,7 +227,6 @@ class _Loop:
             events = answers
 
     def _obey(self, command: Command, answers: list[Event]) -> None:
-        """Do what is not for the engine."""
         if isinstance(command, Take):
             value = self.engine.take(command.handle, mine=command.mine)
             self.collector.add(command.handle, value, command.about)

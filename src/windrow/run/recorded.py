@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 #: Sizes of tasks must differ by this factor for what every task costs to be told from what rows cost.
 TELLING = 1.5
 
-#: Looks at the interpreter lock that say something about how often it is held.
-FEW_LOOKS = 10
-
 #: Seconds between two tasks of a worker that the simulated driver takes by itself.
 ROUND_TRIP_S = 1e-4
 
@@ -80,29 +77,20 @@ class CostsOfRows:
 
     def __init__(self, pieces: Sequence[tuple[int, int, Triple]], usual: Triple) -> None:
         """Take (start, stop, costs of the whole piece), apart from each other and in order."""
-        self._edges, self._sums = [0], [(0.0, 0.0, 0.0)]
+        self._edges, parts = [0], [np.zeros(3)]
         for start, stop, costs in pieces:
-            if start > self._edges[-1]:
-                self._add(start, usual, start - self._edges[-1])
-            self._add(stop, costs, 1)
-        self._add(self._edges[-1] + 1, usual, 1)  # after the end it goes on as usual
+            self._edges += [start, stop]
+            parts += [(start - self._edges[-3]) * np.array(usual), np.array(costs)]
+        self._edges.append(self._edges[-1] + 1)  # after the end it goes on as usual
+        self._sums = np.cumsum([*parts, np.array(usual)], axis=0)
 
-    def _add(self, edge: int, costs: Triple, times: float) -> None:
-        compute, blocked, read = self._sums[-1]
-        self._edges.append(edge)
-        self._sums.append((compute + times * costs[0], blocked + times * costs[1], read + times * costs[2]))
-
-    def until(self, row: int) -> Triple:
-        """Add up the costs of all rows before one."""
+    def until(self, row: int) -> NDArray[np.float64]:
+        """Add up the costs of all rows before one: computing, blocked seconds, bytes."""
         edges = self._edges
         at = min(bisect_right(edges, row), len(edges) - 1)
         share = (row - edges[at - 1]) / (edges[at] - edges[at - 1])
-        low, high = self._sums[at - 1], self._sums[at]
-        return (
-            low[0] + share * (high[0] - low[0]),
-            low[1] + share * (high[1] - low[1]),
-            low[2] + share * (high[2] - low[2]),
-        )
+        sums: NDArray[np.float64] = (1 - share) * self._sums[at - 1] + share * self._sums[at]
+        return sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,17 +104,15 @@ class RecordedCosts(Costs):
     memory: float = 0.0
 
     def demand(self, rows: Rows, tries: int, seed: int) -> Demand:
-        """Say what a task asks for."""
         number, start, stop = rows
         costs = self.rows[number]
-        low, high = costs.until(start), costs.until(stop)
-        compute = self.fixed_s + high[0] - low[0]
+        compute, blocked, read = (costs.until(stop) - costs.until(start)).tolist()
+        compute += self.fixed_s
         if self.sigma:
             sigma = self.sigma
             compute *= exp(sigma * (normal(*drawn(seed, 1, number, start, tries)) - sigma / 2))
         locked = self.lock_share * compute
-        blocked = 0.0 if self.device is not None else high[1] - low[1]
-        return Demand(compute - locked, locked, blocked, high[2] - low[2], self.memory)
+        return Demand(compute - locked, locked, 0.0 if self.device is not None else blocked, read, self.memory)
 
 
 def scatter(per_row: Sequence[float]) -> float:
@@ -190,7 +176,6 @@ class Recorded:
         self.seconds = float(summary.get("seconds") or log.span)  #: of the whole run
         inside = float(log.attempts.end.max()) - min(float(log.attempts.begin.min()), self._joined)
         self.outside_s = max(0.0, self.seconds - inside)  #: before the first worker and after the last task
-        self.lock_known = True  #: whether the run tells how much computing needs the interpreter lock
         self._lock_share = 0.0
         self._take_apart()
         self.tasks = len(self._rows)
@@ -198,8 +183,6 @@ class Recorded:
         between, opening = self._between()
         categories = sorted({one.category for one in self.inputs})
         self.costs = {category: self._find_costs(category, between, opening) for category in categories}
-        #: bytes that are needed once, and that every worker needs; None: not known
-        self.memory_base, self.memory_each = self._find_memory()
 
     @property
     def kind(self) -> Kind:
@@ -215,21 +198,6 @@ class Recorded:
             devices[name] = curve
             costs = {category: replace(one, device=name) for category, one in costs.items()}
         return Model(inputs=tuple(self.inputs), costs=costs, devices=devices, name="recorded")
-
-    def memory_of(self, workers: int, kind: Kind) -> float | None:
-        """Say what so many workers need in all; None where it is not known."""
-        if self.memory_each is None or self.memory_base is None:
-            return None
-        # Threads have the process in common; processes have one each.
-        times = 1 if kind == "threads" else workers
-        return times * self.memory_base + workers * self.memory_each
-
-    def workers_that_fit(self, memory: float, kind: Kind, most: int) -> int | None:
-        """Say how many workers fit into so much memory, ``most`` at most; None if not known."""
-        if self.memory_of(1, kind) is None:
-            return None
-        fits = (n for n in range(most, 0, -1) if (self.memory_of(n, kind) or 0.0) <= memory)
-        return next(fits, 0)
 
     def _dataset(self, number: int) -> str:
         return self._datasets[number] if number < len(self._datasets) else "data"
@@ -263,18 +231,13 @@ class Recorded:
 
     def _find_lock_share(self, worked: float, waiting: float, queued: float, span: float) -> None:
         """Decide what the waiting was for, and say what cannot be known."""
-        held, looks = self._log.lock
         computing = float(self._cpu.sum())
         if self.engine == "threads" and self.workers > 1:
             if computing > 0:
                 self._lock_share = lock_share_of(waiting / computing, max(2, round(worked / span)))
-        elif self.engine != "processes" and looks >= FEW_LOOKS:
-            # Nobody computes between tasks.
-            self._lock_share = min(1.0, held * span / max(worked, 1e-9))
         elif self.engine != "processes":
-            self.lock_known = False
             self.notes.append(
-                "how much of the computing needs the interpreter lock was not seen in so short a run: "
+                "how much of the computing needs the interpreter lock cannot be seen with one worker: "
                 "for threads none of it is taken to, so they may be slower than foretold"
             )
         if queued > 0.05 * worked:
@@ -383,18 +346,6 @@ class Recorded:
         usual = sorted(gaps)[: max(1, int(0.95 * len(gaps)))]
         between = float(np.mean(usual)) - ROUND_TRIP_S if gaps else 0.0
         return max(0.0, between), float(np.median(openings)) if openings else 0.0
-
-    def _find_memory(self) -> tuple[float | None, float | None]:
-        """Say what is needed once and by every worker; from peaks of tasks, else from the process."""
-        peaks, memory = self._log.attempts.peak, self._log.memory
-        if peaks.size and peaks.max() > 0:
-            return 0.0, float(peaks.max())
-        if self.engine == "processes" or not len(memory):
-            self.notes.append("the log has no memory of workers: how many fit is not known")
-            return None, None
-        used = memory[:, 1]
-        self.notes.append("memory is that of the whole process, seen four times a second: short peaks may be missing")
-        return float(used[0]), float(used.max() - used[0]) / max(1, self.workers)
 
 
 def _whole(value: Any) -> int | None:

@@ -17,9 +17,9 @@ _NO_DIRECTORY_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, er
 
 
 def write_whole(
-    path: Path, pieces: Sequence[bytes | memoryview], *, part: Path | None = None, sync: bool = True
+    path: Path, pieces: Sequence[bytes | memoryview], *, part: Path | None = None, sync: bool = True, mode: int = 0o600
 ) -> None:
-    """Write a file for its owner alone, at ``part``, and move it to its place when it is complete.
+    """Write a file, by default for its owner alone, at ``part``, and move it to its place when it is complete.
 
     The caller may want its name synced too. Without ``sync`` a power cut may leave a file that is not whole.
     """
@@ -29,7 +29,7 @@ def write_whole(
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
         # No buffer: pieces can be large and need not be copied on their way.
-        with os.fdopen(os.open(part, flags, 0o600), "wb", buffering=0) as stream:
+        with os.fdopen(os.open(part, flags, mode), "wb", buffering=0) as stream:
             for piece in pieces:
                 _write_all(stream.fileno(), piece)
             if sync:
@@ -54,7 +54,6 @@ def sync_directory(place: Path) -> None:
 
 
 def part_of(path: Path) -> Path:
-    """Say where a file stands while it is written."""
     return path.with_name(path.name + ".part")
 
 

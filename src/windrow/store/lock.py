@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,7 +24,6 @@ class DirectoryLock:
     _handle: int | None
 
     def release(self) -> None:
-        """Let others have it; once is enough."""
         if self._handle is not None:
             # While it is still locked: who waits for this file then finds that it is not the one in place.
             self.path.unlink(missing_ok=True)
@@ -48,15 +48,11 @@ def take_lock(directory: Path) -> DirectoryLock | None:
 def _locked(handle: int) -> bool | None:
     """Lock a file; False if somebody else has, None where there are no locks."""
     try:
-        import fcntl
-    except ImportError:
-        return None  # not on this system
-    try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        return None  # nor on this file system
+        return None  # not on this file system
     return True
 
 

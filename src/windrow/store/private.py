@@ -21,7 +21,6 @@ def check_private(path: Path, status: os.stat_result) -> None:
 
 
 def check_private_directory(place: Path) -> None:
-    """Refuse a directory that others can put files into."""
     _refuse_if_shared(place, place.stat())
 
 
@@ -39,7 +38,7 @@ def keep_others_out(place: Path, *, ours: bool) -> None:
     if not _may_be_changed_by_others(status):
         return
     shared = bool(status.st_mode & stat.S_ISVTX)  # sticky: meant for everybody
-    if ours and not shared and hasattr(os, "getuid") and status.st_uid == os.getuid():
+    if ours and not shared and status.st_uid == os.getuid():
         place.chmod(0o700)
         return
     raise UsageError(
@@ -49,7 +48,5 @@ def keep_others_out(place: Path, *, ours: bool) -> None:
 
 
 def _may_be_changed_by_others(status: os.stat_result) -> bool:
-    if not hasattr(os, "getuid"):
-        return False  # rights work in another way there
     trusted = status.st_uid in (os.getuid(), 0)
     return not trusted or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))

@@ -142,7 +142,6 @@ class Results:
         return pieces
 
     def touch(self, key: str) -> bool:
-        """Note that a result is in use; False if it has just gone."""
         try:
             os.utime(self._place(key))
         except OSError:
@@ -150,13 +149,11 @@ class Results:
         return True
 
     def remove(self, key: str) -> None:
-        """A result is not valid any more."""
         with contextlib.suppress(OSError):
             self.path(key).unlink(missing_ok=True)
 
 
 def _opened(path: str, size: int, stream: FileIO) -> tuple[Entry, int]:
-    """Read what stands in front of the values; also say where they begin."""
     start: bytes | bytearray = stream.read(SHORT)
     if len(start) < _HEADER.size or not start.startswith(_MAGIC):
         raise _damaged(path, "is not a whole result that Windrow wrote")

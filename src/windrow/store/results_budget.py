@@ -44,7 +44,6 @@ class Usage:
         self._lock: DirectoryLock | None = take_lock(self._own)
 
     def end(self) -> None:
-        """The session has ended."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -60,14 +59,6 @@ class Kept(NamedTuple):
     used: float  #: when, in seconds of the epoch
 
 
-class Evicted(NamedTuple):
-    """What an eviction did."""
-
-    kept_bytes: int
-    removed_bytes: int
-    removed: int
-
-
 class Room:
     """What one process may write to a store: room is made before it is needed, and where none can be made it is said."""
 
@@ -79,7 +70,6 @@ class Room:
         self._lock = threading.Lock()
 
     def take(self, size: int) -> bool:
-        """Take room for a result; False if open sessions use all there is."""
         with self._lock:
             if size <= self._left:
                 self._left -= size
@@ -88,7 +78,7 @@ class Room:
             if size > self._budget or began < self._look_at:
                 return False
             wanted = max(size, _CLEARLY * self._budget)
-            free = self._budget - evict(self._directory, self._budget - wanted).kept_bytes
+            free = self._budget - evict(self._directory, self._budget - wanted)
             self._left = max(0.0, min(free, wanted) - size)
             if size > free:
                 now = time.monotonic()
@@ -96,16 +86,15 @@ class Room:
             return size <= free
 
 
-def evict(directory: Path, budget: float) -> Evicted:
-    """Remove what is above a budget, and what killed processes left behind."""
+def evict(directory: Path, budget: float) -> int:
+    """Remove what is above a budget, and what killed processes left behind; return the bytes that stay."""
     since = _in_use_since(directory)
     kept, parts = _listed(directory)
     for part in parts:
         if part.used < since:
             _remove(part.path)
-    gone = [one for one in plan_eviction(kept, budget, since) if _remove_unless_used(one)]
-    removed = sum(one.size for one in gone)
-    return Evicted(sum(one.size for one in kept) - removed, removed, len(gone))
+    gone = [one.size for one in plan_eviction(kept, budget, since) if _remove_unless_used(one)]
+    return sum(one.size for one in kept) - sum(gone)
 
 
 def plan_eviction(kept: Iterable[Kept], budget: float, since: float) -> list[Kept]:
@@ -121,13 +110,7 @@ def plan_eviction(kept: Iterable[Kept], budget: float, since: float) -> list[Kep
     return going
 
 
-def kept_results(directory: Path) -> list[Kept]:
-    """List the results of a store."""
-    return _listed(directory)[0]
-
-
 def _listed(directory: Path) -> tuple[list[Kept], list[Kept]]:
-    """List results, and what is being written or was left half written."""
     kept: list[Kept] = []
     parts: list[Kept] = []
     for group in _entries(directory):
@@ -156,7 +139,6 @@ def _in_use_since(directory: Path) -> float:
 
 
 def _is_open(own: Path, age_s: float) -> bool:
-    """Say whether a session has not ended; tidies up after one that was killed."""
     if not (own / LOCK).exists() and age_s < _BEGINNING_S:
         return True
     try:

@@ -107,7 +107,6 @@ class RunDirectory:
         return cls(place, lock)
 
     def close(self) -> None:
-        """Let other runs have the directory."""
         if self._lock is not None:
             self._lock.release()
 
@@ -119,7 +118,6 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Return the run directory that is there."""
         place = Path(path)
         if not place.is_dir():
             raise MissingFileError(f"no run directory {place}", file=str(place))
@@ -130,12 +128,10 @@ class RunDirectory:
 
     @property
     def log(self) -> Path:
-        """Where the event log stands."""
         return self.path / EVENTS
 
     @property
     def report(self) -> Path:
-        """Where the report stands once it is asked for."""
         return self.path / REPORT
 
     def write_manifest(self, facts: dict[str, Any]) -> None:
@@ -146,7 +142,6 @@ class RunDirectory:
         write_whole(self.path / MANIFEST, [text.encode() + b"\n"])
 
     def read_manifest(self) -> dict[str, Any]:
-        """Return what is known of the run."""
         try:
             manifest = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -156,11 +151,9 @@ class RunDirectory:
         return manifest
 
     def write_summary(self, text: str) -> None:
-        """Write the summary, which is JSON."""
         write_whole(self.path / SUMMARY, [text.encode()])
 
     def read_summary(self) -> dict[str, Any]:
-        """Return the summary; the run must have ended."""
         try:
             found = json.loads((self.path / SUMMARY).read_text(encoding="utf-8"))
         except FileNotFoundError as error:
@@ -170,7 +163,6 @@ class RunDirectory:
         return dict(found)
 
     def write_log(self, text: str) -> None:
-        """Write a log that was kept in memory."""
         write_whole(self.path / EVENTS, [text.encode()])
 
     def close_log(self) -> None:
@@ -179,14 +171,12 @@ class RunDirectory:
             self.log.chmod(0o600)
 
     def write_result(self, content: bytes) -> None:
-        """Write the result: compressed, with its version and a checksum in front."""
         packed = bytes(cramjam.zstd.compress(content, level=3))
         digest = xxhash.xxh3_128_digest(packed)
         header = _RESULT_HEADER.pack(_RESULT_MAGIC, _RESULT_FORMAT, len(packed), digest)
         write_whole(self.path / RESULT, [header, packed])
 
     def read_result(self) -> bytes:
-        """Return what ``write_result`` was given."""
         if not (self.path / RESULT).exists():
             raise self._no(RESULT)
         return read_result_file(self.path / RESULT)
@@ -274,7 +264,6 @@ def _set_aside(place: Path, but: str | None = None) -> None:
 
 
 def _is_complete(place: Path) -> bool:
-    """Whether the result of a run is there and has all rows."""
     if not (place / RESULT).exists() or not is_run_directory(place):
         return False
     return RunDirectory(place).read_manifest().get("state") == "complete"
@@ -294,7 +283,6 @@ def _clear(place: Path, *, but: str | None = None, and_itself: bool = True) -> N
 
 
 def _named_by_text(value: Any) -> Any:
-    """Metadata may have keys of any kind, JSON only has text."""
     if isinstance(value, Mapping):
         return {str(key): _named_by_text(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -303,7 +291,6 @@ def _named_by_text(value: Any) -> Any:
 
 
 def is_run_directory(place: Path) -> bool:
-    """Whether a manifest that Windrow wrote is in the directory."""
     try:
         manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -317,21 +304,19 @@ def read_result_file(path: Path) -> bytes:
     with path.open("rb") as stream:
         check_private(path, os.fstat(stream.fileno()))
         content = stream.read()
-    again = "run the analysis again, or copy the file again"
     if not content.startswith(_RESULT_MAGIC):
         raise CorruptFileError(f"{path} is not a result that Windrow wrote", file=str(path))
-    if len(content) < _RESULT_HEADER.size:
-        raise CorruptFileError(f"{path} is cut off after {len(content)} bytes; {again}", file=str(path))
-    _, version, length, digest = _RESULT_HEADER.unpack_from(content)
+    whole = len(content) >= _RESULT_HEADER.size
+    _, version, length, digest = _RESULT_HEADER.unpack_from(content) if whole else (b"", 1, 0, b"")
     packed = memoryview(content)[_RESULT_HEADER.size :]
     if version > _RESULT_FORMAT:
         raise DataError(
             f"{path} has format {version}, this Windrow reads formats up to {_RESULT_FORMAT}: use a newer Windrow"
         )
-    if len(packed) != length:
-        why = f"should hold {length} bytes and holds {len(packed)}: it is cut off or has grown"
-        raise CorruptFileError(f"{path} {why}; {again}", file=str(path))
-    if version < 1 or xxhash.xxh3_128_digest(packed) != digest:
-        why = "has changed: the checksum is wrong or the format is none"
-        raise CorruptFileError(f"{path} {why}; {again}", file=str(path))
+    if not whole or version < 1 or len(packed) != length or xxhash.xxh3_128_digest(packed) != digest:
+        raise CorruptFileError(
+            f"{path} is cut off or has changed: it should hold {length} bytes, with a checksum that it does not have; run the "
+            "analysis again, or copy the file again",
+            file=str(path),
+        )
     return bytes(cramjam.zstd.decompress(packed))

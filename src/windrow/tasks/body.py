@@ -24,7 +24,6 @@ _releasing: ContextVar[_Releasing | None] = ContextVar("windrow_releasing", defa
 
 
 def is_generator(function: Callable[..., Any]) -> bool:
-    """Whether a call of a function gives a generator."""
     return inspect.isgeneratorfunction(inspect.unwrap(function))
 
 
@@ -110,7 +109,6 @@ def run_body(
 
 
 def _drain(releasing: _Releasing, generator: Any) -> None:
-    """Release what a generator yields, in order."""
     number = 0
     for value in generator:
         releasing.release(number, value)

@@ -20,8 +20,7 @@ from windrow.tasks.future import Future, StreamFuture
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from windrow.core.records import Failure, Needs
-    from windrow.tasks.devices import Devices
+    from windrow.core.records import Failure
     from windrow.tasks.files.annotations import FileKind
     from windrow.tasks.reuse.save import KeptValue
     from windrow.tasks.session import Session
@@ -103,7 +102,6 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The function's."""
         return self.declared.name
 
     @property
@@ -113,7 +111,6 @@ class Call:
         return bool(files) and any(one.writes for one in files.values())
 
     def begin(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Call:
-        """Begin with what was given."""
         self.arguments, self.keywords = arguments, dict(keywords)
         self.reads, self.after, self.around, self.files, self.more = [], [], [], [], []
         self._places = {}
@@ -135,11 +132,9 @@ class Call:
         return number if number is not None and number < len(self.arguments) else None
 
     def get(self, place: int | str) -> Any:
-        """Give an argument."""
         return self.keywords[place] if isinstance(place, str) else self.arguments[place]
 
     def put(self, place: int | str, value: Any) -> None:
-        """Replace an argument."""
         if isinstance(place, str):
             self.keywords[place] = value
         else:
@@ -169,10 +164,10 @@ class Call:
         session = self.session
         if not session.versions.any and has_no_futures(self.arguments) and has_no_futures(self.keywords.values()):
             return  # by far the most
-        latest = session.latest
+        latest = session.versions.latest if session.versions.any else None
 
         def slot(thing: Any) -> Any:
-            found = latest(thing)
+            found = thing if latest is None else latest(thing)
             if isinstance(found, StreamFuture):
                 raise UsageError(
                     f"task {self.name!r} is given {found!r}, of which nobody knows yet how many outputs there will be; "
@@ -180,8 +175,9 @@ class Call:
                 )
             return self.read(found) if isinstance(found, Future) else thing
 
-        self.arguments = map_nested(self.arguments, slot)
-        self.keywords = map_nested(self.keywords, slot)
+        known: dict[int, Any] = {}
+        self.arguments = tuple([map_nested(one, slot, known) for one in self.arguments])
+        self.keywords = {name: map_nested(one, slot, known) for name, one in self.keywords.items()}
 
 
 # -- things in containers
@@ -239,7 +235,6 @@ def _map_inside(thing: Any, replace: Callable[[Any], Any], known: dict[int, Any]
 def fill_slots(
     arguments: tuple[Any, ...], keywords: Mapping[str, Any], values: Sequence[Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Put values where slots are."""
     if not values:
         return arguments, dict(keywords)
 
@@ -259,15 +254,6 @@ class TaskTraits(NamedTuple):
     devices: float  #: how many it needs
     #: Calls without futures among their arguments are nothing but a function and its arguments.
     plain: bool
-
-
-def find_traits(declared: Declared, devices: Devices, offers: Needs, *, reuse: bool) -> TaskTraits:
-    """Find out what every call of a task needs; refuse one that could never run."""
-    count = devices.fit(declared, offers)
-    special = declared.files or declared.reuse or declared.resident or declared.inout or count
-    special = special or declared.command is not None or declared.deadline is not None
-    unused = not reuse or declared.reuse is False
-    return TaskTraits(declared, count, declared.outputs == 1 and unused and not special)
 
 
 class DeclaredFunctions:

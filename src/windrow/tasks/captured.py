@@ -89,7 +89,6 @@ class Captured:
         self._sizes = [(one, len(one)) for one, _ in self._sizes]  # pickling leaves a note in classes
 
     def _look(self, one: Any) -> Iterable[Any]:
-        """Note one thing; give what it leads to."""
         kind = type(one)
         if kind in _FIXED or (kind is tuple and not one):
             return ()
@@ -186,7 +185,6 @@ class Captured:
         return (plain, _shortened(pickler.file.getvalue()), pickler.numbers, [bytes(one) for one in pickler.buffers])
 
     def is_the_same(self) -> bool:
-        """Whether nothing has changed."""
         for names, name, value in self._names:
             if names.get(name) is not value:
                 return False
@@ -231,7 +229,6 @@ class _Items:
         self._items = items
 
     def get(self, number: int) -> Any:
-        """Give one; nothing if there are not so many."""
         items = list(self._items) if isinstance(self._items, (set, frozenset)) else self._items
         return items[number] if number < len(items) else self
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, overload
 
 from windrow.core.records import Needs
-from windrow.errors import UsageError, nearest
+from windrow.errors import UsageError
 from windrow.tasks.body import STREAM, is_generator, run_body
 from windrow.tasks.files.annotations import FileKind, file_parameters
-from windrow.tasks.options import check_numbers, check_on_failure, checked_needs
+from windrow.tasks.options import check_names, check_options, task_needs
 from windrow.tasks.resident import Resident, made_here
 
 if TYPE_CHECKING:
@@ -30,10 +30,9 @@ current: ContextVar[Session | None] = ContextVar("windrow_session", default=None
 OnFailure = Literal["stop", "ignore", "cancel_successors", "retry"]
 #: Whether identical calls are one task; "content": also those that are given arrays, by what is in them.
 Reuse = bool | Literal["content"]
-#: A number of arguments that no call has.
-_ENDLESS = 1 << 30
 _IN_ORDER = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+#: Shapes of right calls that are remembered; with ``**keywords`` there is no end of them.
+MOST_SHAPES = 100
 #: Times that a task is tried again with ``on_failure="retry"``.
 RETRIES = 2
 
@@ -74,12 +73,10 @@ class Task:
         functools.update_wrapper(self, declared.function)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Inside a session, promise what the function will return; outside, just call it."""
         session = current.get()
         if session is not None:
-            right, count = self._accepts, len(arguments)
-            if not (right.named(count, keywords) if keywords else right.least <= count <= right.most):
-                check_call(self.declared.name, self.declared.function, arguments, keywords)
+            if (len(arguments), *keywords) not in self._accepts.right:
+                self._accepts.check(self.declared.name, arguments, keywords)
             return session.call(self.declared, arguments, keywords)
         return self.plainly(arguments, keywords)
 
@@ -96,11 +93,11 @@ class Task:
         return tuple(value for _, value in sorted(made.items()))
 
     def _made_here(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Make what the caller has not given, if it was not made before."""
         declared, last = self.declared, len(arguments)
-        missing = [one for one in declared.resident if one not in keywords]
-        missing = [one for one in missing if declared.positions.get(one, last) >= last]
-        return made_here(declared.name, declared.function, tuple(missing))
+        missing = [
+            one for one in declared.resident if one not in keywords and declared.positions.get(one, last) >= last
+        ]
+        return made_here(declared.name, declared.function, missing)
 
     def options(self, **changes: Any) -> Task:
         """Give the same task with other options."""
@@ -130,9 +127,6 @@ class TaskOptions(TypedDict, total=False):
     version: str
     inout: str | tuple[str, ...]
     name: str | None
-
-
-_OPTIONS = tuple(TaskOptions.__annotations__)
 
 
 @overload
@@ -168,15 +162,17 @@ def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOp
 
 
 def _declare(function: Callable[..., Any], asked: TaskOptions) -> Declared:
-    for one in asked:
-        if one not in _OPTIONS:
-            raise UsageError(
-                f"wr.task has no option {one!r}{nearest(one, list(_OPTIONS))}; it has {', '.join(_OPTIONS)}"
-            )
+    check_names("wr.task", asked, list(TaskOptions.__annotations__))
     name = asked.get("name") or getattr(function, "__qualname__", None) or repr(function)
     options: dict[str, Any] = {**asked}
-    _check(name, function, options.get("on_failure"), options.get("reuse"))
-    check_numbers(name, options)
+    if not callable(function):
+        raise UsageError(f"wr.task is put on a function, got {function!r}")
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(
+            f"task {name!r} is an async function, of which a call gives no value but a coroutine; make it a plain function "
+            "that calls asyncio.run(...)"
+        )
+    check_options(f"task {name!r}", **options)
     parameters = _parameters(function)
     if options.get("retries") is None:
         options.pop("retries", None)
@@ -186,39 +182,14 @@ def _declare(function: Callable[..., Any], asked: TaskOptions) -> Declared:
     return Declared(
         name=name,
         function=function,
-        outputs=_outputs(name, function, options.get("outputs")),
-        needs=Needs.of(checked_needs(name, options)),
+        outputs=options.get("outputs") or (STREAM if is_generator(function) else 1),
+        needs=Needs.of(task_needs(name, options)),
         inout=_changed(name, parameters, options.get("inout", ())),
         files=file_parameters(function),
         positions=_positions(parameters),
         resident=tuple(n for n, one in parameters.items() if isinstance(one.default, Resident)),
         asked={**asked, "name": name},
         **{one: options[one] for one in as_written if one in options},
-    )
-
-
-def _check(name: str, function: Any, on_failure: Any, reuse: Any) -> None:
-    if not callable(function):
-        raise UsageError(f"wr.task is put on a function, got {function!r}")
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise UsageError(
-            f"task {name!r} is an async function, of which a call gives no value but a coroutine; make it a plain function "
-            "that calls asyncio.run(...)"
-        )
-    check_on_failure(f"task {name!r}", on_failure)
-    if reuse not in (None, True, False, "content"):
-        raise UsageError(
-            f"task {name!r}: reuse= is True, False or 'content' (which looks into arrays too), got {reuse!r}"
-        )
-
-
-def _outputs(name: str, function: Callable[..., Any], outputs: int | str | None) -> int | str:
-    if outputs is None:
-        return STREAM if is_generator(function) else 1
-    if outputs == STREAM or (isinstance(outputs, int) and outputs > 0):
-        return outputs
-    raise UsageError(
-        f'task {name!r}: outputs= is a number from 1 on, or "stream" where that is not known; got {outputs!r}'
     )
 
 
@@ -231,12 +202,10 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 def _positions(parameters: Mapping[str, inspect.Parameter]) -> dict[str, int]:
     """Say where arguments of parameters are in a call, unless they are given by name."""
-    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return {one.name: number for number, one in enumerate(parameters.values()) if one.kind in plain}
+    return {one.name: number for number, one in enumerate(parameters.values()) if one.kind in _IN_ORDER}
 
 
 def _changed(name: str, parameters: Mapping[str, inspect.Parameter], inout: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Find the parameters that the body changes."""
     wanted = (inout,) if isinstance(inout, str) else tuple(inout)
     for one in wanted:
         if parameters and one not in parameters:
@@ -255,51 +224,28 @@ def _is_inout(annotation: Any) -> bool:
 class AcceptedCalls:
     """Calls that a function accepts: a wrong one fails where it is made, as that of a plain function does, not in a worker.
 
-    That a usual call is right is told in a fraction of a microsecond; whatever else there is, Python is asked about.
+    How many arguments come in order and which by name decides that, so Python is asked once for calls of one shape.
     """
 
-    __slots__ = ("_by_name", "_needed", "least", "most")
+    __slots__ = ("_function", "right")
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.least, self.most = 0, _ENDLESS  #: arguments of a call that names none
-        self._by_name: dict[str, int] = {}  #: where in order a parameter is
-        self._needed: list[tuple[int, str]] = []
+        self._function = function
+        self.right: set[tuple[int | str, ...]] = set()  #: shapes of calls: arguments in order, and names of the others
+
+    def __reduce__(self) -> Any:
+        return AcceptedCalls, (self._function,)  # that it was called makes no task another one
+
+    def check(self, name: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+        """Raise what Python raises for a call that the function does not accept."""
         try:
-            parameters = inspect.signature(function).parameters.values()
+            signature = inspect.signature(self._function)
         except (ValueError, TypeError):  # some builtins do not tell
-            return
-        if not any(one.kind is one.VAR_POSITIONAL for one in parameters):
-            self.most = sum(one.kind in _IN_ORDER for one in parameters)
-        for number, one in enumerate(parameters):
-            place = number if one.kind in _IN_ORDER else _ENDLESS
-            if one.kind in _BY_NAME:
-                self._by_name[one.name] = place
-            if one.default is one.empty and one.kind in (*_IN_ORDER, one.KEYWORD_ONLY):
-                self._needed.append((place, one.name))
-                self.least = place + 1
-
-    def named(self, count: int, keywords: Mapping[str, Any]) -> bool:
-        """Whether a call with so many arguments in order, and others by name, is surely right."""
-        if count > self.most:
-            return False
-        for name in keywords:
-            if self._by_name.get(name, -1) < count:
-                return False
-        for place, name in self._needed:  # noqa: SIM110 - a generator takes twice as long, for every call
-            if place >= count and name not in keywords:
-                return False
-        return True
-
-
-def check_call(
-    name: str, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: Mapping[str, Any]
-) -> None:
-    """Raise what Python raises for a call that a function does not accept."""
-    try:
-        signature = inspect.signature(function)
-    except (ValueError, TypeError):
-        return
-    try:
-        signature.bind(*arguments, **keywords)
-    except TypeError as error:
-        raise TypeError(f"{name}() {error}; it is called as {name}{signature}") from None
+            pass
+        else:
+            try:
+                signature.bind(*arguments, **keywords)
+            except TypeError as error:
+                raise TypeError(f"{name}() {error}; it is called as {name}{signature}") from None
+        if len(self.right) < MOST_SHAPES:
+            self.right.add((len(arguments), *keywords))

@@ -39,6 +39,8 @@ DRIVER = Path("/proc/driver/nvidia/gpus")
 
 #: Seconds between two looks. What is claimed is free but for the moment in which an attempt that was called off returns.
 LOOK_S = 0.005
+_last: list[int] = []  #: devices that this process had last
+
 #: After so long something else holds them: better a failure than a task that never begins.
 PATIENCE_S = 60.0
 
@@ -113,7 +115,6 @@ class Devices:
         return ClaimDevices(task, self._directory, int(amount), self._names)
 
     def close(self) -> None:
-        """The session has ended: leave nothing behind."""
         if self._directory is not None:
             self._remove()
 
@@ -150,7 +151,6 @@ class ClaimDevices(NamedTuple):
 
     @contextmanager
     def around(self, going: RunningCall) -> Iterator[None]:  # noqa: ARG002
-        """Hold devices, and name them in the environment."""
         with self._held() as numbers:
             visible = ",".join(self.names[number] for number in numbers)
             before = {name: os.environ.get(name) for name in VARIABLES}
@@ -171,7 +171,7 @@ class ClaimDevices(NamedTuple):
             with ExitStack() as stack:
                 numbers = self._try(stack)
                 if len(numbers) == self.amount:
-                    _last.numbers = numbers
+                    _last[:] = numbers
                     yield sorted(numbers)
                     return
             if time.monotonic() > until:
@@ -187,7 +187,7 @@ class ClaimDevices(NamedTuple):
         # One worker at a time: two that each had half of what they need would wait for each other.
         with _locked(self.directory, "all", wait=True):
             # Those it had before come first: a library that has opened a device keeps to that.
-            order = dict.fromkeys([*_last.numbers, *range(len(self.names))])
+            order = dict.fromkeys([*_last, *range(len(self.names))])
             for number in order:
                 if len(got) < self.amount and number < len(self.names):
                     lock = _locked(self.directory, str(number), wait=False)
@@ -196,18 +196,8 @@ class ClaimDevices(NamedTuple):
         return got
 
 
-class _Last:
-    """What this process had last."""
-
-    numbers: list[int] = []  # noqa: RUF012 - replaced, never changed
-
-
-_last = _Last()
-
-
 @contextmanager
 def _locked(directory: str, name: str, *, wait: bool) -> Iterator[bool]:
-    """Hold a lock, if it is free or can be waited for."""
     file = os.open(f"{directory}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -30,8 +30,7 @@ from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.garbage import collecting_less
 from windrow.run.loop import run
 from windrow.tasks.failures import UnseenFailures, blamed, error_of
-from windrow.tasks.future import BEGINNING, ELSEWHERE, Future, without_value
-from windrow.tasks.waiting import refuse_in_fork
+from windrow.tasks.future import BEGINNING, ELSEWHERE, Future, refuse_in_fork, without_value
 from windrow.tasks.worker import CallWorkload, Ignored
 
 if TYPE_CHECKING:
@@ -90,7 +89,6 @@ class Driver:
         self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
         options = Options(
             open=True,
-            on_error="skip",
             restart=self._engine.capabilities.can_restart,
             ahead=True,
             io_workers=self._workers,
@@ -128,7 +126,6 @@ class Driver:
         return os.getpid() != self._process
 
     def check(self) -> None:
-        """Raise if nothing can be called any more."""
         refuse_in_fork(self, "a task cannot be called")
         if self.stopped is not None:
             raise TaskError(
@@ -149,7 +146,6 @@ class Driver:
             self._packer.send_again(function)
 
     def submit(self, record: Call, task: Task) -> None:
-        """Hand a task over."""
         session = self._session
         session.calls[record.id] = record
         session.open[record.id] = record
@@ -159,7 +155,6 @@ class Driver:
             self._end_all()
 
     def tell(self, event: Event) -> None:
-        """Tell the run something."""
         if type(event) is CancelRequested and event.task is None and event.groups is None:
             self.unwanted = True
         if not self.over:
@@ -213,7 +208,6 @@ class Driver:
                 self._done.set()
 
     def broken(self) -> BaseException | None:
-        """Say why nothing can run any more, if that is so."""
         failure = self._scheduler.failure
         return None if failure is None else failure.exception or EngineError(failure.message)
 
@@ -251,7 +245,6 @@ class Driver:
             future.arrived(_plain(value))
 
     def partials(self) -> dict[int, list[Any]]:
-        """Graphs have no rows."""
         return {}
 
     def _observe(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:  # noqa: ARG002
@@ -379,7 +372,6 @@ class Driver:
         self._fail(record, error)
 
     def _exists(self, output: str) -> bool:
-        """Whether an output can still be brought."""
         known = self._scheduler.graph.outputs.get(output)
         return known is not None and bool(known.holders)
 
@@ -412,14 +404,12 @@ class CallInbox:
             wake()
 
     def leave(self, news: Event) -> None:
-        """Tell it something when it looks anyway."""
         if not self._over:
             self._queue.append(news)
 
     # -- the loop's side
 
     def open(self, wake: Callable[[], None]) -> None:
-        """The run begins."""
         self._wake = wake
         wake()
 
@@ -445,11 +435,9 @@ class CallInbox:
         return found
 
     def stop(self) -> None:
-        """Somebody wishes the run to end."""
         self.put(CancelRequested("interrupted"))
 
     def close(self) -> None:
-        """The run has ended."""
         self._over = True
         self.closed.set()
         self._wake = None
@@ -467,7 +455,6 @@ class PooledEngine:
         return getattr(self._engine, name)
 
     def wait(self, timeout: float | None) -> list[Event]:
-        """Return what happened."""
         events: list[Event] = self._engine.wait(timeout)
         for number, event in enumerate(events):
             if type(event) is WorkerJoined:

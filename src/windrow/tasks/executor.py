@@ -21,7 +21,7 @@ from windrow.core.records import ONE_CORE
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import InitializerError, UsageError
 from windrow.tasks.declare import Declared
-from windrow.tasks.future import BEGINNING, EagerFuture
+from windrow.tasks.future import EagerFuture, cancel_call
 from windrow.tasks.session import Session
 
 if TYPE_CHECKING:
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 
 #: Where the standard library's executors tell of initializers that failed.
 LOG = logging.getLogger("concurrent.futures")
-
-
-class _Quiet(Session):
-    """A session that says nothing of failures, as executors do not."""
-
-    tells = False
 
 
 class Executor(concurrent.futures.Executor):
@@ -71,7 +65,7 @@ class Executor(concurrent.futures.Executor):
         #: Libraries look at this to know how much to submit at a time.
         self._max_workers = max_workers or granted_cores(os.environ)
         self._chunks = engine == "processes"
-        self._session = _Quiet(
+        self._session = Session(
             engine=engine,
             workers=self._max_workers,
             reuse=False,
@@ -79,6 +73,7 @@ class Executor(concurrent.futures.Executor):
             initializer=None if initializer is None else partial(_begin, initializer, initargs),
             name="executor",
         )
+        self._session.tells = False  # of failures: the standard library's do not
         self._named: dict[int, tuple[Any, Declared]] = {}  #: by identity; sent once
         self._others: dict[str, Declared] = {}  #: by name, for functions that go with each call
         self._lock = threading.RLock()  # pickling an argument may submit something itself
@@ -163,7 +158,8 @@ class Executor(concurrent.futures.Executor):
         with self._lock:
             self._over = True
             if cancel_futures:
-                _cancel_waiting(self._session)
+                for call in list(self._session.open.values()):
+                    cancel_call(call)
             self._session.end_later()
         if wait:
             _close(self._session)
@@ -203,7 +199,6 @@ class _Mapped:
         self.declared = Declared(name=_name(inner), function=_Function(function), needs=ONE_CORE)
 
     def __call__(self, *args: Any) -> Any:
-        """Call it."""
         return self.function(*args)
 
 
@@ -228,7 +223,6 @@ def _begin(initializer: Callable[..., object], initargs: tuple[Any, ...]) -> Non
 
 
 def _run(given: _Given) -> Any:
-    """Call a function that came with its arguments."""
     return given.args[0](*given.args[1:], **given.kwargs)
 
 
@@ -254,21 +248,6 @@ def _one_by_one(lists: Iterator[list[Any]]) -> Iterator[Any]:
         some.reverse()
         while some:
             yield some.pop()
-
-
-def _cancel_waiting(session: Session) -> None:
-    """Cancel what has not begun, also where nobody keeps the future."""
-    for record in list(session.open.values()):
-        known = [session.futures.get(name) for name in record.outputs]
-        for future in known:
-            if future is not None:
-                future.cancel()
-        with BEGINNING:
-            waits = not any(one is not None for one in known) and record.state == "waiting"
-            if waits:
-                record.state = "cancelled"
-        if waits:
-            session.cancel_task(record)
 
 
 # -- the end of the interpreter

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
 from windrow.tasks.call import Call
-from windrow.watch.findings import Findings
+from windrow.watch.findings import RUNNING, Findings, cause_words, waits
 from windrow.watch.graph_run import maker_of
 from windrow.watch.report.session import ending
 from windrow.watch.report.tables import show_micros
-from windrow.watch.waiting import RUNNING, VAIN, cause_words, waits
 
 if TYPE_CHECKING:
     from windrow.tasks.session import Session
     from windrow.watch.graph_run import GraphRun
-    from windrow.watch.log import CallRecord, Try
+    from windrow.watch.log import CallRecord
 
 #: Tasks of the critical path that are named one by one.
 MOST_PATH = 12
@@ -34,7 +32,6 @@ class Explanation(str):
 
 
 def explain(session: Session, what: Any = None) -> Explanation:
-    """Explain a task, named by a future of it or by its number; without one the session."""
     run = session.watched.run()
     if what is None:
         return Explanation("\n".join(_of_session(session, run)))
@@ -77,12 +74,12 @@ def _of_task(session: Session, run: GraphRun, task: CallRecord) -> list[str]:
     lines.append(f"  called at {show_micros(task.called)}; {show_micros(whole)} until {until}")
     for cause, spent in sorted(shared.items(), key=lambda item: -item[1]):
         words = cause_words(cause)
-        words = words if cause in (RUNNING, VAIN) or words.startswith("pause") else f"waiting {words}"
+        words = words if cause == RUNNING or words.startswith("pause") else f"waiting {words}"
         more = _last_input(run, task) if cause == "inputs" else ""
         lines.append(f"  {show_micros(spent):>10}  {words}{more}")
     last = task.last
     if last is not None:
-        lines.append(f"  ran on worker {last.worker}{_why_there(run, task, last)}")
+        lines.append(f"  ran on worker {last.worker}")
     lines += [
         f"  attempt on worker {one.worker} {one.how}{f': {one.why}' if one.why else ''}"
         for one in task.tries
@@ -94,7 +91,6 @@ def _of_task(session: Session, run: GraphRun, task: CallRecord) -> list[str]:
 
 
 def _last_input(run: GraphRun, task: CallRecord) -> str:
-    """Say which input was there last."""
     times = []
     for output in task.reads:
         maker = run.tasks.get(maker_of(output))
@@ -109,23 +105,6 @@ def _last_input(run: GraphRun, task: CallRecord) -> str:
     verbs = {"failed": "which failed", "cancelled": "which was cancelled"}
     verb = f"there at {show_micros(when)}" if when < run.span else verbs.get(maker.state, "which goes on")
     return f", the last from task {maker.id}, {maker.name}, {verb}"
-
-
-def _why_there(run: GraphRun, task: CallRecord, last: Try) -> str:
-    """Say what of its inputs its worker had, as far as that is why it was chosen."""
-    makers = [run.tasks[number] for output in task.reads if (number := maker_of(output)) in run.tasks]  # fmt: skip
-    places: Counter[int] = Counter()
-    for maker in makers:
-        made = maker.last
-        if made is not None:
-            places[made.worker] += 1
-    if not places:
-        return ", the first that was free"
-    if places.get(last.worker):
-        return f", which made {places[last.worker]} of the {len(makers)} outputs it reads"
-    fetched = sum(output in run.log.brought for output in task.reads)
-    why = f"{fetched} of them were brought" if fetched else "all workers could read them"
-    return f", which was free; the outputs it reads were made elsewhere, and {why}"
 
 
 def _released(run: GraphRun, task: CallRecord) -> list[str]:
@@ -162,11 +141,9 @@ def _of_session(session: Session, run: GraphRun) -> list[str]:
     found = Findings(run)
     _, headline, words = ending(run, found)
     lines = [f"session {run.name}: {headline} {words}"]
-    return [*lines, *(_of_time(run, found) if found.makespan else []), *_of_reuse(session)]
-
-
-def _of_reuse(session: Session) -> list[str]:
-    return [f"  {one}" for one in (*session.reusing.in_words(), *session.reusing.notes)]
+    if found.makespan:
+        lines += _of_time(run, found)
+    return [*lines, *[f"  {one}" for one in (*session.reusing.in_words(), *session.reusing.notes)]]
 
 
 def _of_time(run: GraphRun, found: Findings) -> list[str]:
@@ -191,7 +168,7 @@ def _of_time(run: GraphRun, found: Findings) -> list[str]:
         lines.append("  tasks waited, added up:")
         lines += [f"  {show_micros(spent):>10}  {cause_words(cause)}" for cause, spent in found.waited.items()]
     if found.early:
-        total = sum(one.by for one in found.early)
+        total = sum(found.early)
         lines.append(
             f"  {len(found.early)} tasks began before one they read from had ended, by {show_micros(total)} in all"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from windrow.core.records import FailureKind
@@ -10,8 +9,6 @@ from windrow.errors import CommandError, DependencyError, TaskError, TaskLostErr
 from windrow.units import format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from windrow.core.records import Failure
     from windrow.tasks.call import Call
 
@@ -85,33 +82,12 @@ def error_of(record: Call, failure: Failure) -> BaseException:
 
 
 def _words(record: Call, failure: Failure) -> str:
-    """Say why a task that raised nothing has failed."""
     name = f"task {record.name!r} ({record.id})"
     deadline = record.declared.deadline
     if failure.type == "TimeoutError" and deadline is not None:
         after = f"{format_seconds(deadline)} after its call (deadline={deadline:g})"
         return f"{name} was not done by its deadline, {after}"
     return failure.message if failure.message.startswith(name) else f"{name} failed: {failure.message}"
-
-
-def _last_word(failed: Sequence[Call], first: BaseException | None = None) -> BaseException | None:
-    """Make what a session raises in the end of failures that nobody has looked at: the first, and which others there are."""
-    if first is None:
-        if not failed:
-            return None
-        assert failed[0].failure is not None
-        first = error_of(failed[0], failed[0].failure)
-        others = failed[1:]
-    else:
-        others = [one for one in failed if not _is_of(one, first)]
-    if not isinstance(first, Exception):
-        first = _tamed(first)
-    if others:
-        names = ", ".join(f"{one.name!r} ({one.id})" for one in others[:MOST_NAMES])
-        more = ", ..." if len(others) > MOST_NAMES else ""
-        tasks = "task" if len(others) == 1 else "tasks"
-        first.add_note(f"and {len(others)} more {tasks} failed: {names}{more}")
-    return first
 
 
 def _is_of(record: Call, error: BaseException) -> bool:
@@ -141,29 +117,30 @@ class UnseenFailures:
     """Tasks of a session that failed by themselves, at which nobody has looked yet: they would be lost in the end."""
 
     def __init__(self) -> None:
-        self._records: dict[int, Call] = {}
+        self.records: dict[int, Call] = {}
 
     def add(self, record: Call) -> None:
-        """A task has failed."""
-        self._records[record.id] = record
+        self.records[record.id] = record
 
     def seen(self, record: Call) -> None:
-        """Somebody knows of it."""
-        self._records.pop(record.id, None)
+        self.records.pop(record.id, None)
 
-    def records(self) -> list[Call]:
-        """List them."""
-        return list(self._records.values())
-
-    def tell(self, first: BaseException | None) -> None:
-        """Raise the first, and name the others; ``first`` is what has stopped the session, if anything did."""
-        error = _last_word(self.records(), first)
-        if error is not None:
-            raise error
-
-    def mention(self, first: BaseException | None) -> None:
-        """Say the same where nobody is there who could be raised at."""
-        error = _last_word(self.records(), first)
-        if error is not None:
-            notes = "".join(f"; {one}" for one in getattr(error, "__notes__", ())[-1:])
-            sys.stderr.write(f"windrow: nobody has looked at {type(error).__name__}: {error}{notes}\n")
+    def error(self, first: BaseException | None) -> BaseException | None:
+        """Make what a session raises in the end: what has stopped it or the first failure, with the names of the others."""
+        failed = list(self.records.values())
+        if first is None:
+            if not failed:
+                return None
+            assert failed[0].failure is not None
+            first = error_of(failed[0], failed[0].failure)
+            others = failed[1:]
+        else:
+            others = [one for one in failed if not _is_of(one, first)]
+        if not isinstance(first, Exception):
+            first = _tamed(first)
+        if others:
+            names = ", ".join(f"{one.name!r} ({one.id})" for one in others[:MOST_NAMES])
+            more = ", ..." if len(others) > MOST_NAMES else ""
+            tasks = "task" if len(others) == 1 else "tasks"
+            first.add_note(f"and {len(others)} more {tasks} failed: {names}{more}")
+        return first

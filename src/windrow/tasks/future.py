@@ -13,20 +13,19 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from windrow.errors import TaskError, UsageError
 from windrow.tasks.declare import current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from windrow.tasks.call import Call
+    from windrow.tasks.driver import Driver
     from windrow.tasks.session import Session
 
 
-class _Elsewhere:
-    """Stands for a value that exists and has not been brought here."""
-
-
-ELSEWHERE = _Elsewhere()
+#: Stands for a value that exists and has not been brought here.
+ELSEWHERE: Any = object()
 
 #: Held while a task begins, or is cancelled before that: it is one of the two. Nothing is waited for under it.
 BEGINNING = threading.RLock()
@@ -100,13 +99,28 @@ class Future(concurrent.futures.Future[Any]):
             if self.waits:
                 self._session.refuse_to_wait(repr(self))
             value = super().result(timeout)
-            return self._session.bring(self, timeout) if value is ELSEWHERE else value
+            return self._bring(timeout) if value is ELSEWHERE else value
         except concurrent.futures.CancelledError:
             self._say_why_cancelled()
             raise
         finally:
             if self._state != "FINISHED" or self._exception is not None:
                 self._session.seen(self)
+
+    def _bring(self, timeout: float | None) -> Any:
+        session = self._session
+        session.expect(self)
+        with self._condition:
+            if self._result is ELSEWHERE and not session._driver.over:
+                session.refuse_to_wait(f"{self!r}, whose value has to be brought,")
+            found = self._condition.wait_for(lambda: self._result is not ELSEWHERE or session._driver.over, timeout)
+        if self._exception is not None:
+            raise self._exception
+        if self._result is ELSEWHERE:
+            if not found:
+                raise TimeoutError
+            raise TaskError(f"the session ended before the value of {self!r} was brought")
+        return self._result
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the end; return what the task raised, or None."""
@@ -130,21 +144,9 @@ class Future(concurrent.futures.Future[Any]):
 
     def cancel(self) -> bool:
         """Cancel the task unless it runs or has ended; its other outputs and all that needs it go with it."""
-        call = self.call
-        with BEGINNING:
-            if self.cancelled():
-                return True
-            if call.state not in ("waiting", "cancelled") or not self.waits:
-                return False
-            call.state = "cancelled"
-        self._session.cancel_task(call)
-        # Callbacks of theirs may do anything, so nothing is held here any more.
-        self.give_up()
-        for name in call.outputs:
-            other = self._session.futures.get(name)
-            if other is not None:
-                other.give_up()
-        return True
+        if self.cancelled() or not self.waits:
+            return self.cancelled()
+        return cancel_call(self.call)
 
     def running(self) -> bool:
         """Whether the task runs; threads know that before anybody is told."""
@@ -174,7 +176,6 @@ class Future(concurrent.futures.Future[Any]):
 
     @property
     def waits(self) -> bool:
-        """Whether it has no end yet."""
         return self._state in ("PENDING", "RUNNING")
 
     @property
@@ -183,7 +184,6 @@ class Future(concurrent.futures.Future[Any]):
         return not self.waits and self._result is not ELSEWHERE
 
     def arrived(self, value: Any) -> None:
-        """The value is here."""
         with _PLACE:
             if self._own_condition is None:  # nobody looks, or can until it is done
                 if self._state in ("PENDING", "RUNNING", "FINISHED"):
@@ -276,14 +276,43 @@ class StreamFuture:
         return self
 
     def __next__(self) -> Future:
-        future = self._session.next_of_stream(self.call, self._end)
-        if future is None:
-            self._end.result()  # raises what the task raised
-            raise StopIteration
-        return future
+        session, call, end = self._session, self.call, self._end
+        with session.changed:
+            if not (call.streamed or end.done()):
+                session.refuse_to_wait(f"the next output of task {call.name!r}")
+            session.changed.wait_for(lambda: call.streamed or end.done() or session._driver.over)
+            if call.streamed:
+                return call.streamed.popleft()
+        end.result()  # raises what the task raised
+        raise StopIteration
 
     def __repr__(self) -> str:
         return f"<stream of task {self.call.name!r}>"
+
+
+def cancel_call(call: Call) -> bool:
+    """Cancel a call with all its futures, unless it runs or has ended; nobody need have one of them."""
+    with BEGINNING:
+        if call.state not in ("waiting", "cancelled"):
+            return False
+        call.state = "cancelled"
+    session = call.session
+    session.cancel_task(call)
+    # Callbacks of theirs may do anything, so nothing is held here any more.
+    for name in call.outputs:
+        future = session.futures.get(name)
+        if future is not None:
+            future.give_up()
+    return True
+
+
+def refuse_in_fork(driver: Driver, what: str) -> None:
+    """Raise in a fork of the process that has the run: nothing would ever be done there, or answered."""
+    if driver.forked:
+        raise UsageError(
+            f"{what} in a process that was forked (os.fork, multiprocessing) from the one that opened the session: the "
+            "session runs in that one alone; open another one here"
+        )
 
 
 def without_value(session: Session, call: Call, exists: Callable[[str], bool]) -> list[Future]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Self
 
-from windrow.tasks.options import check_on_failure
+from windrow.tasks.options import check_options
 
 if TYPE_CHECKING:
     from windrow.tasks.declare import OnFailure
@@ -33,7 +33,7 @@ class Group:
         self.session = session
         self.number = number
         self.name = name or f"group {number}"
-        check_on_failure(self.name, on_failure)
+        check_options(self.name, on_failure=on_failure)
         self.on_failure = on_failure
         self._inner: dict[int, Group] = {}
 
@@ -49,7 +49,6 @@ class Group:
         _entered.set(_entered.get()[:-1])
 
     def _all(self) -> dict[int, Group]:
-        """Give it and all groups inside it, by number."""
         found: dict[int, Group] = {}
         waiting = [self]
         while waiting:

@@ -26,28 +26,23 @@ from windrow.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from windrow.core.records import FailureKind
-from windrow.core.retry import BACK_OFF_S
 from windrow.watch.graph_run import ByName, graph_run
 from windrow.watch.log import NOTHING, ONE_CORE, Attempt, CallRecord, attempt_line, call_line, failure_words, micros
 from windrow.watch.progress import SessionSnapshot
 from windrow.watch.readlog import read_log
-from windrow.watch.waiting import COMMON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from windrow.core.commands import Command
     from windrow.core.events import Event
-    from windrow.core.records import Failure, Task
+    from windrow.core.records import Task
     from windrow.watch.graph_run import GraphRun
 
 #: Calls that are kept one by one, about 15 MB of them; older ones are added up by name.
 MOST_TASKS = 50_000
 #: Workers that came and went, and wishes to stop.
 MOST_RARE = 1_000
-#: Of what the scheduler counts of the time of a task: what its attempts and those of others show by themselves.
-_SEEN = COMMON | {"inputs", "worker", "queue", "run", "pause"}
 #: Tasks of a name that must have ended before anything is said of how long the others take.
 ENOUGH = 3
 
@@ -60,7 +55,7 @@ class _Entry:
     """A call, and its latest attempt; most have no other."""
 
     __slots__ = (
-        "attempt", "called", "earlier", "end", "heard", "held", "how", "launched", "released", "task", "wall", "why", "worker",
+        "attempt", "called", "earlier", "end", "heard", "how", "launched", "released", "task", "wall", "why", "worker",
     )  # fmt: skip
 
     def __init__(self, task: Task, called: float) -> None:
@@ -68,23 +63,21 @@ class _Entry:
         self.called = called
         self.end: _End | None = None
         self.attempt = -1  #: none
-        self.heard = self.wall = self.held = 0.0
+        self.heard = self.wall = 0.0
         self.how = self.why = ""
         self.released: dict[str, list[int]] | None = None  #: outputs, and when
         self.earlier = ""  #: lines of earlier attempts
 
     def launch(self, attempt: int, worker: int, time: float) -> None:
-        """Another attempt begins."""
         if self.attempt >= 0:
             if not self.heard:  # it was called off, and may go on for a while
                 self.heard, self.how = time, "cancelled"
             self.earlier += self.attempt_line()
         self.attempt, self.worker, self.launched = attempt, worker, time
-        self.heard = self.wall = self.held = 0.0
+        self.heard = self.wall = 0.0
         self.how, self.why = "running", ""
 
     def latest(self) -> Attempt | None:
-        """Give the latest attempt; None if there is none."""
         if self.attempt < 0:
             return None
         task = self.task
@@ -94,23 +87,20 @@ class _Entry:
         )  # fmt: skip
 
     def attempt_line(self) -> str:
-        """Write the latest attempt."""
         latest = self.latest()
-        return "" if latest is None else attempt_line(latest, self.why, micros(self.held))
+        return "" if latest is None else attempt_line(latest, self.why)
 
     def call_line(self, latest: Attempt | None) -> str:
-        """Write the call, with its latest attempt."""
         task = self.task
         ended, state, why, spent = self.end or (0.0, "waiting", "", ())
-        lacked = {name: micros(time) for name, time in spent if name not in _SEEN}
         call = CallRecord(
             task.id, task.category, int(self.called * 1e6), int(ended * 1e6), state, (), task.reads, task.after,
-            self.released or NOTHING, _needs(task.needs.amounts), task.group, why, lacked or NOTHING,
+            self.released or NOTHING, _needs(task.needs.amounts), task.group, why,
+            {name: micros(time) for name, time in spent},
         )  # fmt: skip
-        return call_line(latest, call) if latest is None else call_line(latest, call, self.why, micros(self.held))
+        return call_line(latest, call, self.why)
 
     def lines(self) -> str:
-        """Write all attempts and the call."""
         return self.earlier + self.call_line(self.latest())
 
 
@@ -154,12 +144,10 @@ class History:
     # -- what happens
 
     def called(self, task: Task) -> None:
-        """A task is called; the run has not heard of it yet."""
         self.entries[task.id] = _Entry(task, monotonic() - self._began)
         self.counts["called"] += 1
 
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
-        """See a batch."""
         time = now - self._began
         with self.lock:
             for event in events:
@@ -189,13 +177,10 @@ class History:
                 self._write_again(entry)
 
     def _failed(self, event: Failed, time: float) -> None:
-        self._fail(self._heard(event.attempt, time, "failed"), event.failure, time)
+        self._fail(event.attempt, time, "failed", failure_words(event.failure))
 
     def _exhausted(self, event: Exhausted, time: float) -> None:
-        entry = self._heard(event.attempt, time, "failed")
-        if entry is not None:
-            entry.why = f"more {event.resource} than its limit"
-            self._write_again(entry)
+        self._fail(event.attempt, time, "failed", f"more {event.resource} than its limit")
 
     def _cancelled(self, event: Cancelled, time: float) -> None:
         returned = event.attempt in self._returnable
@@ -212,14 +197,11 @@ class History:
         entry.heard, entry.how = time, how
         return entry
 
-    def _fail(self, entry: _Entry | None, failure: Failure | None, time: float) -> None:
-        if entry is None:
-            return
-        if failure is not None:
-            entry.why = failure_words(failure)
-            if failure.kind is FailureKind.TRANSIENT_IO:
-                entry.held = time + BACK_OFF_S[0]
-        self._write_again(entry)
+    def _fail(self, attempt: int, time: float, how: str, why: str) -> None:
+        entry = self._heard(attempt, time, how)
+        if entry is not None:
+            entry.why = why
+            self._write_again(entry)
 
     def _write_again(self, entry: _Entry) -> None:
         """Write an attempt at a call whose own line is written already."""
@@ -252,7 +234,7 @@ class History:
         worker = event.life.worker
         for attempt, entry in list(self.running.items()):
             if entry.worker == worker:
-                self._fail(self._heard(attempt, time, "lost"), event.failure, time)
+                self._fail(attempt, time, "lost", failure_words(event.failure))
         if event.failure is not None:
             self._rare(time, "WorkerLost", worker=worker, failure=failure_words(event.failure))
 
@@ -304,11 +286,9 @@ class History:
     # -- what others ask
 
     def answered(self, name: str) -> None:
-        """A call was answered with what an identical one gave."""
         self.reused[name] = self.reused.get(name, 0) + 1
 
     def close(self) -> None:
-        """The session has ended."""
         self.over = True
         self._ended_at = self.now()
 
@@ -317,7 +297,6 @@ class History:
         return self._ended_at or int((monotonic() - self._began) * 1e6)
 
     def run(self) -> GraphRun:
-        """Say what ran so far, as far as it is kept here."""
         with self.lock:
             now = self.now()
             text = "".join([one.lines() for one in (*self.ended.values(), *self.entries.values())])
@@ -340,7 +319,6 @@ class History:
             return "".join([*again, *(one.lines() for one in self.entries.values())])
 
     def snapshot(self, workers: int, *, finished: bool = False) -> SessionSnapshot:
-        """Say how far the session is."""
         with self.lock:
             return SessionSnapshot(
                 name=self.name,

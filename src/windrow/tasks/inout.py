@@ -45,10 +45,11 @@ class Versions:
 
     def __init__(self) -> None:
         self._latest: _Latest = {}
+        #: Of what is inside of things that tasks change: what keeps its identity, and the task that changes the whole.
+        self._inside: dict[int, tuple[Callable[[], Any], str]] = {}
         self.any = False  #: whether there were any so far; asked for with every call
 
     def latest(self, thing: Any) -> Any:
-        """Give the latest version of a thing; the thing itself if nobody changes it."""
         found = self._latest.get(id(thing))
         return thing if found is None else found[1]
 
@@ -69,28 +70,7 @@ class Versions:
         """Nobody will use a thing any more."""
         self._latest.pop(id(thing), None)
 
-
-def _hold(thing: Any, table: dict[int, Any]) -> Callable[[], Any]:
-    """See to it that no other thing gets the identity of one that is in a table: it is kept, or taken out when it is lost."""
-    try:
-        return weakref.ref(thing, partial(_lost, table, id(thing)))
-    except TypeError:
-        return lambda: thing
-
-
-def _lost(table: dict[int, Any], key: int, _: Any) -> None:
-    table.pop(key, None)
-
-
-class Parts:
-    """What is inside of things that tasks change, by identity."""
-
-    def __init__(self, versions: Versions) -> None:
-        self._versions = versions
-        #: What keeps its identity from being another thing's, and the task that changes the whole.
-        self._inside: dict[int, tuple[Callable[[], Any], str]] = {}
-
-    def of(self, things: Iterable[Any], task: str) -> None:
+    def note_parts(self, things: Iterable[Any], task: str) -> None:
         """A task changes some things: note what is inside of them, and not changed in its own right along with them."""
         whole = {id(one) for one in things}
         for thing in things:
@@ -100,9 +80,9 @@ class Parts:
 
     def refuse(self, who: str, given: Any) -> None:
         """Raise if something of what is given to somebody, containers being looked into, is a part of what tasks change."""
-        if not self._versions.any:  # by far the most
+        if not self.any:  # by far the most
             return
-        for thing in _walk(given, lambda one: self._versions.latest(one) is not one):
+        for thing in _walk(given, lambda one: self.latest(one) is not one):
             self._check(who, thing)
 
     def _check(self, who: str, thing: Any) -> None:
@@ -114,7 +94,7 @@ class Parts:
                 "returns; or have tasks change the parts, and none the whole"
             )
         array = _behind(thing)
-        if array is not None and self._versions.latest(array) is not array:
+        if array is not None and self.latest(array) is not array:
             raise UsageError(
                 f"{who} is given a view of an array which a task changes: what has become of it is known only with the whole. "
                 "Give the whole array, or a view of what session.gather(array) returns"
@@ -129,6 +109,18 @@ class Parts:
                     f"task {task!r} changes a view of an array that is held elsewhere, where the change would not be seen: have it "
                     "change the whole array, or return its part; or give it a copy (x.copy())"
                 )
+
+
+def _hold(thing: Any, table: dict[int, Any]) -> Callable[[], Any]:
+    """See to it that no other thing gets the identity of one that is in a table: it is kept, or taken out when it is lost."""
+    try:
+        return weakref.ref(thing, partial(_lost, table, id(thing)))
+    except TypeError:
+        return lambda: thing
+
+
+def _lost(table: dict[int, Any], key: int, _: Any) -> None:
+    table.pop(key, None)
 
 
 def _behind(thing: Any) -> Any:

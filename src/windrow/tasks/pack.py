@@ -74,7 +74,6 @@ class Packer:
     def _share(
         self, pickled: bytes, buffers: list[memoryview], common: Mapping[int, Parcel]
     ) -> tuple[bytes, list[memoryview], Mapping[int, Parcel]]:
-        """Put numbers of what is sent once in place of large arrays."""
         if all(one.nbytes < self._arrays.least for one in buffers):
             return pickled, buffers, common
         parts: list[Any] = []

@@ -15,7 +15,7 @@ from uuid import uuid4
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from windrow.tasks.worker import RunningCall
 
@@ -76,12 +76,11 @@ class Residents(NamedTuple):
 
     @contextmanager
     def around(self, going: RunningCall) -> Iterator[None]:
-        """Fill the parameters."""
         going.keywords.update(made_here(going.name, going.function, self.parameters))
         yield
 
 
-def made_here(name: str, function: Callable[..., Any], parameters: tuple[str, ...]) -> dict[str, Any]:
+def made_here(name: str, function: Callable[..., Any], parameters: Sequence[str]) -> dict[str, Any]:
     """Give the things that parameters of a task stand for, by parameter; made now if they were not."""
     known = signature(function).parameters
     made = {}
@@ -153,5 +152,4 @@ def begin_worker() -> None:
 
 
 def end_worker() -> None:
-    """Keep nothing any more."""
     vars(_of_worker).pop("keeper", None)

@@ -2,43 +2,53 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from windrow.core.events import CancelRequested, Closed, Released, Wanted
 from windrow.core.records import Task, make_record
+from windrow.errors import UsageError
 from windrow.tasks.body import STREAM
-from windrow.tasks.call import MOST, Call, Content, DeclaredFunctions, TaskTraits, find_traits, has_no_futures
+from windrow.tasks.call import MOST, Call, Content, DeclaredFunctions, TaskTraits, has_no_futures, map_nested
 from windrow.tasks.declare import Declared, current
 from windrow.tasks.devices import Devices
 from windrow.tasks.driver import Driver
 from windrow.tasks.failures import root_of
 from windrow.tasks.files.paths import places_of
 from windrow.tasks.files.table import FileTable
-from windrow.tasks.future import Future, StreamFuture
+from windrow.tasks.future import Future, StreamFuture, refuse_in_fork
 from windrow.tasks.groups import Group, current_group
-from windrow.tasks.inout import Parts, Versions
-from windrow.tasks.options import NamedOptions, check_on_failure, checked_session
+from windrow.tasks.inout import Versions
+from windrow.tasks.options import NamedOptions, check_options
 from windrow.tasks.resident import Residents
 from windrow.tasks.reuse.cache import BUDGET, Reuse
-from windrow.tasks.waiting import bring, gather, refuse_to_wait, wait_for_room
-from windrow.tasks.watched import Watchable, Watched
+from windrow.tasks.watched import Watched
 from windrow.tasks.weak_table import WeakTable
+from windrow.units import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from contextvars import Token
     from os import PathLike
+    from pathlib import Path
     from types import TracebackType
 
     from windrow.tasks.declare import OnFailure
+    from windrow.tasks.explain import Explanation
+    from windrow.tasks.pack import Packer
     from windrow.tasks.reuse.cache import ReuseStats
     from windrow.watch.progress import SessionSnapshot
+    from windrow.watch.task_graph import TaskGraph
+
+#: Seconds without the end of a task after which a program that makes large things goes on.
+PATIENCE_S = 5.0
 
 
-class Session(Watchable, NamedOptions):
+class Session(NamedOptions):
     """Where tasks run; as a context it waits for all of them in the end.
 
     Parameters
@@ -87,7 +97,10 @@ class Session(Watchable, NamedOptions):
         progress: bool | Callable[[SessionSnapshot], Any] | None = None,
         name: str = "session",
     ) -> None:
-        check_on_failure("wr.Session", on_failure)
+        if isinstance(resources, Mapping) and isinstance(resources.get("memory"), str):
+            resources = {**resources, "memory": parse_bytes(resources["memory"])}
+        check_options("wr.Session", workers=workers, resources=resources, on_failure=on_failure)
+        has: dict[str, Any] = dict(resources or {})
         self.name = str(name)
         self.watched = Watched(self.name, engine, rundir, progress)
         self.initializer = initializer
@@ -101,12 +114,10 @@ class Session(Watchable, NamedOptions):
         self.files = FileTable()
         self.reusing = Reuse(self, store=store, budget=store_budget, files=files, isolated=engine == "processes")
         self.versions = Versions()
-        self.parts = Parts(self.versions)
         self._numbers = count(1)
         self._groups = count(1)
         self._token: Token[Session | None] | None = None
         self._leaving = False  #: its block has ended
-        has = checked_session(workers, resources)
         self._devices = Devices(engine, workers, has)
         self._isolated = engine == "processes"  #: values may stay where they were made
         self._traits: dict[int, TaskTraits] = {}  #: by the identity of what was declared
@@ -131,7 +142,9 @@ class Session(Watchable, NamedOptions):
         self._leaving = True
         self.close(cancel=error is not None)
         if error is None:
-            self._driver.unseen.tell(self._driver.stopped)
+            failed = self._driver.unseen.error(self._driver.stopped)
+            if failed is not None:
+                raise failed
 
     def close(self, *, cancel: bool = False) -> None:
         """Wait for all tasks, or cancel them, and end the workers; in a fork of its process nothing is to be done."""
@@ -152,7 +165,10 @@ class Session(Watchable, NamedOptions):
             left = "the program left it by an exception" if cancel else None
             self.watched.close(self._driver.error or self._driver.stopped or left)
         if self.tells and not (cancel or self._leaving):
-            self._driver.unseen.mention(self._driver.stopped)
+            error = self._driver.unseen.error(self._driver.stopped)
+            if error is not None:
+                notes = "".join(f"; {one}" for one in getattr(error, "__notes__", ())[-1:])
+                sys.stderr.write(f"windrow: nobody has looked at {type(error).__name__}: {error}{notes}\n")
 
     def end_later(self) -> None:
         """End when all tasks have, without waiting for that."""
@@ -185,7 +201,6 @@ class Session(Watchable, NamedOptions):
     def call(
         self, declared: Declared, arguments: tuple[Any, ...], keywords: Mapping[str, Any], kind: type[Future] = Future
     ) -> Any:
-        """Make a task of a call and give its futures."""
         self._driver.check()
         call = Call(self, next(self._numbers), declared)
         traits = self._traits.get(id(declared))
@@ -194,7 +209,7 @@ class Session(Watchable, NamedOptions):
             assert traits is not None
             return self._call_plainly(call, arguments, keywords, kind)
         call.begin(arguments, keywords)
-        self.parts.refuse(f"task {declared.name!r}", (arguments, keywords))
+        self.versions.refuse(f"task {declared.name!r}", (arguments, keywords))
         if declared.files:
             self.files.enter(call)
         if declared.reuse or (declared.reuse is None and (self.reuse or declared.files)):
@@ -244,7 +259,7 @@ class Session(Watchable, NamedOptions):
     ) -> None:
         """Say what becomes of others if a call fails, and make of it what travels to a worker."""
         if self._isolated and self._packer is not None and self._packer.is_full():
-            wait_for_room(self, self._packer)
+            self._wait_for_room(self._packer)
         declared, group = call.declared, current_group(self)
         if group is None:
             call.rule = rule = declared.on_failure or self.on_failure
@@ -271,14 +286,18 @@ class Session(Watchable, NamedOptions):
         )  # fmt: skip
 
     def _find_traits(self, declared: Declared) -> TaskTraits:
+        """Find out what every call of a task needs; refuse one that could never run."""
         if len(self._traits) >= MOST:
             self._traits.clear()
-        traits = find_traits(declared, self._devices, self._driver.offers, reuse=bool(self.reuse))
+        devices = self._devices.fit(declared, self._driver.offers)
+        special = declared.files or declared.reuse or declared.resident or declared.inout or devices
+        special = special or declared.command is not None or declared.deadline is not None
+        unused = not self.reuse or declared.reuse is False
+        traits = TaskTraits(declared, devices, declared.outputs == 1 and unused and not special)
         self._traits[id(declared)] = traits
         return traits
 
     def _surround(self, call: Call, devices: float) -> None:
-        """Say what the worker has to do around the body."""
         declared = call.declared
         if devices:
             call.around.append(self._devices.claim(declared.name, devices))
@@ -289,7 +308,6 @@ class Session(Watchable, NamedOptions):
             call.around.insert(0, declared.command.in_session(call))
 
     def _futures(self, call: Call, changed: int, kind: type[Future]) -> tuple[list[Future], Future | None]:
-        """Make the futures of a call; of a stream only the one of its end."""
         outputs, prefix = call.declared.outputs, f"{call.id}."
         names = [f"{prefix}end"] if outputs == STREAM else [f"{prefix}{n}" for n in range(int(outputs))]
         futures = [kind(self, call, name) for name in names]
@@ -301,16 +319,14 @@ class Session(Watchable, NamedOptions):
     # -- what bodies change
 
     def _places(self, call: Call) -> tuple[int | str, ...]:
-        """Say where in the call the arguments are that the body changes."""
         places = tuple(place for name in call.declared.inout for place in places_of(call, name))
-        self.parts.refuse_views(call.name, [call.get(one) for one in places])
+        self.versions.refuse_views(call.name, [call.get(one) for one in places])
         return places
 
     def _rename(self, things: list[Any], call: Call) -> None:
-        """From now on what was changed is known by its next version."""
         for number, thing in enumerate(things):
             self.versions.follow(thing, self.promise(call, f"v{number}"))
-        self.parts.of(things, call.name)
+        self.versions.note_parts(things, call.name)
 
     def promise(self, call: Call, name: str) -> Future:
         """Make the future of an output of a task that its caller is not given."""
@@ -319,7 +335,6 @@ class Session(Watchable, NamedOptions):
         return future
 
     def latest(self, thing: Any) -> Any:
-        """Give the future of what tasks have made of a thing, or the thing itself if none changes it."""
         return self.versions.latest(thing)
 
     # -- waiting
@@ -329,7 +344,25 @@ class Session(Watchable, NamedOptions):
 
         Of what can be walked through only once, as a generator, it makes a list.
         """
-        return gather(self, things)
+        if isinstance(things, Iterator | ValuesView | ItemsView):
+            things = list(things)
+        self.versions.refuse("session.gather", things)
+
+        # All are asked for before the first is waited for.
+        def ask(thing: Any) -> Any:
+            latest = self.latest(thing)
+            if isinstance(latest, Future):
+                self.prepare(latest)
+            return thing
+
+        def value(thing: Any) -> Any:
+            if isinstance(thing, StreamFuture):
+                return [future.result() for future in thing]
+            latest = self.latest(thing)
+            return latest.result() if isinstance(latest, Future) else thing
+
+        map_nested(things, ask)
+        return map_nested(things, value)
 
     def barrier(self, timeout: float | None = None) -> None:
         """Wait until every task that was called has ended, well or badly."""
@@ -347,6 +380,31 @@ class Session(Watchable, NamedOptions):
         """What was reused so far, and why not more."""
         return self.reusing.stats()
 
+    # -- what happened
+
+    def __repr__(self) -> str:
+        counts = self.watched.watch.counts
+        more = "".join(f", {counts[one]:,} {one}" for one in ("failed", "cancelled") if counts[one])
+        over = ", closed" if self.watched.watch.over else ""
+        done = f"{counts['done']:,} of {counts['called']:,} tasks done"
+        return f"<session {self.watched.watch.name!r}: {done}{more}{over}>"
+
+    def report(self, path: Any = None) -> Path:
+        """Write one HTML page about the tasks so far, and a trace beside it; return where the page is."""
+        return self.watched.report(path)
+
+    def graph(self, most: int = 200) -> TaskGraph:
+        """Give the tasks called so far as a graph: data, drawing and text; alike ones joined if more than ``most``."""
+        from windrow.watch.task_graph import task_graph
+
+        return task_graph(self.watched.run(), most)
+
+    def explain(self, what: Any = None) -> Explanation:
+        """Say why a task (a future of it, or its number) took as long as it did, or the whole session."""
+        from windrow.tasks.explain import explain
+
+        return explain(self, what)
+
     # -- the side of futures
 
     def expect(self, future: Future) -> None:
@@ -355,17 +413,29 @@ class Session(Watchable, NamedOptions):
             self._driver.tell(Wanted(future.output))
 
     def refuse_to_wait(self, what: str) -> None:
-        """Raise where waiting would never end."""
-        refuse_to_wait(self._driver, what)
+        """Raise where a wait would never end: in the thread that runs the session, or where no thread does."""
+        refuse_in_fork(self._driver, f"{what} cannot be waited for")
+        if threading.get_ident() == self._driver.thread.ident:
+            raise UsageError(
+                f"{what} cannot be waited for in the session's own thread, which would wait for itself: done-callbacks run there, and "
+                'bodies with engine="inline"; give the future to a task, or wait for it where the task was called'
+            )
+
+    def _wait_for_room(self, packer: Packer) -> None:
+        """Wait until less of what calls were given waits for being sent, as long as tasks end meanwhile."""
+        driver = self._driver
+        if driver.forked or threading.get_ident() == driver.thread.ident:
+            return
+        with self.changed:
+            while packer.is_full() and self.open and not driver.over:
+                before = len(self.open)
+                if not self.changed.wait_for(lambda: len(self.open) < before or driver.over, PATIENCE_S):  # noqa: B023
+                    return  # they may wait for the program
 
     def prepare(self, future: Future) -> None:
         """Somebody will wait for the value: have it brought if it does not come by itself."""
         if self._isolated and not future.is_here:
             self.expect(future)
-
-    def bring(self, future: Future, timeout: float | None) -> Any:
-        """Wait for a value that exists elsewhere."""
-        return bring(self, future, timeout)
 
     def seen(self, future: Future) -> None:
         """Somebody has looked at the end of a task, and so of all that led to it."""
@@ -374,25 +444,13 @@ class Session(Watchable, NamedOptions):
             self._driver.unseen.seen(root_of(future.call))
 
     def unwanted(self) -> bool:
-        """Whether all tasks are cancelled."""
         return self._driver.unwanted
 
     def forget(self, output: str) -> None:
-        """Nobody will ask for an output any more."""
         self._leave(Released(output))
 
     def cancel_task(self, call: Call) -> None:
-        """A task is not wanted any more."""
         self._driver.tell(CancelRequested("cancel() was called", task=call.id))
 
     def cancel_groups(self, numbers: Iterable[int]) -> None:
-        """Groups of tasks are not wanted any more."""
         self._driver.tell(CancelRequested("its group was cancelled", frozenset(numbers)))
-
-    def next_of_stream(self, call: Call, end: Future) -> Future | None:
-        """Wait for the next output of a stream that nobody has taken; None if there are no more."""
-        with self.changed:
-            if not (call.streamed or end.done()):
-                self.refuse_to_wait(f"the next output of task {call.name!r}")
-            self.changed.wait_for(lambda: call.streamed or end.done() or self._driver.over)
-            return call.streamed.popleft() if call.streamed else None

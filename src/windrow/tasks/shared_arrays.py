@@ -42,7 +42,6 @@ class SharedArray:
         self.watched = watched  #: whether writes to the array are known
 
     def equals(self, address: int, size: int) -> bool:
-        """Whether memory holds what was sent."""
         return not _libc.memcmp(address, _address(self._body), size)
 
 
@@ -69,7 +68,6 @@ class SharedArrays:
         return array.shape, array.strides, array.dtype, large, content
 
     def is_same(self, array: Any, taken: tuple[Any, ...]) -> bool:
-        """Whether an array is as it was taken."""
         if (array.shape, array.strides, array.dtype) != taken[:3]:
             return False
         *_, large, content = taken

@@ -24,12 +24,10 @@ class WithArrays:
         return type(self), (self._pickled, self._parts)
 
     def open(self, common: Callable[[int], Any] | None) -> Any:
-        """Make the thing, with arrays of its own."""
         assert common is not None
         return pickle.loads(self._pickled, buffers=[common(one) if type(one) is int else one for one in self._parts])  # noqa: S301
 
     def once(self, common: Callable[[int], Any] | None) -> Any:
-        """Make it, or give what was made before."""
         if not hasattr(self, "_value"):
             self._value = self.open(common)
         return self._value
@@ -41,7 +39,6 @@ class EachCall(WithArrays):
     __slots__ = ()
 
     def once(self, common: Callable[[int], Any] | None) -> Any:
-        """Make it anew."""
         parts = [bytearray(one) if type(one) is not int else one for one in self._parts]
         return open_function(type(self)(self._pickled, parts).open(common), common)
 
@@ -59,7 +56,6 @@ class WithState:
         return WithState, (self._function, self._state)
 
     def restore(self) -> Any:
-        """See to it that the modules have it; give the function."""
         for module, path, value in self._state:
             place: Any = sys.modules.get(module) or import_module(module)
             *classes, name = path.split(".")
@@ -71,7 +67,6 @@ class WithState:
 
 
 def open_function(thing: Any, common: Callable[[int], Any] | None) -> Any:
-    """Give the function that was sent, in the worker."""
     if isinstance(thing, WithArrays):
         thing = thing.once(common)
     return thing.restore() if type(thing) is WithState else thing

@@ -1,30 +1,38 @@
-"""A session that can be asked: what it remembers, where it writes that down, and the report made of it."""
+"""A session that can be asked: what it remembers, the run directory where it writes that down, and the report made of it."""
 
 from __future__ import annotations
 
 import atexit
-import gc
 import sys
-from contextlib import contextmanager
+import threading
+import warnings
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from windrow import __version__
+from windrow.errors import UsageError, WindrowError
+from windrow.run.garbage import collecting_less
 from windrow.store.rundir import REPORT, TRACE, RunDirectory
 from windrow.tasks.history import History
-from windrow.watch.files import report_places
+from windrow.watch.environment import environment, installed_packages
+from windrow.watch.graph_run import graph_run
+from windrow.watch.log import LogFile, own_memory
+from windrow.watch.readlog import read_log
+from windrow.watch.report.page import report_places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from windrow.run.loop import Observer
-    from windrow.tasks.explain import Explanation
-    from windrow.tasks.session_log import SessionLog
     from windrow.watch.graph_run import GraphRun
     from windrow.watch.progress import SessionProgress, SessionSnapshot
-    from windrow.watch.task_graph import TaskGraph
+
+#: Seconds between two looks at what there is to write.
+PAUSE_S = 0.25
 
 _open: WeakSet[Watched] = WeakSet()  #: of sessions that nobody has closed yet
 
@@ -39,18 +47,6 @@ def _say_what_is_lost() -> None:
                 f"windrow: the program has ended, and session {one.watch.name!r} was not closed: {left:,} of "
                 f"{counts['called']:,} tasks had not ended and are lost; use it in a with block, or call close()\n"
             )
-
-
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Have no cycles looked for while large tables without any are made: that takes a third of the time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 class Watched:
@@ -71,21 +67,18 @@ class Watched:
         self._over = False
 
     def open(self, workers: int) -> list[Observer]:
-        """Begin; give the observers that the loop is to call."""
         from windrow.watch.progress import SessionProgress, choose_display
 
         watch, display = self.watch, choose_display(self._progress)
         if self.rundir is not None:
-            from windrow.tasks.session_log import SessionLog
-
             options = {"engine": self.watch.engine, "workers": workers}
             self.log = SessionLog(self.watch, self.rundir, options)
         if display is not None:
+            # Without a block somebody may be typing, and nobody may ever end the session, and so the line.
             self._shown = SessionProgress(
                 lambda finished: watch.snapshot(workers, finished=finished),
                 display,
-                may_draw=lambda: watch.within or watch.closed,
-                asked=bool(self._progress),
+                may_draw=lambda: watch.within or watch.closed or bool(self._progress),
             )
         _open.add(self)
         return [watch]
@@ -102,14 +95,11 @@ class Watched:
         if self.log is not None:
             self.log.close(error)
 
-    @_without_collecting()
+    @collecting_less()
     def run(self) -> GraphRun:
         """Say what ran so far; all of it where there is a run directory, else as far as it is remembered."""
         if self.log is None:
             return self.watch.run()
-        from windrow.watch.graph_run import graph_run
-        from windrow.watch.readlog import read_log
-
         # Before the log is brought up to date: what ends meanwhile is in it, and what is there counts.
         unfinished = self.watch.open_lines().splitlines()
         with self.log.lines().open(encoding="utf-8", errors="replace") as lines:
@@ -118,50 +108,103 @@ class Watched:
         return graph_run(replace(log, reused=dict(self.watch.reused)), self.log.manifest())
 
     def report(self, path: Any) -> Path:
-        """Write the page and, beside it, the trace; return where the page is."""
         page, trace = report_places(self.rundir, path, REPORT, TRACE)
         _write(self.run(), page, trace)
         return page
 
 
-class Watchable:
-    """The part of a session that says what happened."""
+class SessionLog(LogFile):
+    """Writes down what a history sees, in a thread of its own: the loop would wait for the disk."""
 
-    watched: Watched
+    def __init__(self, watch: History, rundir: Any, options: dict[str, Any]) -> None:
+        self._watch = watch
+        self._called = 0
+        self._writing = threading.Lock()
+        try:
+            self._directory = RunDirectory.create(rundir)
+            self._directory.write_manifest(
+                {
+                    "windrow": __version__,
+                    "session": watch.name,
+                    "state": "running",
+                    "started": _now(),
+                    "options": options,
+                    "environment": environment(),
+                    "packages": installed_packages(),
+                }
+            )
+            super().__init__(self._directory.log.open("w", encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"rundir= {rundir} cannot be written to: {error}") from error
+        self._memory = own_memory()
+        # The loop also hears nothing while long tasks run, and a session may be killed then.
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write_on, name="windrow log", daemon=True)
+        self._thread.start()
+        watch.written = self.add
 
-    def __repr__(self) -> str:
-        counts = self.watched.watch.counts
-        more = "".join(f", {counts[one]:,} {one}" for one in ("failed", "cancelled") if counts[one])
-        over = ", closed" if self.watched.watch.over else ""
-        done = f"{counts['done']:,} of {counts['called']:,} tasks done"
-        return f"<session {self.watched.watch.name!r}: {done}{more}{over}>"
+    def _write_on(self) -> None:
+        while not self._stop.wait(PAUSE_S):
+            self.flush()
 
-    def report(self, path: Any = None) -> Path:
-        """Write one HTML page about the tasks so far, and a trace beside it; return where the page is."""
-        return self.watched.report(path)
+    def flush(self) -> None:
+        with self._writing:
+            self.write(self.take())
 
-    def graph(self, most: int = 200) -> TaskGraph:
-        """Give the tasks called so far as a graph: data, drawing and text; alike ones joined if more than ``most``."""
-        from windrow.watch.task_graph import task_graph
+    def take(self) -> str:
+        # The loop waits for the history, and must not for the disk.
+        with self._watch.lock:
+            called, now = self._watch.counts["called"], self._watch.now()
+            if called != self._called:  # of a session that is killed it says how much is missing
+                self._called = called
+                self.note(now, "called", tasks=called)
+            if self._lines:
+                self.note(now, "memory", rss=self._memory())
+            return super().take()
 
-        return task_graph(self.watched.run(), most)
+    def close(self, error: BaseException | str | None) -> None:
+        watch = self._watch
+        self._stop.set()
+        self._thread.join()
+        # Always written: it says how long the session was, also if everything else is in the log already.
+        self.note(watch.now(), "reused", names=watch.reused)
+        broken = self.close_stream()
+        facts: dict[str, Any] = {"state": "complete", "ended": _now(), "tasks": dict(watch.counts)}
+        if error is not None:
+            said = isinstance(error, str | WindrowError)
+            words = str(error) if said else f"{type(error).__name__}: {error}"
+            facts |= {"state": "failed", "error": words}
+        try:
+            self._directory.close_log()
+            self._directory.write_manifest(facts)
+        except OSError as failed:
+            broken = broken or failed
+        finally:
+            self._directory.close()
+        if broken is not None:
+            warnings.warn(
+                f"the log of the session in {self._directory.path} is not complete: {broken}; its results are not "
+                "touched by that",
+                stacklevel=2,
+            )
 
-    def explain(self, what: Any = None) -> Explanation:
-        """Say why a task (a future of it, or its number) took as long as it did, or the whole session."""
-        from windrow.tasks.explain import explain
+    def lines(self) -> Path:
+        self.flush()
+        return self._directory.log
 
-        session: Any = self
-        return explain(session, what)
+    def manifest(self) -> dict[str, Any]:
+        return self._directory.read_manifest()
 
 
-@_without_collecting()
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@collecting_less()
 def report_session_directory(
     rundir: Path, page: Path | None = None, trace: Path | None = None
 ) -> tuple[Path, Path, bool, str]:
     """Write the report of a session's run directory; return page, trace, whether it is complete and how it ended."""
-    from windrow.watch.graph_run import graph_run
-    from windrow.watch.readlog import read_log
-
     directory = RunDirectory.open(rundir)
     lines = directory.log.read_text(encoding="utf-8", errors="replace") if directory.log.exists() else ""  # fmt: skip
     run = graph_run(read_log(lines.splitlines(), now=0), directory.read_manifest())
@@ -169,10 +212,8 @@ def report_session_directory(
     return own_page, trace or own_trace, *_write(run, own_page, trace or own_trace)
 
 
-@_without_collecting()
+@collecting_less()
 def _write(run: GraphRun, page: Path, trace: Path) -> tuple[bool, str]:
-    from windrow import __version__
-    from windrow.watch.environment import environment
     from windrow.watch.report.session import write_session_report
 
     kept = run.facts.get("environment")

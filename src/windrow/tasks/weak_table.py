@@ -6,12 +6,8 @@ there are as many of them as living ones, and are swept out then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 from weakref import ref
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 Key = TypeVar("Key", int, str)
 Value = TypeVar("Value")
@@ -41,21 +37,12 @@ class WeakTable(Generic[Key, Value]):
             raise KeyError(key)
         return value
 
-    def __len__(self) -> int:
-        return len(self.values())
-
     def get(self, key: Key) -> Value | None:
         """Give what is there under a key; None if nothing is, or is not any more."""
         found = self._refs.get(key)
         return None if found is None else found()
 
-    def update(self, pairs: Iterable[tuple[Key, Value]]) -> None:
-        """Put several things in."""
-        for key, value in pairs:
-            self[key] = value
-
     def values(self) -> list[Value]:
-        """List what is there."""
         found = [one() for one in list(self._refs.values())]
         return [one for one in found if one is not None]
 

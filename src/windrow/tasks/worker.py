@@ -65,11 +65,9 @@ class RunningCall:
         self.values: tuple[Any, ...] = ()  #: of all that the task reads, by slot
 
     def get(self, place: int | str) -> Any:
-        """Give an argument."""
         return self.keywords[place] if isinstance(place, str) else self.arguments[place]
 
     def put(self, place: int | str, value: Any) -> None:
-        """Replace an argument."""
         if isinstance(place, str):
             self.keywords[place] = value
         else:
@@ -82,9 +80,7 @@ class Around(Protocol):
     An exception inside the context is the task's failure. Outputs that it makes itself are put into ``running.made``.
     """
 
-    def around(self, going: RunningCall) -> AbstractContextManager[None]:
-        """Give the context in which the body runs."""
-        ...
+    def around(self, going: RunningCall) -> AbstractContextManager[None]: ...
 
 
 class CallWorkload:
@@ -109,7 +105,6 @@ class CallWorkload:
         return content
 
     def open_worker(self, worker: int) -> CallSide:
-        """Make the worker's side, after what is to be done first."""
         if self._initializer is not None:
             try:
                 self._initializer()
@@ -121,7 +116,6 @@ class CallWorkload:
         return CallSide()
 
     def describe(self, task: Task) -> str:
-        """Name a task in messages of the engine."""
         return f"task {task.id} ({task.category})"
 
     def hear(self, news: Any) -> None:
@@ -250,7 +244,6 @@ class CallSide:
             going.made[f"{prefix}v{number}"] = going.get(place)
 
     def close(self) -> None:
-        """Let go what the worker keeps."""
         end_worker()
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distributions, version
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: What answers may depend on.
 PACKAGES = (
     "awkward", "boost-histogram", "correctionlib", "hist", "numba", "numpy", "pyarrow", "scipy",
     "uproot", "vector", "windrow",
 )  # fmt: skip
+
+#: A commit is not worth more seconds, as on a file system that hangs.
+GIT_S = 5.0
 
 
 @cache
@@ -47,38 +53,11 @@ def installed_packages() -> tuple[str, ...]:
 
 
 def commit_of(directory: Path | None = None) -> str | None:
-    """Return the commit checked out where the analysis is; None outside a git repository."""
-    here = (directory or Path()).resolve()
-    for folder in (here, *here.parents):
-        git = folder / ".git"
-        if git.is_dir():
-            return _head(git, git)
-        if git.is_file():  # a further checkout of a repository, or one inside another
-            return _elsewhere(folder, git)
-    return None
-
-
-def _elsewhere(folder: Path, pointer: Path) -> str | None:
+    """Return the commit checked out where the analysis is; None outside a git repository, and without git."""
+    command = ["git", "rev-parse", "--verify", "--quiet", "HEAD"]
     try:
-        git = folder / pointer.read_text().removeprefix("gitdir:").strip()
-        common = git / "commondir"
-        return _head(git, git / common.read_text().strip() if common.is_file() else git)
-    except OSError:
+        # Nothing of the command comes from outside.
+        found = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=GIT_S)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
         return None
-
-
-def _head(git: Path, common: Path) -> str | None:
-    try:
-        head = (git / "HEAD").read_text().strip()
-        if not head.startswith("ref: "):
-            return head
-        name = head.removeprefix("ref: ")
-        if (common / name).is_file():
-            return (common / name).read_text().strip()
-        for line in (common / "packed-refs").read_text().splitlines():
-            commit, _, packed = line.partition(" ")
-            if packed == name:
-                return commit
-    except OSError:
-        return None
-    return None
+    return found.stdout.strip() or None

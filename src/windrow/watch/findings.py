@@ -1,8 +1,7 @@
 """What can be said of a session from what was measured: sums by name, the critical path, waiting, early releases.
 
-Two questions, two answers. How long would it have taken with workers without end? The longest chain of tasks that needed
-each other: an output that was released early only counts for the time until its release. And why did it take as long as
-it did? The way back from the last end: at each place what was waited for last, until the beginning is reached.
+The critical path is the time it would have taken with workers without end: the longest chain of tasks that needed each other.
+An output that was released early only counts for the time until its release.
 """
 
 from __future__ import annotations
@@ -12,31 +11,36 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from windrow.watch.graph_run import ByName
-from windrow.watch.waiting import RUNNING, VAIN, waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from windrow.watch.graph_run import GraphRun, Link
+    from windrow.watch.log import CallRecord
 
 
-class Early(NamedTuple):
-    """A task that began before the one it reads from had ended."""
+RUNNING = "running"
+WORKER = "worker"
 
-    source: int
-    target: int
-    output: str
-    by: int  #: microseconds before the end of the source
+_WORDS = {
+    RUNNING: "running",
+    "inputs": "for inputs",
+    "values": "for values to be brought",
+    "pause": "pause after a failure",
+    WORKER: "for a free worker",
+}
+#: What every task needs; who waits for these waits for a worker.
+COMMON = frozenset({"cores", "place"})
+#: Causes under the names that the scheduler counts them by; others are resources.
+_CAUSES = {"run": RUNNING, "queue": WORKER, **dict.fromkeys(COMMON, WORKER)}
 
 
 class Findings:
     """All of it; takes some seconds for some 100,000 tasks."""
 
     def __init__(self, run: GraphRun) -> None:
-        tried = [(number, task.called, task.last) for number, task in run.tasks.items()]
-        spans = {
-            number: Span(one.begin, one.end, one.worker, called) for number, called, one in tried if one is not None
-        }
+        tried = [(number, task.last) for number, task in run.tasks.items()]
+        spans = {number: Span(one.begin, one.end) for number, one in tried if one is not None}
         cores = run.log.offers.get("cores") or run.workers
         self.links: Sequence[Link] = run.links()
         self.waits: Mapping[int, Mapping[str, int]] = waits(run)  #: by task
@@ -47,8 +51,8 @@ class Findings:
         self.work = sum(task.cores * (one.end - one.begin) for task in run.tasks.values() for one in task.tries)
         self.busy = min(self.work / (cores * self.makespan), 1.0) if self.makespan else 0.0
         self.path = critical_path(spans, self.links)
-        self.way = way_back(spans, self.links, self.first)
         self.least = least_time(self.path.length, self.work, cores)
+        #: tasks that began before one they read from had ended: by how much
         self.early = _early(spans, self.links)
         names = _by_name(run, self.waits).values()
         self.names = sorted(names, key=lambda one: -one.time)  #: those that took most time first
@@ -62,42 +66,38 @@ class Findings:
         self.waited = dict(sorted(waited.items(), key=lambda item: -item[1]))
 
 
-def _early(spans: Mapping[int, Span], links: Sequence[Link]) -> list[Early]:
+def _early(spans: Mapping[int, Span], links: Sequence[Link]) -> list[int]:
     found = []
     for link in links:
         if link.output and link.source in spans and link.target in spans:
             end = spans[link.source].end
             by = end - spans[link.target].begin
             if by > 0 and link.at < end:
-                found.append(Early(link.source, link.target, link.output, by))
-    return sorted(found, key=lambda one: -one.by)
+                found.append(by)
+    return found
 
 
 def _by_name(run: GraphRun, shared: Mapping[int, Mapping[str, int]]) -> dict[str, ByName]:
-    names = {name: replace(sums, waited=defaultdict(int)) for name, sums in run.dropped.items()}
+    names = {name: replace(sums) for name, sums in run.dropped.items()}
     for number, task in run.tasks.items():
         one = names.get(task.name) or names.setdefault(task.name, ByName(task.name))
         spent = sum([each.end - each.begin for each in task.tries])
         retries = sum([each.how in ("failed", "lost") for each in task.tries[:-1]])
         one.add(task.state, spent, retries, ran=bool(task.tries))
-        for cause, time in shared[number].items():
-            if cause not in (RUNNING, VAIN):
-                one.waited[cause] += time
+        one.waited += sum(shared[number].values()) - shared[number].get(RUNNING, 0)
     for name, count in run.log.reused.items():
         names.setdefault(name, ByName(name)).reused = count
     return names
 
 
-# -- the critical path, and the way back -----------------------------------------------------------
+# -- the critical path -----------------------------------------------------------------------------
 
 
 class Span(NamedTuple):
-    """When a task ran, and where; ``called`` is when it was asked for."""
+    """When a task ran."""
 
     begin: int
     end: int
-    worker: int = 0
-    called: int = 0
 
 
 class Path(NamedTuple):
@@ -108,17 +108,7 @@ class Path(NamedTuple):
 
     @property
     def length(self) -> int:
-        """The time the chain takes however many workers there are."""
         return sum(self.parts)
-
-
-class Stretch(NamedTuple):
-    """A part of the time between the beginning and the last end."""
-
-    kind: str  #: "running", "worker" (or what else kept a task that had all it needed) or "program"
-    task: int  #: that ran, that waited, or that the program had not called yet
-    begin: int
-    end: int
 
 
 def critical_path(spans: Mapping[int, Span], links: Iterable[Link]) -> Path:
@@ -159,59 +149,49 @@ def least_time(path: int, work: float, cores: float) -> float:
     return max(float(path), work / max(cores, 1.0))
 
 
-def way_back(spans: Mapping[int, Span], links: Iterable[Link], beginning: int = 0) -> tuple[Stretch, ...]:
-    """Tile the time from the beginning to the last end with what was waited for, from the first to the last.
-
-    A task that ran is explained by what made it begin: the last of its inputs, or the task that had its worker before, or
-    its call. A call is explained by the task that ended last before it, as programs call when they know something.
-    """
-    if not spans:
-        return ()
-    needed: dict[int, list[Link]] = defaultdict(list)
-    for link in links:
-        if link.source in spans and link.target in spans:
-            needed[link.target].append(link)
-    by_end = [number for _, number in sorted([(span.end, one) for one, span in spans.items()])]
-    at_worker = _before_at_worker(spans)
-    found: list[Stretch] = []
-    number, until = by_end[-1], spans[by_end[-1]].end
-    seen: set[int] = set()
-    place = len(by_end)
-    while True:
-        seen.add(number)
-        span = spans[number]
-        begin = min(max(span.begin, beginning), until)
-        found.append(Stretch("running", number, begin, until))
-        causes = [(min(max(span.called, beginning), begin), 0, 0)]
-        causes += [(min(link.at, begin), 1, link.source) for link in needed[number] if link.source not in seen]
-        previous = at_worker.get(number)
-        if previous is not None and previous not in seen:
-            causes.append((min(spans[previous].end, begin), 2, previous))
-        when, kind, source = max(causes)
-        if when < begin:
-            found.append(Stretch("worker", number, when, begin))
-        if kind:
-            number, until = source, when
-            continue
-        # Called: whatever ended last before that.
-        while place and (spans[by_end[place - 1]].end > when or by_end[place - 1] in seen):
-            place -= 1
-        earlier = by_end[place - 1] if place else None
-        ended = max(spans[earlier].end, beginning) if earlier is not None else beginning
-        if when > ended:
-            found.append(Stretch("program", number, ended, when))
-        if earlier is None or ended <= beginning:
-            break
-        number, until = earlier, ended
-    return tuple(reversed([one for one in found if one.end > one.begin]))
+# -- waiting by cause: the time from the call of a task to its end, without a rest --------------------
+#
+# The scheduler counts what the time of a task goes into, and its end tells. Of a task that goes on, or of which nothing was
+# counted, its inputs and its attempts tell as much as they can.
 
 
-def _before_at_worker(spans: Mapping[int, Span]) -> dict[int, int]:
-    """Say which task each worker had before."""
-    found: dict[int, int] = {}
-    latest: dict[int, int] = {}
-    for _, _, number, worker in sorted([(span.begin, span.end, number, span.worker) for number, span in spans.items()]):
-        if worker in latest:
-            found[number] = latest[worker]
-        latest[worker] = number
-    return found
+def cause_words(cause: str) -> str:
+    return _WORDS.get(cause, f"for {cause}")
+
+
+def waits(run: GraphRun) -> dict[int, dict[str, int]]:
+    """Share out the time of every task: for each what its time went into, in microseconds."""
+    free = {name: amount for name, amount in run.log.offers.items() if name not in COMMON}
+    for task in run.tasks.values():
+        if task.state == "running":
+            for name in task.needs.keys() & free.keys():
+                free[name] -= task.needs[name]
+    return {number: _counted(task) if task.spent else _looked_at(task, run, free) for number, task in run.tasks.items()}
+
+
+def _counted(task: CallRecord) -> dict[str, int]:
+    causes: dict[str, int] = {}
+    for name, time in task.spent.items():
+        cause = _CAUSES.get(name, name)
+        causes[cause] = causes.get(cause, 0) + time
+    # The scheduler hears of a call after it was made, and of an end after it was reached.
+    rest = task.end - task.called - sum(causes.values())
+    for cause in (WORKER, RUNNING, *causes):
+        change = max(rest, -causes.get(cause, 0))
+        causes[cause] = causes.get(cause, 0) + change
+        rest -= change
+    return {cause: time for cause, time in causes.items() if time}
+
+
+def _looked_at(task: CallRecord, run: GraphRun, free: Mapping[str, float]) -> dict[str, int]:
+    last = task.last
+    begin = task.end if last is None else max(min(last.begin, task.end), task.called)
+    ready = task.called
+    for output in task.reads:
+        times = run.there(output)
+        if times is not None:
+            ready = max(ready, max((time for time in times if time <= begin), default=begin))
+    lacking = [name for name in sorted(task.needs) if name in free and free[name] < task.needs[name] * (1 - 1e-9)]
+    place = lacking[0] if task.state == "waiting" and lacking else WORKER
+    causes = {"inputs": ready - task.called, place: begin - ready, RUNNING: task.end - begin}
+    return {cause: time for cause, time in causes.items() if time}

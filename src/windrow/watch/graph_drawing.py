@@ -49,13 +49,11 @@ class Card:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height that its texts need."""
         widths = [len(_shorten(line)) * LINE_SIZE * LETTER for line in self.lines]
         widths.append(len(_shorten(self.name)) * NAME_SIZE * 1.04 * LETTER)
         return max(widths) + 24 + self.stripe, (len(self.lines) + bool(self.name)) * LINE_HEIGHT + 12
 
     def draw(self, box: Rectangle) -> str:
-        """Draw it into its place."""
         y = box.y + LINE_HEIGHT + 3
         x = box.x + 12 + self.stripe
         texts = []
@@ -128,12 +126,10 @@ def scroll_drawing(svg: str) -> str:
 
 
 def line_sample(look: Look) -> Sample:
-    """Show a line with its end in a legend."""
     return lambda x, y: _path(f"M{x:.1f} {y:.1f}h34", look) + _tip((x + 40, y), look), 40.0
 
 
 def colour_sample(colour: str) -> Sample:
-    """Show a colour in a legend."""
     return lambda x, y: _rectangle(x, y - 5, 10, 10, f'fill="{colour}"'), 10.0
 
 
@@ -185,7 +181,6 @@ def _stretch(start: Point, end: Point) -> str:
 
 
 def _tip(end: Point, look: Look) -> str:
-    """Draw where a line ends."""
     x, y = end
     if look.inverts:
         return (

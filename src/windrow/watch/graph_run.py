@@ -6,7 +6,6 @@ All times are whole microseconds since the session began, so that what they add 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,10 +32,9 @@ class ByName:
     time: int = 0
     longest: int = 0
     reused: int = 0
-    waited: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    waited: int = 0
 
     def add(self, state: str, time: int, retries: int, *, ran: bool) -> None:
-        """Count a call."""
         self.count += 1
         self.done += state == "done"
         self.failed += state == "failed"
@@ -92,12 +90,6 @@ class GraphRun:
         done = [one for one in maker.tries if one.how == "done"]
         return sorted([time for one in done for time in (one.end, one.heard)])
 
-    @property
-    def staffed(self) -> int:
-        """When the first worker was there, as far as that is known."""
-        joined = [round(1e6 * line["t"]) for line in self.log.rare if line["event"] == "WorkerJoined"]
-        return min(joined, default=0)
-
     def links(self) -> list[Link]:
         """List what each task that ran had to wait for; of what came twice the latest that counts."""
         found = []
@@ -148,7 +140,6 @@ def graph_run(log: Log, facts: Mapping[str, Any], dropped: Mapping[str, ByName] 
 
 
 def _tries(log: Log) -> dict[int, list[Try]]:
-    """Give the attempts by task, in their order."""
     attempts = log.attempts
     times = [
         np.rint(column * 1e6).astype(np.int64)
@@ -158,8 +149,9 @@ def _tries(log: Log) -> dict[int, list[Try]]:
     for task, attempt, worker, launched, begin, end, heard, how in zip(
         *(one.tolist() for one in (attempts.task, attempts.attempt, attempts.worker, *times, attempts.how)), strict=True
     ):
-        why, held = log.words.get(attempt, ("", 0))
-        found.setdefault(task, []).append(Try(attempt, worker, launched, begin, end, heard, HOW[how], why, held))
+        found.setdefault(task, []).append(
+            Try(attempt, worker, launched, begin, end, heard, HOW[how], log.words.get(attempt, ""))
+        )
     for tries in found.values():
         if len(tries) > 1:
             tries.sort(key=lambda one: one.attempt)
@@ -167,7 +159,6 @@ def _tries(log: Log) -> dict[int, list[Try]]:
 
 
 def _tried(call: CallRecord, tries: tuple[Try, ...], now: int) -> CallRecord:
-    """Put together what was heard of a call and of its attempts."""
     if call.released:
         tries = tuple([_begun_by(one, call.released) for one in tries])
     found = call._replace(tries=tries)

@@ -58,12 +58,10 @@ class Rectangle(NamedTuple):
 
     @property
     def right(self) -> float:
-        """The x of its right side."""
         return self.x + self.width
 
     @property
     def middle(self) -> float:
-        """The y of its centre."""
         return self.y + self.height / 2
 
 

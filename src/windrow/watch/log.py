@@ -31,7 +31,6 @@ from windrow.core.events import (
     WorkerLost,
 )
 from windrow.core.records import OpenInput, RunRows
-from windrow.watch.lockmeter import LockMeter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +59,7 @@ MESSAGE_BEGINNING, MESSAGE_END = 400, 1600
 
 _ATTEMPT = '{"t":%d,"event":"attempt","task":%d,"name":%s,"attempt":%d,"worker":%d,"launched":%d,"wall":%d,"how":"%s"'
 _CHUNK = ',"cpu":%d,"lock":%d,"read":%d,"peak":%d,"plan":%d,"input":%d,"start":%d,"stop":%d,"rows":%d}\n'
-_CALL = ',"called":%d,"ended":%d,"state":"%s"'
+_CALL = ',"called":%d,"ended":%d,"state":"%s","spent":%s'
 _BETWEEN = '","'
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -82,7 +81,6 @@ class Attempt(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The beginning of its line."""
         return _ATTEMPT % (*self[:2], quoted(self.name), *self[3:])
 
 
@@ -97,7 +95,6 @@ class Try(NamedTuple):
     heard: int  #: when its end was known where decisions are made
     how: str = "done"  #: "done", "failed", "lost", "cancelled", or "running" if it had not ended
     why: str = ""
-    held: int = 0  #: the task was not tried again before
 
 
 class CallRecord(NamedTuple):
@@ -115,7 +112,7 @@ class CallRecord(NamedTuple):
     needs: Mapping[str, float] = ONE_CORE
     group: int = 0
     why: str = ""
-    lacked: Mapping[str, int] = NOTHING  #: how long it waited for resources and values, by their names
+    spent: Mapping[str, int] = NOTHING  #: what its time went into, by the names that the scheduler counts by
 
     @property
     def cores(self) -> float:
@@ -141,30 +138,29 @@ def chunk_line(one: Attempt, used: Measurement, plan: int, rows: Sequence[Rows],
     )  # fmt: skip
 
 
-def attempt_line(one: Attempt, why: str = "", held: int = 0) -> str:
-    """Write an attempt that is not the last of its call, or came to nothing; ``held``: not tried again before."""
-    return f"{one.text}{_added(why=why, held=held)}}}\n"
+def attempt_line(one: Attempt, why: str = "") -> str:
+    """Write an attempt that is not the last of its call, or came to nothing."""
+    return f"{one.text}{_added(why=why)}}}\n"
 
 
-def call_line(one: Attempt | None, call: CallRecord, why: str = "", held: int = 0) -> str:
+def call_line(one: Attempt | None, call: CallRecord, why: str = "") -> str:
     """Write the attempt that a call ended with, None if there was none, and the call itself."""
     if one is None:
         one = Attempt(call.end, call.id, call.name, -1, -1, 0, 0, "none")
-    line = one.text + _CALL % (call.called, call.end, call.state)
+    line = one.text + _CALL % (call.called, call.end, call.state, json.dumps(dict(call.spent)))
     if call.reads:
         # Names of outputs are numbers, dots and letters.
         line += f',"reads":["{_BETWEEN.join(call.reads)}"]'
-    if call[7:] == _NOTHING_ELSE and not why and not held:  # by far the most
+    if call[7:12] == _NOTHING_ELSE and not why:  # by far the most
         return f"{line}}}\n"
     needs = {} if call.needs == ONE_CORE else dict(call.needs)
     more = _added(
-        why=why, held=held, after=call.after, group=call.group, reason=call.why, needs=needs,
-        released=dict(call.released), lacked=dict(call.lacked),
+        why=why, after=call.after, group=call.group, reason=call.why, needs=needs, released=dict(call.released),
     )  # fmt: skip
     return f"{line}{more}}}\n"
 
 
-_NOTHING_ELSE = CallRecord(0, "", 0, 0, "")[7:]
+_NOTHING_ELSE = CallRecord(0, "", 0, 0, "")[7:12]
 
 
 def _added(**more: Any) -> str:
@@ -174,12 +170,10 @@ def _added(**more: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def quoted(name: str) -> str:
-    """Write a name as JSON."""
     return json.dumps(name)
 
 
 def micros(seconds: float) -> int:
-    """Give a time as logs have it."""
     return int(seconds * 1e6)
 
 
@@ -193,49 +187,28 @@ def failure_words(failure: Failure | None) -> str:
     return f"{words[:MESSAGE_BEGINNING]} ... {words[-MESSAGE_END:]}"
 
 
-class OrdersSeen:
-    """The order that each category was last known to have; plans are made at every checkpoint, and most change nothing."""
-
-    __slots__ = ("_orders",)
-
-    def __init__(self) -> None:
-        self._orders: dict[str, tuple[str, ...]] = {}
-
-    def launched(self, plan: Plan) -> None:
-        """See a plan in use; the first one of a category tells what it began with."""
-        if plan.category not in self._orders:
-            self._orders[plan.category] = plan.order
-
-    def changed(self, plan: Plan) -> bool:
-        """See a plan that was made; say whether its order is another one."""
-        before = self._orders.get(plan.category)
-        self._orders[plan.category] = plan.order
-        return plan.order != (plan.written if before is None else before)
-
-
 class LogFile:
     """A stream that lines are written to in pieces; one that breaks ends the writing and nothing else."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._lines: list[str] = []
+        self._size = 0  #: characters of these
         self._broken: OSError | None = None  #: nothing more can be written
 
     def add(self, line: str) -> None:
-        """Collect a line."""
         self._lines.append(line)
+        self._size += len(line)
 
     def note(self, time: int, what: str, **facts: Any) -> None:
         """Collect the line of a rare event; the time is in microseconds."""
         self.add(json.dumps({"t": time, "event": what, **facts}) + "\n")
 
     def take(self) -> str:
-        """Give what was collected, and forget it."""
-        lines, self._lines = self._lines, []
+        lines, self._lines, self._size = self._lines, [], 0
         return "".join(lines)
 
     def write(self, text: str) -> None:
-        """Write text."""
         try:
             if text and self._broken is None and not self._stream.closed:
                 self._stream.write(text)
@@ -245,7 +218,6 @@ class LogFile:
             self._broken = error
 
     def flush(self) -> None:
-        """Write what was collected."""
         self.write(self.take())
 
     def close_stream(self) -> OSError | None:
@@ -265,20 +237,17 @@ class LogFile:
 class EventLog(LogFile):
     """An observer of the loop that writes lines to a stream."""
 
-    def __init__(self, stream: TextIO, memory: Callable[[], int] | None = None, lock: LockMeter | None = None) -> None:
+    def __init__(self, stream: TextIO, memory: Callable[[], int] | None = None) -> None:
         super().__init__(stream)
         self._memory = memory
-        self._lock = lock
         self._looked: float | None = None  #: at the memory, when
-        self._size = 0
         self._written: float | None = None  #: when
         self._launched: dict[int, tuple[Task, int, int, float]] = {}  #: by attempt: task, worker, plan, when
-        self._orders = OrdersSeen()
+        self._orders: dict[str, tuple[str, ...]] = {}  #: by category, as last known: most plans change nothing
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Log into a file, which is made anew."""
-        return cls(Path(path).open("w", encoding="utf-8"), own_memory(), LockMeter())
+        return cls(Path(path).open("w", encoding="utf-8"), own_memory())
 
     @classmethod
     def remembered(cls) -> Self:
@@ -294,14 +263,14 @@ class EventLog(LogFile):
         return self._stream.text()
 
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
-        """See a batch."""
         if self._memory is not None and (self._looked is None or now - self._looked >= MEMORY_EVERY_S):
-            self._look(now)
+            self._looked = now
+            self.note(micros(now), "memory", rss=self._memory())
         uncounted = set()
         for command in commands:
             if type(command) is Launch:
                 self._launched[command.attempt] = command.task, command.life.worker, command.plan.id, now
-                self._orders.launched(command.plan)
+                self._orders.setdefault(command.plan.category, command.plan.order)
             elif isinstance(command, Uncounted):
                 uncounted.add(command.attempt)
             elif isinstance(command, Resolve):
@@ -323,17 +292,6 @@ class EventLog(LogFile):
         if self._size >= PIECE or (self._size and now - self._written >= PAUSE_S):
             self.flush()
             self._written = now
-
-    def _look(self, now: float) -> None:
-        """Note the memory, and in what share of the looks so far somebody had the interpreter lock."""
-        assert self._memory is not None
-        if self._looked is None and self._lock is not None:
-            self._lock.start()
-        self._looked = now
-        facts: dict[str, Any] = {"rss": self._memory()}
-        if self._lock is not None and self._lock.share is not None:
-            facts |= {"held": round(self._lock.share, 4), "looks": self._lock.looks}
-        self.note(micros(now), "memory", **facts)
 
     def _attempt(self, attempt: int, worker: int, now: float, wall: float, how: str) -> tuple[Attempt, int, Any]:
         """Make an attempt of what was launched; with the number of its plan, and its payload."""
@@ -373,26 +331,15 @@ class EventLog(LogFile):
 
     def _planned(self, plan: Plan, now: float) -> None:
         """Write a plan: the order where it is another one, else only that it was thought about."""
-        changed = self._orders.changed(plan)
+        changed = plan.order != self._orders.get(plan.category, plan.written)
+        self._orders[plan.category] = plan.order
         facts: dict[str, Any] = {"changed": changed, "reason": plan.reason, "sample": plan.sample}
         if changed:
             facts |= {"order": list(plan.order), "guards": [list(guard) for guard in plan.guards]}
         self.note(micros(now), "Planned", plan=plan.id, category=plan.category, **facts)
 
-    def add(self, line: str) -> None:
-        """Collect a line."""
-        super().add(line)
-        self._size += len(line)
-
-    def take(self) -> str:
-        """Give what was collected, and forget it."""
-        self._size = 0
-        return super().take()
-
     def close(self) -> None:
         """Write what was collected and close the stream; warn if that could not be done."""
-        if self._lock is not None:
-            self._lock.stop()
         broken = self.close_stream()
         if broken is not None:
             name = getattr(self._stream, "name", "in memory")
@@ -428,7 +375,6 @@ class _Remembered(io.StringIO):
 
 
 def own_memory() -> Callable[[], int]:
-    """Return a function that says how much memory this process has."""
     import psutil
 
     process = psutil.Process()

@@ -18,11 +18,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
 
-from windrow.core.commands import Launch
-from windrow.core.events import Planned
 from windrow.errors import UsageError
 from windrow.units import format_count, format_seconds
-from windrow.watch.log import EventLog, OrdersSeen
+from windrow.watch.log import EventLog
 
 if TYPE_CHECKING:
     import os
@@ -47,8 +45,6 @@ LINE_EVERY_S = 5.0
 LOOK_SHARE = 0.05
 #: Long enough that single chunks do not make the rate jump, short enough to follow a slow file.
 RATE_MEMORY_S = 10.0
-#: Long enough to be read.
-NEWS_S = 3.0
 
 
 # -- records ---------------------------------------------------------------------------------------
@@ -74,7 +70,6 @@ class Snapshot:
     files_open: int  #: opened so far
     files_total: int
     finished: bool  #: the run is over, though not necessarily complete
-    news: str = ""  #: what was decided just now: "new order in ttbar"
 
     @property
     def rows_total(self) -> int:
@@ -111,8 +106,6 @@ class Snapshot:
             parts.append(f"{_forecast(self.eta_s)} left")
         files = "file" if self.files_total == 1 else "files"
         parts.append(f"{self.files_open} of {self.files_total} {files}")
-        if self.news and not self.finished:
-            parts.append(self.news)
         return ", ".join(parts)
 
     @property
@@ -211,7 +204,6 @@ def choose_display(progress: Any, stream: TextIO | None = None) -> Display | Non
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Say whether a person may look at a stream."""
     try:
         return stream.isatty()
     except (AttributeError, ValueError):  # replaced by something that is no file, or closed
@@ -219,7 +211,6 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def in_notebook() -> bool:
-    """Say whether this process runs the cells of a notebook."""
     ipython = sys.modules.get("IPython")  # whoever runs a notebook has imported it
     shell = None if ipython is None else ipython.get_ipython()
     # Hosted notebooks have shells of their own, made of this one.
@@ -244,7 +235,6 @@ class Lines:
         self._stream = stream
 
     def show(self, shot: Shot) -> None:
-        """Write a line."""
         self._stream.write(shot.line + "\n")
         self._stream.flush()
 
@@ -261,7 +251,6 @@ class Bar:
 
     @property
     def begun(self) -> bool:
-        """Whether anything is drawn."""
         return self._bar is not None
 
     def show(self, shot: Shot) -> None:
@@ -342,8 +331,6 @@ class Cell:
 class Rate:
     """Rows per second in which what is long ago counts little."""
 
-    __slots__ = ("_memory_s", "_now", "_rows", "_sum_rows", "_sum_s")
-
     def __init__(self, now: float, memory_s: float = RATE_MEMORY_S) -> None:
         self._memory_s = memory_s
         self._now = now
@@ -364,10 +351,7 @@ class Rate:
         return max(0.0, self._sum_rows / self._sum_s) if self._sum_s > 0 else 0.0
 
 
-def snapshot(
-    standing: Standing, *, name: str, rate: float, elapsed_s: float, finished: bool = False, news: str = ""
-) -> Snapshot:
-    """Make the record of a moment from the scheduler's numbers."""
+def snapshot(standing: Standing, *, name: str, rate: float, elapsed_s: float, finished: bool = False) -> Snapshot:
     done = standing.done + standing.held
     left = max(0, standing.known + standing.expected - done - standing.failed)
     if finished:
@@ -386,7 +370,6 @@ def snapshot(
         files_open=standing.inputs - standing.inputs_unopened,
         files_total=standing.inputs,
         finished=finished,
-        news=news,
     )
 
 
@@ -437,20 +420,8 @@ class _RunProgress:
         self._next = now + display.first_s
         self._rate = Rate(now)
         self._broken = False
-        self._orders = OrdersSeen()
-        self._news = ""
-        self._stale = math.inf  #: when the news is none any more
 
-    def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
-        for command in commands:
-            if type(command) is Launch:
-                self._orders.launched(command.plan)
-        for event in events:
-            if type(event) is Planned and self._orders.changed(event.plan):
-                self._news = f"new order in {event.plan.category}"
-                self._stale = now + max(NEWS_S, self._display.every_s)
-        if now > self._stale:
-            self._news, self._stale = "", math.inf
+    def __call__(self, _events: Sequence[Event], _commands: Sequence[Command], now: float) -> None:
         if now < self._next:
             return
         # From now on, not from when it was due: after a pause there is nothing to catch up with.
@@ -469,7 +440,6 @@ class _RunProgress:
             rate=self._rate.update(standing.done + standing.held, now),
             elapsed_s=now - self._began,
             finished=finished,
-            news=self._news,
         )
         self._broken = True
         try:
@@ -489,32 +459,23 @@ class _RunProgress:
 class SessionProgress:
     """A thread that looks at a session now and then and shows what has changed.
 
-    ``look`` gives a record of the moment, and is told whether it is the last one. ``may_draw`` says whether the program is in the
-    session's block or waits for its end. Else somebody may be typing, and nobody may ever end the session, and so the line: on a
-    terminal there are plain lines then, for those who ask for them.
+    ``look`` gives a record of the moment, and is told whether it is the last one. ``may_draw`` says whether a line may be drawn on a
+    terminal, where somebody may be typing.
     """
 
     def __init__(
-        self,
-        look: Callable[[bool], SessionSnapshot],
-        display: Display,
-        *,
-        may_draw: Callable[[], bool] = lambda: True,
-        asked: bool = True,
+        self, look: Callable[[bool], SessionSnapshot], display: Display, *, may_draw: Callable[[], bool] = lambda: True
     ) -> None:
         self._look = look
         self._display = display
-        self._lines = Lines(sys.stderr) if asked else None
         self._may_draw = may_draw
         self._over = threading.Event()
         self._seen: tuple[int, ...] | None = None  #: what was shown last
         self._busy_since: float | None = None
-        self._last_line = -LINE_EVERY_S
         self._thread = threading.Thread(target=self._watch, name="windrow progress", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Say how it ended."""
         self._over.set()
         self._thread.join()
         shot = self._look(True)
@@ -542,14 +503,11 @@ class SessionProgress:
 
     def _show(self, shot: SessionSnapshot) -> bool:
         """Show a record; False if nobody can see it any more."""
-        display: Display | None = self._display
+        display = self._display
         if isinstance(display, Bar) and not (display.begun or self._may_draw()):
-            display = None
-            if self._lines is not None and (shot.finished or shot.elapsed_s - self._last_line >= LINE_EVERY_S):
-                display, self._last_line = self._lines, shot.elapsed_s
+            return True
         try:
-            if display is not None:
-                display.show(shot)
+            display.show(shot)
         except OSError:
             return False  # a terminal that went away must not take hours of work with it
         return True

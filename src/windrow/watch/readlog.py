@@ -65,7 +65,6 @@ class Attempts:
 
     @property
     def done(self) -> NDArray[np.bool_]:
-        """Those whose result counts."""
         return np.equal(self.how, DONE)
 
     @property
@@ -80,11 +79,10 @@ class Log:
 
     attempts: Attempts
     names: tuple[str, ...] = ()  #: of datasets or tasks
-    words: dict[int, tuple[str, int]] = field(default_factory=dict)  #: by attempt: why, and held until
+    words: dict[int, str] = field(default_factory=dict)  #: by attempt: why it failed
     memory: NDArray[np.float64]  #: lines of (time, bytes)
     rare: Sequence[dict[str, Any]] = ()  #: the first of them, times under "t"
     inputs: dict[int, dict[str, Any]] = field(default_factory=dict)  #: those that were opened, as logged
-    lock: tuple[float, int] = (0.0, 0)  #: share of so many looks at which somebody had the interpreter lock
     span: float = 0.0  #: seconds from the first to the last thing that happened
     unreadable: int = 0  #: lines
     dropped: int = 0  #: lines that were not kept for want of room
@@ -133,7 +131,7 @@ class _Reader:
     def take(self, line: dict[str, Any]) -> None:
         """Take a line; raises if it is none of ours."""
         kind = line["event"]
-        if kind in ("finished", "discarded", "task"):
+        if kind in ("finished", "discarded", "task") or ("called" in line and "spent" not in line):
             raise DataError("this log was made by an earlier version of Windrow, which wrote other lines: run it again")
         if kind == "dropped":
             self.log.dropped += int(line["lines"])
@@ -145,8 +143,6 @@ class _Reader:
             self._attempt(line)
         elif kind == "memory":
             self.memory.extend((time, line["rss"]))
-            if "held" in line:
-                self.log.lock = float(line["held"]), int(line["looks"])
         elif kind == "brought":
             self.log.brought.add(str(line["output"]))
         elif kind == "offers":
@@ -166,8 +162,8 @@ class _Reader:
         if line["attempt"] >= 0:
             chunk = _CHUNK_OF(line) if "rows" in line else (*_NO_CHUNK, line["how"] == "done")
             row = array("q", (*_COMMON_OF(line), *chunk, name, _NUMBER_OF[line["how"]]))
-            if "why" in line or "held" in line:
-                self.log.words[int(line["attempt"])] = str(line.get("why", "")), int(line.get("held", 0))
+            if "why" in line:
+                self.log.words[int(line["attempt"])] = str(line["why"])
             self.numbers.extend(row)
         if "called" in line:
             get = line.get
@@ -175,11 +171,10 @@ class _Reader:
             self.log.calls[number] = CallRecord(
                 number, str(line["name"]), int(line["called"]), int(line["ended"]), str(line["state"]), (),
                 tuple(get("reads", ())), tuple(get("after", ())), get("released", {}), get("needs", ONE_CORE),
-                get("group", 0), get("reason", ""), get("lacked", {}),
+                get("group", 0), get("reason", ""), line["spent"],
             )  # fmt: skip
 
     def finish(self, now: int | None) -> Log:
-        """Put it together."""
         table = np.frombuffer(self.numbers, dtype=np.int64).reshape(-1, len(_COMMON) + len(_CHUNK) + 2)
         names = ("heard", *_COMMON[1:], *_CHUNK, "name", "how")
         column: dict[str, Any] = dict(zip(names, table.T, strict=True))

@@ -42,7 +42,6 @@ class GraphNode:
 
     @property
     def count(self) -> int:
-        """How many tasks it stands for."""
         return len(self.tasks)
 
     @property
@@ -62,7 +61,6 @@ class GraphEdge:
 
 
 def state_of(node: GraphNode) -> str:
-    """Say which state a node is shown in."""
     return next((state for state in _WORST_FIRST if node.states.get(state)), "waiting")
 
 

@@ -1,14 +1,14 @@
 """A run or a session as a trace that Perfetto (ui.perfetto.dev) and Chrome's tracing open.
 
 One thread per worker, a complete event per attempt, counters for memory and throughput; of a session also arrows from tasks to
-those that read from them, and a mark where an output was released. A trace has a limited size: beyond it, neighbouring
-attempts of a worker become one event, and there are no more arrows.
+those that read from them, and a mark where an output was released. A trace has a limited size: beyond it, later attempts and
+further arrows are left out, and a mark says how many.
 """
 
 from __future__ import annotations
 
 import json
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,11 +46,11 @@ def trace_text(
     most: int = MOST_EVENTS,
 ) -> str:
     """Return the whole trace as JSON; ``file_of`` names an input, ``graph`` and ``links`` are those of a session."""
-    if len(log.attempts) <= most:
-        attempts = _attempts(log, file_of, graph)
-    else:
-        attempts = _written(_joined(log, -(-len(log.attempts) // most)))
+    attempts = islice(_attempts(log, file_of, graph), most)
     parts = [_written(_names(log, name)), attempts, _written(_rare(log)), _written(_counters(log, rates=graph is None))]
+    if len(log.attempts) > most:
+        missing = f"{len(log.attempts) - most:,} later attempts are not in this trace"
+        parts.append(_written([_mark(missing, _us(log.span), -1, "p", {})]))
     if graph is not None:
         parts.append(_arrows(graph, links))
         parts.append(_written(_releases(graph)))
@@ -98,7 +98,7 @@ def _attempts(log: Log, file_of: Callable[[int], str], graph: GraphRun | None) -
     ):
         kind = "discarded" if how == DISCARDED else "task"
         text = _ATTEMPT % (names[name], kind, 1e6 * begin, 1e6 * (end - begin), worker + 1, task, attempt)
-        why = log.words.get(attempt, ("", 0))[0]
+        why = log.words.get(attempt, "")
         if graph is None:
             more = f',"ended":"{HOW[how]}","why":{json.dumps(pathless(why))}' if why else ""
             yield text + _CHUNK % (files[source], *chunk, more)
@@ -114,28 +114,6 @@ def _about_call(graph: GraphRun, number: int, begin: float, how: str, why: str) 
     more = {name: value for name, value in more.items() if value}
     waited = (1e6 * begin - task.called) / 1e3
     return f'"ended":"{how}","waited_ms":{waited:.3f}{"," + json.dumps(more)[1:-1] if more else ""}'
-
-
-def _joined(log: Log, group: int) -> Iterator[dict[str, Any]]:
-    """Make one event of up to ``group`` attempts that a worker did one after the other."""
-    tasks = log.attempts
-    for worker in np.unique(tasks.worker).tolist():
-        mine = np.flatnonzero(tasks.worker == worker)
-        mine = mine[np.argsort(tasks.begin[mine], kind="stable")]
-        firsts = np.arange(0, len(mine), group)
-        lasts = np.minimum(firsts + group, len(mine)) - 1
-        sums = [
-            np.add.reduceat(column[mine], firsts).tolist()
-            for column in (tasks.rows, tasks.cpu, tasks.read, tasks.end - tasks.begin)
-        ]
-        begins, ends = tasks.begin[mine[firsts]].tolist(), tasks.end[mine[lasts]].tolist()
-        counts = (lasts - firsts + 1).tolist()
-        for begin, end, count, rows, cpu, read, busy in zip(begins, ends, counts, *sums, strict=True):
-            about = {"tasks": count, "rows": rows, "cpu_s": round(cpu, 6), "busy_s": round(busy, 6), "bytes_read": read}
-            yield {
-                "name": f"{count} tasks", "cat": "task", "ph": "X", "ts": _us(begin), "dur": _us(end - begin), "pid": 1,
-                "tid": worker + 1, "args": about,
-            }  # fmt: skip
 
 
 def _arrows(graph: GraphRun, links: Sequence[Link]) -> Iterator[str]:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,51 +68,33 @@ def command(name: str, sources: tuple[str, ...], kind: str) -> int:
 
 
 def _directory(name: str) -> Path:
-    """Refuse names that Python could not import, and directories that are there."""
     from windrow.cli.new.design import is_name
 
     directory = Path(name)
     plain = directory.name
     if not is_name(plain):
         raise UsageError(
-            f"the name of an analysis is one that Python can import, such as {_better(directory)!r}; got {plain!r}"
+            f"the name of an analysis is one that Python can import: letters, digits and underscores; got {plain!r}"
         )
-    if _installed(plain):
+    if plain in sys.stdlib_module_names or importlib.util.find_spec(plain) is not None:
         raise UsageError(
             f"{plain!r} is the name of an installed module, which {plain}.py would hide; "
-            f"call it something else, such as {_better(directory)!r}"
+            f"call it something else, such as 'my_{plain}'"
         )
     if directory.exists() or directory.is_symlink():
         raise UsageError(f"{directory} exists and is left alone; choose another name or move it")
     return directory
 
 
-def _installed(name: str) -> bool:
-    return name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None
-
-
-def _better(directory: Path) -> str:
-    """Return a name that is as near to the wanted one as can be and would be taken."""
-    from windrow.cli.new.design import is_name
-
-    normal = unicodedata.normalize("NFKC", directory.name)
-    letters = [letter if f"_{letter}".isidentifier() else " " for letter in normal]
-    name = "_".join("".join(letters).split()).strip("_") or "analysis"
-    while not is_name(name) or _installed(name) or (directory.parent / name).exists():
-        name = f"my_{name}"
-    return name
-
-
 # -- pipelines ------------------------------------------------------------------------------------
 
 
 def _pipeline(name: str, sources: Sequence[str]) -> dict[str, str]:
-    """Look at the files, say what is in them, and return the texts."""
     from windrow import data
     from windrow.cli.contents import look, together
-    from windrow.cli.new.design import design, taken_names
+    from windrow.cli.new.design import design
     from windrow.cli.new.template import fill_directory
-    from windrow.cli.show_text import files_text
+    from windrow.cli.show import files_text
 
     if not sources:
         raise UsageError(
@@ -136,11 +117,10 @@ def _pipeline(name: str, sources: Sequence[str]) -> dict[str, str]:
         )
     values["fileset"] = _fileset(sources, files, source, found)
     values["sources"] = "\n".join(f"- `{given}`" for given in sources)
-    return fill_directory("pipeline", name, values, taken_names(merged))
+    return fill_directory("pipeline", name, values)
 
 
 def _files(sources: Sequence[str]) -> dict[str, list[str]]:
-    """Name a dataset after each source and list its files."""
     from windrow.data.paths import expand, split_tree
 
     files: dict[str, list[str]] = {}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import builtins
 import json
 import keyword
+import math
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.cli.new.objects import ISOLATED, find_objects, find_triggers
-from windrow.cli.new.sample import choose_axis, read_values
-from windrow.cli.new.template import GAP, fill, free_name
+from windrow.cli.new.objects import ISOLATED, find_objects, find_triggers, read_sample
+from windrow.cli.new.template import GAP, fill
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +36,15 @@ WEIGHT_TYPES = {"float32", "float64"}
 #: Names that an argument of a step cannot have, that linters rightly dislike, or that the template uses itself.
 RESERVED = {
     *keyword.kwlist, *dir(builtins), "l", "O", "I",
-    "ak", "np", "wr", "pytest", "analysis", "fileset", "main", "draw", "Hist", "Path", "HERE", "REGION",
+    "ak", "np", "wr", "pytest", "analysis", "fileset", "main", "Hist", "Path", "HERE", "REGION",
     "SPECTRA", "axis", "dataset", "region", "variation", "rng", "weight", "low", "at_least",
 }  # fmt: skip
 #: As many plain columns as one looks at first.
 FLAT_SPECTRA = 3
+#: Fewer values say nothing about a range.
+FEWEST_VALUES = 5
+#: The part of the values an axis should hold, without the tails.
+QUANTILES = (0.01, 0.99)
 
 
 def is_name(text: str) -> bool:
@@ -54,31 +58,31 @@ def design(pipeline: str, files: Together, source: Source) -> dict[str, str | No
     weight = next((name for name in WEIGHTS if _is_weight(files, name)), None)
     identity = next((names for names in IDENTITIES if usable.issuperset(names)), ())
     identity = identity if all(_is_flat(files, name, "iu") for name in identity) else ()
-    # Real numbers first, as they make better spectra.
+    # Real numbers first, as they make better spectra; names that differ in nothing but capitals give one spectrum.
     numbers = [name for kinds in ("f", "iu") for name in files.common if _is_flat(files, name, kinds)]
     numbers = [name for name in numbers if name in usable and name not in {*identity, weight}]
+    numbers = list({name.lower(): name for name in reversed(numbers)}.values())[::-1]
     options = [json.dumps(pipeline), *([f"identity=({_quoted(identity)})"] if identity else [])]
     values: dict[str, str | None] = {"pipeline": ", ".join(options), "weight": weight}
     objects = find_objects(files, source, RESERVED)
     if objects is None:
-        values |= _cut_on_a_number(numbers, files, source)
-        spectra = [_column_spectrum(name, source) for name in numbers[:FLAT_SPECTRA]]
+        values |= _cut_on_a_number(numbers, source)
+        spectra = [
+            _spectrum(f"{name.lower()}_spectrum", name, name, _read_values(source, name), name, name)
+            for name in numbers[:FLAT_SPECTRA]
+        ]
     else:
         flags = [name for name in files.common if name in usable and _is_flat(files, name, "b")]
-        values |= _select_objects(objects, find_triggers(objects.species, flags, source), files)
-        spectra = _object_spectra(objects, str(values["objects"]), files)
-    taken = taken_names(files)
-    for spectrum in spectra:
-        spectrum["spectrum"] = free_name(spectrum["spectrum"], taken)
-        taken.add(spectrum["spectrum"])  # columns may differ in nothing but their capitals
+        values |= _select_objects(objects, find_triggers(objects.species, flags))
+        plural, made = objects.species.plural, str(values["objects"])
+        leading = f"leading {plural[:-1]} pt"
+        spectra = [
+            _spectrum("mass_spectrum", "pair_mass", "pair_mass", objects.pair_masses, "mass", f"mass of two {plural}"),
+            _spectrum("leading_pt", made, f"{made}[:, 0].pt", objects.leading_pts, "pt", leading),
+        ]
     values["spectrum_names"] = f"[{_quoted([one['spectrum'] for one in spectra])}]"
     values["spectra"] = GAP.join(fill("spectrum.py", one).partition(GAP)[2].strip() for one in spectra) or None
     return values
-
-
-def taken_names(files: Together) -> set[str]:
-    """Return the names that steps cannot have."""
-    return {*files.columns, *files.info.collections}
 
 
 def _is_flat(files: Together, column: str, kinds: str) -> bool:
@@ -95,51 +99,53 @@ def _quoted(names: Sequence[str]) -> str:
     return ", ".join(json.dumps(name, ensure_ascii=False) for name in names)
 
 
+def _read_values(source: Source, column: str) -> np.ndarray[Any, Any]:
+    """Return the first values of a column of one number per row, without those that are not finite."""
+    parts = [np.asarray(part[column]) for part in read_sample(source, [column])]
+    values = np.concatenate(parts) if parts else np.empty(0)
+    return values[np.isfinite(values)]
+
+
 def _spectrum(name: str, reads: str, expression: str, observed: Any, quantity: str, label: str) -> dict[str, str]:
-    """Return the values of the template of a spectrum."""
     axis = ", ".join(f"{number:g}" for number in choose_axis(observed))
     return {
         "spectrum": name, "reads": reads, "expression": expression, "axis": axis, "quantity": quantity, "label": label
     }  # fmt: skip
 
 
-# -- an analysis of plain numbers -----------------------------------------------------------------------
+def choose_axis(values: Any) -> tuple[int, float, float]:
+    """Return bins, low and high of an axis from quantile to quantile, on round numbers."""
+    values = np.asarray(values)
+    if len(values) < FEWEST_VALUES:
+        return 50, 0.0, 150.0  # nothing to go by
+    low, high = (float(edge) for edge in np.quantile(values, QUANTILES))
+    if values.dtype.kind in "iub" and high - low <= 50:
+        # One bin for each number.
+        return round(high - low) + 1, round(low) - 0.5, round(high) + 0.5
+    if high <= low:
+        margin = abs(low) / 2 or 0.5
+        low, high = low - margin, high + margin
+    if 0 <= low < 0.3 * high:
+        low = 0.0  # a spectrum that nearly begins at zero is read best from zero
+    step = 10 ** math.floor(math.log10((high - low) / 2))
+    return 50, step * math.floor(low / step), step * math.ceil(high / step)
 
 
-def _column_spectrum(column: str, source: Source) -> dict[str, str]:
-    return _spectrum(f"{column.lower()}_spectrum", column, column, read_values(source, column), column, column)
-
-
-def _cut_on_a_number(numbers: Sequence[str], files: Together, source: Source) -> dict[str, str | None]:
+def _cut_on_a_number(numbers: Sequence[str], source: Source) -> dict[str, str | None]:
     """Cut where a quarter of the rows is lost: something to see, and something left."""
     for column in numbers:
-        observed = read_values(source, column)
+        observed = _read_values(source, column)
         if len(observed) == 0 or observed.min() < observed.max():
-            cut = free_name(f"{column.lower()}_above", taken_names(files))
+            cut = f"{column.lower()}_above"
             low = float(np.quantile(observed, 0.25)) if len(observed) else 0.0
-            region = f"REGION, {_quoted([cut])}"
             values = {"number": column, "number_cut": cut, "low": f"{low:.2g}"}
-            return {**values, "region": "selected", "region_and_cuts": region}
+            return {**values, "region": "selected", "region_and_cuts": f"REGION, {_quoted([cut])}"}
     return {"region": "selected", "region_and_cuts": "REGION"}
 
 
-# -- an analysis of objects -----------------------------------------------------------------------------
-
-
-def _object_spectra(objects: Objects, made: str, files: Together) -> list[dict[str, str]]:
-    plural = objects.species.plural
-    mass = free_name("pair_mass", taken_names(files))
-    leading = f"leading {plural[:-1]} pt"
-    return [
-        _spectrum("mass_spectrum", mass, mass, objects.pair_masses, "mass", f"mass of two {plural}"),
-        _spectrum("leading_pt", made, f"{made}[:, 0].pt", objects.leading_pts, "pt", leading),
-    ]
-
-
-def _select_objects(objects: Objects, triggers: Sequence[str], files: Together) -> dict[str, str | None]:
+def _select_objects(objects: Objects, triggers: Sequence[str]) -> dict[str, str | None]:
     species = objects.species
-    taken = taken_names(files)
-    made = free_name(f"good_{species.plural}", taken)
+    made = f"good_{species.plural}"
     cuts = [*(["trigger"] if triggers else []), f"two_{made}", *(["opposite_charge"] if objects.charge else [])]
     good = [f"momenta.pt > {species.pt_above:g}", f"abs(momenta.eta) < {species.eta_below:g}"]
     good += [f"momenta.{objects.isolation} < {ISOLATED:g}"] if objects.isolation else []
@@ -147,7 +153,6 @@ def _select_objects(objects: Objects, triggers: Sequence[str], files: Together) 
     return {
         "flags": ", ".join(triggers) or None,
         "fired": " | ".join(triggers),
-        "triggers": str(len(triggers)) if triggers else None,
         "objects": made,
         "records": objects.collection,
         "momenta": f"wr.hep.momenta({objects.collection}{'' if objects.has_mass else ', mass=0.0'})",
@@ -158,5 +163,5 @@ def _select_objects(objects: Objects, triggers: Sequence[str], files: Together) 
         "pt": f"{species.pt_above:g}",
         "eta": f"{species.eta_below:g}",
         "region": "selected" if one == "object" else f"di{one}",
-        "region_and_cuts": f"REGION, {_quoted([free_name(cut, taken) for cut in cuts])}",
+        "region_and_cuts": f"REGION, {_quoted(cuts)}",
     }

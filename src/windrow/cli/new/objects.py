@@ -1,22 +1,19 @@
 """The collection of some files that an analysis should begin with, how to select from it, and its trigger.
 
-The choice is a physicist's first guess: muons before electrons before other leptons before jets; two
-of them; opposite charge.
+The choice is a physicist's first guess from the names and the first rows: muons before electrons before other leptons before
+jets; two of them; opposite charge.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.cli.contents import grouped
-from windrow.cli.new.sample import read_sample
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from windrow.cli.contents import Together
     from windrow.data.base import Source
@@ -29,44 +26,36 @@ class Species(NamedTuple):
     collections: str  #: pattern of their names
     pt_above: float  #: in GeV
     eta_below: float
-    isolation: str  #: the field of NanoAOD that is cut on where it is there
-    triggers: str  #: pattern of the usual ones
-    other_triggers: str  #: pattern of those that fit where the usual ones are missing
+    isolation: str = ""  #: the field of NanoAOD that is cut on where it is there
+    triggers: str = r"(?!)"  #: pattern of the usual ones
 
 
 SPECIES = (
+    Species("muons", r"mu(on)?s?", 10, 2.4, "pfRelIso04_all", r"HLT_(Iso(Tk)?Mu(24|27)|Mu50)$|trig.*m(u|$)"),
     Species(
-        "muons", r"mu(on)?s?", 10, 2.4, "pfRelIso04_all",
-        r"HLT_(Iso(Tk)?Mu2[47]|Mu50|Mu17_TrkIsoVVL_Mu8_TrkIsoVVL_DZ\w*|IsoMu17_eta2p1_LooseIsoPFTau20)", r"mu",
+        "electrons", r"el(e|ec|ectron)?s?", 15, 2.5, "pfRelIso03_all", r"HLT_Ele(27|32|35)_WPTight_Gsf$|trig.*e(l|$)"
     ),
-    Species(
-        "electrons", r"el(e|ec|ectron)?s?", 15, 2.5, "pfRelIso03_all",
-        r"HLT_Ele((27|32|35)_WPTight_Gsf|23_Ele12_CaloIdL_TrackIdL_IsoVL(_DZ)?)", r"e(le|lectron|$)",
-    ),
-    Species(
-        "leptons", r"lep(ton)?s?", 10, 2.5, "", r"HLT_(IsoMu24|Ele27_WPTight_Gsf)", r"(mu|el|lep|m$|e$)",
-    ),
-    Species(
-        # Events with jets are as often found by a lepton beside them.
-        "jets", r"jets?", 30, 2.5, "",
-        r"HLT_(PFHT1050|PFJet500|IsoMu24|Ele(27|32)_WPTight_Gsf|PFMET120_PFMHT120_IDTight)", r"jet",
-    ),
-    Species("photons", r"(photon|gamma|ph)s?", 20, 2.5, "", r"HLT_(Photon200|Diphoton30_22_\w*_Mass90)", r"photon"),
+    Species("leptons", r"lep(ton)?s?", 10, 2.5, "", r"HLT_(IsoMu24|Ele27_WPTight_Gsf)$|trig.*(m(u|$)|e(l|$)|lep)"),
+    # Events with jets are as often found by a lepton beside them.
+    Species("jets", r"jets?", 30, 2.5, "", r"HLT_(PFHT1050|PFJet500|IsoMu24|Ele(27|32)_WPTight_Gsf)$|trig.*jet"),
+    Species("photons", r"(photon|gamma|ph)s?", 20, 2.5, "", r"HLT_Photon200$|trig.*photon"),
     # Generated and auxiliary objects are what one wants last.
-    Species("objects", r"(?!Gen|LHE|Sub|Trig|MC).*", 20, 2.5, "", r"(?!)", r"(?!)"),
-)  # fmt: skip
+    Species("objects", r"(?!Gen|LHE|Sub|Trig|MC).*", 20, 2.5),
+)
 
 #: What may stand before the name of a collection.
 PREFIX = r"(?i:(good|selected|slimmed|ak4|antikt4)?_?)"
 #: Fields, in any capitals, that make a momentum; without the last ones objects have no mass.
 DIRECTIONS = ({"pt", "eta", "phi"}, {"px", "py", "pz"})
 TEMPORAL = {"mass", "m", "e", "energy"}
-#: A trigger or two is what one begins with; hundreds of flags may fit by name.
-TRIGGERS, SIMILAR_TRIGGERS = 2, 20
+#: A trigger or two is what one begins with.
+TRIGGERS = 2
 #: This part of the rows makes a species the subject of the analysis.
 MANY = 0.05
 #: The usual loose working point of relative isolation.
 ISOLATED = 0.25
+#: Rows of each file that are looked at: enough for quantiles, and read in a moment.
+SAMPLE_ROWS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +70,17 @@ class Objects:
     isolation: str | None
     pair_masses: list[float] = field(default_factory=list)
     leading_pts: list[float] = field(default_factory=list)
+
+
+def read_sample(source: Source, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the columns of the first rows of each file that has rows."""
+    for one in source.inputs:
+        reader = source.open(one.index)
+        try:
+            if reader.info.rows:
+                yield dict(reader.read(list(columns), 0, min(reader.info.borders[1], SAMPLE_ROWS)))
+        finally:
+            reader.close()
 
 
 def find_objects(files: Together, source: Source, reserved: Collection[str]) -> Objects | None:
@@ -141,14 +141,6 @@ def _look_at_pairs(objects: Objects, source: Source) -> float:
     return len(objects.pair_masses) / max(rows, 1)
 
 
-def find_triggers(species: Species, flags: Sequence[str], source: Source) -> list[str]:
-    """Return the flags of this species that are most often set."""
-    known = [name for name in flags if re.fullmatch(species.triggers, name)]
-    if not known:
-        known = [name for name in flags if re.match(f"(?i)(hlt|trig).*{species.other_triggers}", name)]
-    fired = dict.fromkeys(known[:SIMILAR_TRIGGERS], 0)
-    for part in read_sample(source, list(fired)) if fired else ():
-        for name, rows in part.items():
-            fired[name] += int(np.sum(np.asarray(rows)))
-    best = sorted(fired, key=lambda name: -fired[name])
-    return [name for name in best[:TRIGGERS] if fired[name]] or best[:1]
+def find_triggers(species: Species, flags: Sequence[str]) -> list[str]:
+    """Return the first usual flags of this species, by their names alone."""
+    return [name for name in flags if re.match(f"(?i:{species.triggers})", name)][:TRIGGERS]

@@ -8,7 +8,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
 TEMPLATES = Path(__file__).parent / "templates"
 #: What stands between functions; what stands between two of these is a paragraph.
@@ -20,29 +20,15 @@ IMPORTS = {
     "import windrow as wr\n": "wr",
     "from hist import Hist\n": "Hist",
 }
-#: Steps whose names are written in the templates.
-STEPS = ("generator", "trigger", "opposite_charge", "pair_mass", "selected_rows")
 
 
 class _Fill(Template):
     delimiter = "FILL_"
 
 
-def free_name(name: str, taken: Collection[str]) -> str:
-    """Return the name of a step, or another one if it is taken."""
-    while name in taken:
-        name = f"my_{name}"
-    return name
-
-
-def fill(file: str, values: Mapping[str, str | None], taken: Collection[str] = ()) -> str:
-    """Fill a template; a paragraph is left out if one of its values is None or missing.
-
-    ``taken`` are words that mean something else in the user's files: steps of these names get others.
-    """
+def fill(file: str, values: Mapping[str, str | None]) -> str:
+    """Fill a template; a paragraph is left out if one of its values is None or missing."""
     text = (TEMPLATES / file).read_text(encoding="utf-8")
-    for step in STEPS:
-        text = re.sub(rf"\b{step}\b", free_name(step, taken), text)
     paragraphs = [_Fill(part) for part in text.split(GAP)]
     given = [part for part in paragraphs if all(values.get(name) is not None for name in part.get_identifiers())]
     text = GAP.join(part.substitute(values) for part in given)
@@ -52,9 +38,7 @@ def fill(file: str, values: Mapping[str, str | None], taken: Collection[str] = (
     return text
 
 
-def fill_directory(
-    kind: str, name: str, values: Mapping[str, str | None], taken: Collection[str] = ()
-) -> dict[str, str]:
+def fill_directory(kind: str, name: str, values: Mapping[str, str | None]) -> dict[str, str]:
     """Fill the templates of a kind of analysis; return the texts by file name."""
     files = sorted(path.name for path in (TEMPLATES / kind).iterdir() if path.is_file())
-    return {file.replace("analysis", name): fill(f"{kind}/{file}", {"name": name, **values}, taken) for file in files}
+    return {file.replace("analysis", name): fill(f"{kind}/{file}", {"name": name, **values}) for file in files}

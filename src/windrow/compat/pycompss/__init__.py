@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 
 
 def _functions() -> dict[str, Any]:
-    """Name what programs call: waiting, groups, files, and the life of the session."""
     homes = (body, groups, runtime, waiting)
     found = {name: one for home in homes for name, one in vars(home).items() if name.startswith("compss_")}
     return {"TaskGroup": groups.TaskGroup, **found}
 
 
 def _parameters() -> dict[str, Any]:
-    """Name what says how a task uses a parameter, alone or as keys of a dictionary."""
     keys = ("Cache", "Depth", "Direction", "Keep_rename", "Prefix", "StdIOStream", "Type", "Weight")
     return {**parameters.ALIASES, **{key: getattr(parameters, key) for key in keys}}
 

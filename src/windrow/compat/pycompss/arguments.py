@@ -107,7 +107,6 @@ class CallLayout:
 
 
 def look_up(arguments: Arguments, way: Place) -> Any:
-    """Give what is at a place among the arguments."""
     thing: Any = arguments
     for key in way:
         thing = thing[key]
@@ -119,7 +118,6 @@ def _put(arguments: Arguments, way: Place, value: Any) -> None:
 
 
 def copy_path(source: Any, target: Any) -> None:
-    """Copy a file, or what is in a directory."""
     if Path(source).is_dir():
         shutil.copytree(source, target, dirs_exist_ok=True)
     else:
@@ -188,7 +186,6 @@ class CallArguments:
     used_up: list[Any] = field(default_factory=list)  #: that nobody needs after the call
 
     def argument(self, parameter: Parameter, name: str, place: int | str, value: Any) -> Any:
-        """Note what the body does with an argument; give what travels instead of it."""
         if parameter.direction == "IN_DELETE":
             self.used_up.append(value)
         if parameter.kind in PATH_KINDS:
@@ -207,7 +204,6 @@ class CallArguments:
         return self._changed(parameter, (place,), Change(value))
 
     def layout(self, returns: int, more: int) -> CallLayout:
-        """Say to the worker what is where."""
         outputs = max(returns + len(self.changes) + more, 1)
         paths, written = tuple(self.path_places), tuple(self.written)
         return CallLayout(outputs, tuple(self.places), tuple(self.containers), paths, written, tuple(self.lent))
@@ -288,7 +284,6 @@ def _mapped(container: Any, one: Callable[[Any, Any], Any]) -> Any:
 
 @lru_cache(maxsize=1000)
 def _makeable(kind: type) -> bool:
-    """Whether a new one can be made without being told anything."""
     try:
         kind()
     except Exception:  # noqa: BLE001 - whatever its constructor says, the answer is no

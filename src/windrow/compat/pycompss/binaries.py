@@ -56,7 +56,6 @@ class Binary:
             raise UsageError(f"task {name!r}: args= of @binary names {unknown[0]!r}, which is no parameter")
 
     def __call__(self, *args: Any, **keywords: Any) -> int:
-        """Run the program."""
         bound = self._signature.bind(*args, **keywords)
         bound.apply_defaults()
         values = bound.arguments

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from windrow.compat.pycompss.arguments import copy_path, look_up
+from windrow.compat.pycompss.arguments import look_up
 from windrow.errors import TaskOutputError, UsageError
 from windrow.tasks.body import ready
 
@@ -46,7 +46,6 @@ _running: ContextVar[RunningBody | None] = ContextVar("windrow_pycompss_body", d
 
 @contextmanager
 def inside(running: RunningBody) -> Iterator[None]:
-    """Say that a body runs in this context: tasks that it calls are plain functions."""
     token = _running.set(running)
     try:
         yield
@@ -55,7 +54,6 @@ def inside(running: RunningBody) -> Iterator[None]:
 
 
 def running_body() -> RunningBody | None:
-    """Give the body that runs in this context, if one does."""
     return _running.get()
 
 
@@ -96,7 +94,6 @@ class Body:
     home: int = field(default_factory=os.getpid)
 
     def __call__(self, layout: CallLayout, arguments: Arguments, *paths: Any) -> Any:
-        """Run; give what was made and not released yet."""
         if os.getpid() != self.home:
             abroad.set()
         running = RunningBody(self.name, self.returns, pass_on=True)
@@ -126,18 +123,9 @@ class Body:
             for number, directory in layout.written:
                 _empty(Path(paths[number]), directory)
             before = layout.private(arguments, paths)  # files, too, are as they were
-            for number, directory in layout.written:
-                self._put_default(layout.paths[number], Path(paths[number]), directory)
-            made = default_returns(self.defaults, self.returns)
+            made = _default_returns(self.defaults, self.returns)
             return made + [self.defaults.get(self._name_at(way), look_up(before, way)) for way in layout.changed]
         return [*returned, *[look_up(own, way) for way in layout.changed]]
-
-    def _put_default(self, place: Place, path: Path, directory: bool) -> None:
-        """Put a copy of the default file where a failed task was to write."""
-        name = self._name_at(place)
-        if name in self.defaults:
-            _empty(path, directory)
-            copy_path(self.defaults[name], path)
 
     def _name_at(self, place: Place) -> str:
         """Give the name of the parameter at a place; elements of collections have none."""
@@ -154,8 +142,7 @@ def _empty(path: Path, directory: bool) -> None:
         path.mkdir() if directory else path.touch()
 
 
-def default_returns(defaults: Mapping[str, Any], returns: int) -> list[Any]:
-    """Give what a failed task returns."""
+def _default_returns(defaults: Mapping[str, Any], returns: int) -> list[Any]:
     said = defaults.get("returns")
     if returns > 1 and isinstance(said, (list, tuple)) and len(said) == returns:
         return list(said)

@@ -79,7 +79,6 @@ def on_failure(*, management: str = "RETRY", **defaults: Any) -> Callable[[Any],
 
 
 def rule_of(task: str, said: Any) -> OnFailure:
-    """Understand ``on_failure=``."""
     found = RULES.get(str(said).upper())
     if found is None:
         raise UsageError(

@@ -37,7 +37,6 @@ def forget_files(session: Session, paths: list[Any]) -> None:
 
 
 def current_task_group(session: Session) -> TaskGroup | None:
-    """Give the innermost group of this context, if it belongs to the session."""
     group = _current.get()
     return group if group is not None and group.session is session else None
 
@@ -111,13 +110,11 @@ class TaskGroup:
                 self._watched[outcome] = []
 
     def cancel(self) -> None:
-        """Cancel its tasks that have not ended, and those of groups in it."""
         if self._group is not None:
             self._group.cancel()
             _cancelled.append(self)
 
     def barrier(self) -> None:
-        """Wait for its tasks and for those of groups in it; raise what one of them raised."""
         raised: COMPSsException | None = None
         for one in self._inner:
             try:

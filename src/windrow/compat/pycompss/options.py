@@ -61,13 +61,11 @@ class CompssOptions:
     left_out: Mapping[str, Any]
 
     def name_at(self, place: int | str) -> str:
-        """Give the name of the argument at a position; one that is given by name has it already."""
         if isinstance(place, str):
             return place
         return self.positional[place] if place < len(self.positional) else f"*args[{place}]"
 
     def parameter_at(self, place: int | str) -> Parameter:
-        """Say how the argument with a position or a name is used."""
         if isinstance(place, int) and place >= len(self.positional):
             return self.others
         return self.parameters.get(self.name_at(place), IN)
@@ -79,7 +77,6 @@ def read_options(
     options: Mapping[str, Any],
     notes: Mapping[str, Mapping[str, Any]],
 ) -> CompssOptions:
-    """Understand all that is said of a task."""
     name = getattr(function, "__qualname__", repr(function))
     if inspect.isgeneratorfunction(function):
         raise UsageError(
@@ -137,7 +134,6 @@ def _left_out(signature: inspect.Signature, parameters: Mapping[str, Parameter])
 
 
 def _check(name: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Refuse options that are none, or that ask for what is not there yet."""
     for one, value in options.items():
         if one not in _KNOWN:
             raise UsageError(
@@ -164,10 +160,9 @@ def _check_defaults(
                 f"task {name!r}: what a failed task leaves is said of {one!r}, which is no parameter"
                 f"{nearest(one, {'returns', *known})}"
             )
-        kind = parameters.get(one, IN).kind
-        if kind in COLLECTION_KINDS or (kind in PATH_KINDS and rule == "cancel_successors"):
+        if rule == "cancel_successors" or parameters.get(one, IN).kind in (*COLLECTION_KINDS, *PATH_KINDS):
             raise NotYetError(
-                f"task {name!r}: {one}= of on_failure: a failed task cannot leave a collection yet, and files only with IGNORE"
+                f"task {name!r}: {one}= of on_failure: only a task with IGNORE can leave something yet, and no files or collections"
             )
 
 
@@ -175,7 +170,6 @@ def _check_defaults(
 
 
 def _needs(task: str, notes: Mapping[str, Mapping[str, Any]]) -> Needs:
-    """Say what a task needs while it runs, of ``@constraint`` and ``@IO``."""
     said = notes.get("constraint", {})
     amounts = {"gpu": 0.0, "cores": 1.0}
     processors = [
@@ -241,7 +235,6 @@ def _plain(said: Any) -> type | None:
 
 
 def _inferred_returns(name: str, function: Callable[..., Any]) -> Returns:
-    """Find out what a function returns, by its annotation or its return statements."""
     annotations = getattr(function, "__annotations__", {})
     if "return" in annotations:
         return _annotated_returns(name, annotations["return"], getattr(function, "__globals__", {}))
@@ -272,7 +265,6 @@ def _annotated_returns(name: str, said: Any, names: dict[str, Any]) -> Returns:
 
 
 def _return_statements(node: ast.AST) -> Iterator[ast.Return]:
-    """Find the return statements of a function, not those of functions in it."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Return):
             yield child

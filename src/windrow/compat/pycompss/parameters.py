@@ -39,17 +39,14 @@ class Parameter:
 
     @property
     def reads(self) -> bool:
-        """Whether the body sees what was there before."""
         return self.direction != "OUT"
 
     @property
     def writes(self) -> bool:
-        """Whether tasks that come later see what the body makes of it."""
         return self.direction not in ("IN", "IN_DELETE")
 
 
 def _aliases() -> dict[str, Parameter]:
-    """List what may be imported: directions alone, and after the kinds that have them."""
     plain = ("IN", "OUT", "INOUT", "CONCURRENT", "COMMUTATIVE", "IN_DELETE")
     found = {one: Parameter("OBJECT", one) for one in plain}
     directions = {
@@ -76,7 +73,6 @@ IN, INOUT = ALIASES["IN"], ALIASES["INOUT"]
 
 
 def parameter_of(task: str, name: str, said: Any) -> Parameter:
-    """Understand what was said of a parameter: a name, or a dictionary with more."""
     if isinstance(said, Parameter):
         found = said
     elif isinstance(said, dict):

@@ -53,7 +53,6 @@ def session_for_calls() -> Session | None:
 
 
 def session_or_none() -> Session | None:
-    """Give the session in which there may be something to wait for."""
     if running_body() is not None:
         return None
     return current.get() or _opened.get()
@@ -106,7 +105,7 @@ def compss_stop(code: int = 0) -> None:
 def raise_failures(session: Session, group: int | None = None) -> None:
     """Raise the first failure that nobody has seen, once; those that only cancel their successors are none."""
     unseen = session._driver.unseen
-    for record in unseen.records():
+    for record in list(unseen.records.values()):
         if group is not None and record.group != group:
             continue
         unseen.seen(record)
@@ -134,7 +133,6 @@ def _close_at_exit() -> None:
 
 
 def _fail_at_exit() -> None:
-    """Tell of a failure that nobody saw, and let the program fail."""
     if not _failed:
         return
     traceback.print_exception(_failed[0])

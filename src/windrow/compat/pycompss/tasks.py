@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.compat.pycompss.arguments import CallArguments, follow
 from windrow.compat.pycompss.binaries import Binary
-from windrow.compat.pycompss.body import Body, RunningBody, default_returns, inside, returned_values
+from windrow.compat.pycompss.body import Body, RunningBody, inside, returned_values
 from windrow.compat.pycompss.decorators import NOTES
 from windrow.compat.pycompss.groups import current_task_group, forget_files, take_back_cancelled
 from windrow.compat.pycompss.options import CompssOptions, read_options
 from windrow.compat.pycompss.runtime import session_for_calls
-from windrow.compat.pycompss.waiting import note_default
 from windrow.errors import UsageError
 from windrow.tasks.commands.command import Command
 from windrow.tasks.declare import Declared
@@ -81,7 +80,6 @@ class CompssTask:
         return self if instance is None else partial(self, instance)
 
     def with_note(self, decorator: str, options: Mapping[str, Any]) -> CompssTask:
-        """Give the same task, of which another decorator says something."""
         return CompssTask(self.function, self._options, {**self._notes, decorator: options})
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
@@ -156,13 +154,6 @@ class CompssTask:
         if group is not None:
             paths = [one.path for one in given.paths if one.kind.writes]
             group.watch(futures[-1], [*take_back, *([partial(forget_files, session, paths)] if paths else [])])
-        if options.rule == "cancel_successors" and options.defaults:
-            if "returns" in options.defaults:
-                for future, default in zip(returned, default_returns(options.defaults, returns), strict=True):
-                    note_default(future, default)
-            for way, future in zip(given.places, changed, strict=False):
-                if (name := options.name_at(way[0])) in options.defaults:
-                    note_default(future, options.defaults[name])
         return self._given(session, options, returned)
 
     def _bind(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> inspect.BoundArguments:
@@ -215,7 +206,6 @@ class CompssTask:
         return futures[0] if len(futures) == 1 else futures
 
     def _variant(self, outputs: int, paths: list[PathArgument]) -> Declared:
-        """Say what is known of a call: how much it makes, and which of its arguments are paths."""
         key = (outputs, tuple([(one.name, one.kind) for one in paths]))
         found = self._variants.get(key)
         if found is None:

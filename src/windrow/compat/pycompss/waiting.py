@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from windrow.compat.pycompss.arguments import trackable
 from windrow.compat.pycompss.groups import take_back_cancelled
@@ -19,15 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.tasks.session import Session
-
-#: By the future of what a task may fail to make: what is given instead.
-_defaults: WeakKeyDictionary[Future, Any] = WeakKeyDictionary()
-
-
-def note_default(future: Future, default: Any) -> None:
-    """Note what is given for a future if its task fails."""
-    _defaults[future] = default
-
 
 # -- objects
 
@@ -73,8 +63,6 @@ class _Waiting:
         latest = self._session.latest(thing)
         if not isinstance(latest, Future):
             return thing
-        if latest in _defaults and latest.exception() is not None:
-            return _defaults[latest]
         value = latest.result()
         if not self._copies or not trackable(value):
             return value
@@ -106,8 +94,6 @@ def local(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _for_each(names: tuple[Any, ...], ask: Callable[[Any], Any]) -> Any:
-    """Ask for each name, in lists too; one gives one answer, several a list."""
-
     def answer(name: Any) -> Any:
         return [answer(one) for one in name] if isinstance(name, (list, tuple)) else ask(name)
 
@@ -173,16 +159,11 @@ def compss_get_number_of_resources() -> int:
     return 1
 
 
-def compss_request_resources(num_resources: int, group_name: str | None = None) -> None:
-    """Ask for more machines; there are no others."""
+def compss_request_resources(*_: Any, **__: Any) -> None:
+    """Do nothing: there is one machine, and results are not kept for another run."""
 
 
-def compss_free_resources(num_resources: int, group_name: str | None = None) -> None:
-    """Give machines back; there is one, and it is needed."""
-
-
-def compss_snapshot() -> None:
-    """Ask for a checkpoint: results are not kept for another run, so nothing is done."""
+compss_free_resources = compss_snapshot = compss_request_resources
 
 
 def compss_set_wall_clock(wall_clock_limit: float) -> None:

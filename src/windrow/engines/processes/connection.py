@@ -6,11 +6,10 @@ import signal
 import weakref
 from collections import deque
 from dataclasses import replace
-from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from windrow.core.events import Cancelled, Event, Exhausted, Failed, FetchFailed, Finished, Started, WorkerLost
+from windrow.core.events import Cancelled, Event, Exhausted, Failed, Finished, Started, WorkerLost
 from windrow.core.records import Failure, FailureKind, Life
 from windrow.core.retry import EXPLAINED, KILLED
 from windrow.units import format_bytes, format_seconds
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM})
 #: After how long a worker's page is looked at, at first and at most: short tasks report their beginning with their end.
 LOOK_S, LOOK_MOST_S = 0.005, 0.1
-#: Functions of calls that a worker has at most: of those made for one call each there is no end.
-MOST_COMMON = 1000
 
 
 class Connection:
@@ -48,7 +45,7 @@ class Connection:
         self.late: list[tuple[str, int]] = []  #: outputs that it forgets when it is told something else
         self._workload = workload
         self._plans: dict[int, tuple[int, Plan]] = {}  #: that it was sent, by identity, with the numbers
-        self._common: dict[int, weakref.ref[Parcel]] = {}  #: what calls have in common, that it was sent
+        self._common: set[int] = set()  #: what calls have in common, that it was sent
         self._gone: deque[int] = deque()  #: of that: what no call will need again
         self._launched: dict[int, Launch] = {}  #: attempts that have not ended
         self._running: int | None = None
@@ -56,7 +53,7 @@ class Connection:
         self._look_at: float | None = None  #: when to look whether an attempt has begun
         self._look_s = LOOK_S
         self._grace_s = grace_s
-        self._killed = False
+        self.killed = False  #: because an attempt that was cancelled ran on
 
     @property
     def busy(self) -> bool:
@@ -75,26 +72,17 @@ class Connection:
         """Give what calls have in common and it was not sent yet; from now on it was."""
         missing = [number for number in common if number not in self._common]
         for number in missing:
-            self._common[number] = weakref.ref(common[number], partial(self._let_go, number))
+            weakref.finalize(common[number], self._gone.append, number).atexit = False
+        self._common.update(missing)
         return [common[number] for number in missing]
-
-    def _let_go(self, number: int, _: object) -> None:
-        self._gone.append(number)
 
     def take_gone(self) -> tuple[int, ...]:
         """Give what it may forget, since no call has it any more; from now on it has none of it."""
         numbers = []
         while self._gone:
             numbers.append(self._gone.popleft())
-            self._common.pop(numbers[-1], None)
+            self._common.discard(numbers[-1])
         return tuple(numbers)
-
-    def has_too_much(self) -> bool:
-        """Whether it is to forget all that calls have in common; from now on it has nothing of it."""
-        if len(self._common) < MOST_COMMON:
-            return False
-        self._common.clear()
-        return True
 
     # -- what it is told and says
 
@@ -123,8 +111,6 @@ class Connection:
             if self._running is None or self._running == event.attempt:  # not one that waited
                 self._running = None
                 self._look_at, self._look_s = (now + LOOK_S if self._launched else None), LOOK_S
-        elif isinstance(event, FetchFailed):
-            self.fetching.popleft()
         return True
 
     def look(self) -> Started | None:
@@ -151,13 +137,9 @@ class Connection:
 
     def kill_at(self) -> float | None:
         """When it is to be killed, because an attempt that was cancelled runs on."""
-        if self._killed or self._running is None or self._running not in self._cancelled:
+        if self.killed or self._running is None or self._running not in self._cancelled:
             return None
         return self._cancelled[self._running] + self._grace_s
-
-    def killed(self) -> None:
-        """It is being killed for that."""
-        self._killed = True
 
     # -- its end
 
@@ -174,15 +156,16 @@ class Connection:
         events: list[Event] = []
         if ended.kind == "exceeded" and self._running is not None:
             events.append(Exhausted(self._running, self.life, ended.resource, ended.limit, ended.used))
-        elif self._killed:
+        elif self.killed:
             events += [Cancelled(attempt, self.life) for attempt in self._cancelled]
-        failure = self._failure(ended)
+        failure = self.explain_end(ended)
         if events and failure is not None:
             failure = replace(failure, type=EXPLAINED)
         events.append(WorkerLost(self.life, failure))
         return events
 
-    def _failure(self, ended: ProcessEnd) -> Failure | None:
+    def explain_end(self, ended: ProcessEnd) -> Failure | None:
+        """Say why it ended; None: it was told to."""
         if self.refused is not None:
             return self.refused
         if self.ending and ended.kind == "exit" and ended.code == 0:

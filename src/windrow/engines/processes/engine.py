@@ -14,36 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.core import events as happened
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, StartWorker, StopWorker
-from windrow.core.records import (
-    DRIVER,
-    NO_NEEDS,
-    ONE_CORE,
-    Failure,
-    FailureKind,
-    Handle,
-    Life,
-    Made,
-    Measurement,
-    Worker,
-)
+from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Made, Measurement
 from windrow.engines.base import Capabilities
-from windrow.engines.job_runner import at_least_one, warn_unclosed
+from windrow.engines.job_runner import at_least_one, joined, warn_unclosed
 from windrow.engines.processes import messages
 from windrow.engines.processes.connection import Connection
-from windrow.engines.processes.messages import (
-    CommandsMessage,
-    Forget,
-    ForgetCommon,
-    LaunchMessage,
-    News,
-    Packed,
-    ReportMessage,
-    WorkerSetup,
-)
-from windrow.engines.processes.outputs import DriverOutputs
+from windrow.engines.processes.messages import Forget, ForgetCommon, LaunchMessage, News, Packed, ReportMessage
 from windrow.engines.processes.serialize import dumps
-from windrow.engines.processes.startup import pack_workload, preload, why_nobody
-from windrow.engines.processes.transport import APART, Link, Parcel, pack
+from windrow.engines.processes.startup import pack_workload, preload
+from windrow.engines.processes.transport import APART, Arrival, Link, Parcel, pack
+from windrow.engines.processes.values import own_copy
 from windrow.engines.supervisor.client import Supervisor
 from windrow.errors import EngineError
 
@@ -52,7 +32,6 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import EngineCommand
     from windrow.engines.base import Workload
-    from windrow.engines.processes.transport import Arrival
     from windrow.engines.supervisor.client import ProcessEnd
 
 #: Of a task whose payload says all.
@@ -68,7 +47,7 @@ MOST_LATE = 256
 class ProcessesEngine:
     """Workers in processes of their own; ``grace_s`` is what a cancelled attempt that runs has left to end by itself."""
 
-    capabilities = Capabilities(can_kill=True, can_limit=True, can_restart=True, measures_memory=True, isolates=True)
+    capabilities = Capabilities(can_kill=True, can_restart=True, isolates=True)
     work_cpu_s = 0.0
 
     def __init__(
@@ -89,12 +68,14 @@ class ProcessesEngine:
         self._selector: selectors.BaseSelector | None = None
         self._bell = -1
         self._woken = False
-        self._workload: Workload | None = None
-        self._packed_workload: Parcel | None = None
+        self._workload: Any = None  #: a Workload, between start and stop
+        self._packed_workload: Any = None  #: its Parcel
         self._connections: dict[int, Connection] = {}  #: by worker
         self._anybody = False  #: whether any worker was ever ready
         self._events: list[happened.Event] = []
-        self._outputs = DriverOutputs()
+        self._outputs: dict[Handle, Any] = {}  #: of which a copy is here: small values, others as they came, packed
+        self._opened: dict[Handle, Any] = {}  #: of those that came packed: for the first who takes them
+        self._inputs = 0  #: parcels that were sent as inputs
         self._unclosed: dict[int, BaseException | None] = {}  #: what closing a worker's side raised
 
     # -- beginning
@@ -120,15 +101,13 @@ class ProcessesEngine:
         """Begin a life of a worker."""
         assert self._supervisor is not None
         assert self._selector is not None
-        assert self._workload is not None
-        assert self._packed_workload is not None
         process = self._supervisor.fork(*life, ENTRY)
         process.socket.setblocking(False)
         link = Link(process.socket, frozenset((messages.OUTPUT, messages.RELEASED)))
         connection = Connection(process, link, self._workload, self._grace_s, io=io)
         self._connections[life.worker] = connection
         self._selector.register(process.socket, selectors.EVENT_READ, connection)
-        self._send(connection, pack(WorkerSetup(life, self._metering), messages.SETUP))
+        self._send(connection, pack((life, self._metering), messages.SETUP))
         self._send(connection, self._packed_workload)
 
     def _start_worker(self, command: StartWorker) -> None:
@@ -152,19 +131,16 @@ class ProcessesEngine:
             else:
                 life = command.source if isinstance(command, Fetch) else command.life
                 connection = self._connection(life)
-                if connection is not None:
-                    message = self._told(connection, command, now)
-                    if message is not None:
-                        batches.setdefault(life.worker, []).append(message)
+                message = None if connection is None else self._told(connection, command, now)
+                if message is not None:
+                    batches.setdefault(life.worker, []).append(message)
         for worker, batch in batches.items():
             connection = self._connections[worker]
             gone = connection.take_gone()
             if gone:
                 batch.append(ForgetCommon(gone))
-            if connection.has_too_much():
-                batch.append(ForgetCommon())
             late, connection.late = connection.late, []
-            self._send(connection, pack(tuple(CommandsMessage(late, batch)), messages.COMMANDS))
+            self._send(connection, pack((late, batch), messages.COMMANDS))
 
     def _connection(self, life: Life) -> Connection | None:
         connection = self._connections.get(life.worker)
@@ -184,7 +160,6 @@ class ProcessesEngine:
 
     def _launch(self, connection: Connection, launch: Launch, now: float) -> tuple[Any, ...] | None:
         """Send what a task needs before its launch, and give the launch as it travels; None if it was cancelled just now."""
-        assert self._workload is not None
         task = launch.task
         content = self._workload.content(task)
         if content is None:
@@ -196,7 +171,7 @@ class ProcessesEngine:
             packed, payload = NO_CALL, task.payload
             if content is not payload:
                 packed = messages.pack_call(task.id, *dumps(content, apart=APART), {})
-        along, numbers, parcels = self._outputs.bring(launch)
+        along, numbers, parcels = self._bring(launch)
         if packed.common:
             parcels = connection.missing_common(packed.common) + parcels
         if packed.parcel is not None:
@@ -223,14 +198,30 @@ class ProcessesEngine:
         )
         return tuple(message)
 
+    def _bring(self, launch: Launch) -> tuple[dict[int, Any], dict[int, int], list[Parcel]]:
+        """Say how inputs that the worker lacks travel: small ones along with the launch, others by the numbers of parcels."""
+        along: dict[int, Any] = {}
+        numbers: dict[int, int] = {}
+        parcels: list[Parcel] = []
+        for position in launch.bring:
+            output = self._outputs[launch.inputs[position]]
+            if type(output) is Arrival:
+                self._inputs += 1
+                numbers[position] = self._inputs
+                parcels.append(output.again(messages.INPUT, self._inputs))
+            else:
+                along[position] = output
+        return along, numbers, parcels
+
     def _discard(self, command: Discard, batches: dict[int, list[Any]]) -> None:
         """Forget an output here, and note which workers must be told."""
         handle = command.handle
         key = handle.output, handle.attempt
-        small = self._outputs.is_small(handle)
+        small = handle in self._outputs and type(self._outputs[handle]) is not Arrival
         for holder in command.holders:
             if not isinstance(holder, Life):
-                self._outputs.discard(handle)
+                self._outputs.pop(handle, None)
+                self._opened.pop(handle, None)
                 self._forget_fetches(handle)
                 continue
             connection = self._connection(holder)
@@ -304,7 +295,7 @@ class ProcessesEngine:
             self._began(connection, connection.look_if_due(now))
             kill_at = connection.kill_at()
             if kill_at is not None and kill_at <= now:
-                connection.killed()
+                connection.killed = True
                 self._supervisor.kill(*connection.life)
 
     def _began(self, connection: Connection, started: happened.Started | None) -> None:
@@ -314,8 +305,11 @@ class ProcessesEngine:
         # What was reported before the page was changed is there by now.
         while not connection.link.ended and self._read(connection):
             pass
-        if connection.note(started, monotonic()):
-            self._events.append(started)
+        self._note(connection, started)
+
+    def _note(self, connection: Connection, event: happened.Event) -> None:
+        if connection.note(event, monotonic()):
+            self._events.append(event)
 
     def _read(self, connection: Connection) -> bool:
         """Take what a worker has sent; False if nothing more is there."""
@@ -331,27 +325,21 @@ class ProcessesEngine:
 
     def _arrived(self, connection: Connection, arrival: Arrival) -> None:
         if arrival.kind == messages.REPORTS:
-            now = monotonic()
             for message in arrival.open():
                 if isinstance(message, News):
-                    assert self._workload is not None
                     self._workload.hear(message.news)
-                    continue
-                event = (
-                    message
-                    if isinstance(message, happened.FetchFailed)
-                    else self._event(connection, ReportMessage(*message))
-                )
-                if connection.note(event, now):
-                    self._events.append(event)
+                elif isinstance(message, happened.FetchFailed):
+                    connection.fetching.popleft()
+                    self._events.append(message)
+                else:
+                    self._note(connection, self._event(connection, ReportMessage(*message)))
         elif arrival.kind == messages.OUTPUT:
             self._events.append(self._fetched(connection, arrival))
         elif arrival.kind == messages.RELEASED:
             connection.released.append(arrival)
         elif arrival.kind == messages.READY:
             connection.joined = self._anybody = True
-            offers = NO_NEEDS if connection.io else ONE_CORE
-            self._events.append(happened.WorkerJoined(Worker(connection.life, offers, io=connection.io)))
+            self._events.append(joined(connection.life, io=connection.io))
         elif arrival.kind == messages.UNCLOSED:
             self._unclosed[connection.life.worker] = arrival.open()
         elif arrival.kind == messages.BROKEN:
@@ -371,13 +359,13 @@ class ProcessesEngine:
             return happened.Failed(attempt, life, message.report)
         values = message.values or {}
         for name, value in values.items():
-            self._outputs.keep_value(Handle(name, attempt), value)
+            self._outputs[Handle(name, attempt)] = value
         made = tuple([Made(name, size, name in values) for name, size in message.made])
         if message.what == messages.FINISHED:
             return happened.Finished(attempt, life, made, Measurement._make(message.used), message.report)
         if message.parcel:
             arrival = connection.released.popleft()
-            self._outputs.keep_arrival(Handle(made[0].output, attempt), arrival)
+            self._outputs[Handle(made[0].output, attempt)] = arrival
             made = (made[0]._replace(bytes=arrival.bytes, here=True),)
         return happened.OutputReady(attempt, life, made[0])
 
@@ -385,11 +373,9 @@ class ProcessesEngine:
         """Keep an output that was asked for, and open it if the program itself wants it."""
         fetch, wanted = connection.fetching.popleft()
         handle, begin = fetch.handle, perf_counter()
-        if wanted:
-            self._outputs.keep_arrival(handle, arrival)
         if wanted and fetch.open:
             try:
-                self._outputs.open(handle)
+                self._opened[handle] = arrival.open(own=True)
             except Exception as error:  # noqa: BLE001 - a user's object that cannot be made again
                 message = (
                     f"a result of worker {connection.life.worker} was pickled there but cannot be unpickled here "
@@ -397,11 +383,16 @@ class ProcessesEngine:
                 )
                 failure = Failure(FailureKind.USER, type(error).__name__, message, "", error)
                 return happened.FetchFailed(handle, connection.life, failure)
+        if wanted:
+            self._outputs[handle] = arrival
         return happened.Held(handle, DRIVER, arrival.bytes, arrival.seconds + perf_counter() - begin)
 
     def take(self, handle: Handle, *, mine: bool = False) -> Any:
-        """Hand over an output that the driver's side has."""
-        return self._outputs.take(handle, mine=mine)
+        """Hand over an output that is here; without ``mine`` the program gets one of its own, and tasks the one that stays."""
+        output = self._outputs.pop(handle) if mine else self._outputs[handle]
+        if type(output) is not Arrival:
+            return output if mine else own_copy(output, {})
+        return self._opened.pop(handle) if handle in self._opened else output.open(own=not mine)
 
     # -- ends
 
@@ -414,13 +405,14 @@ class ProcessesEngine:
             while self._read(connection):
                 pass
         for passed in connection.passed():
-            if connection.note(passed, monotonic()):
-                self._events.append(passed)
+            self._note(connection, passed)
         self._began(connection, connection.look())
         self._disconnect(connection)
         self._events += connection.end(ended)
-        if not self._anybody and not self._connections and (why := why_nobody(self._events)):
-            raise EngineError(why) from (connection.refused.exception if connection.refused else None)
+        failure = connection.explain_end(ended)
+        # One that was ended from outside says nothing of the next one, which may well begin.
+        if not self._anybody and not self._connections and failure is not None and failure.kind is not FailureKind.LOST:
+            raise EngineError(f"no worker process could begin: {failure.message}") from failure.exception
 
     def _disconnect(self, connection: Connection) -> None:
         del self._connections[connection.life.worker]
@@ -448,6 +440,7 @@ class ProcessesEngine:
             self._supervisor = self._selector = self._workload = self._packed_workload = None
             self._events.clear()
             self._outputs.clear()
+            self._opened.clear()
         unclosed, self._unclosed = self._unclosed, {}
         warn_unclosed(unclosed)
 

@@ -15,19 +15,11 @@ from windrow.engines.processes.transport import IN_SOCKET, Parcel, parcel_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from windrow.core.records import Life
-
-#: Kinds of parcels to a worker ...
+#: Kinds of parcels to a worker: SETUP has its life and whether it meters; COMMANDS has outputs to be forgotten and commands, launches as
+#: plain tuples and others as they are ...
 SETUP, WORKLOAD, COMMANDS, CONTENT, COMMON, INPUT = range(1, 7)
 #: ... and from it: RELEASED is an output sent unasked, as others wait for it; BROKEN has a Failure, UNCLOSED an exception.
 READY, REPORTS, OUTPUT, RELEASED, BROKEN, UNCLOSED = range(11, 17)
-
-
-class WorkerSetup(NamedTuple):
-    """What a worker is told first."""
-
-    life: Life
-    metering: bool = True
 
 
 class LaunchMessage(NamedTuple):
@@ -44,9 +36,8 @@ class LaunchMessage(NamedTuple):
     inputs: tuple[tuple[str, int], ...]  #: output and attempt
     along: dict[int, Any]  #: small inputs, by position, that the worker lacks
     parcels: dict[int, int]  #: other inputs that it lacks, by position: the number of the parcel that came before
-    content: (
-        bytes | None
-    )  #: pickled; None: it came before, in a parcel with the number of the task, or it is the payload
+    #: pickled; None: it came before, in a parcel with the number of the task, or it is the payload
+    content: bytes | None
     consumes: bool
     ahead: bool
     mine: tuple[int, ...]
@@ -68,13 +59,6 @@ class ReportMessage(NamedTuple):
     report: Any = None  #: of the workload; a Failure if the attempt failed
 
 
-class CommandsMessage(NamedTuple):
-    """What a worker is told at a time."""
-
-    forget: list[tuple[str, int]]  #: small outputs, by name and attempt, that no task needs any more
-    commands: list[Any]  #: launches as plain tuples; of other kinds the record itself
-
-
 class News(NamedTuple):
     """What a worker learned beside its results, for the workload at home."""
 
@@ -90,7 +74,7 @@ class Forget(NamedTuple):
 class ForgetCommon(NamedTuple):
     """Tells a worker, in the order of its launches, to forget what calls have in common: what is needed comes again."""
 
-    numbers: tuple[int, ...] = ()  #: nothing: all of it
+    numbers: tuple[int, ...]
 
 
 class Packed(NamedTuple):

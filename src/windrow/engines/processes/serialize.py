@@ -234,34 +234,33 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
 # -- exceptions
 
 
-class Sealed:
-    """An exception as it is sent: when it is unpickled it *is* the exception, or a stand-in for it.
+class _Sealed:
+    """An exception as it is sent: when it is unpickled it *is* the exception, or a stand-in for it."""
+
+    def __init__(self, *parts: Any) -> None:
+        self._parts = parts
+
+    def __reduce__(self) -> Any:
+        return _unseal, self._parts
+
+
+def portable(error: BaseException, worker: int) -> Any:
+    """Make what is to be sent in place of an exception.
 
     Pickling an exception loses its traceback, its cause and sometimes its notes, and many exceptions can be pickled but
     not be made again. So what was seen here is written down as text, and nothing is trusted.
     """
-
-    def __init__(self, error: BaseException, worker: int) -> None:
-        self.content = _round_trip(error)
-        self.words = f"{type(error).__module__}.{type(error).__qualname__}: {_text(error)}"
-        self.notes = [str(note) for note in getattr(error, "__notes__", ())]
-        if error.__traceback__ is not None:
-            story = "".join(traceback.format_exception(error)).rstrip()
-            self.notes.append(f"\nIn the process of worker {worker}:\n{story}")
-        self.causes: list[bytes | None] = []
-        cause = error.__cause__
-        while cause is not None and len(self.causes) < CAUSES:
-            self.causes.append(_round_trip(cause))
-            cause = cause.__cause__
-
-    def __reduce__(self) -> Any:
-        return _unseal, (self.content, self.words, self.notes, self.causes)
-
-
-def portable(error: BaseException, worker: int) -> BaseException:
-    """Make what is to be sent in place of an exception."""
-    sealed: Any = Sealed(error, worker)  # unpickled, it is a BaseException again
-    return sealed  # type: ignore[no-any-return]
+    words = f"{type(error).__module__}.{type(error).__qualname__}: {_text(error)}"
+    notes = [str(note) for note in getattr(error, "__notes__", ())]
+    if error.__traceback__ is not None:
+        story = "".join(traceback.format_exception(error)).rstrip()
+        notes.append(f"\nIn the process of worker {worker}:\n{story}")
+    causes: list[bytes | None] = []
+    cause = error.__cause__
+    while cause is not None and len(causes) < CAUSES:
+        causes.append(_round_trip(cause))
+        cause = cause.__cause__
+    return _Sealed(_round_trip(error), words, notes, causes)
 
 
 def _text(error: BaseException) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from windrow.core.events import Event, WorkerLost
-from windrow.core.records import FailureKind
 from windrow.engines.processes.messages import WORKLOAD
 from windrow.engines.processes.serialize import culprit
 from windrow.engines.processes.transport import Parcel, pack
@@ -53,13 +51,3 @@ def preload_for_tasks(workers: int) -> list[str]:
     if workers > FEW:
         return preload()
     return [*FOR_TASKS, *(name for name in ("numpy",) if name in sys.modules)]
-
-
-def why_nobody(events: list[Event]) -> str:
-    """Say why no worker is there; nothing if the last one was ended from outside, as the next one may well begin."""
-    for event in reversed(events):
-        if isinstance(event, WorkerLost) and event.failure is not None:
-            if event.failure.kind is FailureKind.LOST:
-                return ""
-            return f"no worker process could begin: {event.failure.message}"
-    return "no worker process could begin"

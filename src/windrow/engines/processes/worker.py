@@ -9,6 +9,7 @@ a while looks there. All commands that have come are read between two jobs, so t
 from __future__ import annotations
 
 import contextlib
+import pickle
 import sys
 import threading
 import time
@@ -16,21 +17,22 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import Cancel, Fetch, Recall, StopWorker
-from windrow.core.events import FetchFailed
-from windrow.core.records import Failure, FailureKind, Handle, Life, RowsReport
-from windrow.engines.job_runner import JobRunner, Meter
+from windrow.core.commands import Cancel, Fetch, Launch, Recall, StopWorker
+from windrow.core.events import Failed, FetchFailed
+from windrow.core.records import NO_LIMITS, Failure, FailureKind, Handle, Life, Needs, RowsReport, Task
+from windrow.engines.base import Job
+from windrow.engines.job_runner import JobRunner, estimate_bytes
 from windrow.engines.processes import messages
 from windrow.engines.processes.serialize import culprit, portable
 from windrow.engines.processes.transport import Arrival, Link, pack
-from windrow.engines.processes.values import is_plain
-from windrow.engines.processes.worker_tasks import WorkerTasks
+from windrow.engines.processes.values import is_plain, is_small
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from windrow.core.records import Plan
     from windrow.engines.supervisor.status_page import StatusPage
 
 #: Seconds in which the reports of short tasks are sent together while others wait behind them: a message for each wakes the driver
@@ -43,9 +45,8 @@ LISTEN_S = 0.05
 def main(sock: socket.socket, page: StatusPage) -> None:
     """Work until told to stop, or until the driver is gone."""
     sock.setblocking(True)
-    worker = _Worker(Link(sock))
     with contextlib.suppress(_DriverGone):
-        worker.work(page)
+        ProcessWorker(Link(sock)).work(page)
 
 
 class _DriverGone(Exception):
@@ -89,8 +90,8 @@ class _Listening:
                     self.turn.release()
 
 
-class _Worker:
-    """One life of a worker."""
+class ProcessWorker:
+    """One life of a worker: the launches that came, and what it keeps for them."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -102,8 +103,14 @@ class _Worker:
         self._life = Life(0, 0)
         self._opened = False  #: the workload was asked to do something
         self._sent = 0.0  #: when reports were sent last
-        self._tasks = WorkerTasks(self._life)
         self._listening = _Listening(self._answer)
+        self._waiting: set[int] = set()  #: attempts that came and have not begun
+        self._plans: dict[int, Plan] = {}
+        self._contents: dict[int, Arrival] = {}  #: by task, until it is run
+        self._inputs: dict[int, Arrival] = {}  #: by number of the parcel, until it is known what they are
+        self._common: dict[int, Any] = {}  #: what calls share; unpacked when first needed
+        #: by output and attempt: made here, or copies, which are unpacked when first needed
+        self._outputs: dict[tuple[str, int], Any] = {}
 
     def work(self, page: StatusPage) -> None:
         """Take the workload, say that we are ready, and do commands one after the other."""
@@ -130,15 +137,13 @@ class _Worker:
         arrivals: list[Any] = []
         while len(arrivals) < 2:
             arrivals += self._receive()
-        setup: messages.WorkerSetup = arrivals[0].open()
-        self._life = setup.life
-        self._tasks = WorkerTasks(setup.life)
+        self._life, metering = arrivals[0].open()
         workload = arrivals[1].open()
         numpy = sys.modules.get("numpy")
         if numpy is not None:
             # All workers are copies of one process; what they draw from NumPy's own state must differ.
             numpy.random.seed()
-        return JobRunner(workload, setup.life, Meter(page) if setup.metering else None)
+        return JobRunner(workload, self._life, page if metering else None)
 
     def _loop(self, runner: JobRunner) -> None:
         inbox = self._inbox
@@ -157,10 +162,10 @@ class _Worker:
                 if isinstance(command, messages.LaunchMessage):
                     if self._launch(runner, command):
                         break  # something may have come meanwhile
-                elif isinstance(command, Arrival):
-                    self._tasks.keep_common(command)
-                elif isinstance(command, messages.ForgetCommon):
-                    self._tasks.forget_common(command.numbers)
+                else:
+                    self.keep_common(command)
+
+    # -- launches
 
     def _launch(self, runner: JobRunner, message: messages.LaunchMessage) -> bool:
         """Run a launch; say whether that took time."""
@@ -175,7 +180,7 @@ class _Worker:
                 self._flush()
         self._opened = True
         try:
-            report = self._tasks.run(runner, message, self._tell, self._unwanted, self._listening)
+            report = self._run(runner, message)
         except KeyboardInterrupt as error:  # raised by the user's code: workers ignore the signal
             report = messages.ReportMessage(messages.FAILED, number, report=runner.classify(error))
         found = runner.news()
@@ -196,10 +201,96 @@ class _Worker:
             return False
         return time.monotonic() - self._sent < TOGETHER_S
 
+    def _run(self, runner: JobRunner, message: messages.LaunchMessage) -> messages.ReportMessage:
+        """Run a launch; from its beginning on the listening thread may look what comes meanwhile."""
+        number = message.attempt
+        self._waiting.discard(number)
+        arrival = self._contents.pop(message.task, None)
+        if any(key not in self._outputs for key in message.inputs):
+            if message.ahead:  # it was being made when the launch was sent, and came to nothing
+                return messages.ReportMessage(messages.CANCELLED, number)
+            lost = Failure(FailureKind.LOST, "OutputLost", f"what task {message.task} reads was gone when it began")
+            return messages.ReportMessage(messages.FAILED, number, report=lost)
+        with self._listening:
+            try:
+                values = tuple([self.give_output(key) for key in message.inputs])
+                content = message.payload
+                if arrival is not None:
+                    content = arrival.open()
+                elif message.content is not None:
+                    content = pickle.loads(message.content)  # noqa: S301 - from our own driver only
+            except BaseException as error:  # noqa: BLE001 - a user's object that cannot be made again
+                error.add_note("raised while what a task needs was unpickled in a worker's process")
+                return messages.ReportMessage(messages.FAILED, number, report=runner.classify(error))
+            if message.consumes:
+                self._forget(self._outputs, message.inputs)
+            task = Task(message.task, message.category, message.size, message.payload, makes=message.makes)
+            limits = Needs(message.limits) if message.limits else NO_LIMITS
+            launch = Launch(task, number, self._life, self._plans[message.plan], limits)
+            job = Job(
+                task, launch.plan, content, values,
+                lambda name, value: self._release(number, name, value),
+                lambda: self._unwanted(number),
+                self.give_common, message.mine,
+            )  # fmt: skip
+            ran = runner.run(launch, job)
+        if isinstance(ran, Failed):
+            return messages.ReportMessage(messages.FAILED, number, report=ran.failure)
+        made, small = [], {}
+        for name, value in ran.outputs.items():
+            self._outputs[name, number] = value
+            if is_small(value):
+                small[name] = value
+            made.append((name, 0 if name in small else estimate_bytes(value)))
+        return messages.ReportMessage(
+            messages.FINISHED, number, tuple(made), small, False, tuple(ran.measurement), ran.report
+        )
+
+    def _release(self, attempt: int, name: str, value: Any) -> None:
+        """Send an output of a task that goes on at once: it was released because others wait for it."""
+        self._outputs[name, attempt] = value
+        report = messages.ReportMessage(messages.RELEASED_OUTPUT, attempt, ((name, estimate_bytes(value)),))
+        if is_small(value):
+            self._tell(report._replace(made=((name, 0),), values={name: value}))
+            return
+        try:
+            parcel = pack(value, messages.RELEASED, attempt)
+        except BaseException:  # noqa: BLE001 - whoever asks for it is told why
+            self._tell(report)
+        else:
+            self._tell(report._replace(parcel=True), parcel)
+
     def _call_off(self, message: messages.LaunchMessage) -> None:
         """Say that an attempt will not begin."""
         self._cancelled.discard(message.attempt)
-        self._reports.append(self._tasks.call_off(message))
+        self._waiting.discard(message.attempt)
+        self._contents.pop(message.task, None)
+        self._reports.append(messages.ReportMessage(messages.CANCELLED, message.attempt))
+
+    def give_common(self, number: int) -> Any:
+        """Give what calls have in common; of memory each gets its own."""
+        thing = self._common[number]
+        if type(thing) is Arrival and not thing.pickled:
+            return thing.fresh()
+        return _opened(self._common, number)
+
+    def keep_common(self, what: Arrival | messages.ForgetCommon) -> None:
+        """Keep what calls have in common, or forget some of it; launches that come later bring it again."""
+        if isinstance(what, Arrival):
+            self._common[what.tag] = what
+        else:
+            self._forget(self._common, what.numbers)
+
+    def give_output(self, key: tuple[str, int]) -> Any:
+        """Give an output that is here; it stays."""
+        return _opened(self._outputs, key)
+
+    @staticmethod
+    def _forget(table: dict[Any, Any], keys: Iterable[Any]) -> None:
+        for key in keys:
+            table.pop(key, None)
+
+    # -- while a job goes on
 
     def _tell(self, report: messages.ReportMessage, parcel: Any = None) -> None:
         """Report while a job goes on; what the report speaks of travels before it."""
@@ -230,7 +321,7 @@ class _Worker:
                 inbox.append(command)
         # Whatever else pickling may do is done between two tasks, so that none of them is blamed for it.
         while self._wanted and (
-            isinstance(self._wanted[0], messages.Forget) or is_plain(self._tasks.get(self._wanted[0]))
+            isinstance(self._wanted[0], messages.Forget) or is_plain(self.give_output(self._wanted[0]))
         ):
             self._hand_over(self._wanted.popleft())
         self._flush()
@@ -238,11 +329,11 @@ class _Worker:
     def _hand_over(self, handle: Handle | messages.Forget) -> None:
         """Send an output to the driver, or forget some."""
         if isinstance(handle, messages.Forget):
-            self._tasks.forget(handle.handles)
+            self._forget(self._outputs, handle.handles)
             return
         if self._reports or self._link.pending:
             self._flush()  # should pickling end the process, all before it is known to be innocent
-        value = self._tasks.get(handle)
+        value = self.give_output(handle)
         try:
             parcel = pack(value, messages.OUTPUT)
         except BaseException as error:  # noqa: BLE001 - what pickling a user's object raises can be anything
@@ -284,26 +375,45 @@ class _Worker:
     def _read(self) -> None:
         """Put into the inbox what has come."""
         for arrival in self._receive():
-            if self._tasks.arrived(arrival):
-                continue
-            if arrival.kind == messages.COMMON:
+            if arrival.kind == messages.CONTENT:
+                self._contents[arrival.tag] = arrival
+            elif arrival.kind == messages.INPUT:
+                self._inputs[arrival.tag] = arrival
+            elif arrival.kind == messages.COMMON:
                 self._inbox.append(arrival)  # in the order of launches and of forgetting
-                continue
-            forget, commands = arrival.open()  # a CommandsMessage
-            if forget:
-                self._tasks.forget(forget)
-            for command in commands:
-                if type(command) is tuple:  # by far the most
-                    self._inbox.append(self._tasks.read(command))
-                elif isinstance(command, (Fetch, messages.Forget)):
-                    self._wanted.append(command.handle if isinstance(command, Fetch) else command)
-                elif isinstance(command, Cancel):
-                    self._cancelled.add(command.attempt)
-                elif isinstance(command, Recall):
-                    if self._tasks.waits(command.attempt):
-                        self._cancelled.add(command.attempt)
-                else:
-                    self._inbox.append(command)
+            else:
+                forget, commands = arrival.open()
+                self._forget(self._outputs, forget)
+                for command in commands:
+                    self._take_command(command)
+
+    def _take_command(self, command: Any) -> None:
+        if type(command) is tuple:  # by far the most
+            self._inbox.append(self._read_launch(messages.LaunchMessage(*command)))
+        elif isinstance(command, Fetch):
+            self._wanted.append(command.handle)
+        elif isinstance(command, messages.Forget):
+            self._wanted.append(command)
+        elif isinstance(command, Cancel):
+            self._cancelled.add(command.attempt)
+        elif isinstance(command, Recall):
+            if command.attempt in self._waiting:
+                self._cancelled.add(command.attempt)
+        else:
+            self._inbox.append(command)
+
+    def _read_launch(self, message: messages.LaunchMessage) -> messages.LaunchMessage:
+        """Take a launch: what was brought for it is there for others too, whatever becomes of it."""
+        self._waiting.add(message.attempt)
+        if not isinstance(message.plan, int):
+            number, plan = message.plan
+            self._plans[number] = plan
+            message = message._replace(plan=number)
+        for position, value in message.along.items():
+            self._outputs[message.inputs[position]] = value
+        for position, number in message.parcels.items():
+            self._outputs[message.inputs[position]] = self._inputs.pop(number)
+        return message
 
     def _receive(self) -> list[Any]:
         found = self._link.receive()
@@ -333,3 +443,11 @@ class _Worker:
         message = f"{what}: {type(error).__name__}: {error}"
         failure = Failure(FailureKind.INTERNAL, type(error).__name__, message, "", portable(error, self._life.worker))
         self._send(pack(failure, messages.BROKEN))
+
+
+def _opened(table: dict[Any, Any], key: Any) -> Any:
+    """Give what is in a table, unpacked; what cannot be unpacked stays as it is, so that each reader is told why."""
+    thing = table[key]
+    if type(thing) is Arrival:
+        thing = table[key] = thing.open()
+    return thing

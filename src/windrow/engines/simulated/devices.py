@@ -56,25 +56,18 @@ class Device:
 
 
 def cores_rate(cores: int) -> Callable[[int], float]:
-    """Give the rate of so many processors: seconds of computing per second, one each at most."""
+    """Give the rate of so many processors, or of a lock, which is one: seconds of use per second, one each at most."""
     return lambda users: float(min(users, cores))
 
 
-def lock_rate(users: int) -> float:  # noqa: ARG001 - one holds it, however many want it
-    """Give the rate of a lock: one second of holding per second."""
-    return 1.0
-
-
+@dataclass(slots=True, eq=False)
 class User:
     """One use of a shared thing."""
 
-    __slots__ = ("amount", "begun", "left", "what")
-
-    def __init__(self, what: Any, amount: float, begun: float) -> None:
-        self.what = what  #: whatever the one who came in wants to have back
-        self.amount = amount
-        self.begun = begun
-        self.left = False
+    what: Any  #: whatever the one who came in wants to have back
+    amount: float
+    begun: float
+    left: bool = False
 
 
 class FairShare:
@@ -109,9 +102,6 @@ class FairShare:
         if not user.left:
             user.left = True
             self._move(now)
-            heap = self._heap
-            while heap and heap[0][2].left:
-                heappop(heap)
             self._count(self.users - 1)
 
     def done(self) -> tuple[float, User]:
@@ -119,12 +109,9 @@ class FairShare:
         now = self.next
         self.busy_s += now - self._now
         self._now = now
-        heap = self._heap
-        mark, _, user = heappop(heap)
+        mark, _, user = heappop(self._heap)
         self._clock = mark  # exactly, so that rounding never adds up
         user.left = True
-        while heap and heap[0][2].left:
-            heappop(heap)
         self._count(self.users - 1)
         return now, user
 
@@ -135,12 +122,15 @@ class FairShare:
         self._now = now
 
     def _count(self, users: int) -> None:
-        """Set the number of users, and with it the pace; the first in the heap is still there."""
+        """Set the number of users, and with it the pace; the first in the heap is then one who is still there."""
+        heap = self._heap
+        while heap and heap[0][2].left:
+            heappop(heap)
         self.users = users
         if not users:
             self._clock = 0.0
             self.next = inf
             return
         share = self._share = self._rate(users) / users
-        ahead = self._heap[0][0] - self._clock
+        ahead = heap[0][0] - self._clock
         self.next = self._now + ahead / share if ahead > 0 else self._now

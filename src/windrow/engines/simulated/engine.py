@@ -42,9 +42,7 @@ class SimulatedEngine:
         if kind not in ("threads", "processes"):
             raise UsageError(f'simulated workers are "threads" or "processes", got {kind!r}')
         apart = kind == "processes"
-        self.capabilities = Capabilities(
-            can_kill=apart, can_limit=apart, can_restart=True, measures_memory=apart, isolates=apart
-        )
+        self.capabilities = Capabilities(can_kill=apart, can_restart=True, isolates=apart)
         self.world = World(model, at_least_one(workers), seed, self._report, apart=apart)
         self._driver = model.driver
         self._now = 0.0  #: the driver's clock; the world is worked out up to it when it waits

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from windrow.engines.simulated.model import drawn, rows_of
@@ -39,65 +40,56 @@ class SharedThings(NamedTuple):
     lock: FairShare | None  #: None: everybody has his own
 
 
+@dataclass(slots=True, eq=False)
 class SimulatedJob:
     """One launch or fetch that a worker is at."""
 
-    __slots__ = (
-        "attempt", "begun", "cold_s", "command", "computing_s", "cores_wait_s", "dead", "lock_wait_s",
-        "memory", "open", "read", "share", "stages", "users", "worker",
-    )  # fmt: skip
-
-    def __init__(self, worker: SimulatedWorker, command: Any, now: float) -> None:
-        self.worker = worker
-        self.command = command  #: a Launch or a Fetch
-        self.attempt: int = getattr(command, "attempt", 0)
-        self.begun = now
-        self.stages: Iterator[list[Chain]] = iter(())
-        self.open = 0  #: chains of the stage that are not through
-        self.users: dict[int, tuple[FairShare, User]] = {}  #: what its chains use now
-        self.dead = False  #: ended: what is still to come of it counts no more
-        self.share = 1.0  #: of its work that is done before it is ended for its memory
-        self.computing_s = 0.0
-        self.cold_s = 0.0  #: of it, as the worker's first of its kind
-        self.lock_wait_s = 0.0  #: while others had the lock
-        self.cores_wait_s = 0.0  #: while others had the processors
-        self.read = 0.0
-        self.memory = 0.0
+    worker: SimulatedWorker
+    command: Any  #: a Launch or a Fetch
+    begun: float
+    stages: Iterator[list[Chain]] = field(default_factory=lambda: iter(()))
+    open: int = 0  #: chains of the stage that are not through
+    users: dict[int, tuple[FairShare, User]] = field(default_factory=dict)  #: what its chains use now
+    dead: bool = False  #: ended: what is still to come of it counts no more
+    share: float = 1.0  #: of its work that is done before it is ended for its memory
+    computing_s: float = 0.0
+    cold_s: float = 0.0  #: of it, as the worker's first of its kind
+    lock_wait_s: float = 0.0  #: while others had the lock
+    cores_wait_s: float = 0.0  #: while others had the processors
+    read: float = 0.0
+    memory: float = 0.0
 
 
+@dataclass(slots=True, eq=False)
 class SimulatedWorker:
     """One life of a worker."""
 
-    __slots__ = ("cancelled", "inbox", "job", "joined", "known", "life", "speed", "taking")
-
-    def __init__(self, life: Life, speed: float, now: float) -> None:
-        self.life = life
-        self.speed = speed
-        self.joined = now
-        self.inbox: deque[EngineCommand] = deque()
-        self.job: SimulatedJob | None = None
-        self.taking = False  #: it is about to take up jobs
-        self.cancelled: set[int] = set()  #: attempts that are not to begin
-        self.known: set[str] = set()  #: categories it has run; the first run is slower
+    life: Life
+    speed: float
+    joined: float
+    inbox: deque[EngineCommand] = field(default_factory=deque)
+    job: SimulatedJob | None = None
+    taking: bool = False  #: it is about to take up jobs
+    cancelled: set[int] = field(default_factory=set)  #: attempts that are not to begin
+    known: set[str] = field(default_factory=set)  #: categories it has run; the first run is slower
 
 
+@dataclass(slots=True)
 class Tally:
     """Where the workers' and the driver's time went: seconds, summed over all of them."""
 
-    def __init__(self) -> None:
-        self.tasks = 0
-        self.compute_s = 0.0
-        self.cold_s = 0.0  #: of computing, by the first tasks of workers
-        self.read_s = 0.0  #: waiting for what is read and not hidden by computing
-        self.lock_wait_s = 0.0
-        self.cores_wait_s = 0.0
-        self.lost_s = 0.0  #: by what was ended early or lost with its worker
-        self.other_s = 0.0  #: opening inputs, merging, fetching
-        self.present_s = 0.0  #: from joining to leaving
-        self.driver_s = 0.0  #: the driver's own
-        self.longest_s = 0.0  #: of all tasks
-        self.last_task: dict[int, float] = {}  #: when each worker was done with its last one
-        self.memory = self.most_memory = 0.0  #: bytes, of all tasks at a time
+    tasks: int = 0
+    compute_s: float = 0.0
+    cold_s: float = 0.0  #: of computing, by the first tasks of workers
+    read_s: float = 0.0  #: waiting for what is read and not hidden by computing
+    lock_wait_s: float = 0.0
+    cores_wait_s: float = 0.0
+    lost_s: float = 0.0  #: by what was ended early or lost with its worker
+    other_s: float = 0.0  #: opening inputs, merging, fetching
+    present_s: float = 0.0  #: from joining to leaving
+    driver_s: float = 0.0  #: the driver's own
+    longest_s: float = 0.0  #: of all tasks
+    last_task: dict[int, float] = field(default_factory=dict)  #: when each worker was done with its last one
 
     def count(self, job: SimulatedJob, wall: float, now: float) -> None:
         """Count a task that was done."""

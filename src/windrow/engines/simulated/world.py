@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 from windrow.core import events as happened
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
 from windrow.core.records import (
-    NO_NEEDS,
-    ONE_CORE,
     Failure,
     FailureKind,
     Handle,
@@ -29,10 +27,10 @@ from windrow.core.records import (
     Opened,
     OpenInput,
     RunRows,
-    Worker,
     make_record,
 )
-from windrow.engines.simulated.devices import FairShare, cores_rate, lock_rate
+from windrow.engines.job_runner import joined
+from windrow.engines.simulated.devices import FairShare, cores_rate
 from windrow.engines.simulated.jobs import SharedThings, SimulatedJob, SimulatedWorker, Tally, launch_stages
 from windrow.engines.simulated.model import Demand, drawn, rows_of
 
@@ -61,7 +59,7 @@ class World:
         self.things = SharedThings(
             devices,
             FairShare(cores_rate(cores)) if cores is not None and cores < workers else None,
-            None if apart else FairShare(lock_rate),
+            None if apart else FairShare(cores_rate(1)),
         )
         self._shared = [*devices.values(), *(x for x in self.things[1:] if x is not None)]
         self._apart = apart  #: workers can be stopped and held to limits
@@ -134,8 +132,7 @@ class World:
         if fleet.life_s is not None:
             first, _ = drawn(self.seed, 4, number, incarnation)
             self._at(now - fleet.life_s * math.log(first), self._lose, life)
-        io = number in self._io
-        self._report(happened.WorkerJoined(Worker(life, NO_NEEDS if io else ONE_CORE, io=io)), now)
+        self._report(joined(life, io=number in self._io), now)
 
     def _start(self, now: float, command: StartWorker) -> None:
         """Begin a life when that is possible again, if ever."""
@@ -202,7 +199,7 @@ class World:
 
     def _cancel(self, worker: SimulatedWorker, command: Cancel, now: float) -> None:
         job = worker.job
-        if job is None or job.attempt != command.attempt:
+        if job is None or not isinstance(job.command, Launch) or job.command.attempt != command.attempt:
             worker.cancelled.add(command.attempt)
         elif self._apart:
             self._abandon(job, now)
@@ -276,9 +273,6 @@ class World:
                 job.share, job.memory = most / demand.memory, most
             if "seconds" in limits:
                 self._at(job.begun + limits["seconds"], self._too_long, job)
-        tally = self.tally
-        tally.memory += job.memory
-        tally.most_memory = max(tally.most_memory, tally.memory)
         stages = launch_stages(job, launch, demand, costs, self.things, self.model, self.seed)
         job.worker.known.add(task.category)
         if isinstance(stages, float):
@@ -306,7 +300,7 @@ class World:
         job, name = what
         if not job.dead:
             self._keep(job, name, ())
-            self._report(happened.OutputReady(job.attempt, job.worker.life, Made(name, here=True)), now)
+            self._report(happened.OutputReady(job.command.attempt, job.worker.life, Made(name, here=True)), now)
 
     # -- jobs
 
@@ -365,14 +359,15 @@ class World:
         for shared, user in job.users.values():
             shared.leave(user, now)
         self.tally.lost_s += now - job.begun
-        self.tally.memory -= job.memory
 
     def _too_long(self, now: float, job: SimulatedJob) -> None:
         if job.dead or job.worker.job is not job:
             return
         self._abandon(job, now)
         limit = dict(job.command.limits.amounts)["seconds"]
-        self._ended(job, happened.Exhausted(job.attempt, job.worker.life, "seconds", limit, now - job.begun), now)
+        self._ended(
+            job, happened.Exhausted(job.command.attempt, job.worker.life, "seconds", limit, now - job.begun), now
+        )
 
     def _finished(self, job: SimulatedJob, now: float) -> None:
         """Say how a job ended that took its time, and keep what it made."""
@@ -395,7 +390,6 @@ class World:
             tally.last_task[life.worker] = now  # a worker that merges does not wait for the end
             value = tuple([rows for handle in command.inputs for rows in self._values.pop(handle)])
         else:
-            tally.memory -= job.memory
             if job.share < 1:
                 tally.lost_s += wall
                 more = job.memory / job.share
@@ -415,11 +409,11 @@ class World:
         self._ended(job, make_record(happened.Finished, (command.attempt, life, made, used, report)), now)
 
     def _has(self, job: SimulatedJob, name: str) -> bool:
-        return (name, job.attempt) in self._values
+        return (name, job.command.attempt) in self._values
 
     def _keep(self, job: SimulatedJob, name: str, value: Any, *, here: bool = True) -> Made:
-        self._values[make_record(Handle, (name, job.attempt))] = value
-        self._fetch_s[job.attempt] = self._task_costs(job.command.task).fetch_s
+        self._values[make_record(Handle, (name, job.command.attempt))] = value
+        self._fetch_s[job.command.attempt] = self._task_costs(job.command.task).fetch_s
         return Made(name, here=here)
 
     def _ended(self, job: SimulatedJob, event: happened.Event, now: float) -> None:

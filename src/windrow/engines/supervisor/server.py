@@ -21,6 +21,8 @@ end stay as zombies until the worker ends.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import faulthandler
 import gc
 import importlib
 import json
@@ -30,11 +32,12 @@ import signal
 import socket
 import sys
 import time
+import traceback
 import warnings
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from windrow.engines.supervisor.fork import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, become_worker, process_control
 from windrow.engines.supervisor.process_tree import children, descendants, end_all
 from windrow.engines.supervisor.status_page import StatusPage
 from windrow.engines.supervisor.watch import FAST_S, EndReason, WatchedWorker
@@ -51,6 +54,9 @@ PARENT_S = 1.0
 MESSAGE_BYTES = 1 << 17
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+#: The exit code of a worker after an exception that no code caught (EX_SOFTWARE of sysexits.h).
+BROKEN = 70
 
 
 class _Server:
@@ -161,7 +167,7 @@ class _Server:
         if pid == 0:
             try:
                 self._let_go()
-                become_worker(server, sock, page, self._bell, entry, path)
+                _become_worker(server, sock, page, self._bell, entry, path)
             finally:
                 os._exit(1)  # whatever happens, there is one server
         os.close(sock)
@@ -236,6 +242,84 @@ class _Server:
                 time.sleep(0.001)
 
 
+# --- a new worker's first moments
+
+
+def _process_control(option: int, value: int) -> None:
+    """Call prctl(2)."""
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _become_worker(server: int, sock: int, page: int, bell: int, entry: str, path: list[str]) -> NoReturn:
+    """Run ``entry`` ("module:function") with the socket and the page, and exit."""
+    code = BROKEN
+    try:
+        os.setsid()
+        _process_control(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != server:
+            os._exit(BROKEN)  # it died before the line above: the signal will not come
+        _process_control(PR_SET_CHILD_SUBREAPER, 1)
+        _reset_signals()
+        _close_all_but({0, 1, 2, sock, page, bell})
+        _reset_libraries()
+        sys.path[:] = path
+        module, _, name = entry.partition(":")
+        function = getattr(importlib.import_module(module), name)
+        own = StatusPage(page, bell)
+        own.close_fd()
+        with socket.socket(fileno=sock) as link:
+            function(link, own)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - printed: this is the end of the process
+        traceback.print_exc()
+    finally:
+        _flush()
+        os._exit(code & 0xFF)
+
+
+def _reset_signals() -> None:
+    # Ctrl-C is the driver's; the other two as Python has them.
+    ignored = {signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ}
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _close_all_but(keep: set[int]) -> None:
+    # Whoever held a sibling's socket would keep it open after the sibling's death.
+    for path in Path("/proc/self/fd").iterdir():
+        if int(path.name) not in keep:
+            with contextlib.suppress(OSError):  # the one that listed them
+                os.close(int(path.name))
+
+
+def _reset_libraries() -> None:
+    faulthandler.disable()
+    # Steps may have processes of their own; those of the server are none of theirs.
+    processes = sys.modules.get("multiprocessing.process")
+    if processes is not None:
+        processes._children.clear()
+    utilities = sys.modules.get("multiprocessing.util")
+    if utilities is not None:
+        utilities._finalizer_registry.clear()
+        utilities._run_after_forkers()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # closed, or none
+            continue
+
+
+# --- the server's beginning
+
+
 def _wake_loop(_number: int, _frame: object) -> None:
     """Do nothing: a signal with a handler of Python's wakes the loop, which looks what is to be done."""
 
@@ -243,8 +327,8 @@ def _wake_loop(_number: int, _frame: object) -> None:
 def main(control: int, driver: int, preload: list[str]) -> None:
     """Serve the driver on the other end of a socket; never returns."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
-    process_control(PR_SET_PDEATHSIG, signal.SIGCONT)
-    process_control(PR_SET_CHILD_SUBREAPER, 1)
+    _process_control(PR_SET_PDEATHSIG, signal.SIGCONT)
+    _process_control(PR_SET_CHILD_SUBREAPER, 1)
     for name in preload:
         if os.getppid() != driver:
             os._exit(1)

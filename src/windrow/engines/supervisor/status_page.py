@@ -92,12 +92,15 @@ class StatusPage:
             with contextlib.suppress(OSError):  # a supervisor that died is the driver's business
                 os.eventfd_write(self._bell, 1)
 
-    def end(self, *, metered: bool = True) -> int:
-        """Say that it ended; return the most memory the process tree had, in bytes, if it was metered."""
+    def end(self, *, metered: bool = True) -> tuple[int, int]:
+        """Say that it ended; return the most memory the process tree had and what stays, in bytes, if it was metered."""
         words = self._words
-        peak = 0
+        peak = stays = 0
         if metered:
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 if self._resets else self.resident()
+            # The kernel counts pages in batches, and its peak may lag behind by one.
+            peak = stays = self._resident()
+            if self._resets:
+                peak = max(peak, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
             if words[_PEAK_OF] == words[_SEQUENCE]:
                 peak = max(peak, words[_PEAK])
         if words[_MEMORY] or words[_NANOSECONDS]:
@@ -105,9 +108,9 @@ class StatusPage:
         words[_SEQUENCE] += 1
         words[_BUSY] = 0
         words[_SEQUENCE] += 1
-        return peak
+        return peak, stays
 
-    def resident(self) -> int:
+    def _resident(self) -> int:
         """Give the worker's own memory; its file stays open, as it is asked for with every attempt."""
         if self._statm < 0:
             self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)

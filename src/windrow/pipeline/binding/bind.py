@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from windrow.blocks.kernels import EachKernel
 from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
 from windrow.errors import DefinitionError, MissingColumnError, nearest
+from windrow.pipeline.binding.common_steps import mark_twins
 from windrow.pipeline.binding.lanes import lanes_for
 from windrow.pipeline.definition.definition import before_first_cut, dependencies, factors, matching_regions
 from windrow.pipeline.definition.products import Product
 from windrow.pipeline.definition.saves import bind_saves
-from windrow.pipeline.frozen import frozen_names
-from windrow.pipeline.twins import mark_twins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,6 +69,8 @@ class _Binder:
         }
         self.columns = {name for name, step in steps.items() if step.kind == "column"}
         self.weights = tuple(n for n, step in self.active.items() if step.kind == "weight")
+        self.initial_weights = tuple(before_first_cut(steps, self.weights))
+        self.adds_up_all_rows = bool(self.saves or self.nminus1)  #: whether it is asked what rows weigh before any cut
         self.defaults: dict[str, None] = {}
 
     def program(self) -> Program:
@@ -109,7 +110,7 @@ class _Binder:
             unchecked=self.definition.unchecked,
             sample_rows=self.definition.sample_rows,
             saves=saves,
-            initial_weights=self._before_first_cut() if self._adds_up_all_rows else None,
+            initial_weights=self.initial_weights if self.adds_up_all_rows else None,
             keep_rows=self.definition.keep_rows,
             all_written=self.definition.written,
             used_cuts=frozenset(c for cuts in self.definition.regions.values() for c in cuts),
@@ -124,7 +125,7 @@ class _Binder:
             written=self.definition.written,
             nminus1=self.nminus1,
             saves=self.saves,
-            all_rows=self._adds_up_all_rows
+            all_rows=self.adds_up_all_rows
             or any(
                 s.kind == "output" and s.regions is None and self._wanted(s.name, None) for s in self.active.values()
             ),
@@ -132,11 +133,6 @@ class _Binder:
 
     def _wanted(self, output: str, region: str | None) -> bool:
         return self.products is None or Product("output", output, region) in self.products
-
-    @property
-    def _adds_up_all_rows(self) -> bool:
-        """Whether somebody asks what the rows weigh before any cut."""
-        return bool(self.saves or self.nminus1)
 
     def _outputs(self, lanes: Sequence[Lane]) -> list[BoundOutput]:
         names = [lane.region for lane in lanes]
@@ -148,35 +144,27 @@ class _Binder:
             if step.regions is not None:
                 regions = matching_regions(step, self.definition.regions)
             regions = tuple(r for r in regions if self._wanted(step.name, r))
-            if regions:
-                arguments = tuple(self._argument(step, read) for read in step.reads)
-                outputs += [self._output(step, arguments, r, names.index(r)) for r in regions]
+            outputs += [
+                BoundOutput(
+                    name=step.name,
+                    function=step.function,
+                    arguments=tuple(self._argument(step, read) for read in step.reads),
+                    keywords=self._keywords(step),
+                    wants_rng="rng" in step.reserved,
+                    wants_region="region" in step.reserved,
+                    wants_variation="variation" in step.reserved,
+                    takes_weight=step.takes_weight,
+                    weights=factors(self.definition.steps, step.name, region, self.weights),
+                    merge=step.merge,
+                    lane=names.index(region),
+                )
+                for region in regions
+            ]
         return outputs
-
-    def _output(
-        self, step: StepDefinition, arguments: tuple[Argument, ...], region: str | None, lane: int
-    ) -> BoundOutput:
-        return BoundOutput(
-            name=step.name,
-            function=step.function,
-            arguments=arguments,
-            keywords=self._keywords(step),
-            wants_rng="rng" in step.reserved,
-            wants_region="region" in step.reserved,
-            wants_variation="variation" in step.reserved,
-            takes_weight=step.takes_weight,
-            weights=factors(self.definition.steps, step.name, region, self.weights),
-            merge=step.merge,
-            lane=lane,
-        )
-
-    def _before_first_cut(self) -> tuple[str, ...]:
-        return tuple(before_first_cut(self.definition.steps, self.weights))
 
     def _needed(
         self, lanes: Sequence[Lane], outputs: Sequence[BoundOutput], saves: Sequence[BoundSave]
     ) -> dict[str, set[int]]:
-        """For each step that is needed at all: the lanes that need it."""
         needs = dependencies(self.definition.steps)
         needed: dict[str, set[int]] = {}
 
@@ -201,8 +189,8 @@ class _Binder:
                     need(argument.source, output.lane)
             for name in output.weights:
                 need(name, output.lane)
-        if self._adds_up_all_rows:
-            for name in self._before_first_cut():
+        if self.adds_up_all_rows:
+            for name in self.initial_weights:
                 need(name, next(n for n, lane in enumerate(lanes) if lane.region is None))
         for save in saves:
             for name in save.made:
@@ -223,11 +211,10 @@ class _Binder:
                         f"name its columns as arguments, for instance {', '.join(argument.members[:2])}"
                     )
             kernel = self._kernel(step)
-        kind = step.kind
-        assert kind != "output"
+        assert step.kind != "output"
         return BoundStep(
             name=step.name,
-            kind=kind,
+            kind=step.kind,
             function=step.function,
             arguments=arguments,
             keywords=self._keywords(step),
@@ -237,11 +224,15 @@ class _Binder:
         )
 
     def _kernel(self, step: StepDefinition) -> EachKernel:
+        from windrow.store.fingerprint.api import fingerprint
+
         keywords = self._keywords(step)
         assert step.kind != "output"
         # Compiling freezes what the function reads from outside, so a changed constant needs another kernel;
         # so does another dataset, if the function sees its metadata.
-        key = (step.name, frozen_names(step.function), repr(dict(self.metadata)) if "dataset" in keywords else "")
+        found = fingerprint(step.function)
+        known = (found.digest, step.function if found.opaque else None)
+        key = (step.name, known, repr(dict(self.metadata)) if "dataset" in keywords else "")
         kernel = self.definition.kernels.get(key)
         if kernel is None:
             kernel = EachKernel(step.function, keywords, name=step.name, kind=step.kind)

@@ -23,12 +23,10 @@ def without_region(region: str, cut: str) -> str:
 
 
 def prefix_region(region: str, cut: str) -> str:
-    """Name the hidden lane of a region's cuts up to one."""
     return f"{region}\x1f<{cut}"
 
 
 def regions_without(asked: bool | Sequence[str], regions: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the regions for which rows are counted with one cut left out."""
     if isinstance(asked, bool):
         return tuple(regions) if asked else ()
     for name in asked:
@@ -49,7 +47,6 @@ def lanes_for(
     saves: Sequence[SaveDefinition],
     all_rows: bool,
 ) -> list[Lane]:
-    """Make the lanes of a dataset in which the steps ``active`` exist."""
     here = set(active)
 
     def lane(name: str, cuts: Mapping[str, bool], *, hidden: bool, optional: bool) -> Lane:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.core.intervals import Intervals
 from windrow.errors import CorruptFileError, UsageError
-from windrow.pipeline.fingerprints import fingerprint
+from windrow.pipeline.resume.step_digest import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +99,6 @@ class Completion:
         return Cutflow({**self.tables, **result.cutflow.tables})
 
     def _cutflows_only(self, analysis: Any) -> Definition:
-        """Return the analysis as it ran, without outputs and files."""
         definition = self.definition if analysis is None else analysis.definition(self.options.seed)
         if definition is None:
             raise UsageError(

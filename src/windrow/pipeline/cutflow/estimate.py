@@ -225,7 +225,6 @@ class _LineTotal:
         return True
 
     def estimate(self) -> Estimate:
-        """Say what came out."""
         rows, sumw, sumw2 = self.values.tolist()
         error, sumw_error = np.sqrt((self.spread**2).sum(axis=0) + self.more).tolist()
         half = error * _quantile(self.spread[:, 0], float(self.more[0]))

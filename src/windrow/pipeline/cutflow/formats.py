@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.pipeline.grid import Grid
+from windrow.pipeline.results.grid import Grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -81,42 +81,15 @@ def _percent(part: int, whole: int) -> float:
     return float(np.float32(100) * np.float32(part) / np.float32(whole)) if whole else math.nan
 
 
-def one_cut_counts(lines: Sequence[Line]) -> tuple[list[int], list[str]]:
-    """Return how many rows pass each cut alone, and the cuts for which nobody knows.
-
-    A cut that some rows never reached could have passed or failed them.
-    """
-    everything = lines[0].passed
-    unknown = [line.label for line in lines[1:] if line.applies and line.entered != everything]
-    return [line.passed if line.applies else everything for line in lines], unknown
-
-
 def csv_text(tables: Iterable[tuple[Mapping[str, Any], Sequence[Line]]]) -> str:
     """Return tables as CSV with one heading; every table comes with its region, dataset and order."""
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, CSV_COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(stream, CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for about, lines in tables:
         for line in lines:
-            writer.writerow(
-                {
-                    **about,
-                    "kind": line.kind,
-                    "cut": line.label,
-                    "entered": line.entered,
-                    "passed": line.passed,
-                    "passed_error": repr(line.passed_error),
-                    "of_cut": _share(line.passed, line.entered),
-                    "of_all": _share(line.passed, lines[0].passed),
-                    "sumw": repr(line.sumw),
-                    "sumw_error": repr(line.error),
-                    "sumw_sampling": repr(line.sumw_sampling),
-                    "sampled": line.sampled,
-                    "undefined": line.undefined,
-                    "nan": line.nan,
-                    "applies": line.applies,
-                }
-            )
+            shares = {"of_cut": _share(line.passed, line.entered), "of_all": _share(line.passed, lines[0].passed)}
+            writer.writerow({**about, **line.as_dict(), **shares})
     return stream.getvalue()
 
 
@@ -169,5 +142,4 @@ _LATEX = {
 
 
 def escaped(text: str) -> str:
-    """Return text that LaTeX prints as it is."""
     return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.blocks.cutflow_counts import ALL_ROWS, ANY_ORDER, all_weights
 from windrow.pipeline.binding.lanes import without_region
 from windrow.pipeline.cutflow.regions import RegionTables
-from windrow.pipeline.grid import Grid
+from windrow.pipeline.results.grid import Grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,7 +45,6 @@ class Count:
         return Count(self.rows + other.rows, self.sumw + other.sumw, self.sumw2 + other.sumw2)
 
     def scaled(self, factor: float) -> Count:
-        """Return it with weights scaled."""
         return Count(self.rows, self.sumw * factor, self.sumw2 * factor * factor)
 
 
@@ -95,11 +94,9 @@ class NMinusOne:
         return NMinusOne(self.region, dataset, lines, {**other.failures, **self.failures})
 
     def scaled(self, factor: float) -> NMinusOne:
-        """Return the table with weights scaled; rows are as they were."""
         return replace(self, lines={label: count.scaled(factor) for label, count in self.lines.items()})
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the table as plain data."""
         return {
             "region": self.region,
             "dataset": self.dataset,
@@ -110,7 +107,6 @@ class NMinusOne:
         }
 
     def grid(self, sign: str = "+-") -> Grid:
-        """Return the table as people read it."""
         rows = []
         for label, count in zip(self.labels, self.counts, strict=True):
             if count is None:

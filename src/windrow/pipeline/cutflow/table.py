@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from windrow.blocks.cutflow_counts import ANY_ORDER, COLUMNS, END, INITIAL, Order, cuts_in
 from windrow.errors import UsageError
-from windrow.pipeline.cutflow.formats import csv_text, cutflow_grid, latex_table, one_cut_counts, root_lines
+from windrow.pipeline.cutflow.formats import csv_text, cutflow_grid, latex_table, root_lines
 from windrow.pipeline.cutflow.regions import RegionTables
 from windrow.pipeline.cutflow.written import Member, WrittenRegion, add_members, add_orders
-from windrow.pipeline.grid import Grid, box, folded
+from windrow.pipeline.results.grid import Grid, box, folded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +62,6 @@ class Line:
         return f"!{self.name}" if self.inverted else self.name
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the line as plain data."""
         return {
             "cut": self.label,
             "kind": self.kind,
@@ -81,7 +80,6 @@ class Line:
 
 
 def _line(name: str, numbers: Sequence[float], *, applies: bool = True, inverted: bool = False) -> Line:
-    """Make a line of what was counted."""
     entered, passed, undefined, nan = (int(number) for number in numbers[:4])
     sumw, sumw2 = (float(number) for number in numbers[4:])
     return Line(name, entered, passed, sumw, sumw2, undefined, nan, applies, inverted)
@@ -191,7 +189,6 @@ class Table:
 
     @property
     def orders(self) -> int:
-        """In how many orders the cuts ran."""
         return len({self._writing.shown(order) for order in self._ran})
 
     @property
@@ -220,7 +217,6 @@ class Table:
 
     @property
     def title(self) -> str:
-        """The region and the dataset."""
         return f"{self.region} ({self.dataset or 'all datasets'})"
 
     @property
@@ -238,19 +234,7 @@ class Table:
         """Sums of weights of the rows left after each cut, as in coffea's cutflow."""
         return [line.sumw for line in self._in_one_order("wgtevcutflow")]
 
-    @property
-    def nevonecut(self) -> list[int]:
-        """Rows that pass each cut alone, as in coffea's cutflow; raises where rows were not shown to all cuts."""
-        counts, unknown = one_cut_counts(self._in_one_order("nevonecut"))
-        if unknown:
-            raise UsageError(
-                f"nevonecut of region {self.region!r} is not known: rows that an earlier cut removed were never shown "
-                f"to {', '.join(map(repr, unknown))}; declare a region of that cut alone to count them"
-            )
-        return counts
-
     def as_dict(self) -> dict[str, Any]:
-        """Return the table as plain data, each line saying what it is."""
         return {
             "region": self.region,
             "dataset": self.dataset,
@@ -261,7 +245,6 @@ class Table:
         }
 
     def to_json(self) -> str:
-        """Return the table as JSON."""
         return json.dumps(self.as_dict())
 
     def root_report(self) -> str:
@@ -402,7 +385,6 @@ class Cutflow(RegionTables[Table]):
         return Cutflow(change(self).tables, partial(_complete_changed, self, change))
 
     def to_json(self) -> str:
-        """Return all tables as JSON."""
         return json.dumps(self.as_dict())
 
     def root_report(self) -> str:

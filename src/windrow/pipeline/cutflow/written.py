@@ -47,7 +47,6 @@ class Member:
 
 
 def add_orders(parts: Iterable[Mapping[Order, NDArray[np.float64]]]) -> dict[Order, NDArray[np.float64]]:
-    """Add up what ran in the same order."""
     total: dict[Order, NDArray[np.float64]] = {}
     for counts in parts:
         for order, lines in counts.items():
@@ -56,7 +55,6 @@ def add_orders(parts: Iterable[Mapping[Order, NDArray[np.float64]]]) -> dict[Ord
 
 
 def add_members(members: Iterable[Member]) -> tuple[Member, ...]:
-    """Add up what belongs to the same dataset."""
     found: dict[tuple[str | None, float], Member] = {}
     for member in members:
         key = (member.dataset, member.factor)
@@ -139,7 +137,6 @@ class WrittenRegion:
         return estimate(ran, seen, [len(names) for names in above], end, member.factor)
 
     def _weights_above(self, weights: frozenset[str]) -> list[frozenset[str]]:
-        """Return the weights above each line, the initial one first."""
         lines = [weights & frozenset(self.order[: self.order.index(cut)]) for cut in self.cuts]
         return [self._before_first(self.order) & weights, *lines]
 

@@ -1,9 +1,8 @@
 """Conditions over fileset metadata: ``when="is_mc and year in (2016, 2017)"``.
 
-A condition is parsed once, when a step is defined, and asked per dataset. The syntax tree is
-walked, never evaluated as code. A typo must never silently switch off a weight: every name must be
-in the metadata of every dataset, even where ``and`` would not look at it, and comparisons that can
-only be false (a year with a text) are errors.
+A condition is parsed once, when a step is defined, and asked per dataset. The syntax tree is walked, never evaluated as code.
+A typo must never silently switch off a weight: every name must be in the metadata of every dataset, even where ``and`` would
+not look at it, and comparisons that can only be false (a year with a text) are errors.
 """
 
 from __future__ import annotations
@@ -71,7 +70,6 @@ class When:
         return cls(text=expression, step=step, names=tuple(dict.fromkeys(node.id for node in found)), _tree=tree)
 
     def holds(self, metadata: Mapping[str, Any], dataset: str) -> bool:
-        """Say whether the condition is true for a dataset with this metadata."""
         for name in self.names:
             if name not in metadata:
                 there = ", ".join(repr(key) for key in metadata) or "none at all"
@@ -85,7 +83,7 @@ class When:
                 )
         try:
             return _truth(self._tree, metadata)
-        except _MeaninglessError as error:
+        except UsageError as error:
             raise UsageError(
                 f"step {self.step!r}, dataset {dataset!r}: when={self.text!r} {error}"
             ) from error.__cause__
@@ -121,10 +119,6 @@ def _is_literal(node: ast.expr) -> bool:
     return True
 
 
-class _MeaninglessError(Exception):
-    """A question that metadata cannot answer, in words."""
-
-
 def _truth(node: ast.expr, metadata: Mapping[str, Any]) -> bool:
     match node:
         case ast.BoolOp(op=ast.And(), values=values):
@@ -145,7 +139,7 @@ def _truth(node: ast.expr, metadata: Mapping[str, Any]) -> bool:
     # "False" and "no" are true to Python: such a text in the metadata would switch on anything.
     if value is None or isinstance(value, (bool, np.bool_, numbers.Number)):
         return bool(value)
-    raise _MeaninglessError(
+    raise UsageError(
         f"asks whether {ast.unparse(node)} is true, but it is {value!r}, a {type(value).__name__}; compare it with something"
     )
 
@@ -161,7 +155,7 @@ def _value(node: ast.expr, metadata: Mapping[str, Any]) -> Any:
 
 def _compare(op: ast.cmpop, one: Any, other: Any) -> bool:
     sign, compare = _COMPARE[type(op)]
-    meaningless = _MeaninglessError(
+    meaningless = UsageError(
         f"compares {one!r} ({type(one).__name__}) {sign} {other!r} ({type(other).__name__}), which has no meaning; "
         "make both of one type"
     )

@@ -54,7 +54,6 @@ def regions_of(
 
 
 def matching_regions(output: StepDefinition, regions: Iterable[str]) -> tuple[str, ...]:
-    """Return the regions an output is evaluated in."""
     patterns = output.regions or ()
     return tuple(r for r in regions if any(fnmatchcase(r, pattern) for pattern in patterns))
 
@@ -88,7 +87,6 @@ def check_definitions(
 
 
 def dependencies(steps: Mapping[str, StepDefinition]) -> dict[str, tuple[str, ...]]:
-    """For each cut, column and weight: the steps that must run before it."""
     made = {name for name, step in steps.items() if step.kind == "column"}
     return {
         name: tuple(dict.fromkeys([r.column for r in step.reads if r.column in made] + list(step.after)))
@@ -98,7 +96,6 @@ def dependencies(steps: Mapping[str, StepDefinition]) -> dict[str, tuple[str, ..
 
 
 def before_first_cut(steps: Mapping[str, StepDefinition], weights: Iterable[str]) -> list[str]:
-    """Return the weights that are written above the first cut."""
     names = list(steps)
     cuts = [number for number, name in enumerate(names) if steps[name].kind == "cut"]
     above = set(names[: cuts[0]] if cuts else names)
@@ -185,7 +182,6 @@ def _refuse_non_column(step: StepDefinition, column: str, steps: Mapping[str, St
 
 
 def describe(pipeline: Pipeline) -> str:
-    """Say what an analysis consists of."""
     definition = pipeline.definition(0)
     lines = [f"pipeline {pipeline.name!r}"]
     for step in definition.steps.values():

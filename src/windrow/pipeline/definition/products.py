@@ -24,14 +24,12 @@ class Product(NamedTuple):
 
     @property
     def said(self) -> str:
-        """The product in words."""
         where = "" if self.region is None else f" in region {self.region!r}"
         what = {"ends": "the sums of all lanes", "cutflow": "the cutflow"}.get(self.kind, f"{self.kind} {self.name!r}")
         return f"{what}{where}"
 
 
 def products_of(definition: Definition) -> tuple[Product, ...]:
-    """List what a run of this definition makes."""
     found = [Product("cutflow", "", region) for region in definition.regions]
     for step in definition.steps.values():
         if step.kind == "output":

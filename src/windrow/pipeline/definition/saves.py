@@ -25,7 +25,6 @@ EVERY_REGION = "*"
 
 PLACES = ("dataset", "cut")
 Format = Literal["parquet", "rntuple", "ttree"]
-FORMATS: tuple[Format, ...] = ("parquet", "rntuple", "ttree")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,6 @@ class SaveDefinition:
         return "{cut}" in self.path
 
     def target(self, dataset: str, cut: str = "") -> Path:
-        """Return the file for a dataset (and a cut)."""
         return Path(self.path.format(dataset=_file_name(dataset), cut=_file_name(cut)))
 
 
@@ -56,7 +54,6 @@ def define_save(
     format: str | None,  # noqa: A002 - the user's word
     tree: str,
 ) -> SaveDefinition:
-    """Check what was asked for, as far as it can be without steps and files."""
     text = str(path)
     try:
         places = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
@@ -76,7 +73,6 @@ def define_save(
 
 
 def regions_named(save: SaveDefinition, regions: Mapping[str, Mapping[str, bool]]) -> tuple[str, ...]:
-    """Return the regions whose rows are saved; raises for one that is not defined."""
     if save.region is None:
         return ()
     if save.region == EVERY_REGION:
@@ -94,7 +90,6 @@ def regions_named(save: SaveDefinition, regions: Mapping[str, Mapping[str, bool]
 def check_save(
     save: SaveDefinition, regions: Mapping[str, Mapping[str, bool]], steps: Mapping[str, StepDefinition]
 ) -> None:
-    """Raise if a save names what does not exist or cannot be saved."""
     named = regions_named(save, regions)
     if save.by_cut and len(named) != 1:
         raise DefinitionError(
@@ -186,19 +181,14 @@ def _chosen(
 def _format(path: str, given: str | None) -> Format:
     suffix = Path(path).suffix.lower()
     holds: dict[str, tuple[Format, ...]] = {".parquet": ("parquet",), ".root": ("rntuple", "ttree")}
-    allowed = holds.get(suffix)
-    if allowed is None:
+    if suffix not in holds:
         raise DefinitionError(f"save: {path!r} ends in {suffix or 'nothing'!r}; files are .parquet or .root")
-    if given is None:
-        return allowed[0]
-    if given not in FORMATS:
-        raise DefinitionError(
-            f"save: format= is one of {', '.join(FORMATS)}, got {given!r}{nearest(str(given), FORMATS)}"
-        )
-    for known in allowed:
-        if given == known:
+    for known in holds[suffix]:
+        if given in (None, known):
             return known
-    raise DefinitionError(f"save: {path!r} cannot hold format={given!r}, but {allowed[0]!r}")
+    raise DefinitionError(
+        f"save: {path!r} cannot hold format={given!r}, but {' or '.join(holds[suffix])}{nearest(str(given), holds[suffix])}"
+    )
 
 
 def _file_name(name: str) -> str:

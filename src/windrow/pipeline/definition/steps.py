@@ -39,7 +39,6 @@ class Read:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it stands for all columns that match a glob."""
         return any(letter in self.column for letter in "*?[")
 
 
@@ -73,22 +72,12 @@ def define(
     reads: Mapping[str, str] | Sequence[str] | None = None,
     **options: Any,
 ) -> StepDefinition:
-    """Read a function's signature and make a step of it."""
     if not callable(function):
         raise DefinitionError(f"a {kind} is made of a function, got {type(function).__name__} {function!r}")
     step = name or _name_of(kind, function)
     positional, keywords = _arguments(kind, step, function)
-    takes_weight = False
-    if kind == "output" and any(p.name == "weight" for p in positional):
-        takes_weight = True
-    for parameter in positional:
-        _refuse_reserved(kind, step, parameter.name, allowed=takes_weight)
-    if kind in ("column", "cut", "weight") and step in RESERVED:
-        raise DefinitionError(
-            f"{kind} {step!r}: {step!r} is a reserved name ({', '.join(RESERVED)}); call the step something else"
-        )
     reserved = tuple(p.name for p in keywords if p.name in RESERVED)
-    _refuse_lane_names(kind, step, reserved)
+    _refuse_reserved(kind, step, [p.name for p in positional], reserved)
     return StepDefinition(
         name=step,
         kind=kind,
@@ -97,7 +86,7 @@ def define(
         parameters=MappingProxyType({p.name: p.default for p in keywords if p.name not in RESERVED}),
         reserved=reserved,
         module=getattr(function, "__module__", None) or type(function).__module__,
-        takes_weight=takes_weight,
+        takes_weight=any(p.name == "weight" for p in positional),
         **options,
     )
 
@@ -138,29 +127,28 @@ def _arguments(
     return positional, keywords
 
 
-def _refuse_reserved(kind: str, step: str, name: str, *, allowed: bool) -> None:
-    if name == "weight" and not allowed:
+def _refuse_reserved(kind: str, step: str, positional: Sequence[str], keywords: Sequence[str]) -> None:
+    """Refuse reserved names where they mean nothing; ``weight`` comes to outputs only, as a positional argument."""
+    here = f"{kind} {step!r}"
+    if kind != "output" and step in RESERVED:
         raise DefinitionError(
-            f"{kind} {step!r} reads 'weight', which is reserved: the product of the weights exists in outputs only; for a "
-            "file column of that name write reads={'w': 'weight'}"
+            f"{here}: {step!r} is a reserved name ({', '.join(RESERVED)}); call the step something else"
         )
-    if name in RESERVED and name != "weight":
+    if "weight" in keywords or ("weight" in positional and kind != "output"):
         raise DefinitionError(
-            f"{kind} {step!r}: {name!r} is a reserved name and comes as a keyword: write (..., *, {name}); for a file "
-            f"column of that name write reads={{'x': {name!r}}}"
+            f"{here} reads 'weight', which is reserved: the product of the weights exists in outputs only, as a positional "
+            "argument; for a file column of that name write reads={'w': 'weight'}"
         )
-
-
-def _refuse_lane_names(kind: str, step: str, reserved: tuple[str, ...]) -> None:
-    if "weight" in reserved:
-        raise DefinitionError(f"{kind} {step!r}: 'weight' is a positional argument of outputs")
-    if kind != "output":
-        for name in ("region", "variation"):
-            if name in reserved:
-                raise DefinitionError(
-                    f"{kind} {step!r} takes {name!r}, but it runs once for all regions and variations; only outputs "
-                    "know theirs"
-                )
+    for name in RESERVED:
+        if name != "weight" and name in positional:
+            raise DefinitionError(
+                f"{here}: {name!r} is a reserved name and comes as a keyword: write (..., *, {name}); for a file "
+                f"column of that name write reads={{'x': {name!r}}}"
+            )
+        if name in ("region", "variation") and name in keywords and kind != "output":
+            raise DefinitionError(
+                f"{here} takes {name!r}, but it runs once for all regions and variations; only outputs know theirs"
+            )
 
 
 def _reads(

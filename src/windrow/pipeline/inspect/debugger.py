@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windrow.blocks.kernels import EachKernel
 from windrow.blocks.selection import Selection, union
 from windrow.pipeline.inspect.format_value import short
-from windrow.random.each_row.python import RowRng
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,21 +72,6 @@ def _call(run: ChunkRun, step: BoundStep, arguments: list[Any], rows: Selection)
     if step.kernel is None:
         return run.caller.call(step, arguments, rows)
     # Compiled code has no frames: the plain function is called, with the numbers it would see.
-    rng = RowRng(run.caller.rng(rows)) if step.wants_rng else None
-    for row in range(rows.count):
-        drawn = {}
-        if rng is not None:
-            rng.move(row)
-            drawn["rng"] = rng
-        scalars = [_scalar(values, row) for values in arguments]
-        step.kernel.function(*scalars, **step.kernel.parameters, **drawn)
-    return None
-
-
-def _scalar(values: Any, row: int) -> Any:
-    if values is None:
-        return None
-    value = np.asarray(values[row])
-    wide = {"f": np.float64, "i": np.int64, "u": np.uint64 if value.dtype.itemsize == 8 else np.int64}
-    number = value.astype(wide.get(value.dtype.kind, value.dtype))
-    return number if number.ndim else number[()]
+    kernel = step.kernel
+    plain = EachKernel(kernel.function, kernel.parameters, name=kernel.name, kind=kernel.kind, use_numba=False)
+    return run.caller.each(replace(step, kernel=plain), rows)

@@ -21,9 +21,9 @@ from windrow.blocks.failing import first_line
 from windrow.blocks.results import UpDown, Verdict
 from windrow.errors import MissingColumnError, StepError, UsageError, nearest
 from windrow.pipeline.binding.bind import bind
-from windrow.pipeline.grid import Grid, box, to_html
 from windrow.pipeline.inspect.format_value import short
 from windrow.pipeline.inspect.rows import chunk_run, definition_at_desk, find_input, opened, row_number
+from windrow.pipeline.results.grid import Grid, box, to_html
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,11 +75,9 @@ class Story:
 
     @property
     def inside(self) -> bool:
-        """Whether the row is in the region."""
         return self.removed_by is None and self.stops_at is None
 
     def verdict(self) -> str:
-        """Say it in a few words."""
         if self.stops_at is not None:
             return f"{self.stops_at} raises for this row, so a run stops here"
         if self.removed_by is None:
@@ -89,7 +87,6 @@ class Story:
         return f"removed by {line.name}{none}"
 
     def grid(self) -> Grid:
-        """Return the region's cuts as a table."""
         rows = [(line.name, line.shown, line.reason) for line in self.lines]
         cuts = [line.cut for line in self.lines]
         marked = None if self.removed_by is None else cuts.index(self.removed_by)
@@ -133,7 +130,6 @@ class Why:
 
     @property
     def title(self) -> str:
-        """Which row it is."""
         known = "".join(f", {name} {short(value)}" for name, value in self.identity.items())
         title = f"{self.pipeline}: row {self.row} of {self.file} (dataset {self.dataset}{known})"
         if self.outside:
@@ -244,7 +240,6 @@ class _Answer:
     error: str = ""  #: what it raised
 
     def trouble(self, step: str) -> str:
-        """Say why there is no value."""
         return self.error if self.culprit == step else f"it needs {self.culprit}: {self.error}"
 
 
@@ -323,7 +318,6 @@ def _read(run: ChunkRun, step: BoundStep, argument: Argument, touched: frozenset
 
 
 def _story(definition: Definition, run: ChunkRun, number: int, lane: Lane, answers: Mapping[str, _Answer]) -> Story:
-    """Follow the row through one region in the written order."""
     removed: str | None = None
     stops: str | None = None
     lines: list[CutVerdict] = []

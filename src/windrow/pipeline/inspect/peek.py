@@ -25,7 +25,6 @@ from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.selection import Selection, union
 from windrow.errors import StepError, UnknownNameError, UsageError, nearest
 from windrow.pipeline.binding.bind import bind
-from windrow.pipeline.grid import Grid, box
 from windrow.pipeline.inspect.debugger import stop_where_it_raised
 from windrow.pipeline.inspect.format_value import ROOM, short
 from windrow.pipeline.inspect.rows import (
@@ -38,6 +37,7 @@ from windrow.pipeline.inspect.rows import (
     pieces,
     row_number,
 )
+from windrow.pipeline.results.grid import Grid, box
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -94,7 +94,6 @@ def _checked_names(what: Any, definition: Definition) -> tuple[str, ...]:
 
 
 def _columns_of(name: str, info: FileInfo) -> list[str]:
-    """File columns that a name stands for: itself, or those that match a pattern."""
     if name in info.columns:
         return [name]
     return matching(info.columns, name) if any(letter in name for letter in "*?[") else []
@@ -136,7 +135,6 @@ class _Look:
     # -- which rows --------------------------------------------------------------------------
 
     def through(self, inputs: Sequence[Input], count: int) -> None:
-        """Look through files until ``count`` rows are found."""
         self._refuse_unknown_names(inputs)
         left = count
         try:
@@ -313,7 +311,6 @@ class _Look:
         run.release()
 
     def result(self, asked: int) -> Peek:
-        """Put the rows of all pieces together."""
         if not self.parts and self.notes and not self.looked_at:
             raise UsageError("nothing to look at: " + "; ".join(self.notes))
         kinds = [f"{self.definition.steps[name].kind} {name}" for name in self.steps]
@@ -389,7 +386,6 @@ class Peek:
         return iter(self.keys())
 
     def keys(self) -> tuple[str, ...]:
-        """Return the names that values can be had by."""
         return tuple(dict.fromkeys([*self.values, *self.identity]))
 
     def summary(self) -> str:
@@ -433,6 +429,5 @@ def _is_number(value: Any) -> bool:
 
 
 def _tail(label: str) -> str:
-    """The end of a path: its beginning is the same for all rows, and long."""
     name = label.rsplit("/", 1)[-1] or label
     return name if len(name) <= ROOM else "…" + name[1 - ROOM :]

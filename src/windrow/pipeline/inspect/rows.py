@@ -52,7 +52,6 @@ def output_reading(columns: Sequence[str]) -> StepDefinition:
 
 @contextmanager
 def opened(source: Source, index: int) -> Iterator[Reader]:
-    """Open one input and close it again."""
     reader = source.open(index)
     try:
         yield reader
@@ -107,7 +106,6 @@ def _resolved(label: str) -> str:
 
 
 def row_number(row: Any, info: FileInfo, label: str) -> int:
-    """Check that a file has this row."""
     if isinstance(row, bool) or not hasattr(row, "__index__"):
         raise UsageError(f"a row of {label} is given by its number, got {row!r}")
     number = int(row.__index__())

@@ -83,7 +83,6 @@ class OrderController:
         self._datasets: dict[str, DatasetOrder] = {}
 
     def dataset(self, name: str) -> DatasetOrder:
-        """Give what is known of a dataset's order."""
         return self._datasets.setdefault(name, DatasetOrder())
 
     def found_orders(self, evidence: Mapping[str, Evidence], plans: Mapping[str, Plan]) -> dict[str, tuple[str, ...]]:
@@ -97,7 +96,6 @@ class OrderController:
     # -- what the scheduler asks -----------------------------------------------------------------
 
     def due(self, category: str, spent_s: float, windows: int) -> bool:
-        """Say whether to think again."""
         if self.policy is None or category in self.fixed:
             return False
         state = self.dataset(category)
@@ -112,7 +110,6 @@ class OrderController:
         return None if state.short or state.decision is not None else state.first_s
 
     def replan(self, job: PlanJob) -> Plan:
-        """Make the next plan of a dataset."""
         if job.run_s >= STAY_OUT_S:
             load(self.policy)  # once in a program, and no thinking
         began = thread_time()
@@ -178,7 +175,6 @@ class OrderController:
         return replace(plan, sample=sample.share, sample_rows=sample.rows)
 
     def _ask_policy(self, job: PlanJob, plan: Plan, state: DatasetOrder, allowed_s: float) -> Decision:
-        """Ask the policy, and note what was known and chosen."""
         state.situation = make_situation(
             self.definition, plan, job.evidence, guards=job.guards, before=state.before, chunk_rows=_chunk_rows(job)
         )

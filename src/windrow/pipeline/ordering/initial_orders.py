@@ -75,7 +75,6 @@ def make_orders(definition: Definition, source: Source, options: Options, pipeli
 
 
 def _policy(options: Options, definition: Definition) -> Any:
-    """Say what decides about orders in this run."""
     if options.order == "written" or not any(s.kind == "cut" for s in definition.steps.values()):
         return None
     return options.order if isinstance(options.order, str) or callable(options.order) else AS_ASKED
@@ -118,7 +117,6 @@ def _asked(order: Any, source: Source) -> tuple[dict[str, Any], list[str]]:
 
 
 def _begin(definition: Definition, dataset: str, asked: Any, pipeline: Pipeline) -> tuple[tuple[str, ...], str]:
-    """Return the order to begin with, and why."""
     written = definition.written
     if isinstance(asked, tuple):
         needs = dependencies(definition.steps)

@@ -7,13 +7,14 @@ same steps.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow.errors import UsageError
-from windrow.pipeline.fingerprints import fingerprint
 from windrow.pipeline.ordering.situation import fitting_guards
+from windrow.pipeline.resume.step_digest import fingerprint
 from windrow.store.rundir import MANIFEST
 
 if TYPE_CHECKING:
@@ -46,15 +47,11 @@ def freeze(result: Result, path: Any) -> str:
 
 
 def frozen_orders(path: Any) -> FrozenOrders:
-    """Read the orders of a file that ``freeze`` wrote."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"order= {path} cannot be read: {error}") from error
-    found = _of_plain(path, content)
-    if not found:
-        raise _unfit(path, '"order" has to map datasets to lists of step names', content["order"])
-    return found
+    return _of_plain(path, content, least=1)
 
 
 def orders_to_keep(pipeline: Pipeline, definition: Definition) -> dict[str, Any]:
@@ -95,28 +92,23 @@ def _as_plain(orders: Mapping[str, Iterable[str]], guards: Iterable[tuple[str, s
     }
 
 
-def _of_plain(path: Any, content: Any) -> FrozenOrders:
+def _of_plain(path: Any, content: Any, least: int = 0) -> FrozenOrders:
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise UsageError(f"order= {path} is no file that result.freeze() wrote")
-    orders, guards = content.get("order"), content.get("guards", [])
-    if not isinstance(orders, dict):
-        raise _unfit(path, '"order" has to map datasets to lists of step names', orders)
-    for dataset, order in orders.items():
-        if not _are_names(order):
-            raise _unfit(path, f"the order of {dataset!r} has to be a list of step names", order)
-    if not isinstance(guards, list) or not all(_are_names(g) and len(g) == 2 for g in guards):
-        raise _unfit(path, '"guards" has to be a list of pairs of a step and a cut', guards)
-    return FrozenOrders(
-        str(path),
-        {dataset: tuple(order) for dataset, order in orders.items()},
-        tuple((step, cut) for step, cut in guards),
+    orders: Any = content.get("order")
+    guards: Any = content.get("guards", [])
+    with suppress(AttributeError, TypeError, ValueError):
+        found = {dataset: _names(order) for dataset, order in orders.items()}
+        pairs = tuple((step, cut) for step, cut in map(_names, guards))
+        if len(found) >= least:
+            return FrozenOrders(str(path), found, pairs)
+    raise UsageError(
+        f'order= {path}: "order" has to map datasets to lists of step names, and "guards" to be a list of pairs of a '
+        f"step and a cut; there is {orders!r} and {guards!r}; write the file again with result.freeze()"
     )
 
 
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
-
-
-def _unfit(path: Any, expected: str, came: Any) -> UsageError:
-    said = "nothing" if came is None else repr(came)
-    return UsageError(f"order= {path}: {expected}, and there is {said}; write the file again with result.freeze()")
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise TypeError
+    return tuple(value)

@@ -20,7 +20,6 @@ AS_ASKED = "as asked"
 
 
 def load(policy: Any) -> None:
-    """Import what a policy consists of."""
     import_module("windrow.order.adaptive" if policy == "adaptive" else "windrow.order.cost")
     if policy in POLICIES:
         import_module(f"windrow.order.published.{policy}")

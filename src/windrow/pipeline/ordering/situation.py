@@ -117,6 +117,5 @@ def affine(cost: StepCost, probed: StepCost) -> tuple[float, float]:
 
 
 def seconds_per_byte(evidence: Evidence) -> float:
-    """Say what reading takes per stored byte."""
     read = sum(cost.bytes_read for _, cost in evidence.steps)
     return sum(cost.read_s for _, cost in evidence.steps) / read if read else 0.0

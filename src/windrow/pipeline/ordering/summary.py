@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def summarise_orders(controller: OrderController, evidence: Mapping[str, Evidence], result: Result) -> dict[str, Any]:
-    """Tell how the order of each dataset came about."""
     rows: dict[str, int] = {}
     for entry in result.ledger.entries:
         if entry.state == "done":

@@ -54,7 +54,6 @@ def order_line(ordering: Mapping[str, Any]) -> str:
 
 
 def how_decided(told: Mapping[str, Any]) -> str:
-    """Say how often it was thought about, and what came of it."""
     checkpoints = told["checkpoints"]
     changes = sum(1 for one in checkpoints if one["changed"])
     often = f"decided {_times(len(checkpoints))} and "
@@ -68,25 +67,17 @@ def how_decided(told: Mapping[str, Any]) -> str:
 
 
 def savings(told: Mapping[str, Any]) -> str:
-    """Say what was saved, or spent in addition, against the written order; nothing where that is what ran."""
+    """Say what was saved against the written order, with a minus what came on top; nothing where that is what ran."""
     saved = told["saved"]
     if not any(one["changed"] for one in told["checkpoints"]) and not is_moved(told):
         return ""
-    less: list[str] = []
-    more: list[str] = []
-    for size, words in (
-        (saved["evaluations"], f"{format_count(abs(saved['evaluations']))} evaluations"),
-        (saved["seconds"], f"{format_seconds(abs(saved['seconds']))} of processor time"),
-        (saved["bytes"], f"{format_bytes(int(abs(saved['bytes'])))} of reading"),
-    ):
-        if size:
-            (less if size > 0 else more).append(words)
-    parts = []
-    if less:
-        parts.append(f"saved against the written order, by the model: {', '.join(less)}")
-    if more:
-        parts.append(f"more than in the written order, by the model: {', '.join(more)}")
-    return "; ".join(parts)
+    words = {
+        "evaluations": f"{format_count(abs(saved['evaluations']))} evaluations",
+        "seconds": f"{format_seconds(abs(saved['seconds']))} of processor time",
+        "bytes": f"{format_bytes(int(abs(saved['bytes'])))} of reading",
+    }
+    parts = [f"{'-' if saved[name] < 0 else ''}{text}" for name, text in words.items() if saved[name]]
+    return f"saved against the written order, by the model: {', '.join(parts)}" if parts else ""
 
 
 def _paid(told: Mapping[str, Any]) -> Iterable[str]:

@@ -105,11 +105,6 @@ class Comparison:
     def __repr__(self) -> str:
         return str(self)
 
-    def _repr_html_(self) -> str:
-        from windrow.pipeline.results.html import comparison_html
-
-        return comparison_html(self)
-
 
 def compare(first: Result, second: Result, *, rows: int = 20) -> Comparison:
     """Compare two results; ``rows`` is how many changed rows are shown, all of them are counted."""
@@ -160,7 +155,6 @@ def _output_differences(first: Result, second: Result) -> Iterator[OutputDiffere
 
 
 def difference(left: Any, right: Any) -> Difference | None:
-    """Return what differs in words, absolutely and relatively; None if nothing does."""
     if is_histogram(left) and is_histogram(right):
         return _histograms(left, right)
     if isinstance(left, Mapping) and isinstance(right, Mapping):

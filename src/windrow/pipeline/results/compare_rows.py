@@ -7,7 +7,7 @@ one dataset at a time, as simulated samples repeat their numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,14 +39,10 @@ class ChangedRow:
     left: bool  #: whether it was in the region in the first run and is not in the second
     identity: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def change(self) -> str:
-        """From where to where."""
-        return f"{self.region} -> out" if self.left else f"out -> {self.region}"
-
     def __str__(self) -> str:
         who = "".join(f" {name}={value}" for name, value in self.identity.items())
-        return f"{self.change}: {self.file} row {self.row}{who}"
+        change = f"{self.region} -> out" if self.left else f"out -> {self.region}"
+        return f"{change}: {self.file} row {self.row}{who}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +54,14 @@ class Changes:
     shown: tuple[ChangedRow, ...]
     notes: tuple[str, ...]  #: what could not be compared, and why
 
-    @property
-    def headline(self) -> str:
-        """Say how much changed; a row that goes from one region to another leaves one and enters one."""
-        if not self.count:
-            return "no row changed side"
-        times = "once" if self.count == 1 else f"{self.count:,} times"
-        return f"rows changed side: one left or entered a region {times}"
-
     def text(self) -> list[str]:
-        """Say it in lines."""
+        """Say how much changed; a row that goes from one region to another leaves one and enters one."""
         lines: list[str] = []
         if self.count is not None:
-            lines.append(self.headline)
+            times = "once" if self.count == 1 else f"{self.count:,} times"
+            lines.append(
+                f"rows changed side: one left or entered a region {times}" if self.count else "no row changed side"
+            )
             for region, (left, entered) in self.by_region.items():
                 if left or entered:
                     lines.append(f"  {region}: {left:,} left, {entered:,} entered")
@@ -92,7 +83,7 @@ def changed_rows(first: Result, second: Result, limit: int) -> Changes:
     compared = False
     counts = {region: [0, 0] for region in common}
     found: list[ChangedRow] = []
-    unseen: tuple[dict[str, int], dict[str, int]] = ({}, {})  # rows that only one run looked at, by dataset
+    unseen = [0, 0]  # rows of regions that the other run never looked at
     for pair in _pairs(first, second, notes):
         try:
             moved = {region: _moved(pair, region, notes) for region in common}
@@ -100,21 +91,25 @@ def changed_rows(first: Result, second: Result, limit: int) -> Changes:
             notes.append(f"dataset {pair[0].dataset!r}: identity columns cannot be read: {error}")
             continue
         compared = True
-        for number, files in enumerate(pair):
-            alone = np.unique(
-                np.concatenate([np.empty(0, np.uint64), *(sides[number].unseen for sides in moved.values())])
-            )
-            unseen[number][files.dataset] = unseen[number].get(files.dataset, 0) + len(alone)
+        for number in (0, 1):
+            alone = [sides[number][2] for sides in moved.values()]
+            unseen[number] += len(np.unique(np.concatenate([np.empty(0, np.uint64), *alone])))
+            for region, sides in moved.items():
+                counts[region][number] += len(sides[number][1])
         for region, sides in moved.items():
-            for number, (files, side) in enumerate(zip(pair, sides, strict=True)):
-                counts[region][number] += len(side.rows)
-                found += files.changed(region, side, limit - len(found), left=number == 0)
-    notes += _about_unseen(unseen[0], "first", "second", second) + _about_unseen(unseen[1], "second", "first", first)
+            for files, (places, rows, _), left in zip(pair, sides, (True, False), strict=True):
+                shown = slice(max(limit - len(found), 0))
+                found += files.name_rows(region, places[shown], rows[shown], notes, left=left)
+    for count, which, other in zip(unseen, ("first", "second"), ("second", "first"), strict=True):
+        if count:
+            notes.append(
+                f"{count:,} rows of regions of the {which} run are not compared: the {other} has not processed them, or its "
+                "files, perhaps a skim, do not have them"
+            )
     if not compared:
         return Changes(None, {}, (), tuple(notes))
-    shown = tuple(_with_identities(found, first, second, notes))
     by_region = {region: (left, entered) for region, (left, entered) in counts.items()}
-    return Changes(sum(map(sum, counts.values())), by_region, shown, tuple(dict.fromkeys(notes)))
+    return Changes(sum(map(sum, counts.values())), by_region, tuple(found), tuple(dict.fromkeys(notes)))
 
 
 def _pairs(first: Result, second: Result, notes: list[str]) -> list[tuple[_Files, _Files]]:
@@ -154,15 +149,6 @@ def _pairs(first: Result, second: Result, notes: list[str]) -> list[tuple[_Files
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """The rows of a region that one run has and the other has not."""
-
-    places: NDArray[np.int64]  #: position of each row's file
-    rows: NDArray[np.int64]
-    unseen: NDArray[np.uint64]  #: keys of those that the other run never looked at: they have not changed side
-
-
-@dataclass(frozen=True, slots=True)
 class _Files:
     """Some files of one run, all of one dataset."""
 
@@ -172,7 +158,6 @@ class _Files:
     columns: tuple[str, ...]  #: that tell who a row is; empty: its number does, as there is one file
 
     def keys(self, position: int, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return what rows of a file are compared by."""
         if not self.columns:
             return rows.astype(np.uint64)
         read = read_rows(self.result.source, self.result.kept.files[position].index, self.columns, rows)
@@ -193,7 +178,6 @@ class _Files:
         return key[kept], np.concatenate([empty, *places])[kept], np.concatenate([empty, *rows])[kept]
 
     def processed(self, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Say of rows whether the run processed them."""
         mask = np.zeros(len(keys), dtype=bool)
         for position in self.positions if len(keys) else ():
             label = self.result.kept.files[position].label
@@ -204,13 +188,28 @@ class _Files:
                         mask |= np.isin(keys, self.keys(position, rows))
         return mask
 
-    def changed(self, region: str, side: _Side, most: int, *, left: bool) -> list[ChangedRow]:
-        """Name the first of the rows that changed side."""
-        labels = [self.result.kept.files[place].label for place in side.places[: max(most, 0)]]
-        return [
-            ChangedRow(region, self.dataset, label, int(row), left)
-            for label, row in zip(labels, side.rows[: max(most, 0)], strict=True)
-        ]
+    def name_rows(
+        self, region: str, places: NDArray[np.int64], rows: NDArray[np.int64], notes: list[str], *, left: bool
+    ) -> list[ChangedRow]:
+        """Name rows that changed side, with their identity where it can be read."""
+        result, found = self.result, []
+        for place in dict.fromkeys(places.tolist()):
+            file, mine = result.kept.files[place], rows[places == place]
+            values: dict[str, Any] = {}
+            try:
+                if result.identity:
+                    values = read_rows(result.source, file.index, result.identity, mine)
+            except (WindrowError, OSError) as error:
+                notes.append(f"who the rows are cannot be read: {error}")
+            for at, row in enumerate(mine.tolist()):
+                identity = {name: column[at].item() for name, column in values.items()}
+                found.append(ChangedRow(region, self.dataset, file.label, row, left, identity))
+        return found
+
+
+#: Rows of a region that one run has and the other has not: the positions of their files, their numbers, and the keys of
+#: those that the other run never looked at, which have not changed side.
+_Side = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.uint64]"]
 
 
 def _moved(pair: tuple[_Files, _Files], region: str, notes: list[str]) -> tuple[_Side, _Side]:
@@ -220,37 +219,5 @@ def _moved(pair: tuple[_Files, _Files], region: str, notes: list[str]) -> tuple[
     for (keys, places, rows), others, other in ((mine, theirs, pair[1]), (theirs, mine, pair[0])):
         only = ~np.isin(keys, others[0])
         seen = other.processed(keys[only])
-        sides.append(_Side(places[only][seen], rows[only][seen], keys[only][~seen]))
+        sides.append((places[only][seen], rows[only][seen], keys[only][~seen]))
     return sides[0], sides[1]
-
-
-def _about_unseen(counts: Mapping[str, int], which: str, other: str, result: Result) -> list[str]:
-    datasets = [name for name, count in counts.items() if count]
-    if not datasets:
-        return []
-    skims = [name for name in datasets if "skim" in result.datasets.get(name, {})]
-    why = "has not processed them, or its files do not have them"
-    if len(skims) == len(datasets):
-        why = f"reads a skim of {', '.join(map(repr, skims))} that does not have them, or has not processed them"
-    count = sum(counts.values())
-    return [f"{count:,} rows of regions of the {which} run are not compared: the {other} {why}"]
-
-
-def _with_identities(rows: list[ChangedRow], first: Result, second: Result, notes: list[str]) -> list[ChangedRow]:
-    """Read who the rows are, file by file."""
-    places: dict[tuple[bool, str, str], list[int]] = {}
-    for place, row in enumerate(rows):
-        places.setdefault((row.left, row.dataset, row.file), []).append(place)
-    found = list(rows)
-    for (left, dataset, label), mine in places.items():
-        result = first if left else second
-        file = next(f for f in result.kept.files if (f.dataset, f.label) == (dataset, label))
-        numbers, where = np.unique([rows[place].row for place in mine], return_inverse=True)
-        try:
-            values = read_rows(result.source, file.index, result.identity, numbers) if result.identity else {}
-        except (WindrowError, OSError) as error:
-            notes.append(f"who the rows are cannot be read: {error}")
-            continue
-        for place, at in zip(mine, where, strict=True):
-            found[place] = replace(rows[place], identity={name: values[name][at].item() for name in values})
-    return found

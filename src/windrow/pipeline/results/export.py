@@ -55,7 +55,6 @@ def save(result: Result, path: str | os.PathLike[str]) -> list[str]:
 
 
 def check_suffix(place: Path) -> None:
-    """Refuse a file whose name does not say which of the formats it is."""
     if place.suffix not in _WRITERS:
         known = ", ".join(_WRITERS)
         raise UsageError(
@@ -65,7 +64,6 @@ def check_suffix(place: Path) -> None:
 
 
 def entries(result: Result) -> Iterator[tuple[str, str, str, str, Any]]:
-    """Return every output value with its dataset, output, region and variation."""
     for dataset, values in result.outputs.items():
         for (output, region, variation), value in values.items():
             yield dataset, output, INCLUSIVE if region is None else region, variation, value
@@ -91,7 +89,6 @@ def safe_name(text: str) -> str:
 
 
 def refuse_twice(name: str, *taken: Mapping[str, Any]) -> None:
-    """Raise where something in the file has this name already."""
     if any(name in names for names in taken):
         raise UsageError(
             f"two outputs would be called {name!r} in the file; rename a dataset, region or output so that they differ "
@@ -121,7 +118,6 @@ class NotPlain(TypeError):
 
 
 def _write_json(result: Result, path: Path) -> list[str]:
-    """Write everything JSON can hold; returns the rest."""
     outputs, left_out = nested(result, plain)
     document = {
         "format": JSON_FORMAT,

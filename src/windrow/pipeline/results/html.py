@@ -1,4 +1,4 @@
-"""Results and comparisons as notebooks show them: plain HTML, everything escaped, no scripts."""
+"""Results as notebooks show them: plain HTML, everything escaped, no scripts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.blocks.program import NOMINAL
-from windrow.pipeline.grid import FAINT, Grid, box, bullets, folded, to_html
 from windrow.pipeline.ordering.text import order_line
+from windrow.pipeline.results.grid import FAINT, Grid, box, bullets, folded, to_html
 from windrow.pipeline.results.histograms import histograms_in, is_histogram
 from windrow.units import format_bytes, format_count, format_seconds
 from windrow.watch.report.tables import Html
 
 if TYPE_CHECKING:
-    from windrow.pipeline.results.compare import Comparison
-    from windrow.pipeline.results.ledger import Ledger
     from windrow.pipeline.results.result import Result
 
 
@@ -44,7 +42,9 @@ def result_html(result: Result) -> str:
         parts.append(folded(title, table._repr_html_()))
     parts += [folded(f"N-1 {region}", result.nminus1[region].grid("±").html()) for region in result.nminus1]
     if not result.ledger.complete:
-        parts.append(folded("Rows that are not done", ledger_html(result.ledger), shown=True))
+        problems = result.ledger.problems
+        lines = [*map(str, problems[:MOST_LINES]), *_more(len(problems) - MOST_LINES)]
+        parts.append(folded("Rows that are not done", bullets(lines), shown=True))
     if result.notes:
         parts.append(folded(f"Notes ({len(result.notes)})", bullets(result.notes)))
     return box(parts)
@@ -108,43 +108,6 @@ def sparkline(histogram: Any, width: int = 140, height: int = 28) -> str:
         f'aria-label="histogram" style="vertical-align:middle"><path d="{"".join(path)}" fill="{_BLUE}" '
         f'fill-opacity=".55" stroke="{_BLUE}" stroke-width=".8"/></svg>'
     )
-
-
-# -- other tables ------------------------------------------------------------------------------
-
-
-def ledger_html(ledger: Ledger) -> str:
-    """Return what became of the rows, and everything that is not done."""
-    problems = ledger.problems
-    rows = [
-        [entry.file, "?" if entry.stop is None else f"{entry.start:,} to {entry.stop:,}", entry.state, entry.reason]
-        for entry in problems[:MOST_LINES]
-    ]
-    parts = [f"<p>{to_html(ledger.summary())}</p>"]
-    if rows:
-        parts.append(Grid("", ["file", "rows", "", "why"], rows, _more(len(problems) - len(rows))).html())
-    return box(parts)
-
-
-def comparison_html(comparison: Comparison) -> str:
-    """Return what differs between two results."""
-    parts = ["<p><b>The results are the same.</b></p>" if comparison.same else ""]
-    for title, items in (("outputs differ", comparison.outputs), ("cutflow lines differ", comparison.cutflow)):
-        if items:
-            lines = [*map(str, items[:MOST_LINES]), *_more(len(items) - MOST_LINES)]
-            parts.append(folded(f"{len(items):,} {title}", bullets(lines), shown=True))
-    changes = comparison.changes
-    if changes.count:
-        names = list(dict.fromkeys(name for row in changes.shown for name in row.identity))
-        rows = [
-            [row.change, row.file, f"{row.row:,}", *(str(row.identity.get(name, "")) for name in names)]
-            for row in changes.shown
-        ]
-        grid = Grid("", ["change", "file", "row", *names], rows, _more(changes.count - len(rows)))
-        parts.append(folded(changes.headline, grid.html(), shown=True))
-    if changes.notes:
-        parts.append(folded("Notes", bullets(changes.notes), shown=True))
-    return box(parts)
 
 
 def _more(count: int) -> list[str]:

@@ -110,7 +110,5 @@ class Ledger:
     def __str__(self) -> str:
         return "\n".join([self.summary(), *(str(entry) for entry in self.problems)])
 
-    def _repr_html_(self) -> str:
-        from windrow.pipeline.results.html import ledger_html
-
-        return ledger_html(self)
+    def __repr__(self) -> str:
+        return str(self)

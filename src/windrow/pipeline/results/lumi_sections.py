@@ -95,20 +95,17 @@ def _of_rows(dataset: str, source: Source, ledger: Ledger) -> NDArray[np.int64]:
 
 def _of_skim(dataset: str, skim: Mapping[str, Any], ledger: Ledger) -> NDArray[np.int64]:
     """Return the sections that a skim says it was made from, if all of it was processed."""
-    what = f"the luminosity sections of dataset {dataset!r} cannot be told: it was read from a skim"
-    hint = "the result of the run that wrote the skim has them"
     sections = skim.get("lumis")
-    if sections is None:
-        raise DataError(
-            f"{what}, which does not say which sections it was made from, and those without a selected row are not in "
-            f"it; {hint}"
-        )
     entries = [entry for entry in ledger.entries if entry.dataset == dataset]
     done = sum(entry.rows for entry in entries if entry.state == "done")
-    if any(entry.state != "done" for entry in entries) or done != skim.get("selected"):
+    whole = all(entry.state == "done" for entry in entries) and done == skim.get("selected")
+    if sections is None or not whole:
+        why = "does not say which sections it was made from"
+        if not whole:
+            why = f"has not been read whole: only {done:,} of {skim.get('selected')} rows were processed"
         raise DataError(
-            f"{what}, of which only {done:,} of {skim.get('selected')} rows were processed, and nobody knows which "
-            f"sections belong to those; {hint}"
+            f"the luminosity sections of dataset {dataset!r} cannot be told: it was read from a skim that {why}; the "
+            "result of the run that wrote the skim has them"
         )
     pairs = [
         (int(run), section)

@@ -18,14 +18,12 @@ from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.program import NOMINAL
 from windrow.core.intervals import Intervals
 from windrow.errors import MergeError, UsageError
-from windrow.pipeline.fingerprints import different_steps
 from windrow.pipeline.results.ledger import Entry, Ledger
 from windrow.pipeline.results.region_rows import KeptRows
 from windrow.pipeline.results.result import Result, StepSummary
+from windrow.pipeline.resume.step_digest import different_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from windrow.data.base import Reader, Source
     from windrow.pipeline.cutflow.nminus1 import Count
 
@@ -41,11 +39,10 @@ def merge(*results: Result) -> Result:
 
     Raises if rows are in more than one of them, or if they are not of the same analysis.
     """
-    for result in results:
-        if not isinstance(result, Result):
-            raise UsageError(f"merge takes results, got {type(result).__name__} {result!r:.60}")
-    if not results:
-        raise UsageError("merge takes results, got none")
+    given: Sequence[Any] = results
+    wrong = [type(one).__name__ for one in given if not isinstance(one, Result)]
+    if wrong or not results:
+        raise UsageError(f"merge takes results, got {', '.join(wrong) or 'none'}")
     first = results[0]
     for other in results[1:]:
         _check_same_analysis(first, other)
@@ -228,7 +225,6 @@ def add_outputs(
 
 
 def _gone(parts: Sequence[Outputs], not_kept: Sequence[Lost]) -> dict[Key, str]:
-    """Return the outputs that one of the parts has lost."""
     gone = {key: why for lost in not_kept for key, why in lost.items()}
     for part, lost in zip(parts, not_kept, strict=False):
         for key in {key for other in parts for key in other}:
@@ -242,18 +238,15 @@ def _gone(parts: Sequence[Outputs], not_kept: Sequence[Lost]) -> dict[Key, str]:
 def _value(key: tuple[str, str | None, str], value: Any, merges: Mapping[str, Any]) -> Value:
     if key[0] not in merges:
         return Value(value, None)
-    function: Callable[[Any, Any], Any] | None = merges[key[0]]
-    if function is None:
-        name = key[0]
-
-        def function(_left: Any, _right: Any) -> Any:
-            raise MergeError(
-                f"its merge= function was not kept on disk, or cannot be imported here; write it as a function "
-                f"of a module, and import that module before the result is loaded ({name!r})"
-            )
-
     # A user's function may change what it is given.
-    return Value(deepcopy(value), function)
+    return Value(deepcopy(value), merges[key[0]] or _lost_function)
+
+
+def _lost_function(_left: Any, _right: Any) -> Any:
+    raise MergeError(
+        "its merge= function was not kept on disk, or cannot be imported here; write it as a function of a module, and "
+        "import that module before the result is loaded"
+    )
 
 
 def _merges(results: Sequence[Result]) -> dict[str, Any]:
@@ -368,7 +361,6 @@ class SeveralSources:
         self.datasets = {name: meta for source in sources for name, meta in source.datasets.items()}
 
     def open(self, index: int) -> Reader:
-        """Open one of their inputs."""
         source, item = self._places[index]
         return source.open(item.index)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial, reduce
@@ -72,7 +73,6 @@ def _group_outputs(
 
 
 def _members(groups: Mapping[str, str | Sequence[str]], datasets: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return the datasets of every group and of those in none."""
     if not isinstance(groups, Mapping):
         raise UsageError(f'group takes a mapping such as {{"top": ["tt*", "single_top"]}}, got {groups!r}')
     owner: dict[str, str] = {}
@@ -110,7 +110,6 @@ def _members(groups: Mapping[str, str | Sequence[str]], datasets: tuple[str, ...
 def _group_tables(
     tables: Mapping[tuple[str, str], Any], members: Mapping[str, tuple[str, ...]]
 ) -> dict[tuple[str, str], Any]:
-    """Add up the tables (of cutflows or N-1) of each group."""
     found: dict[tuple[str, str], Any] = {}
     for region in dict.fromkeys(region for region, _ in tables):
         for name, datasets in members.items():
@@ -201,27 +200,20 @@ def _ask_factor(function: Callable[..., Any], result: Result, dataset: str) -> A
     metadata = result.datasets.get(dataset, {})
     try:
         return function(metadata, only(result, dataset))
-    except UnknownNameError as error:
-        raise UsageError(f"scale: for dataset {dataset!r}: {error}") from error
-    except KeyError as error:
+    except (KeyError, UnknownNameError, ZeroDivisionError) as error:
         raise UsageError(
-            f"scale: the function found no {error} for dataset {dataset!r} "
+            f"scale: the function fails for dataset {dataset!r}, {type(error).__name__}: {error} "
             f"(metadata: {', '.join(map(str, metadata)) or 'none'}; outputs: {', '.join(result)})"
         ) from error
-    except ZeroDivisionError as error:
-        raise UsageError(f"scale: the function divides by zero for dataset {dataset!r}") from error
 
 
 def _number(value: Any, dataset: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise UsageError(
-            f"scale: the factor for dataset {dataset!r} must be a number, got {type(value).__name__} {value!r:.60}"
-        ) from error
-    if not math.isfinite(number):
-        raise UsageError(f"scale: the factor for dataset {dataset!r} is {number}")
-    return number
+    with suppress(TypeError, ValueError):
+        if math.isfinite(number := float(value)):
+            return number
+    raise UsageError(
+        f"scale: the factor for dataset {dataset!r} must be a finite number, got {type(value).__name__} {value!r:.60}"
+    )
 
 
 def _scale_cutflow(cutflow: Cutflow, factors: Mapping[str, float]) -> Cutflow:
@@ -229,7 +221,6 @@ def _scale_cutflow(cutflow: Cutflow, factors: Mapping[str, float]) -> Cutflow:
 
 
 def only(result: Result, dataset: str) -> Result:
-    """Return the part of a result that belongs to one dataset."""
     extra = {key: table for key, table in result.nminus1.tables.items() if key[1] == dataset}
     tables = {key: table for key, table in result.cutflow.tables.items() if key[1] == dataset}
     return replace(

@@ -14,8 +14,8 @@ from windrow.errors import UsageError
 from windrow.pipeline.ordering.text import cost_share, how_decided, is_moved
 from windrow.store.rundir import EVENTS, MANIFEST, REPORT, RESULT, TRACE
 from windrow.watch.environment import environment
-from windrow.watch.files import report_places, write_whole
 from windrow.watch.report.outputs import drawn_histograms, is_data, said_values
+from windrow.watch.report.page import report_places, write_text
 from windrow.watch.report.plain_data import file_name, pathless, strict, without_paths
 from windrow.watch.report.unfinished import file_lines, manifest_facts, unfinished_data
 
@@ -146,10 +146,6 @@ def _ordering(dataset: str, result: Result) -> dict[str, Any]:
     }
     if "steps" not in told:
         return data
-    # Counts of a whole run are those of a dataset where there is only one.
-    only = result.steps if len(result.ordering) == 1 else {}
-    counted = {name: {"rows_in": step.rows_in, "bytes_read": step.bytes_read} for name, step in only.items()}
-    unknown = {"rows_in": None, "bytes_read": None}
     return {
         **data,
         "words": how_decided(told),
@@ -157,7 +153,7 @@ def _ordering(dataset: str, result: Result) -> dict[str, Any]:
         "share": cost_share(told),
         "looked": told["looked"],
         "saved": told["saved"],
-        "steps": [{**unknown, **counted.get(step["name"], {}), **step} for step in told["steps"]],
+        "steps": told["steps"],
     }
 
 
@@ -197,8 +193,8 @@ def _write(data: dict[str, Any], log: Log | None, page: Path, trace: Path) -> Pa
     from windrow.watch.report.run import run_page
     from windrow.watch.trace import trace_text
 
-    write_whole(page, run_page(data, log))
+    write_text(page, run_page(data, log))
     if log is not None:
         labels = {number: one["label"] for number, one in enumerate(data["inputs"])}
-        write_whole(trace, trace_text(log, data["name"], lambda number: labels.get(number, "")))
+        write_text(trace, trace_text(log, data["name"], lambda number: labels.get(number, "")))
     return page

@@ -11,8 +11,8 @@ from windrow import __version__
 from windrow.blocks.program import NOMINAL
 from windrow.errors import IncompleteError, UnknownNameError, nearest
 from windrow.pipeline.cutflow.nminus1 import Count, NMinusOneTables
-from windrow.pipeline.grid import Grid
 from windrow.pipeline.ordering.text import order_lines
+from windrow.pipeline.results.grid import Grid
 from windrow.units import format_bytes, format_count, format_seconds
 from windrow.watch.report.plain_data import strict
 

@@ -41,7 +41,6 @@ class InputIdentities:
         self._contents: dict[int, str] = {}  #: by id of what an input's location is
 
     def known(self, item: Input, identity: str, rows: int, borders: tuple[int, ...]) -> KnownInput:
-        """Make the entry of an input that was opened and said what identifies it."""
         size, mtime, ctime = _times(item) or (None, None, None)
         own = self._content(item) if item.format == "arrays" else identity
         return KnownInput(
@@ -94,7 +93,6 @@ class InputIdentities:
             yield from self._words(other, number)
 
     def _beside(self, source: Source, item: Input) -> str:
-        """Say what is read beside the file an input is named by."""
         if item.format == "arrays":
             return self._content(item)
         status = _times(item)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windrow.core.commands import Launch, Resolve
 from windrow.core.events import Finished
@@ -51,7 +51,7 @@ class JournalWriter:
         used = {blob.id for blobs in plan.used.values() for blob, _ in blobs}
         self._unused = {blob.id for blob in journal.blobs()} - used  #: left by earlier runs
         self._borders = {index: frozenset(known.borders) for index, known in plan.known.items()}
-        self._keeper = Keeper(journal, _packed, time.monotonic, self._unused)
+        self._keeper = Keeper(journal, lambda what: pack(what[0].whole(), what[1]), time.monotonic, self._unused)
         #: by input of the scheduler: under which key it is written down, and which products; None: it is not
         self._entries: dict[int, tuple[Key, frozenset[Product]] | None] = {}
         self._opening: dict[int, int] = {}  #: attempts to open an input -> the input of the scheduler
@@ -74,7 +74,6 @@ class JournalWriter:
         return all(start in borders and stop in borders for _, start, stop in rows)
 
     def changed(self, number: int, united: UnitedPartial) -> None:
-        """There is more of an input of the scheduler."""
         entry = self._entries[number]
         assert entry is not None
         key, products = entry
@@ -101,7 +100,6 @@ class JournalWriter:
         return key, frozenset(mine)
 
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:  # noqa: ARG002 - an observer's
-        """Write down inputs that were opened, and partials if it is time."""
         for command in commands:
             if isinstance(command, Resolve):
                 self._complete = command.status == "complete"
@@ -142,8 +140,3 @@ class JournalWriter:
         if self._complete and not self._plan.limited and not self.notes:
             with contextlib.suppress(JournalError):  # the next run has as little use for it
                 self._journal.drop(sorted(self._unused))
-
-
-def _packed(what: tuple[UnitedPartial, frozenset[Product]]) -> Any:
-    united, products = what
-    return pack(united.whole(), products)

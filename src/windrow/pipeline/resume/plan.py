@@ -14,8 +14,8 @@ from windrow.core.intervals import Intervals
 from windrow.core.ledger import Entry
 from windrow.core.records import InputSpec
 from windrow.pipeline.definition.products import products_of
-from windrow.pipeline.identities import Identity, identities
-from windrow.pipeline.resume.input_digest import InputIdentities, own_identity
+from windrow.pipeline.resume.input_digest import InputIdentities
+from windrow.pipeline.resume.product_digest import Identity, identities
 from windrow.pipeline.run.partials import unpack
 from windrow.pipeline.run.workload import Feed
 from windrow.reuse.coverage import Covered, divide, first_rows
@@ -53,11 +53,9 @@ class ResumePlan:
     limited: bool = False  #: whether rows are left out on purpose
 
     def feeds_of(self, index: int) -> list[int]:
-        """List the scheduler's inputs that are parts of one of the source."""
         return self.parts.get(index, []) if index in self.known else [index]
 
     def account(self, index: int, ledger: Ledger) -> list[Entry]:
-        """List what became of the rows of an input of the source, in order."""
         found = [entry for number in self.feeds_of(index) for entry in ledger.account(number)]
         if index in self.known:
             others = Intervals((entry.start, entry.stop or entry.start) for entry in found)
@@ -65,7 +63,6 @@ class ResumePlan:
         return _joined(sorted(found, key=lambda entry: entry.start))
 
     def last_row(self, index: int, ledger: Ledger) -> int:
-        """Give the end of the last row of an input that the run is asked for."""
         if index in self.wanted:
             return max((stop for _, stop in self.wanted[index]), default=0)
         return ledger.last_row(index)
@@ -84,13 +81,8 @@ class ResumePlan:
         return found
 
     def is_asked(self, index: int) -> bool:
-        """Say whether the run is asked for rows of an input, or for an input that has none."""
         known = self.known.get(index)
         return known is None or not known.rows or bool(self.wanted.get(index))
-
-    def file_identity(self, item: Input) -> str:
-        """What a known file identified itself as when it was opened."""
-        return own_identity(self.known[item.index])
 
 
 def _joined(entries: Sequence[Entry]) -> list[Entry]:
@@ -106,7 +98,6 @@ def _joined(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def begin_anew(source: Source) -> ResumePlan:
-    """Everything is to do."""
     return ResumePlan([_spec(item) for item in source.inputs])
 
 
@@ -212,7 +203,6 @@ def _divide(plan: ResumePlan, item: Input, rows: Ranges, blobs: list[Blob], inpu
 
 
 def _said(plan: ResumePlan, definition: Definition) -> Iterable[str]:
-    """Say what is taken over and what is done again, and why."""
     yield f"resume: nothing has to be run for {plan.done_rows:,} rows that are done already"
     again = {product for feed in plan.feeds.values() for product in feed.products or ()}
     order = [product for product in products_of(definition) if product in again]
@@ -234,7 +224,6 @@ def _spec(item: Input) -> InputSpec:
 
 
 def _asked(item: Input, known: KnownInput | None) -> Ranges | None:
-    """Give the rows of an input that are asked for; None where it is not known how many there are."""
     if known is None:
         return None
     asked = Intervals()

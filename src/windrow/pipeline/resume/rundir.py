@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow.errors import UsageError, WindrowError
-from windrow.pipeline.frozen import contents_used
+from windrow.pipeline.resume.step_digest import contents_used
 from windrow.store.rundir import RunDirectory
 from windrow.watch.environment import commit_of, environment, installed_packages
 
@@ -64,11 +64,7 @@ def _facts(options: Options, definition: Definition, source: Source) -> dict[str
         "options": chosen,
         "regions": {region: dict(cuts) for region, cuts in definition.regions.items()},
         "steps": {name: step.kind for name, step in definition.steps.items()},
-        "contents": {
-            name: used
-            for name, step in definition.steps.items()
-            if (used := contents_used(step.function, step.parameters))
-        },
+        "contents": {name: used for name, step in definition.steps.items() if (used := contents_used(step))},
         "datasets": {name: dict(metadata) for name, metadata in source.datasets.items()},
         "inputs": [{"dataset": item.dataset, "file": item.label} for item in source.inputs],
         "commit": commit_of(_home(definition)),

@@ -16,10 +16,10 @@ from windrow.pipeline.cutflow.nminus1 import Count, NMinusOne, NMinusOneTables
 from windrow.pipeline.cutflow.table import Cutflow, Table
 from windrow.pipeline.cutflow.written import Member
 from windrow.pipeline.definition.products import classes, products_of
-from windrow.pipeline.fingerprints import fingerprint, parameters_said
 from windrow.pipeline.results.ledger import Entry, Ledger, left_out_notes
 from windrow.pipeline.results.region_rows import KeptFile, KeptRows
 from windrow.pipeline.results.result import Result, StepSummary
+from windrow.pipeline.resume.step_digest import fingerprint, parameters_said
 from windrow.pipeline.run.partials import project, unite
 from windrow.shape.costs import fit
 
@@ -51,10 +51,9 @@ class ResultAssembly:
 
     def assemble(self, outcome: RunOutcome, issued: Sequence[tuple[str, tuple[str, ...], str]], **said: Any) -> Result:
         """Put everything together; ``issued`` are the orders that were in force, ``said`` goes to the result as it is."""
-        plan, inputs = self.plan, self.source.inputs
-        united = {
-            item.index: self._united(plan.partials(item.index, outcome.partials, self.definition)) for item in inputs
-        }
+        plan, inputs, definition = self.plan, self.source.inputs, self.definition
+        steps = definition.steps.items()
+        united = {i.index: self._united(plan.partials(i.index, outcome.partials, definition)) for i in inputs}
         self.last_rows = {item.index: plan.last_row(item.index, self.book) for item in inputs}
         self.accounts = {item.index: plan.account(item.index, self.book) for item in inputs}
         absent: dict[str, str] = {}
@@ -65,8 +64,17 @@ class ResultAssembly:
         tables = self._tables(leaves, {dataset: order for dataset, order, _ in issued})
         kept, notes = self._kept(united)
         return Result(
-            **self._asked_for(),
             **said,
+            name=definition.name,
+            seed=definition.seed,
+            identity=definition.identity,
+            regions={region: dict(cuts) for region, cuts in definition.regions.items()},
+            output_names=tuple(name for name, step in steps if step.kind == "output"),
+            merges={name: step.merge for name, step in steps if step.merge is not None},
+            fingerprints={name: fingerprint(step) for name, step in steps},
+            parameters={name: parameters_said(step) for name, step in steps},
+            source=self.source,
+            datasets={name: dict(metadata) for name, metadata in self.source.datasets.items()},
             outputs={
                 dataset: {key: value.value for key, value in leaf.outputs.items()} for dataset, leaf in leaves.items()
             },
@@ -76,7 +84,11 @@ class ResultAssembly:
             steps=self._steps(outcome),
             order=tuple(issued),
             notes=(*outcome.notes, *left_out_notes(self.book), *self._default_notes(), *notes),
-            reads=self._reads(),
+            reads=[
+                (inputs[index].label, column, start, stop)
+                for (index, column), ranges in self.facts.reads.items()
+                for start, stop in ranges
+            ],
             bytes_read=outcome.bytes_read,
             interrupted=outcome.cancelled,
             reasons_absent=absent,
@@ -87,29 +99,6 @@ class ResultAssembly:
                 if (ANY_ORDER, all_weights(ALL_ROWS)) in leaf.counts
             },
         )
-
-    def _reads(self) -> list[tuple[str, str, int, int]]:
-        return [
-            (self.source.inputs[index].label, column, start, stop)
-            for (index, column), ranges in self.facts.reads.items()
-            for start, stop in ranges
-        ]
-
-    def _asked_for(self) -> dict[str, Any]:
-        """What a result says of the analysis and the data, whatever came out."""
-        steps = self.definition.steps.items()
-        return {
-            "name": self.definition.name,
-            "seed": self.definition.seed,
-            "identity": self.definition.identity,
-            "regions": {region: dict(cuts) for region, cuts in self.definition.regions.items()},
-            "output_names": tuple(name for name, step in steps if step.kind == "output"),
-            "merges": {name: step.merge for name, step in steps if step.merge is not None},
-            "fingerprints": {name: fingerprint(step) for name, step in steps},
-            "parameters": {name: parameters_said(step) for name, step in steps},
-            "source": self.source,
-            "datasets": {name: dict(metadata) for name, metadata in self.source.datasets.items()},
-        }
 
     def _united(self, parts: Sequence[tuple[frozenset[Product] | None, Partial]]) -> list[Partial]:
         """Unite the partials of an input: one for each set of products that are in the same of them."""
@@ -122,7 +111,6 @@ class ResultAssembly:
         ]
 
     def _dataset_leaf(self, dataset: str, united: Mapping[int, Sequence[Partial]]) -> Leaf:
-        """Merge the partials of a dataset: units of each input, then inputs in fileset order."""
         inputs = [item for item in self.source.inputs if item.dataset == dataset]
         whole: Nodes[Leaf] = Nodes()
         for number, item in enumerate(inputs):
@@ -180,7 +168,6 @@ class ResultAssembly:
         return list(dict.fromkeys(missing))
 
     def _needed_by(self, output: str) -> set[str]:
-        """Return an output and the steps that make what it is given."""
         steps = self.definition.steps
         needed: set[str] = set()
         todo = [output]
@@ -213,7 +200,6 @@ class ResultAssembly:
         return tables
 
     def _completion(self, tables: Mapping[tuple[str, str], Table]) -> Completion | None:
-        """Gather what it takes to complete cutflows that are not exact."""
         if not any(table.moved for table in tables.values()):
             return None
         inputs = {}
@@ -272,7 +258,6 @@ class ResultAssembly:
         return summaries
 
     def _kept(self, united: Mapping[int, Sequence[Partial]]) -> tuple[KeptRows | None, list[str]]:
-        """Gather which rows each region has."""
         if not self.definition.keep_rows:
             return None, []
         if not self.facts.keeping:
@@ -291,7 +276,6 @@ class ResultAssembly:
         return KeptRows(tuple(files), tuple(self.definition.regions), ordered), []
 
     def _default_notes(self) -> list[str]:
-        """Say which optional columns were missing where, counted."""
         files: dict[str, int] = {}
         rows: dict[str, int] = {}
         for index, column in self.facts.defaults:

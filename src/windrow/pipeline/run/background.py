@@ -37,7 +37,7 @@ class Inbox:
     def __init__(self) -> None:
         self.pump: StreamPump | None = None
         self.answer: Callable[[], Result] | None = None  #: makes a result of what is done
-        self.rows: Callable[[], int] = _none
+        self.rows: Callable[[], int] = int  #: that are done: 0 before the run begins
         self._lock = threading.Lock()
         self._questions: list[Future[Result | None]] = []
         self._wake: Callable[[], None] | None = None
@@ -58,7 +58,6 @@ class Inbox:
         return question
 
     def stop(self) -> None:
-        """Wish the run to end."""
         with self._lock:
             self._stopped = True
             if self._wake is not None:
@@ -88,15 +87,12 @@ class Inbox:
         if self.pump is not None:
             events += self.pump.events()
         for question in questions:
-            self._answer(question)
+            assert self.answer is not None
+            try:
+                question.set_result(self.answer())
+            except Exception as error:  # noqa: BLE001 - it is the asker's
+                question.set_exception(error)
         return events
-
-    def _answer(self, question: Future[Result | None]) -> None:
-        assert self.answer is not None
-        try:
-            question.set_result(self.answer())
-        except Exception as error:  # noqa: BLE001 - it is the asker's
-            question.set_exception(error)
 
     def close(self) -> None:
         """The loop has ended: nothing more is taken; who waits for an answer waits for the result, or another loop."""
@@ -112,10 +108,6 @@ class Inbox:
             questions, self._questions = self._questions, []
         for question in questions:
             question.set_result(None)
-
-
-def _none() -> int:
-    return 0
 
 
 class Live:

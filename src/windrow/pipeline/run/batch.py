@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from windrow.pipeline.resume.input_digest import own_identity
 from windrow.pipeline.resume.journal_writer import JournalWriter
 from windrow.pipeline.resume.plan import asked_orders, begin, begin_anew
 from windrow.pipeline.run.engine_choice import choose_engine
@@ -45,7 +46,6 @@ class BatchSupply:
 
     @contextmanager
     def journal_in(self, directory: RunDirectory | None) -> Iterator[None]:
-        """Open the journal of a run directory, a new one unless the run is continued."""
         if directory is None:
             yield
             return
@@ -54,7 +54,6 @@ class BatchSupply:
             yield
 
     def begin(self, plans: Mapping[str, Plan], steps: Callable[[], Mapping[str, Fingerprint]]) -> None:
-        """Find out what is to do."""
         if self._journal is not None:
             self.plan = begin(
                 self.definition,
@@ -67,18 +66,16 @@ class BatchSupply:
             )
 
     def choose_engine(self, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]) -> EngineChoice:
-        """Decide where chunks run."""
         return choose_engine(self.source, self.options, len(self.plan.specs), waited, steps)
 
     def make_workload(self) -> PipelineWorkload:
-        """Make the workload, with what is known of files from an earlier run."""
         plan, options = self.plan, self.options
         workload = PipelineWorkload(
             self.definition, self.source, options.block_rows, feeds=plan.feeds, skip=options.on_error == "skip"
         )
         for index, known in plan.known.items():
             item = self.source.inputs[index]
-            identity = item.dataset if item.format == "arrays" else plan.file_identity(item)
+            identity = item.dataset if item.format == "arrays" else own_identity(known)
             workload.learn(RunFacts(borders={index: known.borders}, identities={index: identity}))
             workload.expected[index] = (identity, known.rows)
         if self._journal is not None:
@@ -88,11 +85,9 @@ class BatchSupply:
         return workload
 
     def make_collector(self) -> PartialCollector:
-        """Make what partials come to."""
         return PartialCollector(self.writer)
 
     def feed(self, rows: RowFeeder, inbox: Inbox | None, workers: int) -> Inbox | None:  # noqa: ARG002 - all rows are there
-        """Begin to hand over rows; nothing comes through the inbox later."""
         self.standing = rows.standing
         return inbox
 

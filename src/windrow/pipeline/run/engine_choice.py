@@ -62,7 +62,6 @@ class EngineChoice:
     _setup: ReadAhead | None = None
 
     def engine(self, rows: RowFeeder) -> Engine:
-        """Make the engine."""
         if self.kind == "inline":
             return InlineEngine(self.workers)
         if self.kind == "processes":
@@ -99,7 +98,6 @@ class EngineChoice:
 
     @property
     def depth(self) -> int:
-        """Jobs a worker should have at a time at least."""
         return 1 if self._setup is None or self.switched else self._setup.depth
 
     def _processes(self, number: int) -> Engine:
@@ -109,14 +107,17 @@ class EngineChoice:
 
     @property
     def switched(self) -> bool:
-        """Whether it changed over to processes during the run."""
         return self._switching is not None and self._switching.switched
 
     def safety(self, *, journaled: bool) -> SafetyPolicy:
         """Say how much work may be lost: little where workers can be, or where it is written down as it goes."""
         if journaled or self.kind == "processes":
             return Bounded()
-        return _OnceApart(self) if self.may_switch else AtTheEnd()
+        return self if self.may_switch else AtTheEnd()
+
+    def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:
+        """Say whether work is to be brought to safety, where threads may become processes: not before they have."""
+        return self.switched and Bounded().due(held_s, cost_s, life_s)
 
     def said(self) -> list[str]:
         """Say what was decided and why; to be asked when the run has ended."""
@@ -141,18 +142,6 @@ class EngineChoice:
         return said
 
 
-class _OnceApart:
-    """The safety of a run that may change over to processes: none is needed before that."""
-
-    def __init__(self, choice: EngineChoice) -> None:
-        self._choice = choice
-        self._bounded = Bounded()
-
-    def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:
-        """Say whether what a worker keeps is to be brought to safety."""
-        return self._choice.switched and self._bounded.due(held_s, cost_s, life_s)
-
-
 class _Deeper:
     """A shape decision whose queues are as deep as reading ahead needs them."""
 
@@ -161,57 +150,55 @@ class _Deeper:
         self._choice = choice
 
     def rows(self, request: ShapeRequest) -> int:
-        """Size the next task."""
         return self._shape.rows(request)
 
     def window(self, task_s: float | None) -> int:
-        """Say how many jobs a worker may have at a time."""
         return max(self._shape.window(task_s), self._choice.depth)
 
 
 def choose_engine(
     source: Source, options: Options, to_do: int, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]
 ) -> EngineChoice:
-    """Decide where chunks run."""
-    workers, memory = options.workers, options.memory
-    if options.engine != "auto":
-        return EngineChoice(
-            options.engine, workers, memory=memory, waited=waited, split=options.split,
-            remote=_is_remote(source),
-        )  # fmt: skip
+    """Decide where chunks run; ``waited`` is why threads are of no use, where an earlier run found that out."""
+    remote = any(i.format != "arrays" and is_remote(str(i.location)) for i in source.inputs)
+    kind, why = options.engine, ""
+    if kind == "auto":
+        kind, why = _choose_kind(source, options, to_do, waited, steps)
+    return EngineChoice(
+        kind,
+        1 if why and kind == "inline" else options.workers,
+        why,
+        # Waiting for a remote file looks like waiting for the lock.
+        may_switch=bool(why) and kind == "threads" and not remote,
+        memory=options.memory,
+        waited=waited,
+        split=options.split,
+        remote=remote,
+    )
+
+
+def _choose_kind(
+    source: Source, options: Options, to_do: int, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]
+) -> tuple[str, str]:
     if not to_do:
-        return EngineChoice("inline", 1, "nothing is left to do", waited=waited)
-    if memory is not None or options.timeout is not None:
-        why = f"{_limited(options)}, and only processes can be limited"
-        return EngineChoice("processes", workers, why, memory=memory, waited=waited)
-    if workers == 1:
-        return EngineChoice("inline", 1, "there is one worker", waited=waited)
+        return "inline", "nothing is left to do"
+    if options.memory is not None:
+        return "processes", f"memory is limited to {format_bytes(options.memory)}, and only processes can be limited"
+    if options.timeout is not None:
+        return "processes", f"a chunk may take {format_seconds(options.timeout)}, and only processes can be limited"
+    if options.workers == 1:
+        return "inline", "there is one worker"
     if _is_tiny(source):
-        return EngineChoice("inline", 1, "the data is too small for threads to pay", waited=waited)
+        return "inline", "the data is too small for threads to pay"
     if waited:
-        return EngineChoice("processes", workers, f"in an earlier run {waited}", waited=waited)
+        return "processes", f"in an earlier run {waited}"
     for name, found in steps().items():
         if found.stores_globals:
-            why = f"{name!r} changes {found.stores_globals[0]}, which threads would share"
-            return EngineChoice("processes", workers, why)
-    why = f"{workers} workers share the files of one process"
-    # Waiting for a remote file looks like waiting for the lock.
-    remote = _is_remote(source)
-    return EngineChoice("threads", workers, why, may_switch=not remote, split=options.split, remote=remote)
-
-
-def _is_remote(source: Source) -> bool:
-    return any(i.format != "arrays" and is_remote(str(i.location)) for i in source.inputs)
-
-
-def _limited(options: Options) -> str:
-    if options.memory is None:
-        return f"a chunk may take {format_seconds(options.timeout or 0)}"
-    return f"memory is limited to {format_bytes(options.memory)}"
+            return "processes", f"{name!r} changes {found.stores_globals[0]}, which threads would share"
+    return "threads", f"{options.workers} workers share the files of one process"
 
 
 def limits(options: Options) -> Needs:
-    """Say what one chunk may use."""
     amounts: dict[str, float] = {}
     if options.memory is not None:
         amounts["memory"] = _allowed(options.memory) // options.workers
@@ -238,7 +225,6 @@ def _from_disk() -> int:
 
 
 def _left_s(rows: RowFeeder) -> float | None:
-    """Estimate the seconds to go; None if nothing is known."""
     costs = [account.costs() for account in rows.accounts.values()]
     done = sum(cost.rows_in for cost in costs)
     if not done:

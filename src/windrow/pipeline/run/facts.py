@@ -43,7 +43,6 @@ class RunFacts:
             self.touched[step] = self.touched.get(step, frozenset()) | fields
 
     def copy(self) -> RunFacts:
-        """Make one that does not change with this one."""
         reads = {key: list(ranges) for key, ranges in self.reads.items()}
         return replace(
             self, reads=reads, borders=dict(self.borders), identities=dict(self.identities),

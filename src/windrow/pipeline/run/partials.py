@@ -43,7 +43,6 @@ class UnitedPartial:
         self._waiting: list[Partial] = []
 
     def add(self, rows: tuple[Rows, ...], partial: Partial) -> None:
-        """Put a partial to the others."""
         for _, start, stop in rows:
             self.rows.add(start, stop)
         self._waiting.append(partial)
@@ -51,7 +50,6 @@ class UnitedPartial:
             self.whole()
 
     def whole(self) -> Partial:
-        """Unite everything."""
         if len(self._waiting) > 1:
             self._waiting = [unite(self._waiting)]
         return self._waiting[0]
@@ -69,7 +67,6 @@ class PartialCollector:
         self._united: dict[tuple[int, bool], UnitedPartial] = {}  #: by input, and whether it is written down
 
     def add(self, handle: Handle, partial: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
-        """Take a partial over; it is about rows."""
         number = about[0].input
         written = self._journal is not None and self._journal.takes(about)
         united = self._united.setdefault((number, written), UnitedPartial())
@@ -78,7 +75,6 @@ class PartialCollector:
             self._journal.changed(number, united)
 
     def partials(self) -> dict[int, list[Any]]:
-        """Give the partials of each input of the scheduler."""
         found: dict[int, list[Any]] = {}
         for (number, _), united in sorted(self._united.items(), key=lambda one: one[0]):
             found.setdefault(number, []).append(united.whole())
@@ -104,7 +100,6 @@ def project(partial: Partial, products: frozenset[Product]) -> Partial:
 
 
 def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryview]:
-    """Make bytes of what belongs to some products; large arrays are not copied."""
     mine = project(partial, products)
     plain: dict[Any, Leaf] = {}
     for node, leaf in mine.nodes.values.items():

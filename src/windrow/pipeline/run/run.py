@@ -9,9 +9,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from windrow import data as windrow_data
-from windrow.core.launching import LaunchPolicy
 from windrow.core.options import Options as SchedulerOptions
-from windrow.core.policies import Policies
+from windrow.core.policies import LaunchPolicy, Policies
 from windrow.core.records import FailureKind
 from windrow.core.retry import OUT_OF_TIME, lost_too_often
 from windrow.core.rows import RowFeeder, RowOptions
@@ -21,7 +20,6 @@ from windrow.data.stream.stream import Stream
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import EngineError
 from windrow.pipeline.definition.options import Options
-from windrow.pipeline.identities import step_fingerprints
 from windrow.pipeline.ordering.controller import FELL_BACK, OrderController
 from windrow.pipeline.ordering.initial_orders import check_conditions, make_orders
 from windrow.pipeline.ordering.order_file import KEY as ORDERS
@@ -29,6 +27,7 @@ from windrow.pipeline.ordering.order_file import orders_to_keep, recall_orders
 from windrow.pipeline.ordering.summary import summarise_orders
 from windrow.pipeline.results.load import keep
 from windrow.pipeline.resume.rundir import running_in
+from windrow.pipeline.resume.step_digest import step_fingerprints
 from windrow.pipeline.run.assemble import ResultAssembly
 from windrow.pipeline.run.background import outcome_so_far
 from windrow.pipeline.run.batch import BatchSupply
@@ -121,13 +120,11 @@ class _Run:
         self.rows = self._make_feeder()
 
     def steps(self) -> dict[str, Fingerprint]:
-        """Fingerprints of the steps, found when somebody asks for them."""
         if self._steps is None:
             self._steps = step_fingerprints(self.supply.definition)
         return self._steps
 
     def _make_feeder(self) -> RowFeeder:
-        """Make the feeder of rows, with the decisions that cut them."""
         supply, options, chunk = self.supply, self.options, self.options.chunk
         shape = Fixed(chunk) if chunk else CappedUntilReordered(Guided(self.pipeline.costs), self.order.most_s)
         # What somebody asks for while the run goes on has to be here by then.
@@ -195,15 +192,11 @@ class _Run:
             self.rows,
             LaunchPolicy(limits(self.options)),
             SchedulerOptions(
-                on_error=self.options.on_error,
-                open=self.supply.open_ended,
-                restart=can.can_restart or self.choice.may_switch,
-                speculate=can.can_kill,
+                open=self.supply.open_ended, restart=can.can_restart or self.choice.may_switch, speculate=can.can_kill
             ),
         )
 
     def _remember(self, outcome: RunOutcome) -> None:
-        """Keep what the next run need not find out."""
         pipeline, accounts = self.pipeline, self.rows.accounts
         pipeline.guards.update(self.order.guards)
         pipeline.remember(accounts)
@@ -222,7 +215,6 @@ class _Run:
         return _Run(self.pipeline, self.supply, self.supply.options, self.inbox, (said,)).run()
 
     def _result(self, outcome: RunOutcome, facts: RunFacts) -> Result:
-        """Make the result of what came out, or of what has come out so far."""
         result = ResultAssembly(self.supply, self.workload, facts, self.rows).assemble(
             outcome,
             _issued(self.plans, self.rows),
@@ -237,7 +229,6 @@ class _Run:
 
 
 def _issued(plans: Mapping[str, Plan], rows: RowFeeder) -> list[tuple[str, tuple[str, ...], str]]:
-    """List the orders that were in force and why; datasets of which nothing had to be run have the one planned."""
     accounts = rows.accounts
     return [
         (dataset, one.order, one.reason)
@@ -256,7 +247,6 @@ def _about_remote(source: Source, facts: RunFacts) -> list[str]:
 
 
 def check_pipeline(pipeline: Pipeline, data: Any, rows: int, seed: int) -> tuple[str, ...]:
-    """Check every step for row-purity on the first rows of each dataset."""
     definition = pipeline.definition(seed, recheck=True, sample_rows=rows)
     wanted = set(definition.unchecked)
     options = Options(engine="inline", workers=1, max_rows=rows, seed=seed, progress=False)
@@ -281,18 +271,12 @@ class StopGrace:
         self._started = False
 
     def __call__(self, events: Any, commands: Any, now: float) -> None:  # noqa: ARG002 - an observer's
-        """Start counting once the scheduler is stopping."""
         if self._scheduler.stopping and not self._started:
             self._started = True
             self._timer.start()
 
     def end(self) -> None:
-        """Stop counting."""
         self._timer.cancel()
-
-
-#: A worker with no rows takes 60 to 150 MB, by the libraries it has loaded.
-EMPTY_WORKER = 150_000_000
 
 
 def error_of(failure: Failure, options: Options) -> BaseException:
@@ -303,12 +287,10 @@ def error_of(failure: Failure, options: Options) -> BaseException:
     if failure.type == OUT_OF_TIME:
         advice = '; allow more (timeout= is for one chunk), or leave such rows out with on_error="skip"'
     elif failure.kind is FailureKind.EXHAUSTED:
-        advice = '; allow more (memory= is for all workers together), or leave such rows out with on_error="skip"'
-        if options.memory is not None and options.memory < EMPTY_WORKER * options.workers:
-            advice = (
-                "; that may be none of the rows' fault: the interpreter and libraries alone take about 60 MB in each "
-                f"worker, and memory= is for all {options.workers} together; allow more, or take fewer workers"
-            )
+        advice = (
+            f"; allow more, or take fewer workers (memory= is for all {options.workers} together, and the interpreter and "
+            'libraries alone take 60 to 150 MB in each), or leave such rows out with on_error="skip"'
+        )
     elif failure.kind in (FailureKind.CRASHED, FailureKind.LOST):
         if failure.kind is FailureKind.LOST:
             failure = lost_too_often(failure)

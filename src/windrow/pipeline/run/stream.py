@@ -78,14 +78,12 @@ class StreamSupply:
         self.pump = StreamPump(tap, self.source)
 
     def journal_in(self, directory: object) -> AbstractContextManager[None]:  # noqa: ARG002 - there is none
-        """Open no journal: the rows could not be read again."""
         return nullcontext()
 
     def begin(self, plans: object, steps: object) -> None:
         """Find out what is to do: nothing yet."""
 
     def choose_engine(self, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]) -> EngineChoice:  # noqa: ARG002
-        """Decide where chunks run: in this process, where the rows are."""
         workers = self.options.workers
         if self.options.engine != "auto":
             return EngineChoice(self.options.engine, workers, split=(0, workers))  # nothing is to be read ahead
@@ -99,24 +97,19 @@ class StreamSupply:
         return EngineChoice("threads", workers, why, split=(0, workers))
 
     def make_workload(self) -> PipelineWorkload:
-        """Make the workload."""
         skip = self.options.on_error == "skip"
         return StreamWorkload(self.definition, self.source, self.options.block_rows, skip=skip)
 
     def make_collector(self) -> StreamSupply:
-        """Give what partials come to: this, as all are of one input of the source."""
         return self
 
     def add(self, handle: Handle, value: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
-        """Take a partial over; it is about rows."""
         self.plan.united.add(about, value)
 
     def partials(self) -> dict[int, list[Any]]:
-        """Give what there is."""
         return {0: [self.plan.united.whole()]} if self.plan.united.rows.total else {}
 
     def feed(self, rows: RowFeeder, inbox: Inbox | None, workers: int) -> Inbox:
-        """Let rows come through the inbox of the run."""
         self.pump.rows = rows
         self.pump.portions = PORTIONS * workers
         inbox = inbox or Inbox()
@@ -124,7 +117,6 @@ class StreamSupply:
         return inbox
 
     def standing(self) -> Standing:
-        """Say how far the run is, with what the scheduler has forgotten."""
         assert self.pump.rows is not None
         now, before = self.pump.rows.standing(), self.pump.forgotten
         return now._replace(known=now.known + before, done=now.done + before, inputs=1)
@@ -152,7 +144,6 @@ class StreamPlan(ResumePlan):
     united: UnitedPartial = field(default_factory=UnitedPartial)
 
     def account(self, index: int, ledger: Ledger) -> list[Entry]:  # noqa: ARG002 - there is one
-        """List what became of the rows that were taken."""
         found = [
             Entry(rows.start, rows.stop, "failed", failure.message)
             for listed in ledger.failures.values()
@@ -166,7 +157,6 @@ class StreamPlan(ResumePlan):
         return sorted(found, key=lambda entry: entry.start)
 
     def last_row(self, index: int, ledger: Ledger) -> int:  # noqa: ARG002 - there is one
-        """Give the end of what was handed over."""
         return self.flow.borders[-1]
 
 
@@ -179,11 +169,9 @@ class StreamWorkload(PipelineWorkload):
         self._read: dict[str, Intervals] = {}
 
     def feed(self, number: int) -> Feed:  # noqa: ARG002 - all are the same
-        """Say what an input of the scheduler is: a part of the only one."""
         return Feed(0)
 
     def unit_rows(self, dataset: str) -> float:  # noqa: ARG002 - there is one
-        """Give the mean rows of the units that came so far; 0 if none did."""
         borders = self.facts.borders[0]
         units = len(borders) - 1
         return borders[units] / units if units else 0.0
@@ -213,7 +201,7 @@ class StreamPump:
         self.portions = PORTIONS  #: that the scheduler may have at a time
         self.forgotten = 0  #: rows of which the scheduler knows nothing any more
         self._tap, self._flow = tap, flow
-        self._wake: Callable[[], None] = _nobody
+        self._wake: Callable[[], None] = lambda: None
         self._out: dict[int, Portion] = {}  #: by the scheduler's input
         self._done: dict[int, int] = {}  #: inputs to be forgotten, and their rows
         self._next = 0
@@ -223,7 +211,6 @@ class StreamPump:
         self._thread = threading.Thread(target=self._feed, name="windrow-stream", daemon=True)
 
     def open(self, wake: Callable[[], None]) -> None:
-        """Begin to take batches."""
         self._wake = wake
         self._thread.start()
 
@@ -279,7 +266,6 @@ class StreamPump:
     # -- the loop's thread -------------------------------------------------------------------
 
     def events(self) -> list[Event]:
-        """Give what is news for the scheduler."""
         events: list[Event] = []
         self._let_go()
         ended = self._flow.ended  # asked first: what came before it is handed over below
@@ -325,7 +311,3 @@ class StreamPump:
             if rows.forget(number):
                 self.forgotten += done
                 del self._done[number]
-
-
-def _nobody() -> None:
-    """Nobody waits yet."""

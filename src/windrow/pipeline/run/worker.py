@@ -51,7 +51,6 @@ class RowsSide:
         self.news = workload.news
 
     def run(self, job: Job) -> Outcome:
-        """Do what a task asks for."""
         payload = job.task.payload
         if type(payload) is OpenInput:
             return Outcome({}, self._open(payload.input))
@@ -60,14 +59,12 @@ class RowsSide:
         return self._run_rows(job.task.makes[0], payload, job.plan, job.prepared)
 
     def prepare(self, task: Task, plan: Plan) -> PreparedColumns | None:
-        """Read what a chunk needs first, for another worker to run it with."""
         if type(task.payload) is not RunRows:
             return None
         _, reader, program, chunk = self._opened(task.payload)
         return read_ahead(program, reader, chunk, plan.order, self.workload.stop.is_set)
 
     def _open(self, number: int) -> Opened:
-        """Open an input, bind the steps to it, and say how many rows and which units it has."""
         feed = self.workload.feed(number)
         reader, identity = self._reader(feed.input)
         source = self.workload.source.inputs[feed.input]
@@ -75,7 +72,6 @@ class RowsSide:
         return Opened(reader.info.rows, self.workload.opened(source, reader.info, program), identity)
 
     def _run_rows(self, output: str, payload: RunRows, plan: Plan, ahead: list[PreparedColumns]) -> Outcome:
-        """Run one chunk in the order of the plan, with what was prepared for it."""
         source, reader, program, chunk = self._opened(payload)
         before = reader.bytes_read
         attempts = self._attempts(source, program, reader, chunk, plan)
@@ -102,14 +98,12 @@ class RowsSide:
         return Outcome({output: partial}, RowsReport(evidence, gone), measurement)
 
     def close(self) -> None:
-        """Close every file."""
         while self._readers:
             self._close(self._readers.popitem()[1][0])
 
     # -- inside ------------------------------------------------------------------------------
 
     def _opened(self, payload: RunRows) -> tuple[Input, Reader, Program, Chunk]:
-        """Open the file that rows are in; say what runs on them."""
         (part,) = payload.rows
         feed = self.workload.feed(part.input)
         reader, _ = self._reader(feed.input, payload.identity)
@@ -154,7 +148,6 @@ class RowsSide:
 
 
 def _rows_to_run(source: Input, chunk: Chunk) -> Selection | None:
-    """Select the rows of a chunk that are not left out of its input; None: all of them."""
     start, stop = chunk.borders[0], chunk.borders[-1]
     mask = np.ones(stop - start, dtype=bool)
     for first, last in source.left_out:
@@ -183,7 +176,6 @@ class PreparedColumns:
 
 
 def chunk_of(source: Input, part: Rows, borders: tuple[int, ...], clusters: tuple[int, ...]) -> Chunk:
-    """Describe the rows of a task as whole units of its input."""
     if not part.start < part.stop:
         raise InternalError(f"an empty chunk was launched: {part}")
     first = bisect_right(borders, part.start) - 1
@@ -197,7 +189,6 @@ def _inside(borders: tuple[int, ...], part: Rows) -> tuple[int, ...]:
 
 
 def first_steps(program: Program, order: tuple[str, ...]) -> list[BoundStep]:
-    """Return the steps up to the first one that can reject rows."""
     steps = [program.steps[name] for name in program.needed(order)]
     cut = next((n for n, step in enumerate(steps) if step.kind == "cut"), len(steps))
     return steps[: cut + 1]

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.blocks.chunk import Stopped
 from windrow.core.records import Failure, FailureKind, OpenInput, RunRows
 from windrow.errors import CorruptFileError, DataError, DefinitionError, RowPurityError, StepError, WindrowError
-from windrow.pipeline.ambient import ambient, check_arrived, is_own, restore, seal
 from windrow.pipeline.binding.bind import bind
 from windrow.pipeline.resume.input_digest import file_stamp
 from windrow.pipeline.run.facts import RunFacts
+from windrow.pipeline.run.process_environment import ambient, check_arrived, restore, seal
 from windrow.pipeline.run.worker import RowsSide
+from windrow.store.fingerprint.libraries import library_of_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,10 +75,8 @@ class PipelineWorkload:
         self.expected: dict[int, tuple[str, int]] = {}
         self.sealed: dict[str, Mapping[str, str]] | None = None  #: what steps are at home
         self._new: RunFacts | None = None  #: since the last report, where home is another process
-        self._home: tuple[frozenset[str], dict[str, frozenset[str]]] = (
-            frozenset(),
-            {},
-        )  #: what is unchecked and touched
+        #: steps that are unchecked and fields that were touched, as home knows it
+        self._home: tuple[frozenset[str], dict[str, frozenset[str]]] = (frozenset(), {})
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -91,7 +90,6 @@ class PipelineWorkload:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Begin in another process."""
         restore(state.pop("ambient"))
         self.__dict__.update(state)
         self.stop = threading.Event()
@@ -124,34 +122,28 @@ class PipelineWorkload:
         return None if found == RunFacts() else found
 
     def facts_now(self) -> RunFacts:
-        """Give what is known now: workers go on learning."""
         with self._lock:
             return self.facts.copy()
 
     def hear(self, news: RunFacts) -> None:
-        """Take in what a worker in another process learned."""
         self.learn(news)
         self.definition.unchecked.difference_update(news.checked)
         for step, fields in news.touched.items():
             self.definition.touched[step] = self.definition.touched.get(step, frozenset()) | fields
 
     def feed(self, number: int) -> Feed:
-        """Say what an input of the scheduler is."""
         return self.feeds.get(number) or Feed(number)
 
     def open_worker(self, worker: int) -> RowsSide:  # noqa: ARG002 - all workers are alike
-        """Make the side of one worker."""
         if self.sealed is not None:
             check_arrived(self.definition, self.sealed)
             self.sealed = None
         return RowsSide(self)
 
     def content(self, task: Task) -> Any:
-        """Give what a worker needs: all of it is in the payload."""
         return task.payload
 
     def describe(self, task: Task) -> str:
-        """Name a task in messages of the engine."""
         if type(task.payload) is RunRows:
             return ", ".join(f"rows {r.start}-{r.stop} of {self._label(r.input)}" for r in task.payload.rows)
         what = "opening" if type(task.payload) is OpenInput else "adding up results of"
@@ -162,10 +154,9 @@ class PipelineWorkload:
 
     def is_own(self, module: ModuleType) -> bool:
         """Say whether a module is the user's own, so that it goes to other processes with its state."""
-        return is_own(module)
+        return library_of_module(module) is None
 
     def classify(self, error: BaseException) -> Failure:
-        """Say whose fault an exception is."""
         kind = FailureKind.INTERNAL
         if isinstance(error, Stopped):
             kind = FailureKind.LOST  # nothing is wrong with its rows
@@ -173,9 +164,7 @@ class PipelineWorkload:
             kind = FailureKind.USER
         elif isinstance(error, (DataError, FileNotFoundError)):
             kind = FailureKind.BAD_FILE
-        elif isinstance(error, WindrowError):
-            kind = FailureKind.INTERNAL  # the analysis itself is wrong: no file or row can be blamed
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError) and not isinstance(error, WindrowError):
             kind = FailureKind.TRANSIENT_IO
         elif isinstance(error, MemoryError):
             kind = FailureKind.EXHAUSTED
@@ -185,21 +174,17 @@ class PipelineWorkload:
 
     def program(self, source: Input, info: FileInfo, products: frozenset[Product] | None = None) -> Program:
         """Return the program for a file, making it if no file with these columns came before."""
-        key = (
-            source.dataset,
-            tuple((c.name, c.kind, str(c.dtype), c.counter) for c in info.columns.values()),
-            products,
-        )
+        columns = tuple((c.name, c.kind, str(c.dtype), c.counter) for c in info.columns.values())
+        key = (source.dataset, columns, products)
         with self._lock:
             program = self._programs.get(key)
-            is_new = program is None
-            if program is None:
-                metadata = self.source.datasets[source.dataset]
-                program = bind(self.definition, source.dataset, metadata, info, source.label, products)
-                self._check_saved(program, source.label)
-                self._programs[key] = program
-        if is_new:
-            self.learn(RunFacts(twins={n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)}))
+            if program is not None:
+                return program
+            metadata = self.source.datasets[source.dataset]
+            program = bind(self.definition, source.dataset, metadata, info, source.label, products)
+            self._check_saved(program, source.label)
+            self._programs[key] = program
+        self.learn(RunFacts(twins={n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)}))
         return program
 
     def _check_saved(self, program: Program, label: str) -> None:
@@ -218,7 +203,6 @@ class PipelineWorkload:
                 )  # fmt: skip
 
     def opened(self, source: Input, info: FileInfo, program: Program) -> tuple[int, ...]:
-        """Keep what is known of an input; return its unit borders."""
         borders = info.borders
         if source.steps is not None:
             ends = {row for step in source.steps for row in step}
@@ -249,13 +233,11 @@ class PipelineWorkload:
         return now
 
     def check_unchanged(self, index: int) -> None:
-        """Refuse what was read of an input that was written to meanwhile."""
         item = self.source.inputs[index]
         if self._stamps[index] != file_stamp(item):
             raise self.replaced(item)
 
     def replaced(self, item: Input) -> CorruptFileError:
-        """Make the error of an input that is not the same any more."""
         return CorruptFileError(
             f"{item.label} was replaced while it was being read: run again, on files that stay as they are",
             file=item.label,
@@ -274,7 +256,6 @@ class PipelineWorkload:
                 program.keep_rows = False
 
     def note_reads(self, source: int, reads: list[tuple[str, int, int]]) -> None:
-        """Keep which rows of which columns were read, adjoining ranges joined."""
         found: dict[tuple[int, str], list[tuple[int, int]]] = {}
         for column, start, stop in reads:
             found.setdefault((source, column), []).append((start, stop))

@@ -7,8 +7,9 @@ its metadata, how many rows there were before any cut and what they weighed.
 from __future__ import annotations
 
 import secrets
+import shutil
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,7 @@ from windrow.errors import SaveError, UsageError
 from windrow.pipeline.cutflow.nminus1 import Count
 from windrow.pipeline.definition.saves import known_after_cuts, regions_named
 from windrow.pipeline.results.lumi_sections import skim_sections
-from windrow.pipeline.skims.staging import staging
+from windrow.store.lock import take_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,14 @@ if TYPE_CHECKING:
     from windrow.pipeline.results.result import Result
     from windrow.pipeline.run.workload import PipelineWorkload
     from windrow.run.loop import RunOutcome
+    from windrow.store.lock import DirectoryLock
+
+
+#: Hidden directories for what is not complete yet, beside the files that will be made of it. They are locked while their
+#: run lives, so that the next run can tell what a killed one left behind and remove it.
+PREFIX = ".windrow-staging-"
+#: Another run may take a new directory for one of a dead run, but hardly this often.
+TRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +257,6 @@ def _lost(dataset: str, result: Result) -> int:
 
 
 def _empty(target: _Target, definition: Definition, source: Source, workload: PipelineWorkload) -> dict[str, Any]:
-    """Find the columns of a file that no row got into."""
     inputs = [item for item in source.inputs if item.dataset == target.dataset]
     item = min(inputs, key=lambda item: item.index not in workload.facts.borders)
     reader = source.open(item.index)
@@ -261,3 +269,44 @@ def _empty(target: _Target, definition: Definition, source: Source, workload: Pi
         return empty_columns(run, save)
     finally:
         reader.close()
+
+
+# -- staging -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def staging(parent: Path) -> Iterator[Path]:
+    """Make a directory in ``parent`` that is gone afterwards, whatever happens; clear away those of dead runs."""
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        _clear(parent)
+        place, lock = _made(parent)
+    except OSError as error:
+        raise UsageError(f"save: nothing can be written to {parent}: {error}") from error
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        lock.release()
+
+
+def _made(parent: Path) -> tuple[Path, DirectoryLock]:
+    for _ in range(TRIES):
+        place = parent / f"{PREFIX}{secrets.token_hex(4)}"
+        place.mkdir(mode=0o700)
+        with suppress(FileNotFoundError):
+            lock = take_lock(place)
+            if lock is not None:
+                return place, lock
+    raise OSError("its staging directories disappear")
+
+
+def _clear(parent: Path) -> None:
+    for place in parent.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            lock = take_lock(place)
+            if lock is not None:
+                # Where there are no locks nobody knows whether its run is dead.
+                if lock.real:
+                    shutil.rmtree(place, ignore_errors=True)
+                lock.release()

@@ -44,7 +44,6 @@ class Shape(NamedTuple):
 
 
 def words(*said: str) -> Callable[[int], str]:
-    """Say what the children of a thing are to it, one by one."""
     return said.__getitem__
 
 
@@ -90,11 +89,6 @@ def _ufunc(value: Any) -> Shape:
     raise Unknown  # made of a function that it does not show
 
 
-def _vectorized(value: Any) -> Shape:
-    kept = ("pyfunc", "otypes", "signature", "excluded", "cache")
-    return Shape("vectorize", [vars(value).get(name) for name in kept], words(*kept))
-
-
 # -- awkward and Arrow -----------------------------------------------------------------------------
 
 
@@ -131,12 +125,6 @@ def _arrow(value: Any) -> Shape:
     return Shape(f"arrow {label}", [_hashed(memoryview(sink.getvalue()))])
 
 
-def _arrow_type(value: Any) -> Shape:
-    arrow = sys.modules["pyarrow"]
-    schema = value if isinstance(value, arrow.Schema) else arrow.schema([("x", value)])
-    return Shape("arrow type", [schema.serialize().to_pybytes()])
-
-
 # -- histograms and corrections --------------------------------------------------------------------
 
 
@@ -149,7 +137,6 @@ def _histogram(value: Any) -> Shape:
 
 
 def _correction(value: Any) -> Shape:
-    """All but the compiled part, which is made of the rest."""
     return Shape("correction", [{name: part for name, part in vars(value).items() if name != "_base"}])
 
 
@@ -182,7 +169,6 @@ def _compiled(facts: list[Any], function: Any, *, is_compiled: bool) -> Shape:
 ADAPTERS: dict[str, Adapter] = {
     "numpy.generic": Adapter(_scalar),
     "numpy.ufunc": Adapter(_ufunc),
-    "numpy.vectorize": Adapter(_vectorized),
     "numpy.random._generator.Generator": Adapter(lambda v: Shape("generator", [v.bit_generator])),
     "numpy.random.bit_generator.BitGenerator": Adapter(lambda v: Shape("bits", [v.state])),
     "awkward.highlevel.Array": Adapter(_awkward, derived=True),
@@ -192,8 +178,6 @@ ADAPTERS: dict[str, Adapter] = {
     "pyarrow.lib.RecordBatch": Adapter(_arrow),
     "pyarrow.lib.Array": Adapter(_arrow),
     "pyarrow.lib.ChunkedArray": Adapter(_arrow),
-    "pyarrow.lib.Schema": Adapter(_arrow_type),
-    "pyarrow.lib.DataType": Adapter(_arrow_type),
     "boost_histogram.histogram.Histogram": Adapter(_histogram),
     "correctionlib.highlevel.CorrectionSet": Adapter(_correction),
     "correctionlib.highlevel.Correction": Adapter(_correction),

@@ -60,7 +60,6 @@ def fingerprint(thing: Any, *, name: str = "", exact: bool = True) -> Fingerprin
 
 
 def summarise(walk: Walk) -> Fingerprint:
-    """Return what a walk has found, as a digest and in words."""
     libraries = tuple(sorted(walk.libraries))
     parts = {
         **{part: content.hex()[:_SHORT] for part, content in walk.parts().items()},

@@ -38,7 +38,6 @@ class Origin(NamedTuple):
 
     @property
     def said(self) -> str:
-        """Name it as it is written."""
         return ".".join((self.name, *self.attributes))
 
 
@@ -55,7 +54,6 @@ class Reading:
 
     @property
     def reads(self) -> dict[Origin, None]:
-        """List what it takes from outside, in order."""
         return dict.fromkeys(origin for origin, _ in self.uses)
 
 
@@ -307,7 +305,6 @@ def _imported(one: _Instruction, before: list[_Instruction]) -> Origin:
 
 
 def _stored_inside(code: CodeType) -> Iterator[str]:
-    """Name the variables of functions around that functions inside code write to."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from (one.said for one in _instructions(constant) if one.opname == "STORE_DEREF")
@@ -315,7 +312,6 @@ def _stored_inside(code: CodeType) -> Iterator[str]:
 
 
 def _called_bare(steps: list[_Instruction]) -> Iterator[str]:
-    """Name the globals that are called with nothing."""
     kept = [one for one in steps if one.opname not in ("PRECALL", "PUSH_NULL")]
     for one, after in pairwise(kept):
         if one.opname in _FROM_GLOBALS and after.opname == "CALL" and after.arg == 0:

@@ -37,18 +37,8 @@ from windrow.store.fingerprint.libraries import (
     names_of,
     static_attribute,
 )
-from windrow.store.fingerprint.names import (
-    InLibrary,
-    Missing,
-    Source,
-    absolute,
-    base_of,
-    content_of,
-    imported,
-    resolve,
-    take,
-)
-from windrow.store.fingerprint.opaque import name_if_opaque, opaque_source, opaque_use
+from windrow.store.fingerprint.names import InLibrary, Missing, Source, base_of, content_of, resolve
+from windrow.store.fingerprint.opaque import name_if_opaque, opaque_use
 from windrow.store.fingerprint.randomness import draws_of_uses
 
 if TYPE_CHECKING:
@@ -56,7 +46,6 @@ if TYPE_CHECKING:
 
 
 def describe(value: Any) -> Shape:
-    """Describe anything that is no plain value; ``Unknown`` if it cannot be looked into."""
     kind = type(value)
     if name_if_opaque(value) is not value:
         raise Unknown
@@ -92,7 +81,6 @@ def _by_its_fingerprint(value: Any, text: Any) -> Shape:
 
 
 def _by_name(value: Any) -> Shape | None:
-    """Describe what a library offers under a name, such as a compiled function."""
     kind = type(value)
     # Functions that Cython compiled have a type that does not say where it is from.
     if library_of_class(kind) is None and not full_name(kind).endswith("cython_function_or_method"):
@@ -185,7 +173,6 @@ def _defaults(function: FunctionType) -> dict[str, Any]:
 
 
 def _may_change(base: Any) -> bool:
-    """Whether it is a module of the user's, whose names may mean something else by the next call."""
     return type(base) is Source or (issubclass(type(base), ModuleType) and library_of_module(base) is None)
 
 
@@ -245,26 +232,6 @@ def _cached(value: Any) -> Shape:
     said = f"what cached function {inside.__name__!r} remembers of earlier globals"
     has_any = bool(value.cache_info().currsize)
     return Shape("cached", [inside], words("the function"), frozen=(inside, said) if has_any else None)
-
-
-def _unloaded(source: Source) -> Shape:
-    """All of its source, and of what that imports: nobody knows yet what will be used of it."""
-    path = Path(source.file)
-    if path.suffix != ".py":
-        raise Unknown
-    reading = read_code(compile(path.read_bytes(), path.name, "exec", dont_inherit=True))
-    names: dict[str, Any] = {"__name__": source.name}
-    if path.stem == "__init__":
-        names["__path__"] = []
-    imports = [origin for origin in reading.reads if origin.kind == "import"]
-    taken = [take(imported(absolute(origin.name, names)), origin) for origin in imports]
-    return Shape(
-        f"source {reading.content.hex()}",
-        [value for _, value in taken],
-        lambda number: f"import {taken[number][0]!r}",
-        name=f"module {source.name!r}",
-        hidden=tuple(sorted(f"what module {source.name!r} {how}" for how in opaque_source(reading))),
-    )
 
 
 # -- classes and modules ---------------------------------------------------------------------------
@@ -341,7 +308,6 @@ def _proxy(value: Any) -> Shape:
 
 
 def _field(value: dataclasses.Field[Any]) -> Shape:
-    """Without its type, which is an annotation."""
     kept = ("name", "default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
     return Shape("field", [getattr(value, name) for name in kept], words(*kept))
 
@@ -372,7 +338,7 @@ _DESCRIBED: dict[type, Callable[[Any], Shape]] = {
     dataclasses.Field: _field,
     InLibrary: lambda v: Shape(f"of a library {v.name}", uses=(v.library,)),
     Missing: lambda _: Shape("missing"),
-    Source: _unloaded,
+    Source: lambda v: Shape("source", hidden=(f"module {v.name!r}, which is not loaded yet: import it at the top",)),
     dict: lambda v: _pairs(list(v.items())),
     list: lambda v: Shape("list", list(v)),
     tuple: lambda v: Shape("tuple", v),
@@ -390,7 +356,6 @@ _DESCRIBED: dict[type, Callable[[Any], Shape]] = {
 
 
 def _by_reduce(value: Any) -> Shape:
-    """Describe an object of a library by how it is made again."""
     kind = type(value)
     if static_attribute(kind, "__next__") is not None or issubclass(kind, io.IOBase):
         raise Unknown  # it is used up

@@ -43,24 +43,20 @@ mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
 
 def full_name(kind: type) -> str:
-    """Return the name of a class with that of its module."""
     return f"{_module_of_class(kind)}.{_long_name_of_class(kind)}"
 
 
 def names_in(module: ModuleType) -> dict[str, Any]:
-    """Return what a module holds, without asking its ``__getattr__``."""
     names: dict[str, Any] = _names_of_module(module)
     return names
 
 
 def names_of(kind: type) -> Mapping[str, Any]:
-    """Return what a class holds itself, without asking the class."""
     names: Mapping[str, Any] = _names_of_class(kind)
     return names
 
 
 def static_attribute(kind: type, name: str) -> Any:
-    """Return what a class or those it is made of keep under a name; None if nothing."""
     for one in mro_of(kind):
         names = names_of(one)
         if name in names:
@@ -69,12 +65,10 @@ def static_attribute(kind: type, name: str) -> Any:
 
 
 def library_of_module(module: ModuleType) -> Library | None:
-    """Return the library a module belongs to; None if it is the user's own."""
     return library_of_names(names_in(module))
 
 
 def library_of_names(names: Mapping[str, Any]) -> Library | None:
-    """Return the library that a function with these globals belongs to; None if it is the user's own."""
     name = names.get("__name__")
     if type(name) is not str:
         return None
@@ -82,7 +76,6 @@ def library_of_names(names: Mapping[str, Any]) -> Library | None:
 
 
 def library_of_class(kind: type) -> Library | None:
-    """Return the library a class belongs to; None if it is the user's own."""
     name = _module_of_class(kind)
     if type(name) is not str:
         return None

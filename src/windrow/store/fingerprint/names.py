@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import functools
 import sys
 from importlib.util import resolve_name
 from types import FunctionType, ModuleType
@@ -29,10 +28,9 @@ class Missing(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A module of the user's that is loaded when the code runs, and not before."""
+    """A module of the user's that is loaded when the code runs, and not before: nobody knows what will be used of it."""
 
     name: str
-    file: str
 
 
 def resolve(origin: Origin, function: FunctionType) -> tuple[str, Any]:
@@ -46,7 +44,6 @@ def resolve(origin: Origin, function: FunctionType) -> tuple[str, Any]:
 
 
 def base_of(origin: Origin, function: FunctionType) -> Any:
-    """Return the global, closure variable or module that a name begins with."""
     if origin.kind == "free":
         place = function.__code__.co_freevars.index(origin.name)
         return content_of((function.__closure__ or ())[place])
@@ -64,16 +61,7 @@ def base_of(origin: Origin, function: FunctionType) -> Any:
 def take(value: Any, origin: Origin) -> tuple[str, Any]:
     """Go along the attributes as long as they lead through modules of the user's."""
     said = origin.name
-    passed: list[Source] = []
     for number, attribute in enumerate(origin.attributes):
-        if type(value) is Source:
-            # It may be a module of that package as well as a name in it.
-            inner = imported(f"{value.name}.{attribute}")
-            if type(inner) is Missing:
-                break
-            passed.append(value)
-            value = inner
-            continue
         if issubclass(type(value), ModuleType):
             value = _or_library(value, str(names_in(value).get("__name__")))
         if type(value) is InLibrary:
@@ -83,7 +71,7 @@ def take(value: Any, origin: Origin) -> tuple[str, Any]:
             break
         said = f"{said}.{attribute}"
         value = _member(value, attribute)
-    return said, (*passed, value) if passed else value
+    return said, value
 
 
 def _member(module: ModuleType, name: str) -> Any:
@@ -101,7 +89,6 @@ def _or_library(module: Any, name: str) -> Any:
 
 
 def absolute(name: str, names: Mapping[str, Any]) -> str:
-    """Return the full name of a module that is imported by code with these globals."""
     if not name.startswith("."):
         return name
     own = str(names.get("__name__"))
@@ -117,17 +104,10 @@ def imported(name: str) -> Any:
     library, file = library_to_be_loaded(name)
     if library is not None:
         return InLibrary(library, name)
-    return Missing() if file is None else _source(name, file)
-
-
-@functools.cache
-def _source(name: str, file: str) -> Source:
-    """One object for one module: modules may import each other."""
-    return Source(name, file)
+    return Missing() if file is None else Source(name)
 
 
 def content_of(cell: Any) -> Any:
-    """Return what a closure variable holds."""
     try:
         return cell.cell_contents
     except ValueError:

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 _OF_OS = {"environ", "environb", "getenv", "getenvb", "getcwd", "getcwdb"}
 _OF_SYS = {"argv", "orig_argv"}
-#: What a source that is not loaded yet may name.
-_NAMES_OF_ENVIRONMENT = {*_OF_OS, *_OF_SYS, "expandvars", "cwd"}
+_ENVIRONMENT = {*_OF_OS, *_OF_SYS, "expandvars", "cwd"}
 _NAMES_OF_LOOK_UPS = {"import_module", "__subclasses__"}
 
 _ENVIRONMENT = {
@@ -79,13 +78,3 @@ def _opaque_name(name: str, reading: Reading) -> str:
         if said in _ENVIRONMENT:
             return f"reads from the environment ({said})"
     return ""
-
-
-def opaque_source(reading: Reading) -> set[str]:
-    """Say what a module that is not loaded yet may read without showing it."""
-    found = {_opaque_name(one.said, reading) for one in reading.reads if one.kind == "global"}
-    if reading.names & _NAMES_OF_ENVIRONMENT:
-        found.add("reads from the environment")
-    if reading.names & _NAMES_OF_LOOK_UPS:
-        found.add("looks up by itself")
-    return found - {""}

@@ -128,11 +128,9 @@ class Walk:
 
     @property
     def digest(self) -> bytes:
-        """Return what was found with the versions of libraries as one digest."""
         return digest(self.own, *(f"{name} {version}".encode() for name, version in sorted(self.libraries)))
 
     def parts(self) -> dict[str, bytes]:
-        """Return a digest by name, of each part by itself."""
         return {name.replace(_ROOT, self._name): part for name, part in self._parts.items() if name not in self._silent}
 
     # -- parts that have names
@@ -247,7 +245,6 @@ class Walk:
     # -- what is found
 
     def _look(self, one: Any, way: Way | str, *, judged: bool) -> Shape:
-        """Describe a thing, and note what that says."""
         if id(one) in self._shapes:
             return self._shapes[id(one)][1]
         kind = type(one)

@@ -98,7 +98,6 @@ class Blob:
     digest: str
 
     def shares(self, products: Iterable[str], rows: Intervals) -> bool:
-        """Whether it holds some of these rows for one of these products."""
         return not set(products).isdisjoint(self.products) and any(not rows.free(*part) for part in self.rows)
 
 
@@ -149,11 +148,9 @@ class Journal:
 
     @staticmethod
     def exists(directory: Path) -> bool:
-        """Whether there is a journal, good or not."""
         return (directory / JOURNAL).exists()
 
     def close(self) -> None:
-        """Close the file; once is enough."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -165,26 +162,21 @@ class Journal:
     # -- what is known -------------------------------------------------------------------------
 
     def inputs(self) -> dict[str, KnownInput]:
-        """Return the inputs by their key."""
         return {one.key: one for one in self._inputs("SELECT key, facts, seal FROM inputs")}
 
     def blobs(self) -> list[Blob]:
-        """Return the merged partials, the oldest first."""
         return self._blobs(f"{_SELECT_BLOBS} ORDER BY blobs.id")
 
     def blobs_of(self, input: str) -> list[Blob]:  # noqa: A002 - what it is
-        """Return the merged partials of one input, the oldest first."""
         return self._blobs(f"{_SELECT_BLOBS} WHERE input = ? ORDER BY blobs.id", input)
 
     def noted(self, key: str) -> Any:
-        """Return a fact that was noted; None if there is none."""
         for value, sealed in self._ask("SELECT value, seal FROM notes WHERE key = ?", key):
             self._check(sealed == _seal(key, value), f"the note {key!r} has changed")
             return json.loads(value)
         return None
 
     def read(self, blob: Blob) -> bytes:
-        """Return what was written, byte by byte."""
         pieces = self._ask("SELECT content FROM pieces WHERE blob = ? ORDER BY number", blob.id)
         try:
             content = b"".join(piece for (piece,) in pieces)
@@ -255,7 +247,6 @@ class Journal:
     # -- entries -------------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Check every entry and every partial; what is wrong is a CorruptFileError."""
         said = self._ask("PRAGMA integrity_check(1)")
         self._check(said == [("ok",)], f"it is damaged ({said})")
         self.inputs()
@@ -319,13 +310,11 @@ class Journal:
 
 
 def remove_journal(directory: Path) -> None:
-    """Remove a journal; the one who looks for it finds it whole or not at all."""
     for name in NAMES:
         (directory / name).unlink(missing_ok=True)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open the database; one that is not ours, or of another format, is refused."""
     connection = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None, timeout=5)
     try:
         connection.execute("PRAGMA synchronous = EXTRA")
@@ -350,7 +339,6 @@ def _check_marks(path: Path, application: int, version: int) -> None:
 
 
 def _cannot_be_read(path: Path, error: Exception) -> WindrowError:
-    """Say whether a file is damaged, or just out of reach."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)  # none: text that is no text
     if not isinstance(error, OSError) and code & 0xFF in _DAMAGED:
         return CorruptFileError(f"{path} is damaged ({error}); {START_ANEW}", file=str(path))

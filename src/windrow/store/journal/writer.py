@@ -128,7 +128,6 @@ class Keeper:
         self._s_per_byte *= 1 + wrong * (1 - fixed)
 
     def _set_due(self) -> None:
-        """Find the time from which on the next one is worth writing."""
         self._due = math.inf
         for key in self._unsaved:
             cost = self._predict(self._sizes.get(key, self._last_size))

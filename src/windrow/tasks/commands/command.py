@@ -56,7 +56,6 @@ class Command:
     gpus: int = 0
 
     def in_session(self, calling: Call) -> Circumstances:
-        """Note what a call in a session adds."""
         deadline = calling.declared.deadline
         until = None if deadline is None else time.monotonic() + deadline
         session = calling.session
@@ -125,7 +124,6 @@ _circumstances: ContextVar[Circumstances | None] = ContextVar("windrow_command",
 
 
 def circumstances() -> Circumstances:
-    """Give those of the call whose body runs in this context; outside of one there are no limits."""
     return _circumstances.get() or Circumstances(_here(), None, 0, tempfile.gettempdir(), bool)
 
 
@@ -152,7 +150,6 @@ class CommandTask(Task):
         return made
 
     def options(self, **changes: Any) -> CommandTask:
-        """Give the same command with other options."""
         declared, how = self.declared, self.declared.command
         assert isinstance(declared.function, CommandBody)
         assert how is not None
@@ -199,8 +196,7 @@ def command(function: Callable[..., Any] | None = None, /, **options: Unpack[Com
     The shell is bash with ``-e -u -o pipefail``: a command that fails, a variable that is not set, a program that fails in
     the middle of a pipe end it, and the task has failed. A program that stops because the next one reads no more (``| head``)
     fails too; write ``(program || true) | head`` where that is meant. It reads from /dev/null, in the caller's directory.
-    When the shell has ended, process substitutions and whoever has an output open for writing are waited for; whatever else
-    it left running is ended.
+    When the shell has ended, whatever it left running is ended; if that had an output open for writing, the task has failed.
 
     Options
     -------
@@ -273,14 +269,11 @@ class CommandBody:
         return made[0] if len(made) == 1 else tuple(made)
 
     def bound(self, arguments: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the values of all parameters, by name."""
         found = inspect.signature(self.function).bind(*arguments, **keywords)
         found.apply_defaults()
         return found.arguments
 
     def _invocation(self, said: Any, values: dict[str, Any], here: Circumstances, stack: ExitStack) -> Invocation:
-        """Fill what the function said with values."""
-
         @functools.cache  # all {tmp} of a line are one directory
         def value(name: str) -> Any:
             return values[name] if name in values else self._word(name, here, stack)
@@ -311,7 +304,6 @@ class CommandBody:
         )
 
     def _word(self, name: str, here: Circumstances, stack: ExitStack) -> Any:
-        """Give one of our own words."""
         if name == "tmp":
             os.makedirs(here.scratch, exist_ok=True)  # noqa: PTH103
             made = tempfile.mkdtemp(prefix="windrow-", dir=here.scratch)

@@ -32,7 +32,6 @@ _ABOUT_SIGNALS: dict[int, str] = {
 
 
 def could_not_start(name: str, said: Invocation, error: OSError) -> CommandError:
-    """Say why a command line could not even be started, or its log not be written."""
     program = said.words[0] if said.words else said.shell
     if said.log is not None and error.filename == str(said.log):
         return CommandError(
@@ -43,15 +42,12 @@ def could_not_start(name: str, said: Invocation, error: OSError) -> CommandError
         why = f"the directory it was called in is gone: {said.directory}"
     elif error.errno == errno.ENOENT and shutil.which(program) is None:
         why = f"there is no program {program!r} on this machine's PATH; install it, or give its full path"
-    elif error.errno == errno.E2BIG:
-        why = "its words are more than the system takes; write long lists into a file that the program reads"
     else:
         why = f"{error.strerror or error}: {error.filename or program}"
     return CommandError(f"command {name!r} could not be started: {why}", command=said.script or said.words)
 
 
 def raise_failure(name: str, said: Invocation, ran: CommandOutcome) -> NoReturn:
-    """Raise what a command that did not end well is to raise."""
     facts = {
         "command": ran.command,
         "status": ran.status,
@@ -61,8 +57,6 @@ def raise_failure(name: str, said: Invocation, ran: CommandOutcome) -> NoReturn:
         "peak_bytes": ran.peak,
     }
     words = story(said, ran)
-    if ran.why and ran.torn:
-        words = f"; its shell had ended before, but {ran.torn}{words}"
     if ran.why == "memory":
         raise CommandMemoryError(
             f"command {name!r} was ended: its processes used {format_bytes(ran.peak)} of memory together; the limit is "
@@ -91,17 +85,11 @@ def _ending(ran: CommandOutcome) -> str:
     number = -status if status < 0 else status - SIGNALLED
     if number > 0 and number in list(signal.Signals):
         told = f" (exit status {status})" if status > 0 else ""
-        words = f"ended by {signal.Signals(number).name}{told}{_ABOUT_SIGNALS.get(number, '')}"
-    else:
-        words = f"exit status {status}{_ABOUT_STATUS.get(status, '')}"
-    bad = [f"{place} ({one})" for place, one in enumerate(ran.pipe, 1) if one != 0]
-    if len(ran.pipe) > 1 and bad:
-        words += f"; of the {len(ran.pipe)} programs of the last pipe it was number {', '.join(bad)}"
-    return words
+        return f"ended by {signal.Signals(number).name}{told}{_ABOUT_SIGNALS.get(number, '')}"
+    return f"exit status {status}{_ABOUT_STATUS.get(status, '')}"
 
 
 def story(said: Invocation, ran: CommandOutcome) -> str:
-    """Say what ran, and what it printed."""
     text = ran.command if len(ran.command) <= LONG else ran.command[:LONG] + " ..."
     lines = [f"  {line}" for line in text.strip().splitlines()]
     words = "\nwhat ran:\n" + "\n".join(lines)

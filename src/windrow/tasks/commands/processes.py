@@ -4,11 +4,8 @@ All that a command starts inherits a mark in its environment. In a worker's proc
 (threads, or no session at all) the first command starts one small process that sleeps until this one has ended, however that
 happened, and then kills what its commands left running.
 
-No shell waits for its process substitutions: in ``tee >(gzip > {out})`` it may end long before gzip, which is done when it
-has read all that tee wrote. Ended with the shell it would leave half a file that looks like a whole one; and bash's ``wait``
-would wait for servers in the background, too, which are to be ended. So the open files tell: who has an output open for
-writing is at work on it, and so is who reads from a pipe into which nobody writes any more, or only such as are at work: it
-may open its output when it has read all (``>(sort -o {out})``). Others hold nothing of the command.
+A program that is still running when the shell has ended well is ended. If it had an output open for writing then, the command
+has failed: half a file looks like a whole one.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ import stat
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from windrow.engines.supervisor.client import MARK
 from windrow.engines.supervisor.process_tree import children, descendants, end_all, look, marked
@@ -64,7 +61,6 @@ def _is_worker(_process: int) -> bool:
 
 
 def in_worker() -> bool:
-    """Whether this is a worker's process, whose tree the supervisor watches, limits and ends."""
     return _is_worker(os.getpid())
 
 
@@ -125,27 +121,11 @@ class CommandProcesses:
         self._seen: set[int] = set()
 
     def find(self) -> set[int]:
-        """Find all who have not ended."""
         leader = self._leader
         strays = marked(self._mark, {leader.pid}, since=leader.started)
         found = {*descendants(leader.pid), *[one.pid for one in strays]}
         self._seen |= found
         return found
-
-    def at_work(self, members: Iterable[int]) -> set[int]:
-        """Find those who will still write, or may."""
-        opened = {pid: _open_files(pid, self._places) for pid in members}
-        found = {pid for pid, one in opened.items() if one.written}
-        while True:
-            idle = {pid: one for pid, one in opened.items() if pid not in found}
-
-            def is_fed(pid: int, pipe: Any, idle: dict[int, _OpenFiles] = idle) -> bool:
-                return any(pipe in one.feeds for other, one in idle.items() if other != pid)
-
-            more = {pid for pid, one in idle.items() if any(not is_fed(pid, pipe) for pipe in one.reads)}
-            if not more:
-                return found
-            found |= more
 
     def end(self) -> dict[int, str]:
         """End all of them, and return when they are gone; say who was stopped with an output open for writing."""
@@ -154,7 +134,7 @@ class CommandProcesses:
         def find() -> Iterable[int]:
             found = {self._leader.pid, *self.find()}
             for pid in found:
-                if written := _open_files(pid, self._places).written:
+                if written := _written_by(pid, self._places):
                     torn[pid] = f"{_name(pid)} (process {pid}) was writing {Path(written).name}"
             return found
 
@@ -186,31 +166,16 @@ def places_of(directory: str, values: Iterable[Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
-class _OpenFiles(NamedTuple):
-    """The files that a process has open."""
-
-    written: str  #: one of the outputs, if any
-    reads: set[tuple[int, int]]  #: pipes, by device and number
-    feeds: set[tuple[int, int]]
-
-
-def _open_files(pid: int, places: tuple[str, ...]) -> _OpenFiles:
-    written, reads, feeds = "", set(), set()
-    with contextlib.suppress(OSError):  # gone, or another user's
-        for entry in os.scandir(f"/proc/{pid}/fd"):
+def _written_by(pid: int, places: tuple[str, ...]) -> str:
+    """Give an output that a process has open for writing; empty if there is none."""
+    with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:  # else gone, or another user's
+        for entry in entries:
             with contextlib.suppress(OSError):  # closed by now
-                facts = entry.stat()
                 way = entry.stat(follow_symlinks=False).st_mode  # how it was opened
-                if stat.S_ISFIFO(facts.st_mode):
-                    pipe = (facts.st_dev, facts.st_ino)
-                    if way & stat.S_IRUSR:
-                        reads.add(pipe)
-                    if way & stat.S_IWUSR:
-                        feeds.add(pipe)
-                elif stat.S_ISREG(facts.st_mode) and way & stat.S_IWUSR:
-                    path = os.readlink(entry.path)  # noqa: PTH115 - of what is open, not of a path
-                    written = path if path.startswith(places) else written
-    return _OpenFiles(written, reads, feeds)
+                path = os.readlink(entry.path)  # noqa: PTH115 - of what is open, not of a path
+                if way & stat.S_IWUSR and path.startswith(places):
+                    return path
+    return ""
 
 
 def _name(pid: int) -> str:

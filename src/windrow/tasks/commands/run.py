@@ -39,10 +39,6 @@ SHORTEST_S = 0.001
 SCRIPT_BYTES = 100_000
 LINUX = sys.platform == "linux"
 
-#: Has bash tell how each program of the last pipe ended. It opens a pipe of this process for that: a descriptor that it
-#: inherited could be one that the command line uses itself.
-_TELL = "trap 'echo \"${{PIPESTATUS[@]}}\" 2>/dev/null >/proc/{0}/fd/{1} || :' EXIT; "
-
 Reason = Literal["", "memory", "deadline", "unwanted"]
 
 
@@ -71,7 +67,6 @@ class CommandOutcome(NamedTuple):
 
     command: str
     status: int  #: as the shell tells it; negative: the signal that ended it
-    pipe: tuple[int, ...]  #: of each program in the last pipe, where the shell tells
     output: bytes
     errors: bytes  #: the end of what was printed as errors
     why: Reason  #: it was ended before its end
@@ -82,7 +77,6 @@ class CommandOutcome(NamedTuple):
 
     @property
     def used(self) -> str:
-        """What it used, in words."""
         return f"{self.wall_s:.3g} s, {self.cpu_s:.3g} s of CPU, {self.peak / 1e6:.0f} MB at most"
 
 
@@ -112,7 +106,6 @@ class _RunningCommand:
         self._discovered = self._memory_due = 0.0
         self._limit = 0.0 if in_worker() else invocation.memory
         self._sinks: dict[int, Callable[[bytes], None]] = {}
-        self._pipe, self._pipe_end = self._open_pipe()
         mark = new_mark()
         self._process = self._start(mark)
         leader = look(self._process.pid) if LINUX else None
@@ -121,7 +114,6 @@ class _RunningCommand:
         if self._tree is not None:
             stack.callback(self._tree.close)
         self._rest: set[int] | None = None  #: those who are left when the shell has ended well
-        self._rest_due = 0.0
         self._settled = 0.0  #: when those who were just started have opened what they write
         self._torn: dict[int, str] = {}
         self._wall_s = self._cpu_s = 0.0
@@ -133,7 +125,6 @@ class _RunningCommand:
         opened: list[int] = []
 
         def channel(given: int | None, sink: Callable[[bytes], None]) -> int:
-            """Give a descriptor to write to, of which we read the other end."""
             if given is not None:
                 return given
             reader, writer = os.pipe()
@@ -161,24 +152,15 @@ class _RunningCommand:
             for writer in opened:
                 os.close(writer)
 
-    def _open_pipe(self) -> tuple[int, int]:
-        both = os.pipe()
-        os.set_blocking(both[0], False)
-        for one in both:
-            self._stack.callback(os.close, one)
-        return both
-
     def _words(self) -> tuple[list[str], list[int]]:
-        """Give the words to execute, and descriptors that they need."""
         said = self._invocation
         if said.words:
             return list(said.words), []
         bash = Path(said.shell).name == "bash"
         options = ["-e", "-u", *(["-o", "pipefail"] if bash else [])]
-        script = (_TELL.format(os.getpid(), self._pipe_end) if bash and LINUX else "") + said.script
-        raw = os.fsencode(script)
+        raw = os.fsencode(said.script)
         if len(raw) < SCRIPT_BYTES:
-            return [said.shell, *options, "-c", script], []
+            return [said.shell, *options, "-c", said.script], []
         file = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         file.write(raw)
         file.seek(0)
@@ -203,7 +185,7 @@ class _RunningCommand:
     # -- while it runs
 
     def watch(self) -> None:
-        """Wait for its end, or bring it about, and for those it has left at work on what it is to give."""
+        """Wait for its end, or bring it about; those it has left get a moment to open what they write, or to end."""
         if self._wait_until(self._has_ended_well) and self._members is not None:
             self._wait_until(self._rest_is_done)
         self._wall_s = time.monotonic() - self._begin
@@ -227,18 +209,11 @@ class _RunningCommand:
         return True if (ended.si_code, ended.si_status) == (os.CLD_EXITED, 0) else None
 
     def _rest_is_done(self) -> bool:
-        """Whether nobody is left at work; the others are ended."""
         assert self._members is not None
-        begin = time.monotonic()
-        if begin < self._rest_due:
-            return False
-        self._settled = self._settled or begin + LOOK_S
-        self._rest = self._members.find()
-        if not self._rest or (begin >= self._settled and not self._members.at_work(self._rest)):
-            return True
         now = time.monotonic()
-        self._rest_due = now + 4 * (now - begin)  # it looks at all processes of the machine
-        return False
+        self._settled = self._settled or now + LOOK_S
+        self._rest = self._members.find()
+        return not self._rest or now >= self._settled
 
     def _reason_to_end(self) -> Reason:
         said = self._invocation
@@ -266,7 +241,6 @@ class _RunningCommand:
         return memory
 
     def _read(self, wait: float) -> bool:
-        """Take in what was printed; say whether there was anything."""
         poll = select.poll()
         for reader in self._sinks:
             poll.register(reader, select.POLLIN)
@@ -289,7 +263,6 @@ class _RunningCommand:
     # -- the end
 
     def end(self) -> None:
-        """End all that it started, and take in its end."""
         process, members = self._process, self._members
         if members is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -305,17 +278,11 @@ class _RunningCommand:
         self._cpu_s = usage.ru_utime + usage.ru_stime
 
     def outcome(self) -> CommandOutcome:
-        """Say how it went, when it has ended."""
         while self._sinks and self._read(0):
             pass
-        try:
-            pipe = os.read(self._pipe, READ_BYTES)
-        except BlockingIOError:  # nothing was told
-            pipe = b""
         outcome = CommandOutcome(
             self._command,
             self._process.returncode,
-            tuple(map(int, pipe.split())),
             bytes(self._output),
             bytes(self._errors[-TAIL_BYTES:]),
             self._why,

@@ -5,8 +5,8 @@ shell; ``{{name}}`` is a literal ``{name}``. Outside of quotes, where braces aro
 
 A value arrives as it is, or is refused. As text of its own it is quoted; between quotes what would end them is escaped.
 Where a shell has rules of its own (backquotes, ``${...}``, arithmetic) only values without any special character are taken.
-The same holds for all that follows a construct whose end this reader does not find for sure, such as quotes inside of
-``"$(...)"``: it knows no more than the patterns below, and does not guess.
+The same holds from a here-document on, and for all that follows a construct whose end this reader does not find for sure, such
+as quotes inside of ``"$(...)"``: it knows no more than the patterns below, and does not guess.
 """
 
 from __future__ import annotations
@@ -48,11 +48,9 @@ _PLAIN = re.compile(
     rf"|(?P<field>{_FIELD})|(?P<brace>\{{)|(?P<text>[^\\'\"`$(<\#{{]+|.)",
     re.DOTALL,
 )
-#: Where a here-document is announced, with the word that ends it. A parenthesis behind it might end its command before it.
-_ANNOUNCED = re.compile(
-    r"<<(?P<tabs>-?)[ \t]*(?:(?P<mark>['\"])(?P<quoted>[\w.@+-]+)(?P=mark)|(?P<escaped>\\?)(?P<word>[\w.@+-]+))(?=[ \t\n;|&>])"
-    rf"(?P<rest>(?:[^\n'\"`\\$(){{}}#<]|{_VARIABLE}|{_FIELD})*+)\n"
-)
+#: Where a here-document is announced, and where that is done by a plain word.
+_ANNOUNCES = re.compile(r"(?<!<)<<(?!<)")
+_ANNOUNCED = re.compile(_ANNOUNCES.pattern + r"-?[ \t]*['\"\\]?([\w.@+-]+)['\"]?(?=[\s;|&>)])")
 #: What other templates have in braces; not what a shell expands, as in ``{a..z}`` and ``{a.fa,b.fa}``.
 _PART = re.compile(rf"\{{({_NAME})(?:\.(?!\.)|[\[:!])[^{{}},\s]*\}}")
 #: What means itself in any part of ``${...}`` and of arithmetic.
@@ -62,11 +60,6 @@ ALIKE = 0.75
 #: What others call our words.
 ELSEWHERE = {"threads": "cores", "cpus": "cores", "nproc": "cores", "mem": "memory", "tmpdir": "tmp"}
 _ADVICE = 'put it into a variable of the shell before, as in  v={parameter}; echo "${Y:-$v}"'
-
-
-def _escaping(special: str) -> Callable[[list[str]], str]:
-    """Write words with a backslash before some characters."""
-    return lambda words: re.sub(f"[{re.escape(special)}]", r"\\\g<0>", " ".join(words))
 
 
 class Template:
@@ -93,28 +86,27 @@ class Template:
         return found
 
     def fill_line(self, text: str) -> str:
-        """Put values into a text for a shell."""
         parts: list[str] = []
         at = 0
         while at < len(text):
             token = _PLAIN.match(text, at)
             assert token is not None
             begin, at = at, token.end()
-            if token.lastgroup == "document":
-                filled, at = self._document(text, begin)
-            elif token.lastgroup == "opens":  # something of which nobody knows where it ends
-                if document := re.search(r"(?<!<)<<(?!<).*", text[at:]):
-                    self._refuse_document(document[0])
-                filled, at = self._fill(text[begin:], self._unquoted), len(text)
+            if token.lastgroup in ("document", "opens"):  # something of which nobody knows where it ends
+                filled, at = self._rest(text[begin:], token.lastgroup), len(text)
             elif token.lastgroup == "field":
                 filled = self._plain_field(token[0], text[at : at + 1])
             else:
                 filled = self._token(token)
+            if token.lastgroup == "text" and token[0].endswith(">") and text[at : at + 1] == "(":
+                raise UsageError(
+                    f"command {self._task!r}: its template has >(...), a program that no shell waits for, so that its output may "
+                    "be half a file; write to a file in {tmp} and read that, or name a pipe (mkfifo {tmp}/pipe) and `wait`"
+                )
             parts.append(filled)
         return "".join(parts)
 
     def _token(self, token: re.Match[str]) -> str:
-        """Fill one piece of a shell's text that is whole in itself."""
         kind, said = token.lastgroup, token[0]
         if kind == "single":
             return self._fill(said, lambda words: " ".join(words).replace("'", "'\\''"))
@@ -126,7 +118,7 @@ class Template:
             ]
             return "".join(parts)
         if kind == "double":
-            return self._expanded(said, _escaping('\\$`"'), shlex.join)
+            return _EXPANDED.sub(self._in_double_quotes, said)
         if kind == "comment":  # a new line would be a command
             return self._fill(said, lambda words: shlex.join(words).replace("\n", " "))
         if kind == "special":
@@ -150,53 +142,40 @@ class Template:
             f"{{{field}}} if the shell is to see {field}"
         )
 
-    def _expanded(self, text: str, write: Callable[[list[str]], str], inside: Callable[[list[str]], str]) -> str:
-        """Fill text in which a shell looks for variables and commands; ``inside`` writes the words of a command."""
+    def _in_double_quotes(self, token: re.Match[str]) -> str:
+        if token.lastgroup == "field":
+            return self._fill(token[0], lambda words: re.sub(r'[\\$`"]', r"\\\g<0>", " ".join(words)))
+        return self._fill(token[0], shlex.join) if token.lastgroup == "command" else self._token(token)
 
-        def fill(token: re.Match[str]) -> str:
-            if token.lastgroup in ("field", "command"):
-                return self._fill(token[0], write if token.lastgroup == "field" else inside)
-            return self._token(token)
+    def _rest(self, text: str, kind: str) -> str:
+        """Fill all that follows a here-document, or a construct without a known end: with values that need no quotes.
 
-        return _EXPANDED.sub(fill, text)
+        No line of a document may become one that ends it.
+        """
+        ends = tuple(one[1] for one in _ANNOUNCED.finditer(text))
+        if len(ends) != len(_ANNOUNCES.findall(text)) or (ends and kind == "opens"):
+            raise UsageError(
+                f"command {self._task!r}: its template has a here-document that cannot be read, in {text.splitlines()[0]!r}: it "
+                "is announced outside of quotes by a plain word (<<EOF); numbers are shifted in $((...))"
+            )
+        if escaped := [one[1] for one in re.finditer(rf"\\({_FIELD})", text) if self._is_known(one[1][1:-1])]:
+            self._refuse(escaped, "the place behind a backslash")
+        filled = self._fill(text, self._unquoted)
 
-    def _document(self, text: str, at: int) -> tuple[str, int]:
-        """Fill a here-document, from its announcement to its end; values are lines of it, or parts of lines."""
-        head = _ANNOUNCED.match(text, at)
-        if head is None:
-            self._refuse_document(text[at:])
-        word, tabs = head["word"] or head["quoted"], "\t" if head["tabs"] else ""
-        end = re.compile(f"^{tabs}*{re.escape(word)}$" if tabs else f"^{re.escape(word)}$", re.MULTILINE).search(
-            text, head.end()
-        )
-        if end is None:
-            self._refuse_document(text[at:])
+        def endings(script: str) -> int:
+            return (
+                sum(line.lstrip("\t").startswith(ends) for line in script.replace("\\\n", "").split("\n"))
+                if ends
+                else 0
+            )
 
-        def in_line(write: Callable[[list[str]], str]) -> Callable[[list[str]], str]:
-            def checked(words: list[str]) -> str:
-                if any("\n" in one or (tabs and one.startswith(tabs)) for one in words):
-                    self._refuse(words, "a here-document")
-                return write(words)
-
-            return checked
-
-        body = text[head.end() : end.start()]
-        if head["mark"] or head["escaped"]:
-            filled = self._fill(body, in_line(" ".join))
-        elif any(one.lastgroup == "opens" for one in _EXPANDED.finditer(body)):
-            filled = self._fill(body, self._unquoted)
-        else:
-            filled = self._expanded(body, in_line(_escaping("\\$`")), self._unquoted)
-        if word in [one.lstrip(tabs) if tabs else one for one in filled.replace("\\\n", "").split("\n")]:
-            self._refuse([word], f"a here-document that ends with {word}")
-        rest = self._fill(head["rest"], in_line(shlex.join))
-        return text[at : head.start("rest")] + rest + "\n" + filled + end[0], end.end()
+        if endings(filled) != endings(text):
+            self._refuse(list(ends), "the here-document that it ends")
+        return filled
 
     # -- fields and values
 
     def _fill(self, text: str, write: Callable[[list[str]], str]) -> str:
-        """Replace the fields of a text that are ours."""
-
         def put(found: re.Match[str]) -> str:
             if found[0].startswith("{{"):
                 return found[0][1:-1]
@@ -218,15 +197,8 @@ class Template:
     def _refuse(self, words: list[str], where: str) -> NoReturn:
         raise UsageError(
             f"command {self._task!r}: {' '.join(words)!r} cannot be written into {where}: between backquotes, in ${{...}}, in "
-            "arithmetic, in here-documents and behind a command in quotes that has quotes itself, quoting has rules of its own; "
+            "arithmetic, from a here-document on and behind a command in quotes that has quotes itself, quoting has rules of its own; "
             f"{_ADVICE}"
-        )
-
-    def _refuse_document(self, text: str) -> NoReturn:
-        raise UsageError(
-            f"command {self._task!r}: its template has {text.splitlines()[0]!r}, with a here-document that cannot be read: it is "
-            "announced outside of quotes by a plain word (<<EOF), alone in its line but for words without quotes, and ends "
-            "with a line of nothing but the word; numbers are shifted in $((...))"
         )
 
     def _refuse_part(self, text: str, at: int) -> None:
@@ -255,7 +227,6 @@ class Template:
         )
 
     def _texts(self, name: str, value: Any) -> list[str]:
-        """Give a value as the words of a command line."""
         if isinstance(value, (list, tuple)):
             return [self._text(name, one) for one in value]
         return [self._text(name, value)]

@@ -49,7 +49,6 @@ def OutFiles(pattern: str) -> Any:  # noqa: N802
 
 
 def file_parameters(function: Callable[..., Any]) -> dict[str, FileKind]:
-    """Find the parameters of a function that are files, by name."""
     return {
         name: kind for name, annotation in _annotations(function).items() if (kind := _kind(annotation)) is not None
     }

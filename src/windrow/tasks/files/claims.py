@@ -15,8 +15,6 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from windrow.tasks.future import Future
 
 
@@ -27,8 +25,6 @@ _BEGINNING = re.compile(r"(?:[^*?[]|\[[*?[]\])*")
 _ESCAPED = re.compile(r"\[([*?[])\]")
 #: How it ends: nothing in that has a meaning.
 _END = re.compile(r"[^]*?[]*\Z")
-#: So many readers are never worth looking through.
-MANY = 1000
 
 
 class Claim(NamedTuple):
@@ -39,11 +35,9 @@ class Claim(NamedTuple):
 
     @property
     def start(self) -> str:
-        """What the paths of all its files begin with."""
         return literal(self.path) if self.shape == "glob" else self.path
 
     def covers(self, path: str) -> bool:
-        """Whether a file is one of them."""
         if self.shape == "file":
             return path == self.path
         if self.shape == "tree":
@@ -54,7 +48,6 @@ class Claim(NamedTuple):
 
 
 def literal(pattern: str) -> str:
-    """Give what all matches of a pattern begin with."""
     beginning = _BEGINNING.match(pattern)
     assert beginning is not None
     return _ESCAPED.sub(r"\1", beginning[0])
@@ -68,7 +61,6 @@ def _ending(pattern: str) -> str:
 
 
 def meet(one: Claim, other: Claim) -> bool:
-    """Whether two claims may have a file in common."""
     if one.shape == "file":
         return other.covers(one.path)
     if other.shape == "file":
@@ -92,21 +84,13 @@ def _below(path: str, directory: str) -> bool:
 class Entry:
     """What is known of a claim: who wrote it last, and who has read it since."""
 
-    __slots__ = ("_enough", "claim", "future", "readers", "writer")
+    __slots__ = ("claim", "future", "readers", "writer")
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
         self.writer = 0  #: the number of the task; 0 if none of the session
         self.future: Future | None = None  #: of what it says of the files
-        self.readers: list[int] = []  #: those that may not have ended, or may have to run again
-        self._enough = MANY
-
-    def add_reader(self, task: int, find: Callable[[int], object]) -> None:
-        """A task reads it; of very many, those that nobody knows any more are forgotten."""
-        if len(self.readers) >= self._enough:
-            self.readers = [one for one in self.readers if find(one) is not None]
-            self._enough = max(MANY, 2 * len(self.readers))
-        self.readers.append(task)  # now: it is not among the known ones yet
+        self.readers: list[int] = []  #: those since the last writer
 
 
 class Claims:
@@ -119,19 +103,16 @@ class Claims:
         self._lengths: set[int] = set()  #: of beginnings of trees and globs
 
     def meeting(self, claim: Claim) -> list[Entry]:
-        """Find everything that may have a file in common with a claim."""
         start = claim.start
         near = [start[:length] for length in self._lengths if length < len(start)]
         near += [start] if claim.shape == "file" else self._starts[self._range(start)]
         return [one for text in near for one in self._at.get(text, ()) if meet(claim, one.claim)]
 
     def _range(self, start: str) -> slice:
-        """Find where the beginnings are that begin with another one."""
         first = bisect_left(self._starts, start)
         return slice(first, bisect_left(self._starts, True, first, key=lambda one: not one.startswith(start)))
 
     def makers(self, claim: Claim) -> list[Entry]:
-        """Find what earlier tasks write of a claim, in the order of their calls."""
         found = sorted((one for one in self.meeting(claim) if one.writer), key=lambda one: one.writer)
         if claim.shape != "file":
             return found
@@ -139,12 +120,10 @@ class Claims:
         sure = [number for number, one in enumerate(found) if one.claim.shape != "glob"]
         return found[sure[-1] :] if sure else found
 
-    def read(self, claim: Claim, task: int, find: Callable[[int], object]) -> None:
-        """A task reads; ``find`` gives calls that may not have ended, or may have to run again, by their numbers."""
-        self._entry(claim).add_reader(task, find)
+    def read(self, claim: Claim, task: int) -> None:
+        self._entry(claim).readers.append(task)
 
     def write(self, claim: Claim, task: int, future: Future) -> None:
-        """A task writes: from now on this is its work."""
         if claim.shape == "tree":
             # A directory is replaced as a whole: nothing that was written in it before counts any more.
             inside = self._range(claim.path.rstrip(os.sep) + os.sep)
@@ -160,7 +139,6 @@ class Claims:
         entry.writer, entry.future, entry.readers = task, future, []
 
     def forget(self, claim: Claim) -> None:
-        """What a task wrote does not count any more."""
         entry = self._entries.get(claim)
         if entry is not None:
             entry.writer, entry.future = 0, None
@@ -178,6 +156,5 @@ class Claims:
         return self._entries[claim]
 
     def written_in(self, directory: str) -> list[str]:
-        """List the paths in a directory that tasks write, for hints."""
         written = [one.claim.path for one in self._entries.values() if one.writer]
         return [one for one in written if os.path.dirname(one) == directory]

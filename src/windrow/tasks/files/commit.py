@@ -1,6 +1,6 @@
 """Moving what a task has made into place: each file in one step, a directory as a whole or file by file."""
 
-# ruff: noqa: PTH104, PTH105, PTH107, PTH110, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH120, PTH123, PTH208, PTH211
+# ruff: noqa: PTH104, PTH105, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH120, PTH123, PTH206, PTH208
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
@@ -12,15 +12,10 @@ import os
 import secrets
 import shutil
 import stat as modes
-from typing import TYPE_CHECKING
 
+from windrow.errors import TaskFileError
 from windrow.tasks.files.ownership import mark_directory, mark_file, others_in
-from windrow.tasks.files.scratch import MOST_TRIES
 from windrow.tasks.files.stamps import OURS, files_in
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 #: Nanoseconds by which a file is made younger, until its time differs: some file systems keep seconds only.
 _STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
@@ -30,39 +25,26 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
 def replace(source: str, target: str, task: str) -> None:
-    """Put a file or directory that a task made in the place of another."""
     if not os.path.isdir(source) or os.path.islink(source):
         _replace_file(source, target, task)
         return
     if os.path.isdir(target):
         for one in files_in(source):
             _tell_apart(one, os.path.join(target, os.path.relpath(one, source)))
-        with contextlib.suppress(FileNotFoundError):  # another session replaces it too
-            shutil.copymode(target, source)
+        shutil.copymode(target, source)
     mark_directory(source, target, task, without=set(others_in(target)))
     _replace_directory(source, target)
 
 
 def _replace_directory(source: str, target: str) -> None:
-    """Put a directory where another may be; other sessions may do the same meanwhile."""
-    for _ in range(MOST_TRIES):
-        try:
-            os.rename(source, target)  # nothing is there, or an empty one
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                raise
-        else:
-            return
-        try:
-            if not _exchange(source, target):
-                _exchange_in_steps(source, target)
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            continue  # another session was faster
+    try:
+        os.rename(source, target)  # nothing is there, or an empty one
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        if not _exchange(source, target):
+            _exchange_in_steps(source, target)
         shutil.rmtree(source, ignore_errors=True)
-        return
-    os.rename(source, target)
 
 
 def _exchange(one: str, other: str) -> bool:
@@ -70,10 +52,7 @@ def _exchange(one: str, other: str) -> bool:
     function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if function is None:
         return False
-    ended = function(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE)
-    if ended and ctypes.get_errno() == errno.ENOENT:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), other)
-    return not ended
+    return not function(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE)
 
 
 def _exchange_in_steps(source: str, target: str) -> None:
@@ -95,13 +74,8 @@ def merge(source: str, target: str, task: str) -> None:
         return
     if not os.path.lexists(target):
         mark_directory(source, target, task)
-        try:
-            os.rename(source, target)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise  # else another session was faster
-        else:
-            return
+        os.rename(source, target)
+        return
     for name in sorted(os.listdir(source)):
         merge(os.path.join(source, name), os.path.join(target, name), task)
 
@@ -130,44 +104,22 @@ def _tell_apart(source: str, target: str) -> None:
         os.utime(source, ns=(new.st_atime_ns, new.st_mtime_ns + step))
 
 
-def replace_link(source: str, path: str) -> None:
-    """Put a file or link in the place of a link; what that leads to stays as it is."""
-    part = os.path.join(os.path.dirname(path), f"{OURS}part-{secrets.token_hex(4)}")
-    try:
-        os.rename(source, part)
-    except OSError:  # another file system
-        shutil.copy2(source, part, follow_symlinks=False)
-    os.replace(part, path)
-
-
-def settle_links(private: str, names: Mapping[str, str]) -> None:
-    """Make links in a private directory such that they lead to the same from where they will be.
-
-    ``names`` has the final names of private directories and files. What leads nowhere from here is meant from there.
-    """
+def check_links(task: str, private: str) -> None:
+    """Refuse links that would lead elsewhere from where the files are put: a link stays within its own directory."""
     for place, directories, files in os.walk(private):
+        top = os.path.join(private, os.path.relpath(place, private).split(os.sep)[0], "")
         for name in (*directories, *files):
             link = os.path.join(place, name)
-            if not os.path.islink(link) or not os.path.exists(link):
+            if not os.path.islink(link):
                 continue
             to = os.readlink(link)
-            above, last = os.path.split(os.path.join(os.path.realpath(place), to))
-            full = os.path.join(os.path.realpath(above), last)
-            final = final_name(full, names)
-            if final == full if os.path.isabs(to) else full.startswith(private + os.sep):
-                continue
-            os.remove(link)
-            os.symlink(os.path.relpath(final, final_name(place, names)), link)
-
-
-def final_name(path: str, names: Mapping[str, str]) -> str:
-    """Give the name that a private path will have; others stay as they are."""
-    private = path
-    while OURS in private:
-        if private in names:
-            return names[private] + path[len(private) :]
-        private = os.path.dirname(private)
-    return path
+            inside = os.path.join(os.path.normpath(os.path.join(place, to)), "").startswith(top)
+            stays = OURS not in to if os.path.isabs(to) else inside
+            if place == private or not stays:
+                raise TaskFileError(
+                    f"task {task!r} has made {os.path.relpath(link, private)}, a link to {to}; an output is a file or a directory "
+                    "itself, in which links lead to what is in it by a relative path, or elsewhere by an absolute one: write a copy"
+                )
 
 
 def copy_file(source: str, target: str) -> None:

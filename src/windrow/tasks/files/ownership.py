@@ -18,7 +18,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.errors import TaskFileError
-from windrow.tasks.files.scratch import MOST_TRIES
 from windrow.tasks.files.stamps import MARK, OURS
 
 if TYPE_CHECKING:
@@ -83,7 +82,6 @@ def _beside(directory: str) -> str:
 
 
 def _read_mark(path: str) -> Mark | None:
-    """Read the mark on a file or directory, unless that is a copy."""
     found: Any = None
     with suppress(OSError, ValueError), open(_beside(path)) as stream:
         found = json.load(stream)
@@ -109,30 +107,15 @@ def maker_of(path: str) -> str:
 
 def others_in(directory: str) -> list[str]:
     """List the files in a directory that no task has put there; links are files here."""
-    for _ in range(MOST_TRIES):
-        before = _identity(directory)
-        names = list(names_in(directory))
-        known: set[str] = set()
-        for place in dict.fromkeys(["", *map(os.path.dirname, names)]) if names else ():
-            mark = _read_mark(os.path.join(directory, place) if place else directory)
-            known.update(os.path.join(place, one) for one in (mark.names if mark else ()))
-        found = [one for one in names if one not in known and _read_mark(os.path.join(directory, one)) is None]
-        if not found or before == _identity(directory):
-            return found
-    return found  # another session replaces it all the time
-
-
-def _identity(directory: str) -> tuple[int, int] | None:
-    """Tell a directory from the one that took its place while it was looked at."""
-    try:
-        status = os.stat(directory)
-    except OSError:
-        return None
-    return status.st_ino, status.st_ctime_ns
+    names = list(names_in(directory))
+    known: set[str] = set()
+    for place in dict.fromkeys(["", *map(os.path.dirname, names)]) if names else ():
+        mark = _read_mark(os.path.join(directory, place) if place else directory)
+        known.update(os.path.join(place, one) for one in (mark.names if mark else ()))
+    return [one for one in names if one not in known and _read_mark(os.path.join(directory, one)) is None]
 
 
 def names_in(directory: str) -> Iterator[str]:
-    """List the files below a directory, and links, relative to it; without what is private to a session."""
     for place, directories, names in os.walk(directory):
         directories[:] = sorted(one for one in directories if not one.startswith(OURS))
         links = [one for one in directories if os.path.islink(os.path.join(place, one))]

@@ -119,12 +119,10 @@ def one_name(text: str, *, whole: bool = False) -> str:
 
 
 def is_remote(text: str) -> bool:
-    """Whether a path is an address of something that is no file here."""
     return "://" in text
 
 
 def as_given(value: Any, text: str) -> Any:
-    """Give a path in the form in which it was given."""
     if type(value) is str:
         return text
     try:
@@ -134,7 +132,6 @@ def as_given(value: Any, text: str) -> Any:
 
 
 def like(value: Any, items: list[Any]) -> Any:
-    """Give items as a list or tuple of the kind that was given."""
     return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
 

@@ -71,7 +71,6 @@ class ReusedFiles:
         return {(one.parameter, one.among) for one in calling.files if one.among and self._maker(one) != ""}
 
     def _said(self, one: FileArgument) -> object:
-        """Say what a file is like that no task makes."""
         from windrow.tasks.reuse.code import NotReusable
 
         if one.stamp is None:
@@ -93,12 +92,10 @@ class ReusedFiles:
         return key if known == one.stamp else ""
 
     def is_latest(self, calling: Call, record: Call) -> bool:
-        """Whether no other task of the session writes what a call writes."""
         writers = [self._session.files.latest(one.path) for one in calling.files if one.kind.writes]
         return all(one is None or one.call is record for one in writers)
 
     def makers(self, calling: Call) -> list[Call]:
-        """List the calls of this session that make files which a call reads."""
         from windrow.tasks.reuse.key import makers_of_paths
 
         by_path = [one.maker for one in calling.files if one.maker is not None]
@@ -122,7 +119,6 @@ class ReusedFiles:
         return all(one.path in known for one in beside)
 
     def _are_being_written(self, paths: Iterable[str]) -> bool:
-        """Whether a task of the session is about to write one of some files."""
         for path in dict.fromkeys(paths):
             writer = self._session.files.latest(path)
             if writer is not None and writer.call.state in ("waiting", "running"):

@@ -44,7 +44,6 @@ class Read(NamedTuple):
 
 
 def put_paths(going: RunningCall, paths: Iterable[tuple[GivenPath, str]]) -> None:
-    """Give the body its paths."""
     lists: dict[int | str, list[Any]] = {}
     for where, text in paths:
         given = going.get(where.place)
@@ -110,7 +109,6 @@ def _meant_by_none(going: RunningCall, read: Read) -> list[tuple[GivenPath, str]
 
 
 def check_promised(going: RunningCall, read: Read, path: str) -> list[Stamp]:
-    """Check that what is read is there, and as it was promised; return what the body relies on."""
     if is_remote(path):
         if read.maker is not None and going.keeps:
             going.seen.append(Stamp(path, 0, 0))
@@ -147,7 +145,6 @@ def _note(going: RunningCall, read: Read, path: str) -> None:
 
 
 def _changed(reads: str, wanted: Stamp) -> MissingFileError | TaskFileError:
-    """Say why a file is not what the call was promised."""
     if not os.path.exists(wanted.path):
         return MissingFileError(
             f"{reads}, which was there before and is gone: something removed it while the session was open"

@@ -27,7 +27,6 @@ MOST_TRIES = 1000
 
 
 def new_token() -> str:
-    """Make a name for a session: on which machine, by which process, and something random."""
     return f"{_machine()}-{os.getpid()}-{_began(os.getpid())}-{secrets.token_hex(4)}"
 
 
@@ -59,7 +58,6 @@ def _began(pid: int) -> str:
 
 
 def session_directory(place: str, token: str) -> str:
-    """Give the hidden directory of a session beside files in ``place``."""
     return os.path.join(place, OURS + token)
 
 
@@ -99,7 +97,6 @@ def make_private(place: str, token: str, task: int) -> tuple[str, list[str]]:
 
 
 def _missing(directory: str) -> list[str]:
-    """List a directory and those above it that do not exist, outermost first."""
     found: list[str] = []
     while True:
         try:

@@ -49,7 +49,6 @@ def stamp(path: str | os.PathLike[str]) -> Stamp:
 
 
 def matches(stamps: Any) -> bool:
-    """Whether a file, or each of several, is still what its stamp says."""
     try:
         return all(stamp(one.path) == one for one in stamps_of(stamps))
     except OSError:
@@ -111,7 +110,6 @@ def _is_ours(place: str, name: str) -> bool:
 
 
 def there(claims: Iterable[Claim]) -> Iterator[str]:
-    """List the files that are there of what is read or written, each once."""
     known: set[str] = set()
     for claim in claims:
         if claim.shape == "file":

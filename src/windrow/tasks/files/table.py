@@ -56,7 +56,6 @@ class FileTable:
     # -- calls
 
     def enter(self, calling: Call) -> None:
-        """Look at the paths of a call: fill its files, what it comes after, what it makes, and what is done around it."""
         with self._lock:
             self._token = self._token or new_token()
             given = given_paths(calling)
@@ -79,7 +78,7 @@ class FileTable:
             changed = [one.read for one in work.writes if one.read is not None]
             for read in (*work.reads, *changed):
                 for claim in read.claims:
-                    self._claims.read(claim, calling.id, session.calls.get)
+                    self._claims.read(claim, calling.id)
             for number, write in enumerate(work.writes):
                 for entry in self._claims.meeting(write.claim):
                     for reader in entry.readers:
@@ -198,7 +197,6 @@ class FileTable:
         return Write(given, output, claim, begins, read, frozenset(files if claim.shape == "tree" else ()))
 
     def _prepare(self, place: str) -> None:
-        """Begin to write to a directory."""
         if place not in self._places:
             self._places[place] = self._token
             remove_dead(place)
@@ -206,7 +204,6 @@ class FileTable:
     # -- the user's side
 
     def latest(self, path: str | os.PathLike[str]) -> Future | None:
-        """Give the future of what a task of the session makes of a path; None if none does."""
         text = one_name(os.fspath(path))
         with self._lock:
             makers = self._claims.makers(Claim("file", text))
@@ -239,7 +236,6 @@ class FileTable:
         return os.path.join(session_directory(place, self._token), "tmp")
 
     def close(self) -> None:
-        """The session has ended: leave nothing private behind."""
         _remove_all(self._process, self._places)
 
 
@@ -301,7 +297,6 @@ def _refuse_directory(calling: Call, given: GivenPath, path: str) -> None:
 
 
 def _there(claims: list[Claim]) -> tuple[Stamp, ...] | None:
-    """Look at what is there now of what is read; None if that is too much."""
     stamps = []
     for number, one in enumerate(there(claims)):
         if number == MOST_IN_A_DIRECTORY and any(claim.shape == "tree" for claim in claims):

@@ -1,6 +1,6 @@
 """Files of one call in its worker: what the body writes is private until it is complete, and then put into place."""
 
-# ruff: noqa: PTH102, PTH107, PTH110, PTH112, PTH113, PTH114, PTH115, PTH116, PTH118, PTH119, PTH120, PTH202, PTH206, PTH208
+# ruff: noqa: PTH102, PTH110, PTH112, PTH113, PTH114, PTH116, PTH118, PTH119, PTH120, PTH202, PTH206, PTH208
 # Paths are text here: they stay as they were given, links and all.
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from windrow.errors import TaskFileError
 from windrow.globs import matching
 from windrow.tasks.body import releasing_through
 from windrow.tasks.call import map_nested
-from windrow.tasks.files.commit import copy_file, final_name, merge, replace, replace_link, settle_links
+from windrow.tasks.files.commit import check_links, copy_file, merge, replace
 from windrow.tasks.files.ownership import check_replaceable, names_in
 from windrow.tasks.files.paths import as_given
 from windrow.tasks.files.reading import Read, check_promised, check_unchanged, find_paths, put_paths
@@ -52,7 +52,6 @@ class _Making(NamedTuple):
     place: str  #: in which its private directory is
 
     def final(self, name: str) -> str:
-        """Give the path of one of its files by its name beside where the body writes."""
         return os.path.join(os.path.dirname(self.path), name)
 
 
@@ -67,7 +66,6 @@ class FileWork:
 
     @contextmanager
     def around(self, going: RunningCall) -> Iterator[None]:
-        """Give the body its paths, and put what it made into place."""
         attempt = _Attempt(self, going)
         try:
             attempt.begin()
@@ -88,7 +86,6 @@ class _Attempt:
         self._privates: dict[str, tuple[str, list[str]]] = {}  #: by directory of targets
         self._making: list[_Making] = []
         self._taken: set[str] = set()  #: paths that are written, private and final
-        self._stamps: dict[str, Stamp] = {}  #: of what was made, before it was moved, by its final path
         self._names: dict[str, str] = {}  #: final names of private directories
 
     # -- before the body
@@ -115,10 +112,14 @@ class _Attempt:
             )
 
     def _open(self, write: Write, path: str) -> str:
-        """Make a private path for the body to write to."""
         target = path if write.begins else os.path.realpath(path)
         place = _place_of(write, target)
         self._check_replaceable(write, target)
+        if os.path.islink(path) and write.read is None and target in map(os.path.realpath, self._read):
+            raise TaskFileError(
+                f"task {self._going.name!r} writes {path} (parameter {write.given.parameter!r}), which is a link to {target}, "
+                "which it reads; remove the link, or name another file"
+            )
         if place not in self._privates:
             try:
                 self._privates[place] = make_private(place, self._work.token, self._going.task)
@@ -153,6 +154,8 @@ class _Attempt:
 
     def end(self) -> None:
         check_unchanged(self._going, self._relied)
+        for private, _ in self._privates.values():
+            check_links(self._going.name, private)
         made: dict[str, list[str]] = {}
         for one in self._making:
             made[one.own], wrong = _files_made(one)
@@ -160,11 +163,8 @@ class _Attempt:
                 raise self._unwritten(one, wrong)
         for one in self._making:
             self._check_replaceable(one.write, one.target)  # somebody may have put something there
-            self._stamps.update({one.final(name): stamp(_beside(one.own, name)) for name in made[one.own]})
         if self._going.cancelled():
             return
-        for private, _ in self._privates.values():
-            settle_links(private, self._names)
         for place, (private, _) in self._privates.items():
             making = [one for one in self._making if one.place == place]
             try:
@@ -174,20 +174,9 @@ class _Attempt:
                     f"task {self._going.name!r} has made {', '.join(one.path for one in making)}, but that cannot be put "
                     f"into place: {error}"
                 ) from error
-        self._check_links(made)
         self._going.made = {name: tell_finally(value, self._names) for name, value in self._going.made.items()}
 
-    def _check_links(self, made: dict[str, list[str]]) -> None:
-        """All is in place: a link that leads nowhere is no output."""
-        for making in self._making:
-            for path in map(making.final, made[making.own]):
-                if os.path.islink(path) and not os.path.exists(path):
-                    what = f"is a link to {os.readlink(path)}, where nothing is"
-                    os.remove(path)
-                    raise self._unwritten(making, what)
-
     def _unwritten(self, making: _Making, what: str) -> TaskFileError:
-        """Make the error that says what is wrong with an output, and what was made beside it."""
         private, given = os.path.dirname(making.own), making.write.given
         declared = {os.path.basename(one.own) for one in self._making}
         names = [os.path.relpath(one, private) for one in files_in(private)]
@@ -211,16 +200,9 @@ class _Attempt:
             names = made[one.own]
             self._move(one, names)
             # Plain tuples are small to the engines: they travel with the report.
-            said = [tuple(self._seen(one.final(name))) for name in names]
+            said = [tuple(stamp(one.final(name))) for name in names]
             single = not one.write.given.kind.directory and not one.write.given.kind.pattern
             self._going.made[one.write.output] = said[0] if single else tuple(said)
-
-    def _seen(self, path: str) -> Stamp:
-        """Look at a file that was moved into place; another session may have replaced the directory it was in since."""
-        try:
-            return stamp(path)
-        except FileNotFoundError:  # or it is a link to what is moved next
-            return self._stamps[path]._replace(path=path)
 
     def _move(self, making: _Making, names: list[str]) -> None:
         write, task = making.write, self._going.name
@@ -230,8 +212,6 @@ class _Attempt:
         elif write.given.kind.pattern:
             self._note_beside(making.own, making.path, {_beside(making.own, one) for one in names})
             merge(making.own, making.target, task)
-        elif self._replaces_link(making):
-            replace_link(making.own, making.path)
         else:
             replace(making.own, making.target, task)
 
@@ -241,12 +221,6 @@ class _Attempt:
         names = [""] if whole else names_in(source)
         found = [one for one in names if os.path.join(source, one) not in declared]
         self._going.beside += [os.path.join(target, one) if one else target for one in found]
-
-    def _replaces_link(self, making: _Making) -> bool:
-        """Whether a link is replaced, and not what it leads to: by another link, or if it leads to what the body reads."""
-        if not os.path.islink(making.path) or making.write.given.kind.reads:
-            return False
-        return os.path.islink(making.own) or making.target in map(os.path.realpath, self._read)
 
     def clean(self) -> None:
         for private, new in self._privates.values():
@@ -291,8 +265,6 @@ def _files_made(making: _Making) -> tuple[list[str], str]:
             wrong = "was made as a directory; annotate the parameter with wr.OutDir, or write a file"
     elif os.path.exists(own):
         wrong = "" if os.path.getsize(own) or kind.may_be_empty else "is an empty file"
-    elif os.path.islink(own):
-        wrong = f"is a link to {os.readlink(own)}, where nothing is"
     else:
         wrong = "was not written"
     return sorted(os.path.relpath(one, os.path.dirname(own)) for one in found), wrong
@@ -327,7 +299,7 @@ def tell_finally(value: Any, names: Mapping[str, str]) -> Any:
         text = os.fspath(thing)
         if not isinstance(text, str) or OURS not in text:
             return thing
-        known = _in_text(text, names) if isinstance(thing, str) else final_name(text, names)
+        known = _in_text(text, names)
         return thing if known == text else as_given(thing, known)
 
     return map_nested(value, final) if names else value

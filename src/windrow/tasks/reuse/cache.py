@@ -143,7 +143,6 @@ class Reuse:
         return found
 
     def _in_session(self, calling: Call, key: str) -> Any:
-        """Give the futures of an identical call, if they are still there and it has not failed."""
         record = self._known.get(key)
         if record is None or record.state in ("failed", "cancelled"):
             return None
@@ -158,7 +157,6 @@ class Reuse:
         return _given(record, futures)
 
     def _in_store(self, calling: Call, key: str) -> Any:
-        """Give futures of what an earlier run has kept."""
         results = self._opened(to_write=False)
         if self._is_given_remade(calling, key):
             self._remade[key] = calling.id
@@ -194,7 +192,8 @@ class Reuse:
             size = sum(entry.outputs[f"{n}"].lengths)
             futures.append(KeptFuture(self._session, calling, name, value, size))
         self._session.calls[calling.id] = calling
-        self._session.futures.update(zip(calling.outputs, futures, strict=True))
+        for output, future in zip(calling.outputs, futures, strict=True):
+            self._session.futures[output] = future
         self._known[key] = calling
         return _given(calling, futures)
 
@@ -219,7 +218,6 @@ class Reuse:
         return newer
 
     def _miss(self, calling: Call, key: str, code: str) -> None:
-        """Have the result kept, as it has to be made."""
         self._counts["missed"] += 1
         results = self._opened(to_write=True)
         if results is None:
@@ -245,7 +243,6 @@ class Reuse:
     # -- the store
 
     def _opened(self, *, to_write: bool) -> Results | None:
-        """Open the store; None if there is none to be read, or it cannot be written to."""
         if self._directory is None or self._results is not None:
             return self._results
         if not to_write and not self._directory.is_dir():
@@ -269,7 +266,6 @@ class Reuse:
         return self._results
 
     def _look(self) -> None:
-        """See what workers have written since."""
         if self._results is None:
             return
         for key, (name, number) in list(self._missed.items()):
@@ -284,21 +280,17 @@ class Reuse:
                 self._counts["bytes_written"] += entry.size
 
     def read(self, size: int) -> None:
-        """A value was read from the store."""
         self._counts["bytes_read"] += size
 
     def stats(self) -> ReuseStats:
-        """Say what was reused so far, and why not more."""
         return ReuseStats(reasons=dict(self.reasons), **self._counts, notes=tuple(self.notes))
 
     @property
     def reasons(self) -> dict[str, str]:
-        """By task: why one of its calls was not reusable, or not kept."""
         self._look()
         return self._by_task
 
     def reason(self, call: int) -> str:
-        """Say why a call was not reusable, or not kept; nothing if it was."""
         self._look()
         return self._by_call.get(call, "")
 
@@ -309,7 +301,6 @@ class Reuse:
             del self._by_call[next(iter(self._by_call))]
 
     def in_words(self) -> list[str]:
-        """Say what was reused, and what was most often the reason for more not to be."""
         lines = []
         same, kept, refused = (self._counts[one] for one in ("found_in_session", "found_in_store", "not_reusable"))  # fmt: skip
         if kept:
@@ -322,7 +313,6 @@ class Reuse:
         return lines
 
     def close(self) -> None:
-        """The session has ended."""
         self._held.clear()
         if self._results is None or self._directory is None:
             return
@@ -374,5 +364,4 @@ class KeptFuture(Future):
         return self._exception
 
     def add_done_callback(self, fn: Any) -> None:
-        """Call a function with this future now."""
         concurrent.futures.Future.add_done_callback(self, fn)

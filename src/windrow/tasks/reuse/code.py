@@ -67,7 +67,6 @@ class Codes:
         return known
 
     def look_at(self, function: Any, name: str, *, content: bool) -> Known:
-        """Look at a function, if it may have changed since that was done last."""
         known = self._known.get((id(function), content))
         if known is None or not _is_the_same(known):
             if len(self._known) >= MOST:
@@ -88,7 +87,6 @@ class Codes:
 
 
 def digest_of(declared: Declared, known: Known) -> bytes:
-    """Say in bytes what a task does."""
     said = f"{declared.name} {declared.version}" if declared.version else ""
     how = declared.command
     # How many cores and bytes it gets makes no difference to what comes out, unless its line says so.
@@ -149,7 +147,6 @@ def _looked_at(function: Any, name: str, *, content: bool) -> Known:
 
 
 def _body(declared: Declared) -> Any:
-    """Give what the user wrote."""
     if declared.command is None:
         return declared.function
     return getattr(declared.function, "function", declared.function)

@@ -82,7 +82,6 @@ def key_of(call: Call, known: Known, files: list[bytes], *, content: bool = Fals
 
 
 def _given(call: Call) -> list[tuple[str, Any]]:
-    """List the arguments by name, in one order however they were given."""
     declared, positions = call.declared, call.declared.positions
     names = sorted(positions, key=positions.__getitem__)
     given = [
@@ -162,7 +161,6 @@ class _Arguments(Walk):
         return super()._look(one, way, judged=judged)
 
     def _refused(self, way: Way | str, why: str) -> NotReusable:
-        """Name the argument that something was found in."""
         said = str(way).removesuffix(" of arguments").rpartition(" of item ")[2].removeprefix("item ")
         return NotReusable(f"argument {said} {why}")
 
@@ -186,7 +184,6 @@ def copied(thing: Any, latest: Callable[[Any], Any]) -> Any:
 
 
 def lineage_of(future: Future) -> str:
-    """Say what a future is: which output of which call."""
     call = future.call
     if call.key is None:
         raise NotReusable(f"is made by task {call.name!r}, which is not reused itself; give that reuse=True too")
@@ -241,7 +238,6 @@ def makers_of_paths(call: Call) -> list[Future]:
 
 
 def _paths(call: Call, parameter: str) -> list[Any]:
-    """List what a parameter was given, of paths and futures of them."""
     place = call.place(parameter)
     if place is not None:
         given = [call.get(place)]

@@ -53,7 +53,6 @@ class KeptValue(NamedTuple):
     name: str  #: of the output
 
     def load(self) -> Any:
-        """Read the value; CorruptFileError if that cannot be."""
         pieces = Results(Path(self.directory)).load(self.key, self.name)
         try:
             return pickle.loads(pieces[0], buffers=pieces[1:])  # noqa: S301 - nobody else can have written it
@@ -70,7 +69,6 @@ class Fetch:
 
     @contextmanager
     def around(self, going: RunningCall) -> Iterator[None]:
-        """Read them all, each once: as values of tasks that have run, they are one thing wherever they are given."""
         loaded: dict[KeptValue, Any] = {}
 
         def value(thing: Any) -> Any:
@@ -98,7 +96,6 @@ class Keep(NamedTuple):
 
     @contextmanager
     def around(self, going: RunningCall) -> Iterator[None]:
-        """Let all be done, then keep what was made."""
         going.keeps = True
         going.released = _Released()
         try:
@@ -168,7 +165,6 @@ class Keep(NamedTuple):
 
 
 def _code_here(function: Any, name: str) -> str:
-    """Give the digest of a function as it is now, in this process."""
     from windrow.tasks.commands.command import CommandBody
 
     if isinstance(function, CommandBody):
@@ -206,7 +202,6 @@ class _Released(dict[str, Any]):
 
 
 def _outputs(going: RunningCall) -> Iterator[tuple[str, list[bytes | memoryview]]]:
-    """Give the outputs of the function as they are written, by their numbers."""
     for number in range(int(going.outputs)):
         name = f"{going.task}.{number}"
         if name in going.made:
@@ -250,7 +245,6 @@ def _packed(value: Any) -> list[bytes | memoryview]:
 
 
 def _written(going: RunningCall) -> list[Stamp]:
-    """List stamps of the files that were written, as those who wrote them say."""
     prefix = f"{going.task}.f"
     return [one for name, said in going.made.items() if name.startswith(prefix) for one in stamps_of(said)]
 
@@ -264,7 +258,6 @@ def _seen(going: RunningCall) -> list[Stamp]:
 
 
 def stamps_in(entry: Entry) -> list[Stamp]:
-    """Give the stamps of the files that a task wrote."""
     return [Stamp(*one) for one in entry.facts.get(FILES, ())]
 
 

@@ -16,7 +16,7 @@ function movingColours({ orders, cuts }) {
   return new Map(moved.map((name, place) => [name, place < LINE_COLOURS.length ? palette(LINE_COLOURS[place]) : colour("soft")]));
 }
 
-function orderOption({ orders, times, cuts, tips }) {
+function orderOption({ orders, times, cuts }) {
   const colours = movingColours({ orders, cuts });
   const names = (order, place) => axisLook({
     type: "category", data: order, inverse: true, position: place, axisLine: { show: false }, axisTick: { show: false },
@@ -32,8 +32,7 @@ function orderOption({ orders, times, cuts, tips }) {
       splitLine: { show: true, lineStyle: { color: colour("line"), type: "dashed" } },
     }),
     yAxis: [names(orders[0], "left"), names(orders[orders.length - 1], "right")],
-    tooltip: tooltipLook({ trigger: "item", formatter: ({ seriesName: name, color }) =>
-      tip(name, tips[name].map(([what, value]) => [what === "place" ? color : null, what, value])) }),
+    tooltip: tooltipLook({ trigger: "item", formatter: ({ seriesName }) => tip(seriesName, []) }),
     series: orders[0].map((name) => ({
       type: "line", name, data: orders.map((order) => order.indexOf(name)), smooth: 0.5, smoothMonotone: "x",
       symbol: "circle", symbolSize: 8, showAllSymbol: true, emphasis: { focus: "series" }, z: colours.has(name) ? 3 : 2,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_bytes, format_count, format_seconds
 from windrow.watch.report.page import chart
-from windrow.watch.report.tables import Column, Html, details, heading, hint, listed, plural, show_percent, table, tiles
+from windrow.watch.report.tables import Column, Html, details, heading, hint, listed, plural, table, tiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 MOST_STEPS = 25
 #: Changes that are drawn; the last ones, if there are more.
 MOST_CHANGES = 24
-#: Lines of the table of checkpoints, which are the last ones.
-MOST_CHECKPOINTS = 100
 
 
 def order_section(data: Mapping[str, Any]) -> str:
@@ -43,10 +41,6 @@ def order_section(data: Mapping[str, Any]) -> str:
     if kept:
         parts.append(heading("Where the order had to stay"))
         parts.append(listed([f"{told['dataset']}: {told['fixed']}" for told in kept]))
-    reading = [words.removeprefix("reading: ") for words in data["decisions"] if words.startswith("reading: ")]
-    if reading:
-        parts.append(heading("Setting up against processing"))
-        parts.append(listed(reading))
     return "\n".join(parts)
 
 
@@ -60,7 +54,7 @@ def _undecided(data: Mapping[str, Any]) -> str:
 def _dataset(number: int, told: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     drawn = _chart_data(told)
     picture = "" if drawn is None else chart(f"order-{number}", drawn["label"]) + hint(" ".join(drawn["words"]))
-    return "\n".join((_tiles(told, data), picture, _steps(told), _history(told["checkpoints"])))
+    return "\n".join((_tiles(told, data), picture, _steps(told)))
 
 
 def _tiles(told: Mapping[str, Any], data: Mapping[str, Any]) -> str:
@@ -87,7 +81,6 @@ def _tiles(told: Mapping[str, Any], data: Mapping[str, Any]) -> str:
 
 
 def _share_of_run(seconds: float, data: Mapping[str, Any]) -> str:
-    """Write a time as a share of what all workers had."""
     whole = (data["seconds"] or 0.0) * max(data["workers"], 1)
     if not whole:
         return format_seconds(seconds)
@@ -122,7 +115,6 @@ def _chart_data(told: Mapping[str, Any]) -> dict[str, Any] | None:
         "orders": orders,
         "times": times,
         "cuts": cuts,
-        "tips": {step["name"]: _tip(step, len(steps)) for step in steps},
         "words": words,
         "label": f"The order of the steps of {told['dataset']} over time, {plural(len(orders) - 1, 'change')}. "
         f"In the end: {', '.join(orders[-1])}.",
@@ -150,28 +142,11 @@ def _orders(told: Mapping[str, Any], shown: frozenset[str]) -> tuple[list[list[s
     return orders, times
 
 
-def _tip(step: Mapping[str, Any], steps: int) -> list[tuple[str, str]]:
-    """Give what is said of a line that is pointed at."""
-    facts = [
-        ("place", f"{step['place'] + 1} of {steps}, written {step['written_place'] + 1}"),
-        ("reached by", f"{_or_dash(step['alive'], show_percent)} of the rows"),
-    ]
-    if step["kind"] == "cut":
-        facts.append(("passes", _or_dash(step["passes"], show_percent)))
-    cost = f"{_or_dash(step['fixed_s'], format_seconds)} a call, {_or_dash(step['row_s'], format_seconds)} a row"
-    return [*facts, ("cost", cost)]
-
-
-def _or_dash(value: Any, show: Any) -> str:
-    return "-" if value is None else str(show(value))
-
-
 # -- step by step ----------------------------------------------------------------------------------
 
 
 def _steps(told: Mapping[str, Any]) -> str:
     steps = told["steps"]
-    counted = any(step["rows_in"] is not None for step in steps)
     explained = any(step["why"] for step in steps)
 
     def written(step: Mapping[str, Any]) -> Any:
@@ -191,24 +166,8 @@ def _steps(told: Mapping[str, Any]) -> str:
         ("per call", "fixed_s", "seconds"),
         ("per row", "row_s", "seconds"),
     ]
-    columns += [("evaluations", "rows_in", "count"), ("read", "bytes_read", "bytes")] if counted else []
     columns += [("why", "why", "words")] if explained else []
-    known = "Evaluations and bytes were counted, in all orders of the run together. " if counted else ""
     return table(steps, columns, name="order") + hint(
-        f"{known}Which share of the rows reaches a step in this order, and which passes it, is estimated from the rows "
+        "Which share of the rows reaches a step in this order, and which passes it, is estimated from the rows "
         "that were shown to all cuts."
     )
-
-
-def _history(checkpoints: Sequence[Mapping[str, Any]]) -> str:
-    """Write what was known and chosen at every checkpoint."""
-    if not checkpoints:
-        return ""
-    columns = (
-        ("work done", "spent_s", "seconds"), ("places looked at", "windows", "count"),
-        ("cost of a chunk", "cost_s", "seconds"), ("in the written order", "written_s", "seconds"),
-        ("decision", "why", "words"),
-    )  # fmt: skip
-    shown = table(checkpoints[-MOST_CHECKPOINTS:], columns)
-    last = hint(f"the last {MOST_CHECKPOINTS}") if len(checkpoints) > MOST_CHECKPOINTS else ""
-    return details(plural(len(checkpoints), "checkpoint"), shown + last)

@@ -58,7 +58,7 @@ def drawn_histograms(outputs: Outputs) -> tuple[list[dict[str, Any]], list[str]]
                     left_out[name] = f"it could not be read ({type(error).__name__}: {error})"
                     continue
                 if not plain:
-                    left_out[name] = "it has more dimensions than can be drawn"
+                    left_out[name] = "it has more dimensions or bins than can be drawn"
                 for one in plain:
                     projected = one.pop("projected", None)
                     called = name if projected is None else f"{name} on {projected}"
@@ -103,7 +103,6 @@ def _cut(text: str) -> str:
 
 
 def is_histogram(value: Any) -> bool:
-    """Say whether a value speaks UHI."""
     if isinstance(value, type):
         return False
     try:
@@ -137,15 +136,15 @@ def plain_histograms(histogram: Any) -> list[dict[str, Any]]:
     values = np.asarray(histogram.values(), dtype=np.float64)
     found = histogram.variances()
     variances = None if found is None else np.asarray(found, dtype=np.float64)
-    if values.ndim != len(axes) or not axes:
+    most = MOST_BINS if len(axes) == 1 else MOST_CELLS
+    # Means do not add up without the counts behind them.
+    if values.ndim != len(axes) or not axes or (kind != "count" and (len(axes) > 2 or max(values.shape) > most)):
         return []
     if len(axes) <= 2:
         plain = _limited(axes, values, variances, kind, [])
         if len(axes) == 1:
             plain["flow"] = _flow(histogram, len(values))
         return [plain]
-    if kind != "count":
-        return []  # means do not add up without the counts behind them
     projections = []
     for number, axis in enumerate(axes):
         others = tuple(other for other in range(len(axes)) if other != number)
@@ -158,7 +157,7 @@ def plain_histograms(histogram: Any) -> list[dict[str, Any]]:
 
 
 def _limited(axes: list[dict[str, Any]], values: Any, variances: Any, kind: str, notes: list[str]) -> dict[str, Any]:
-    """Join neighbouring bins where there are more than can be drawn; counts add up, means do not."""
+    """Join neighbouring bins where there are more than can be drawn."""
     most = MOST_BINS if len(axes) == 1 else MOST_CELLS
     axes = list(axes)
     for number, axis in enumerate(axes):
@@ -166,15 +165,11 @@ def _limited(axes: list[dict[str, Any]], values: Any, variances: Any, kind: str,
         if group <= 1:
             continue
         firsts = np.arange(0, axis["bins"], group)
-        if kind == "count":
-            axes[number] = _joined(axis, firsts, group)
-            values, variances = (_added_up(one, firsts, number) for one in (values, variances))
-            notes = [*notes, f"{group} bins of {axis['label']} are drawn as one"]
-        else:
-            # A mean of means would need the counts: show some of the bins as they are.
-            axes[number] = _joined(axis, firsts, 1)
-            values, variances = (None if one is None else one.take(firsts, axis=number) for one in (values, variances))
-            notes = [*notes, f"every {group}th bin of {axis['label']} is drawn"]
+        axes[number] = _joined(axis, firsts)
+        values, variances = (
+            None if one is None else np.add.reduceat(one, firsts, axis=number) for one in (values, variances)
+        )
+        notes = [*notes, f"{group} bins of {axis['label']} are drawn as one"]
     return {
         "axes": axes,
         "values": _finite(values),
@@ -184,17 +179,12 @@ def _limited(axes: list[dict[str, Any]], values: Any, variances: Any, kind: str,
     }
 
 
-def _added_up(values: Any, firsts: Any, axis: int) -> Any:
-    return None if values is None else np.add.reduceat(values, firsts, axis=axis)
-
-
-def _joined(axis: dict[str, Any], firsts: Any, group: int) -> dict[str, Any]:
+def _joined(axis: dict[str, Any], firsts: Any) -> dict[str, Any]:
     joined = {**axis, "bins": len(firsts)}
     if "edges" in axis:
         joined["edges"] = [*(axis["edges"][first] for first in firsts), axis["edges"][-1]]
     else:
-        names = [axis["categories"][first] for first in firsts]
-        joined["categories"] = names if group == 1 else [f"{name} ..." for name in names]
+        joined["categories"] = [f"{axis['categories'][first]} ..." for first in firsts]
     return joined
 
 

@@ -1,4 +1,4 @@
-"""The page of a report: sections, data for the scripts, style and charts put into one file that needs no network."""
+"""The page of a report: sections, data for the scripts, style and charts in one file that needs no network, and where it goes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from datetime import UTC, datetime
 from functools import cache
 from html import escape
 from importlib.resources import files
+from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
+from windrow.errors import UsageError
+from windrow.store.atomic_write import write_whole
 from windrow.watch.report.tables import hint, plural
 
 if TYPE_CHECKING:
@@ -29,7 +33,6 @@ class Section:
 def build_page(
     name: str, sections: Sequence[Section], drawn: Mapping[str, Any], scripts: Sequence[str], version: str
 ) -> str:
-    """Return a page; ``drawn`` is what its scripts draw, as strict JSON."""
     first, *others = sections
     body = [f'<section id="{first.key}">\n<h1>{escape(name)}</h1>\n{first.content}\n</section>']
     body += [f'<section id="{one.key}">\n<h2>{one.title}</h2>\n{one.content}\n</section>' for one in others]
@@ -51,7 +54,6 @@ def build_page(
 
 
 def chart(name: str, label: str, *, small: bool = False) -> str:
-    """Write the place that a script draws into."""
     kind = "chart small" if small else "chart"
     return f'<div class="{kind}" id="chart-{name}" role="img" aria-label="{escape(label)}"></div>'
 
@@ -89,3 +91,25 @@ def _page_script(name: str) -> str:
 
 def _page_file(name: str) -> str:
     return files("windrow.watch").joinpath("page", *name.split("/")).read_text(encoding="utf-8")
+
+
+def report_places(rundir: Path | None, path: Any, page_name: str, trace_name: str) -> tuple[Path, Path]:
+    """Say where a page and its trace go: where the user says, else into the run directory under these names."""
+    if path is None and rundir is not None:
+        return rundir / page_name, rundir / trace_name
+    page = Path(page_name) if path is None else Path(path)
+    if page.is_dir():
+        page = page / page_name
+    if not page.parent.is_dir():
+        raise UsageError(f"the report cannot be written to {page}: no directory {page.parent}")
+    return page, page.with_name(f"{page.stem}.trace.json")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that is complete or as it was before; a device or pipe is written to as it is."""
+    if path.exists() and not path.is_file():
+        path.write_text(text)
+    else:
+        # A name that nobody can have taken: two who write at once would mix their text.
+        part = path.with_name(f".{token_hex(8)}.part")
+        write_whole(path, [text.encode()], part=part, sync=False, mode=0o666)

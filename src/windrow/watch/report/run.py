@@ -11,23 +11,11 @@ from typing import TYPE_CHECKING, Any
 from windrow.units import format_bytes, format_count, format_rate, format_seconds
 from windrow.watch.report.order import order_chart_data, order_section
 from windrow.watch.report.page import Section, build_page, chart, timeline_section
-from windrow.watch.report.tables import (
-    Html,
-    details,
-    facts,
-    heading,
-    hint,
-    listed,
-    plural,
-    share_bar,
-    table,
-    tiles,
-    verdict,
-)
+from windrow.watch.report.tables import details, facts, heading, hint, listed, plural, table, tiles, verdict
 from windrow.watch.report.timeline import memory_data, shares, throughput, timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from windrow.watch.readlog import Log
 
@@ -59,7 +47,6 @@ def run_page(data: Mapping[str, Any], log: Log | None) -> str:
 
 
 def _drawn(data: Mapping[str, Any], log: Log | None) -> dict[str, Any]:
-    """Collect what the scripts draw."""
     return {
         "unfinished": data["state"] == "unfinished",
         "cutflow": data["cutflow"],
@@ -86,7 +73,6 @@ def _rounded(value: Any) -> Any:
 
 
 def _summary(data: Mapping[str, Any], log: Log | None) -> str:
-    """Write how it ended, and the numbers one looks for first."""
     crew = shares(log, data["workers"]) if log is not None and len(log.attempts) else None
     done, seconds, size = data["rows"]["done"], data["seconds"], data["bytes_read"]
     numbers: list[tuple[str, ...]] = [(format_count(done), "rows", f"{done:,} exactly" if done >= 1000 else "")]
@@ -99,14 +85,10 @@ def _summary(data: Mapping[str, Any], log: Log | None) -> str:
         numbers.append((str(data["workers"]), "worker" if data["workers"] == 1 else "workers", where))
     if crew and crew["busy"] is not None:
         numbers.append((f"{100 * crew['busy']:.0f} %", "busy", plural(crew["tasks"], "task")))
-    parts = [verdict(data["state"], data["headline"], data["verdict"]), tiles(numbers)]
     if crew and crew["cpu"] is not None:
-        kinds = (
-            ("cpu", "computing", "processor time"),
-            ("lock", "lock or reads", "waiting for the interpreter lock or for reads"),
-            ("waiting", "no processor", "waiting for a processor"),
-        )
-        parts.append(share_bar("Time of the tasks", ((kind, what, why, crew[kind]) for kind, what, why in kinds)))
+        waiting = f"{100 * crew['lock']:.0f} % lock or reads, {100 * crew['waiting']:.0f} % no processor"
+        numbers.append((f"{100 * crew['cpu']:.0f} %", "computing", waiting))
+    parts = [verdict(data["state"], data["headline"], data["verdict"]), tiles(numbers)]
     if data["problems_total"]:
         parts.append('<p class="hint"><a href="#ledger">What is missing, and why</a></p>')
     return "\n".join(parts)
@@ -146,7 +128,6 @@ def _cutflow(data: Mapping[str, Any]) -> str:
 
 
 def _steps(data: Mapping[str, Any]) -> str:
-    """Write what went into each step and out of it, and what it cost."""
     steps = data["steps"]
     if not steps:
         return hint(unknown(data) or "No step ran.")
@@ -191,19 +172,10 @@ def _ledger(data: Mapping[str, Any]) -> str:
 
 
 def _decisions(data: Mapping[str, Any]) -> str:
-    """Write what was decided, the orders that ran with their reasons, notes and guards."""
+    """Write what was decided, notes and guards."""
     lines = []
     if data["decisions"]:
         lines.append(listed(data["decisions"]))
-    if data["order"]:
-        rows = [
-            (", ".join(datasets), Html(" ".join(f"<code>{escape(step)}</code>" for step in order)), why)
-            for datasets, order, why in _alike(data["order"])
-        ]
-        lines.append(heading("Orders, as they were issued"))
-        lines.append(
-            table(rows, (("datasets", 0, "words"), ("order", 1, "words"), ("why", 2, "words")), things="orders")
-        )
     if data["guards"]:
         lines.append(heading("Guards that were learned"))
         lines.append(listed([f"{step} runs after {cut}" for step, cut in data["guards"]]))
@@ -213,19 +185,7 @@ def _decisions(data: Mapping[str, Any]) -> str:
     return "\n".join(lines) or hint(unknown(data) or "Nothing had to be decided.")
 
 
-def _alike(orders: Sequence[Sequence[Any]]) -> list[tuple[list[str], list[str], str]]:
-    """Join neighbours that have the same order for the same reason."""
-    joined: list[tuple[list[str], list[str], str]] = []
-    for dataset, order, why in orders:
-        if joined and joined[-1][1:] == (order, why):
-            joined[-1][0].append(dataset)
-        else:
-            joined.append(([dataset], order, why))
-    return joined
-
-
 def environment_facts(environment: Any) -> str:
-    """Write what the run ran with."""
     return facts(environment) or hint("Nothing was kept about the environment.")
 
 

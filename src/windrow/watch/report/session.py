@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_count, format_seconds
-from windrow.watch.files import write_whole
-from windrow.watch.findings import Findings
-from windrow.watch.report.page import Section, build_page, chart, timeline_section
+from windrow.watch.findings import RUNNING, Findings, cause_words
+from windrow.watch.report.page import Section, build_page, timeline_section, write_text
 from windrow.watch.report.plain_data import pathless, strict, without_paths
 from windrow.watch.report.run import environment_facts
-from windrow.watch.report.tables import heading, hint, listed, plural, share_bar, show_micros, table, tiles, verdict
+from windrow.watch.report.tables import heading, hint, listed, plural, show_micros, table, tiles, verdict
 from windrow.watch.report.timeline import memory_data, throughput, timeline
 from windrow.watch.task_graph import task_graph
 from windrow.watch.trace import trace_text
-from windrow.watch.waiting import RUNNING, cause_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,12 +21,10 @@ if TYPE_CHECKING:
     from windrow.watch.graph_run import GraphRun
     from windrow.watch.log import CallRecord
 
-SCRIPTS = ("waiting.js", "timeline.js")
+SCRIPTS = ("timeline.js",)
 
 #: Nodes of the drawing in a page, which is looked at as a whole.
 MOST_NODES = 60
-#: Names in the chart of waiting; a chart of more cannot be read.
-MOST_BARS = 14
 #: Lines of the tables.
 MOST_LINES = 100
 MOST_PATH = 60
@@ -39,14 +34,13 @@ MOST_WAITED = 10
 def write_session_report(run: GraphRun, page: Path, trace: Path, environment: Any) -> tuple[bool, str]:
     """Write the page and the trace of a session; return whether it is complete and how it ended, in words."""
     found = Findings(run)
-    write_whole(page, session_page(run, found, environment))
-    write_whole(trace, trace_text(run.log, run.name, graph=run, links=found.links))
+    write_text(page, session_page(run, found, environment))
+    write_text(trace, trace_text(run.log, run.name, graph=run, links=found.links))
     state, headline, words = ending(run, found)
     return state == "complete", f"{headline} {words}"
 
 
 def session_page(run: GraphRun, found: Findings, environment: Any) -> str:
-    """Return the page."""
     facts = {name: run.facts[name] for name in ("started", "ended") if run.facts.get(name)}
     surroundings = pathless(strict({**facts, **environment}))
     sections = (
@@ -56,12 +50,11 @@ def session_page(run: GraphRun, found: Findings, environment: Any) -> str:
         timeline_section({"rows": "Tasks per second over time"}, unreadable=run.log.unreadable),
         Section("path", "Critical path", _path(run, found)),
         Section("waiting", "Waiting", _waiting(run, found)),
-        Section("early", "Early releases", _early(run, found)),
         Section("failures", "Failures", _failures(run)),
         Section("environment", "Environment", environment_facts(surroundings)),
     )
     version = str(run.facts.get("windrow") or environment.get("windrow", ""))
-    return build_page(run.name, sections, _drawn(run, found), SCRIPTS, version)
+    return build_page(run.name, sections, _drawn(run), SCRIPTS, version)
 
 
 def ending(run: GraphRun, found: Findings) -> tuple[str, str, str]:
@@ -95,12 +88,10 @@ def ending(run: GraphRun, found: Findings) -> tuple[str, str, str]:
 
 
 def _nothing(run: GraphRun) -> str:
-    """Say why there is nothing to show."""
     return "No task ran: all results were there already." if run.log.reused else "No task was called."
 
 
 def _summary(run: GraphRun, found: Findings) -> str:
-    """Write how it ended, and the numbers one looks for first."""
     span, length = found.makespan, found.path.length
     numbers: list[tuple[str, ...]] = [(format_count(found.tasks), "tasks", plural(len(found.names), "name"))]
     if run.log.reused:
@@ -118,36 +109,16 @@ def _summary(run: GraphRun, found: Findings) -> str:
         f"Times, graph and charts are those of the latest {len(run.tasks):,} tasks; the {dropped:,} before them are only "
         "in the table of tasks. A session with rundir= keeps all one by one."
     )
-    return "\n".join((verdict(*ending(run, found)), tiles(numbers), _way_bar(found), hint(about if dropped else "")))
-
-
-def _way_bar(found: Findings) -> str:
-    """Draw what the time was made of, going back from the last end to what was waited for."""
-    sums: dict[str, int] = defaultdict(int)
-    for one in found.way:
-        sums[one.kind] += one.end - one.begin
-    total = sum(sums.values())
-    if not total:
-        return ""
-    kinds = (
-        ("running", "cpu", "tasks that others waited for", "a task ran"),
-        ("worker", "lock", "waiting for a place to run", "a task that could run waited for a place"),
-        ("program", "waiting", "the program", "the program had not called the next task yet"),
-    )
-    return share_bar(
-        "What the time was spent on, back from the last end",
-        ((look, what, why, sums[kind] / total) for kind, look, what, why in kinds),
-    )
+    return "\n".join((verdict(*ending(run, found)), tiles(numbers), hint(about if dropped else "")))
 
 
 def _names(run: GraphRun, found: Findings) -> str:
-    """Write the tasks by name."""
     if not found.names:
         return hint(_nothing(run))
     columns = (
         ("task", "name", "name"), ("calls", "count", "count"), ("time", "time", "micros bar"),
         ("mean", "mean", "micros"), ("longest", "longest", "micros"),
-        ("mean wait", lambda one: sum(one.waited.values()) / max(one.count, 1), "micros"),
+        ("mean wait", lambda one: one.waited / max(one.count, 1), "micros"),
         ("failed", "failed", "bad"), ("cancelled", "cancelled", "some"), ("retries", "retries", "some"),
         ("reused", "reused", "some"),
     )  # fmt: skip
@@ -161,7 +132,6 @@ def _graph(run: GraphRun) -> str:
 
 
 def _path(run: GraphRun, found: Findings) -> str:
-    """Write the critical path."""
     path = found.path
     if not path.tasks:
         return hint("No task ran.")
@@ -171,6 +141,9 @@ def _path(run: GraphRun, found: Findings) -> str:
         f"workers there are, it is not faster; with {plural(run.workers, 'worker')} and {show_micros(found.work)} of work "
         f"it takes at least {show_micros(found.least)}. Where an output was released early, only the time until then counts."
     )
+    if found.early:
+        total = show_micros(sum(found.early))
+        words += f" {plural(len(found.early), 'task')} began before one they read from had ended, by {total} in all."
 
     def remark(step: tuple[Any, ...]) -> str:
         full = step[3].end - step[3].begin
@@ -188,13 +161,12 @@ def _path(run: GraphRun, found: Findings) -> str:
 
 
 def _waiting(run: GraphRun, found: Findings) -> str:
-    """Write what tasks waited for: by cause, and those that waited longest."""
     total = sum(found.waited.values())
     if not total:
-        return chart("waiting", "What tasks waited for, by name") + hint("No task waited.")
+        return hint("No task waited.")
     causes = (
         ("waited", lambda one: cause_words(one[0]), "name"), ("over all tasks", 1, "micros"),
-        ("share", lambda one: 100 * one[1] / total, "fine %"),
+        ("share", lambda one: one[1] / total, "share"),
     )  # fmt: skip
     by_cause = table(found.waited.items(), causes)
 
@@ -206,8 +178,7 @@ def _waiting(run: GraphRun, found: Findings) -> str:
         ("because of", lambda task: _causes(found.waits[task.id]), "words"),
     )  # fmt: skip
     longest = table(sorted(run.tasks.values(), key=waited, reverse=True)[:MOST_WAITED], columns)
-    picture = chart("waiting", "What tasks waited for, by name")
-    return picture + by_cause + heading("Those that waited longest") + longest
+    return by_cause + heading("Those that waited longest") + longest
 
 
 def _causes(shared: Mapping[str, int]) -> str:
@@ -215,35 +186,7 @@ def _causes(shared: Mapping[str, int]) -> str:
     return ", ".join(f"{show_micros(spent)} {cause_words(cause)}" for spent, cause in parts)
 
 
-def _early(run: GraphRun, found: Findings) -> str:
-    """Write which tasks began before what they read from had ended."""
-    if not found.early:
-        return hint(
-            "No task began before the ones it reads from had ended. Tasks with several outputs release each as it is made: "
-            "generators by themselves, functions with wr.ready."
-        )
-    pairs: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for one in found.early:
-        pairs[run.tasks[one.source].name, run.tasks[one.target].name].append(one.by)
-    rows = [
-        (source, target, len(times), sum(times), max(times))
-        for (source, target), times in sorted(pairs.items(), key=lambda item: -sum(item[1]))
-    ]
-    total = sum(one.by for one in found.early)
-    released = sum(len(task.released) for task in run.tasks.values())
-    words = (
-        f"{released:,} outputs were released before their task had ended; {len(found.early):,} times another began with one "
-        f"before that end, by {show_micros(total)} in all."
-    )
-    columns = (
-        ("from", 0, "name"), ("to", 1, "text"), ("times", 2, "count"), ("earlier, in all", 3, "micros"),
-        ("at most", 4, "micros"),
-    )  # fmt: skip
-    return hint(words) + table(rows, columns, most=MOST_LINES, things="pairs")
-
-
 def _failures(run: GraphRun) -> str:
-    """Write what failed, was tried again or was lost."""
     tasks = [task for task in run.tasks.values() if task.state == "failed" or len(task.tries) > 1]
     tasks.sort(key=lambda task: (task.state != "failed", task.id))
     lost = [line for line in run.log.rare if line["event"] == "WorkerLost"]
@@ -272,8 +215,7 @@ def _why(task: CallRecord) -> str:
     return without_paths("; ".join(different) or task.why)
 
 
-def _drawn(run: GraphRun, found: Findings) -> dict[str, Any]:
-    """Collect what the scripts draw."""
+def _drawn(run: GraphRun) -> dict[str, Any]:
     log = run.log
     speed = throughput(log)
     return {
@@ -282,19 +224,4 @@ def _drawn(run: GraphRun, found: Findings) -> dict[str, Any]:
         "timeline": timeline(log, "other tasks"),
         "throughput": speed and {"step": speed["step"], "rows": speed["rows"]},
         "memory": memory_data(log),
-        "waiting": _waiting_data(found),
-    }
-
-
-def _waiting_data(found: Findings) -> dict[str, Any] | None:
-    """Give for each name what its tasks waited for, those that waited most first."""
-    names = sorted(found.names, key=lambda one: -sum(one.waited.values()))[:MOST_BARS]
-    names = [one for one in names if one.waited]
-    causes = [cause for cause in found.waited if any(one.waited.get(cause) for one in names)]
-    if not names or not causes:
-        return None
-    return {
-        "names": [one.name for one in names],
-        "causes": [cause_words(cause) for cause in causes if cause != RUNNING],
-        "seconds": [[round(one.waited.get(cause, 0) / 1e6, 6) for one in names] for cause in causes],
     }

@@ -25,7 +25,6 @@ class Html(str):
 
 
 def show_count(value: float) -> str:
-    """Write a whole number with its thousands apart."""
     return f"{value:,}"
 
 
@@ -34,17 +33,14 @@ def _show_some(value: float) -> str:
 
 
 def show_percent(share: float) -> str:
-    """Write a share; small ones with a digit more."""
     return f"{100 * share:.1f} %" if 0 < share < 0.0995 else f"{100 * share:.0f} %"
 
 
 def show_micros(micros: float) -> str:
-    """Write a time that is given in microseconds."""
     return format_seconds(micros / 1e6) if micros else "0 s"
 
 
 def plural(count: int, thing: str) -> str:
-    """Write how many there are of something."""
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
@@ -59,7 +55,6 @@ class Format(NamedTuple):
     show: Callable[[Any], str] = str
 
     def cell(self, value: Any, largest: float) -> str:
-        """Write one cell; None is a dash."""
         text = value if isinstance(value, Html) else escape("-" if value is None else self.show(value))
         if self.look == "name":
             return f'<th scope="row">{text}</th>'
@@ -89,7 +84,6 @@ _FORMATS = {
     "percent": Format(show=show_percent),  #: of a share
     "share": Format("share", show_percent),
     "%": Format(show="{:.0f} %".format),
-    "fine %": Format(show="{:.1f} %".format),
     "exact %": Format(show="{:.2f} %".format),
 }
 
@@ -134,22 +128,18 @@ def table(
 
 
 def _more(count: int, things: str) -> str:
-    """Say how many lines were left out."""
     return hint(f"and {count:,} more {things}") if count > 0 else ""
 
 
 def hint(text: str) -> str:
-    """Write a remark."""
     return f'<p class="hint">{escape(text)}</p>' if text else ""
 
 
 def heading(text: str) -> str:
-    """Write the title of a part of a section."""
     return f"<h3>{escape(text)}</h3>"
 
 
 def listed(items: Sequence[str], things: str = "lines", most: int = MOST_LINES) -> str:
-    """Write texts one below the other."""
     lines = "".join(f"<li>{escape(item)}</li>" for item in items[:most])
     return f"<ul>{lines}</ul>{_more(len(items) - most, things)}"
 
@@ -173,27 +163,10 @@ def tiles(numbers: Iterable[tuple[str, ...]], name: str = "tiles") -> str:
 
 
 def verdict(state: str, headline: str, words: str) -> str:
-    """Write how a run or a session ended."""
     return f'<p class="verdict {escape(state)}"><strong>{escape(headline)}</strong> {escape(words)}</p>'
 
 
-def share_bar(label: str, shares: Iterable[tuple[str, str, str, float]]) -> str:
-    """Draw what a whole is made of: of each part the look, what it is, what that means, and its share."""
-    parts = list(shares)
-    bars = "".join(
-        f'<span class="{look}" style="flex-grow:{share:.4f}" title="{why}"></span>' for look, _, why, share in parts
-    )
-    words = "".join(
-        f'<li class="{look}" title="{why}">{what} <b>{100 * share:.0f} %</b></li>' for look, what, why, share in parts
-    )
-    return (
-        f'<div class="shares"><span class="label">{label}</span>'
-        f'<div class="sharebar" aria-hidden="true">{bars}</div><ul>{words}</ul></div>'
-    )
-
-
 def facts(value: Any, name: str = "") -> str:
-    """Write nested plain data as lists of names and values."""
     if isinstance(value, dict):
         items = "".join(
             f"<dt>{escape(str(key))}</dt><dd>{facts(item, str(key))}</dd>"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.errors import InternalError
 from windrow.watch.readlog import DISCARDED, FAILED, LOST, Attempts
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ _MARKED = ("InspectFailed", "MergeFailed", "WorkerLost")
 
 
 def shares(log: Log, workers: int | None = None) -> dict[str, Any]:
-    """Add up where the workers' time went."""
     tasks = log.attempts
     wall = float(tasks.wall.sum())
     cpu = min(float(tasks.cpu.sum()), wall)
@@ -45,12 +43,9 @@ def shares(log: Log, workers: int | None = None) -> dict[str, Any]:
     busy = float((tasks.end - tasks.begin)[tasks.ran].sum())
     return {
         "tasks": len(tasks),
-        "discarded": int((tasks.how == DISCARDED).sum()),
-        "wall": wall,
         "cpu": cpu / wall if wall else None,
         "lock": lock / wall if wall else None,
         "waiting": (wall - cpu - lock) / wall if wall else None,
-        "workers": crew,
         "busy": min(busy / (crew * log.span), 1.0) if crew and log.span > 0 else None,
     }
 
@@ -182,8 +177,6 @@ def _joined(
     count = np.bincount(at_end, minlength=cells)
     rows = np.bincount(at_end, weights=tasks.rows, minlength=cells)
     filled = np.flatnonzero((used > 0) | (count > 0))
-    if len(filled) > max(MOST_BLOCKS, 20 * lanes):
-        raise InternalError(f"the timeline has {len(filled)} blocks, more than it may have")
     place = filled % bins
     return {
         "joined": True,

@@ -34,13 +34,14 @@ def unfinished_data(manifest: Mapping[str, Any], log: Log | None) -> dict[str, A
     headline, verdict = _ending(manifest, log, keep)
     chosen, environment = _mapping(manifest, "options"), _mapping(manifest, "environment")
     lines = []
-    for number, (finished, known) in sorted(found.items()):
-        one = inputs[number] if number < len(inputs) else {"label": f"input {number}", "dataset": "unknown"}
-        lines.append((one["label"], one["dataset"], "done", finished))
-        lines.append((one["label"], one["dataset"], "missing", known - finished))
-    unopened = [one for number, one in enumerate(inputs) if number not in found]
-    lines += [(one["label"], one["dataset"], "missing", 0) for one in unopened]
-    never = f"{len(unopened):,} of {len(inputs):,} files were not opened; " if unopened else ""
+    for number, one in enumerate(inputs):
+        finished, known = found.get(number, (0, 0))
+        lines += [
+            (one["label"], one["dataset"], "done", finished),
+            (one["label"], one["dataset"], "missing", known - finished),
+        ]
+    unopened = len(inputs) - len(found.keys() & range(len(inputs)))
+    never = f"{unopened:,} of {len(inputs):,} files were not opened; " if unopened else ""
     plain: dict[str, Any] = strict(
         {
             "windrow": str(manifest.get("windrow", "of unknown version")),

@@ -2,7 +2,7 @@
 
 Run it, from the directory above this one, with
 
-- python FILL_name/FILL_name.py: writes report.html and spectrum.png beside this file
+- python FILL_name/FILL_name.py: writes report.html, with the spectra, beside this file
 - windrow run FILL_name/FILL_name.py: takes options (windrow run --help) and other files
 - pytest FILL_name: tests each step, and the whole on a few rows
 """
@@ -80,39 +80,10 @@ FILL_spectra
 SPECTRA = FILL_spectrum_names
 
 
-def draw(result, path):
-    """Draw every spectrum of the region, one line for each dataset."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        print("no picture without matplotlib: pip install matplotlib")
-        return
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    size = (5 * len(SPECTRA), 4)
-    figure, axes = plt.subplots(1, len(SPECTRA), figsize=size, squeeze=False)
-    for name, panel in zip(SPECTRA, axes[0], strict=True):
-        for dataset in fileset:
-            spectrum = result[name, REGION, dataset]
-            heights, edges = spectrum.to_numpy()
-            if len(fileset) > 1:  # datasets are of different sizes: compare their shapes
-                heights = heights / (heights.sum() or 1)
-            panel.stairs(heights, edges, label=dataset, linewidth=1.5)
-        panel.set(xlabel=spectrum.axes[0].label, ylabel="rows" if len(fileset) == 1 else "part of the rows")
-        panel.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    print(f"drawn: {path}")
-
-
 def main():
     result = analysis.run(fileset)
     print(result.cutflow)
     print(f"report: {result.report(HERE / 'report.html')}")
-    if SPECTRA:
-        draw(result, HERE / "spectrum.png")
     return result.exit_code
 
 

@@ -10,17 +10,6 @@ import windrow as wr
 import FILL_name
 
 
-def test_simulation_is_weighted():
-    """By FILL_weight, which is taken as it is."""
-    assert FILL_name.generator(np.array([0.5, -1.0])).tolist() == [0.5, -1.0]
-
-
-def test_any_trigger_is_enough():
-    alone = np.eye(FILL_triggers, dtype=bool)
-    assert FILL_name.trigger(*alone).all()
-    assert not FILL_name.trigger(*(alone & False)).any()
-
-
 def two_FILL_objects(pts, etas, charges=(1, -1)):
     """One row with two FILL_objects that have no mass and fly in opposite directions."""
     parts = {"pt": pts, "eta": etas, "phi": [0.0, np.pi], "mass": [0.0, 0.0]}
@@ -36,23 +25,11 @@ def test_what_is_soft_or_forward_is_left_out():
     assert ak.num(FILL_name.FILL_objects(none_good)).tolist() == [0]
 
 
-def test_there_have_to_be_two():
-    pair = FILL_name.FILL_objects(two_FILL_objects([2 * FILL_pt, 3 * FILL_pt], [0.1, -0.1]))
-    assert pair.pt[0].tolist() == pytest.approx([3 * FILL_pt, 2 * FILL_pt])
-    assert FILL_name.two_FILL_objects(pair).tolist() == [True]
-    assert FILL_name.two_FILL_objects(pair[:, :1]).tolist() == [False]
-
-
 def test_charges_are_opposite():
     """FILL_charge decides."""
     for charges, passes in (((1, -1), True), ((1, 1), False)):
         pair = FILL_name.FILL_objects(two_FILL_objects([3 * FILL_pt, 2 * FILL_pt], [0.1, -0.1], charges))
         assert FILL_name.opposite_charge(pair).tolist() == [passes]
-
-
-def test_mass_of_two_that_fly_apart():
-    pair = FILL_name.FILL_objects(two_FILL_objects([2 * FILL_pt, 2 * FILL_pt], [0.0, 0.0]))
-    assert FILL_name.pair_mass(pair).tolist() == pytest.approx([4 * FILL_pt])
 
 
 def test_FILL_number_cut():

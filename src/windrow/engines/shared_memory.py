@@ -1,4 +1,4 @@
-"""Outputs where all workers share the driver's memory: made in one place, read in all.
+"""Engines whose workers share the driver's memory: outputs are made in one place and read in all.
 
 Single operations on dictionaries are atomic, so there is no lock: an output is under the attempt that made it, and an attempt is
 written to by one worker alone. The driver discards what no task needs; reports that come later are discarded once more.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.events import Cancelled, Event, Failed, Finished, OutputReady
-from windrow.core.records import Failure, FailureKind, Handle, Made, make_record
-from windrow.engines.base import Job
-from windrow.engines.job_runner import estimate_bytes
+from windrow.core.records import Failure, FailureKind, Handle, Life, Made, make_record
+from windrow.engines.base import Capabilities, Job
+from windrow.engines.job_runner import at_least_one, estimate_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -21,29 +21,34 @@ if TYPE_CHECKING:
     from windrow.engines.job_runner import JobRunner
 
 
-class SharedOutputs:
-    """Values of outputs by attempt and name, and the launches that make and read them."""
+class SharedMemoryEngine:
+    """What such engines have in common: the values of outputs, and running launches that make and read them."""
 
-    def __init__(self) -> None:
-        self._values: dict[Handle, Any] = {}
+    capabilities = Capabilities()
 
-    def get(self, handle: Handle, *, mine: bool = False) -> Any:
-        """Give an output; with ``mine`` it is forgotten here, else it stays until it is discarded."""
-        return self._values.pop(handle) if mine else self._values[handle]
+    def __init__(self, workers: int) -> None:
+        self.work_cpu_s = 0.0
+        self.outputs: dict[Handle, Any] = {}
+        self.workload: Any = None  #: a Workload, once it was started
+        self._count = at_least_one(workers)
 
-    def discard(self, handle: Handle) -> None:
-        """Forget an output."""
-        self._values.pop(handle, None)
+    def start(self, workload: Workload) -> None:
+        """Start the workers."""
+        self.workload = workload
+        for number in range(self._count):
+            self._start_worker(Life(number, 0), io=False)
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._values.clear()
+    def _start_worker(self, life: Life, *, io: bool) -> None:
+        raise NotImplementedError
+
+    def take(self, handle: Handle, *, mine: bool = False) -> Any:
+        """Hand over an output; with ``mine`` it is forgotten here, else it stays until it is discarded."""
+        return self.outputs.pop(handle) if mine else self.outputs[handle]
 
     def run(
         self,
         runner: JobRunner,
         launch: Launch,
-        workload: Workload,
         tell: Callable[[Event], None],
         cancelled: Container[int] = (),
         prepared: Sequence[Prepared] = (),
@@ -56,14 +61,14 @@ class SharedOutputs:
 
         try:
             inputs = launch.inputs
-            values = tuple([self.get(handle, mine=task.consumes) for handle in inputs]) if inputs else ()
+            values = tuple([self.take(handle, mine=task.consumes) for handle in inputs]) if inputs else ()
         except KeyError:
             # What it reads was not made after all, or was discarded just now as the task was called off.
             if launch.ahead:
                 return Cancelled(number, life)
             message = f"what task {task.id} reads was gone when it began"
             return Failed(number, life, Failure(FailureKind.LOST, "OutputLost", message))
-        content = workload.content(task)
+        content = self.workload.content(task)
         if content is None:
             return Cancelled(number, life)
         job = Job(task, launch.plan, content, values, release, lambda: number in cancelled, prepared=prepared)
@@ -75,5 +80,5 @@ class SharedOutputs:
         return make_record(Finished, (number, life, made, ran.measurement, ran.report))
 
     def _keep(self, name: str, attempt: int, value: Any) -> Made:
-        self._values[make_record(Handle, (name, attempt))] = value
+        self.outputs[make_record(Handle, (name, attempt))] = value
         return make_record(Made, (name, estimate_bytes(value), True))

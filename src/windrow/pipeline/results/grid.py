@@ -31,7 +31,6 @@ class Grid:
     marked: int | None = None  #: the row that matters most
 
     def text(self) -> str:
-        """Write title, aligned columns and notes."""
         cells = [self.heads, *self.rows] if self.heads and self.rows else list(self.rows)
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         marked = None if self.marked is None else self.marked + len(cells) - len(self.rows)
@@ -66,23 +65,19 @@ class Grid:
 
 
 def to_html(text: str) -> str:
-    """Escape text, unless it is HTML already."""
     return text if isinstance(text, Html) else escape(str(text))
 
 
 def box(parts: Iterable[str]) -> str:
-    """Put pieces of HTML into one element, as notebooks show it."""
     inner = "".join(parts)
     return f'<div style="font-size:.95em;line-height:1.4;overflow-x:auto">{inner}</div>'
 
 
 def folded(title: str, inner: str, *, shown: bool = False) -> str:
-    """Put a piece of HTML under a title that opens and closes it."""
     state = ' open="open"' if shown else ""
     summary = f'<summary style="cursor:pointer">{to_html(title)}</summary>'
     return f'<details{state} style="margin:.3em 0">{summary}{inner}</details>'
 
 
 def bullets(items: Iterable[str]) -> str:
-    """Write a list of texts."""
     return "<ul>" + "".join(f"<li>{to_html(item)}</li>" for item in items) + "</ul>"

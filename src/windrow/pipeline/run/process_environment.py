@@ -13,19 +13,16 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import EngineError
-from windrow.pipeline.identities import step_fingerprints
+from windrow.pipeline.resume.step_digest import step_fingerprints
 from windrow.store.fingerprint.api import difference
-from windrow.store.fingerprint.libraries import library_of_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import ModuleType
 
     from windrow.pipeline.definition.definition import Definition
 
 
 def ambient() -> dict[str, Any]:
-    """Gather what belongs to this process and steps may rely on."""
     found: dict[str, Any] = {"recursion": sys.getrecursionlimit()}
     awkward, numpy, decimal = map(sys.modules.get, ("awkward", "numpy", "decimal"))
     if awkward is not None:
@@ -38,7 +35,6 @@ def ambient() -> dict[str, Any]:
 
 
 def restore(found: Mapping[str, Any]) -> None:
-    """Make it so in another process."""
     sys.setrecursionlimit(found["recursion"])
     if found.get("behavior"):
         import awkward
@@ -55,13 +51,7 @@ def restore(found: Mapping[str, Any]) -> None:
         decimal.setcontext(found["decimal"])
 
 
-def is_own(module: ModuleType) -> bool:
-    """Say whether a module is the user's own code, so that its state goes along by value."""
-    return library_of_module(module) is None
-
-
 def seal(definition: Definition) -> dict[str, Mapping[str, str]]:
-    """Say what each step consists of here."""
     return {name: found.parts for name, found in step_fingerprints(definition).items()}
 
 

@@ -25,18 +25,16 @@ def mark_twins(steps: Mapping[str, BoundStep]) -> dict[str, BoundStep]:
     """Tell steps that are the same, in written order, which of them is the first."""
     first: dict[str, str] = {}  #: step -> the first that is the same
     groups: dict[Any, list[BoundStep]] = {}  #: by what is quick to compare
-    twins: set[str] = set()
     digests: Digests = {}
     for name, step in steps.items():
         key = (step.kind, step.kernel is None, step.wants_rng, _sources(step.arguments, first))
         group = groups.setdefault(key, [])
-        other = next((one for one in group if _same(one, step, digests)), None)
-        first[name] = name if other is None else other.name
-        if other is None:
+        same = next((one for one in group if _same(one, step, digests)), step)
+        first[name] = same.name
+        if same is step:
             group.append(step)
-        else:
-            twins |= {name, other.name}
-    return {name: replace(step, same_as=first[name]) if name in twins else step for name, step in steps.items()}
+    shared = {one for name, one in first.items() if one != name}
+    return {name: replace(step, same_as=first[name]) if first[name] in shared else step for name, step in steps.items()}
 
 
 def _sources(arguments: tuple[Argument, ...], first: Mapping[str, str]) -> tuple[Any, ...]:
@@ -48,18 +46,17 @@ def _sources(arguments: tuple[Argument, ...], first: Mapping[str, str]) -> tuple
 
 def _same(one: BoundStep, other: BoundStep, digests: Digests) -> bool:
     mine, theirs = _things(one), _things(other)
-    return mine.keys() == theirs.keys() and all(_equal(mine[name], theirs[name], digests) for name in mine)
+    return mine.keys() == theirs.keys() and all(
+        mine[name] is theirs[name]
+        or (_digest(mine[name], digests) is not None and _digest(mine[name], digests) == _digest(theirs[name], digests))
+        for name in mine
+    )
 
 
 def _things(step: BoundStep) -> dict[str, Any]:
     """All that decides what a step answers, beside the columns it is given."""
     defaults = {f"default {number}": argument.default for number, argument in enumerate(step.arguments)}
     return {"function": step.function, **dict(step.keywords), **defaults}
-
-
-def _equal(one: Any, other: Any, digests: Digests) -> bool:
-    """Say whether two things are one object, or are the same by all that can be looked into."""
-    return one is other or (_digest(one, digests) is not None and _digest(one, digests) == _digest(other, digests))
 
 
 def _digest(thing: Any, digests: Digests) -> str | None:

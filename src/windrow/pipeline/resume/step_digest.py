@@ -7,7 +7,10 @@ looked into is taken to be the same.
 
 from __future__ import annotations
 
+import inspect
 import sys
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +20,12 @@ from windrow.store.fingerprint import api
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.definition.steps import StepDefinition
 
 
 #: Compiled code differs between versions of Python; the number is raised when equal steps get another digest than before.
-_PYTHON = f"{sys.implementation.cache_tag or sys.version} 2"
+_PYTHON = f"{sys.implementation.cache_tag or sys.version} 3"
 
 #: How deep values lie in each other that are written out.
 _DEPTH = 4
@@ -31,16 +35,46 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None), type(...))
 
 def fingerprint(step: StepDefinition) -> str:
     """Return a digest of a step's function with all that it uses, its parameters and its options."""
-    written = (
-        step.kind,
-        step.function,
-        dict(step.parameters),
-        [(r.argument, r.column, r.optional, r.default) for r in step.reads],
-        step.when.text if step.when is not None else None,
-        (step.after, step.each, step.regions, step.weights, step.reserved),
-        step.merge,
-    )
-    return f"{_PYTHON}:{_own(written)}"
+    when = step.when.text if step.when is not None else None
+    return f"{_PYTHON}:{_own((_facts(step), when, step.after, step.regions))}"
+
+
+def step_fingerprints(definition: Definition) -> dict[str, api.Fingerprint]:
+    """Look into every step, libraries included; the user's ``version=`` counts for what cannot be looked into."""
+    found = {}
+    for name, step in definition.steps.items():
+        mine = api.fingerprint(_facts(step), name=name)
+        found[name] = mine if step.version is None else replace(mine, opaque=())
+    return found
+
+
+def _facts(step: StepDefinition) -> dict[str, Any]:
+    return {
+        "kind": step.kind,
+        "function": step.function,
+        "parameters": dict(step.parameters),
+        "reads": [(r.argument, r.column, r.optional, r.default) for r in step.reads],
+        "reserved": step.reserved,
+        "each": step.each,
+        "weights": step.weights,
+        "takes_weight": step.takes_weight,
+        "merge": step.merge,
+        "version": step.version,
+    }
+
+
+def contents_used(step: StepDefinition) -> dict[str, str]:
+    """Return the digests of the things a step names that know their content: files, luminosity masks."""
+    named = {type(step.function).__name__: step.function, **step.parameters}
+    if inspect.isfunction(step.function):
+        with suppress(ValueError):  # a variable of its closure has no value yet
+            outside = inspect.getclosurevars(step.function)
+            named |= {**outside.globals, **outside.nonlocals}
+    return {
+        name: value.fingerprint
+        for name, value in named.items()
+        if isinstance(getattr(type(value), "fingerprint", None), property)
+    }
 
 
 def parameters_said(step: StepDefinition) -> dict[str, str]:
@@ -66,13 +100,9 @@ def different_steps(
         ]
         if changed:
             found.append(f"{name!r} has {', '.join(changed)}")
-        elif _python(first[name]) == _python(second[name]) and first[name] != second[name]:
+        elif first[name].partition(":")[0] == second[name].partition(":")[0] and first[name] != second[name]:
             found.append(f"{name!r}, or something that it uses, is written in another way")
     return found
-
-
-def _python(digest: str) -> str:
-    return digest.partition(":")[0]
 
 
 def _short(text: str | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata as installed
 from types import FunctionType
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from windrow.pipeline.definition.definition import Definition
-    from windrow.pipeline.definition.steps import StepDefinition
     from windrow.store.fingerprint.api import Fingerprint
     from windrow.store.fingerprint.libraries import Library
 
@@ -45,36 +44,11 @@ class Identity:
     opaque: tuple[str, ...] = ()
 
 
-def step_fingerprints(definition: Definition) -> dict[str, Fingerprint]:
-    """Look into every step."""
-    found = {}
-    for name, step in definition.steps.items():
-        mine = fingerprint(_facts(step), name=name)
-        # The user's word counts for what cannot be looked into.
-        found[name] = mine if step.version is None else replace(mine, opaque=())
-    return found
-
-
-def _facts(step: StepDefinition) -> dict[str, Any]:
-    return {
-        "kind": step.kind,
-        "function": step.function,
-        "parameters": dict(step.parameters),
-        "reads": [(r.argument, r.column, r.optional, r.default) for r in step.reads],
-        "reserved": step.reserved,
-        "each": step.each,
-        "weights": step.weights,
-        "takes_weight": step.takes_weight,
-        "merge": step.merge,
-        "version": step.version,
-    }
-
-
 def identities(
     definition: Definition, dataset: str, metadata: Mapping[str, Any], steps: Mapping[str, Fingerprint]
 ) -> dict[Product, Identity]:
-    """Say what each product of a dataset is the same by."""
-    return _Reader(definition, dataset, metadata, steps).all()
+    reader = _Reader(definition, dataset, metadata, steps)
+    return {product: reader.identity(product) for product in products_of(definition)}
 
 
 class _Reader:
@@ -88,21 +62,15 @@ class _Reader:
             for name, step in definition.steps.items()
             if step.when is None or step.when.holds(metadata, dataset)
         }
-        self.weights = [n for n in definition.written if n in self.active and self._is(n, "weight")]
+        self.weights = [n for n in definition.written if n in self.active and self.active[n].kind == "weight"]
         self.metadata = metadata
         self.dataset = dataset
         self.needs = dependencies(definition.steps)
         self.registered = _registered()
 
-    def all(self) -> dict[Product, Identity]:
-        return {product: self._identity(product) for product in products_of(self.definition)}
-
-    def _is(self, name: str, kind: str) -> bool:
-        return self.definition.steps[name].kind == kind
-
-    def _identity(self, product: Product) -> Identity:
+    def identity(self, product: Product) -> Identity:
         definition = self.definition
-        needed = dict.fromkeys(self._closure(self._roots(product)))
+        needed = self._closure(self._roots(product))
         words = [str(MEANING), __version__, *product.said.split("\0"), self.dataset]
         opaque: list[str] = []
         for name in needed:
@@ -111,7 +79,9 @@ class _Reader:
             opaque += found.opaque
             step = definition.steps[name]
             if "dataset" in step.reserved:
-                opaque += self._see_metadata(words)
+                seen = fingerprint(dict(self.metadata), name="metadata")
+                words.append(seen.digest)
+                opaque += seen.opaque
             if "rng" in step.reserved:
                 words += [str(definition.seed), *definition.identity]
         words += self._shape(product)
@@ -121,11 +91,6 @@ class _Reader:
         words += (f"{name} {_version(name)}" for name in _FOUNDATIONS)
         text = "\x1f".join(words).encode("utf-8", "surrogatepass")
         return Identity(hashlib.blake2b(text, digest_size=16).hexdigest(), tuple(dict.fromkeys(opaque)))
-
-    def _see_metadata(self, words: list[str]) -> tuple[str, ...]:
-        found = fingerprint(dict(self.metadata), name="metadata")
-        words.append(found.digest)
-        return found.opaque
 
     def _roots(self, product: Product) -> Iterator[str]:
         """Name the steps a product's content comes from directly."""
@@ -141,7 +106,6 @@ class _Reader:
             yield from self.weights
 
     def _closure(self, roots: Iterable[str]) -> list[str]:
-        """All steps that are needed for some, in the order of definition."""
         found: set[str] = set()
         waiting = list(roots)
         while waiting:

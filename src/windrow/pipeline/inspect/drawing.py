@@ -82,7 +82,6 @@ class Graph:
 
 
 def draw(pipeline: Pipeline) -> Graph:
-    """Draw the steps of a pipeline, what they read and make, its regions and outputs."""
     drawn = picture(pipeline)
     regions = {card.key: card.border for card in drawn.cards if card.kind == "region"}
     manners = {edge.manner for edge in drawn.edges}
@@ -92,7 +91,6 @@ def draw(pipeline: Pipeline) -> Graph:
 
 
 def _look(edge: Edge, regions: dict[str, str]) -> Look:
-    """Say how a line is drawn; those of a region have its colour."""
     if edge.manner in ("after", "learned"):
         return _AFTER
     colour = regions.get(edge.target) or regions.get(edge.source)
@@ -119,12 +117,10 @@ class Picture:
     edges: list[Edge] = field(default_factory=list)
 
     def join(self, sources: Sequence[str], target: str, manner: str) -> None:
-        """Draw lines from several boxes to one."""
         self.edges += [Edge(source, target, manner) for source in dict.fromkeys(sources)]
 
 
 def picture(pipeline: Pipeline) -> Picture:
-    """Collect what is to be drawn."""
     definition = definition_at_desk(pipeline)
     drawn = Picture()
     steps = {name: step for name, step in definition.steps.items() if name != STAND_IN}
@@ -155,7 +151,6 @@ def _region_key(region: str) -> str:
 
 
 def _files(drawn: Picture, steps: dict[str, StepDefinition]) -> None:
-    """Make a box for each group of file columns that the same steps read."""
     readers: dict[str, list[str]] = {}
     reads: dict[str, Read] = {}
     for step in steps.values():
@@ -288,7 +283,6 @@ def _saves(drawn: Picture, pipeline: Pipeline, definition: Definition) -> None:
 
 
 def _listed(texts: Sequence[str]) -> tuple[str, ...]:
-    """Shorten a list to what a box has room for."""
     if len(texts) <= LIST_LINES:
         return tuple(texts)
     return (*texts[: LIST_LINES - 1], f"… {len(texts) - LIST_LINES + 1} more")

@@ -24,7 +24,7 @@ from windrow.core.records import RunRows
 from windrow.errors import RedefinitionNote, StepError, UsageError
 from windrow.pipeline.ordering.controller import OrderController
 from windrow.pipeline.ordering.policies import POLICIES
-from windrow.pipeline.ordering.text import order_line, order_lines
+from windrow.pipeline.ordering.summary import order_line, order_lines
 from windrow.pipeline.run import worker
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from reference import Execution, Plan, StepRaisedError
 from searching import examples
 from strategies import analyses, filesets
 from windrow.errors import MissingColumnError, StepError, UnknownNameError, UsageError
-from windrow.pipeline.inspect.format_value import short
+from windrow.pipeline.inspect.rows import short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

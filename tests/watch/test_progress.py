@@ -49,7 +49,7 @@ class Clock:
         return self.now
 
 
-HALF = standing(known=1_000_000, done=400_000, held=100_000, inputs=4, inputs_closed=1)
+HALF = standing(known=1_000_000, done=400_000, held=100_000, inputs=4)
 
 
 def shot(numbers: Standing = HALF, **more: Any) -> Snapshot:

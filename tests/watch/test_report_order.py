@@ -19,7 +19,7 @@ from attempt_records import launched, rows_task
 from ordering import eager, slow_first
 from windrow.core.events import Planned
 from windrow.core.records import Plan, Rows
-from windrow.pipeline.ordering.text import how_decided, order_line, order_lines, savings
+from windrow.pipeline.ordering.summary import how_decided, order_line, order_lines, savings
 from windrow.pipeline.results.report_data import report_data
 from windrow.watch.log import EventLog
 from windrow.watch.readlog import read_log

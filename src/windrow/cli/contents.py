@@ -114,8 +114,9 @@ def _trees(one: Input) -> tuple[dict[str, str], dict[str, int], str | None]:
 
     Understanding a large tree takes a while, and whoever opens it to look at its columns counts its rows.
     """
+    from windrow.data.formats.reader import translated
     from windrow.data.formats.root import RNTUPLE, chosen_tree, trees_in
-    from windrow.data.formats.root_files import open_file, translated
+    from windrow.data.formats.root_files import open_file
 
     with translated(one.label), open_file(str(one.location)) as handle:
         classes = trees_in(handle)

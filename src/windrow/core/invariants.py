@@ -245,7 +245,6 @@ def _books(scheduler: Scheduler, feeder: RowFeeder) -> None:
         "done": (ledger.done_rows, sum(book.done for book in books)),
         "failed": (ledger.failed_rows, sum(book.failed.total for book in books)),
         "held": (ledger.held_rows, sum(map(_sum, ledger.held.values()))),
-        "closed": (ledger.closed_inputs, sum(book.closed for book in books)),
         "failed rows listed": (
             sum(_sum(f.rows for f in listed) for listed in ledger.failures.values()),
             sum(book.failed.total for book in books),

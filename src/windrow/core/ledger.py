@@ -68,10 +68,6 @@ class Book:
         self.failed = Intervals()
         self.done = 0  #: how many; which ones are those taken and neither held nor failed
 
-    @property
-    def closed(self) -> bool:
-        return self.done + self.failed.total == self.everything.total
-
 
 class Ledger:
     """Sets of rows per input, and which partial holds what."""
@@ -83,13 +79,11 @@ class Ledger:
         self.failed_inputs: dict[int, Failure] = {}  #: never opened, so their rows are not known
         self.unopened: dict[int, None] = {}  #: inputs whose rows are not known yet
         self.known_rows = self.held_rows = self.done_rows = self.failed_rows = 0
-        self.closed_inputs = 0  #: books in which every row is done or failed
 
     def expect(self, input_id: int, ranges: Iterable[tuple[int, int]]) -> None:
         self.unopened.pop(input_id, None)
         book = self.books[input_id] = Book(ranges)
         self.known_rows += book.everything.total
-        self.closed_inputs += book.closed
 
     def accept(self, output: str, rows: tuple[Rows, ...], skipped: Sequence[tuple[Rows, Failure]] = ()) -> bool:
         """Let a partial hold its rows, and give up ``skipped`` ones; False, and no change, if one has an owner."""
@@ -130,7 +124,6 @@ class Ledger:
             book.done += stop - start
             self.held_rows -= stop - start
             self.done_rows += stop - start
-            self.closed_inputs += book.closed
         return rows
 
     def release(self, output: str) -> tuple[Rows, ...]:
@@ -147,7 +140,6 @@ class Ledger:
             raise InternalError(f"{rows} cannot be given up: some of them have an owner")
         book.failed.add(rows.start, rows.stop)
         self.failed_rows += rows.stop - rows.start
-        self.closed_inputs += book.closed
         self.failures.setdefault(rows.input, []).append(FailedRows(rows, failure))
 
     def fail_input(self, input_id: int, failure: Failure) -> None:
@@ -161,7 +153,6 @@ class Ledger:
         del self.books[input_id]
         self.known_rows -= book.done
         self.done_rows -= book.done
-        self.closed_inputs -= 1
         return True
 
     @property

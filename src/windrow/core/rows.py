@@ -64,9 +64,6 @@ class Standing(NamedTuple):
     expected: int  #: estimate for inputs that nobody opened yet
     inputs: int
     inputs_unopened: int
-    inputs_closed: int  #: every row done or failed
-    tasks_running: int
-    tasks_accepted: int
     workers: int
 
 
@@ -85,8 +82,7 @@ class RowFeeder:
         self.ledger = Ledger()
         self.accounts: dict[str, Account] = {}
         self.notes: list[str] = []
-        self.accepted = 0  #: attempts at rows
-        self.bytes_read = 0  #: by these
+        self.bytes_read = 0  #: by accepted attempts at rows
         self._next_task = count(1).__next__
         self.inputs = Inputs(self.ledger, options.row_limit, options.row_limits)
         self.partials = Partials(self.ledger, policies.safety, options.needs, self._next_task)
@@ -221,7 +217,6 @@ class RowFeeder:
 
     def _learn(self, task: Task, event: Finished, report: RowsReport) -> None:
         measured, category = event.measurement, task.category
-        self.accepted += 1
         self.bytes_read += measured.bytes_read
         account = self.accounts[category]
         key = event.life, category
@@ -426,8 +421,5 @@ class RowFeeder:
             expected=inputs.expected(),
             inputs=len(inputs.inputs),
             inputs_unopened=inputs.unopened,
-            inputs_closed=ledger.closed_inputs,
-            tasks_running=len(desk.queues.attempts),
-            tasks_accepted=self.accepted,
             workers=len(desk.workers.alive),
         )

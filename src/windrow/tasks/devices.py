@@ -182,7 +182,6 @@ class ClaimDevices(NamedTuple):
             time.sleep(LOOK_S)
 
     def _try(self, stack: ExitStack) -> list[int]:
-        """Take as many as are wanted, or find out that there are not enough now."""
         got: list[int] = []
         # One worker at a time: two that each had half of what they need would wait for each other.
         with _locked(self.directory, "all", wait=True):

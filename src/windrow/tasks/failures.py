@@ -91,7 +91,6 @@ def _words(record: Call, failure: Failure) -> str:
 
 
 def _is_of(record: Call, error: BaseException) -> bool:
-    """Whether an error is what a failed task has raised, or what was made of its failure."""
     failure = record.failure
     assert failure is not None
     if failure.exception is not None:

@@ -259,7 +259,6 @@ class EagerFuture(Future):
         super().arrived(value)
 
     def failed(self, error: BaseException) -> None:
-        """There will be no value."""
         self.call.content = None
         super().failed(error)
 

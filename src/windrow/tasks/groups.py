@@ -17,7 +17,6 @@ _entered: ContextVar[tuple[Group, ...]] = ContextVar("windrow_groups", default=(
 
 
 def current_group(session: Session) -> Group | None:
-    """Give the innermost group of a session in this context."""
     entered = _entered.get()
     if entered:
         for one in reversed(entered):

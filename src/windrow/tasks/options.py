@@ -33,7 +33,6 @@ class NamedOptions:
 
 
 def check_names(whose: str, options: Mapping[str, Any], known: list[str]) -> None:
-    """Refuse an option that there is not."""
     for one in options:
         if one not in known:
             raise UsageError(f"{whose} has no option {one!r}{nearest(one, known)}; it has {', '.join(known)}")
@@ -81,7 +80,6 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check_options(whose: str, **options: Any) -> None:
-    """Refuse values that mean nothing."""
     for name, value in options.items():
         is_right, words = _RULES.get(name, (None, ""))
         if is_right is not None and not is_right(value):
@@ -93,7 +91,6 @@ def check_options(whose: str, **options: Any) -> None:
 
 
 def task_needs(task: str, options: Mapping[str, Any]) -> dict[str, float]:
-    """Give what a task needs, by name."""
     needs = {"cores": options.get("cores", 1), "gpu": options.get("gpus", 0), **(options.get("resources") or {})}
     memory = options.get("memory")
     if memory is None:

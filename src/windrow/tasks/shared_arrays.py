@@ -62,7 +62,6 @@ class SharedArrays:
         return sum(list(self.left.values()))
 
     def take(self, array: Any) -> tuple[Any, ...]:
-        """Note how an array is now, to be compared later."""
         large = array.nbytes >= self.least and array.flags.forc
         content = self.find(pickle.PickleBuffer(array).raw()).number if large else array.tobytes("A")
         return array.shape, array.strides, array.dtype, large, content

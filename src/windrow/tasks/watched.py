@@ -84,7 +84,6 @@ class Watched:
         return [watch]
 
     def close(self, error: BaseException | str | None) -> None:
-        """The session has ended; told once."""
         if self._over:
             return
         self._over = True

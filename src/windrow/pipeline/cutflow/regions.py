@@ -12,8 +12,8 @@ from windrow.errors import UnknownNameError, nearest
 T = TypeVar("T")
 
 
-class UnknownTable(UnknownNameError, KeyError):
-    """A region or dataset that no table is of."""
+class UnknownKey(UnknownNameError, KeyError):
+    """A key that a result or its tables do not have."""
 
 
 class RegionTables(Mapping[str, T], Generic[T]):
@@ -32,13 +32,13 @@ class RegionTables(Mapping[str, T], Generic[T]):
         mine = {name: table for (other, name), table in self.tables.items() if other == region}
         if not mine:
             known = ", ".join(self.regions) or self.no_region
-            raise UnknownTable(
+            raise UnknownKey(
                 f"no {self.called} of region {region!r}{nearest(str(region), self.regions)} (regions: {known})"
             )
         if dataset is None:
             return reduce(add, mine.values())
         if dataset not in mine:
-            raise UnknownTable(
+            raise UnknownKey(
                 f"no {self.called} of region {region!r} for dataset {dataset!r}{nearest(str(dataset), mine)} "
                 f"(datasets: {', '.join(mine)})"
             )

@@ -12,7 +12,7 @@ import numpy as np
 
 from windrow.blocks.kernels import EachKernel
 from windrow.blocks.selection import Selection, union
-from windrow.pipeline.inspect.format_value import short
+from windrow.pipeline.inspect.rows import short
 
 if TYPE_CHECKING:
     from collections.abc import Callable

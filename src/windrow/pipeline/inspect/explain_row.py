@@ -21,8 +21,7 @@ from windrow.blocks.failing import first_line
 from windrow.blocks.results import UpDown, Verdict
 from windrow.errors import MissingColumnError, StepError, UsageError, nearest
 from windrow.pipeline.binding.bind import bind
-from windrow.pipeline.inspect.format_value import short
-from windrow.pipeline.inspect.rows import chunk_run, definition_at_desk, find_input, opened, row_number
+from windrow.pipeline.inspect.rows import chunk_run, definition_at_desk, find_input, opened, row_number, short
 from windrow.pipeline.results.grid import Grid, box, to_html
 
 if TYPE_CHECKING:
@@ -178,17 +177,16 @@ def _place(definition: Definition, source: Source, row: Any) -> tuple[Input, Any
     form = f"({', '.join(identity)})" if identity else "the row's identity"
     if len(identity) == 1 and not isinstance(row, Sequence):
         row = (row,)
-    if isinstance(row, str) or not isinstance(row, Sequence) or not row:
-        raise UsageError(f"row= is (file, number) or {form}, got {row!r}")
-    if len(row) == 2 and isinstance(row[0], str | PathLike):
+    given = not isinstance(row, str) and isinstance(row, Sequence)
+    if given and len(row) == 2 and isinstance(row[0], str | PathLike):
         return find_input(source, row[0]), row[1]
     if not identity:
         raise UsageError(
             f"row={row!r} is no (file, number), and pipeline {definition.name!r} does not say which columns identify a "
             'row: write wr.Pipeline(..., identity=("run", "luminosityBlock", "event"))'
         )
-    if len(row) != len(identity):
-        raise UsageError(f"row={row!r} has {len(row)} values; a row is identified by {form} or given as (file, number)")
+    if not given or len(row) != len(identity):
+        raise UsageError(f"row= is (file, number) or {form}, got {row!r}")
     return _search(definition, source, dict(zip(identity, row, strict=True)))
 
 

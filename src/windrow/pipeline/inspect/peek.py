@@ -26,8 +26,8 @@ from windrow.blocks.selection import Selection, union
 from windrow.errors import StepError, UnknownNameError, UsageError, nearest
 from windrow.pipeline.binding.bind import bind
 from windrow.pipeline.inspect.debugger import stop_where_it_raised
-from windrow.pipeline.inspect.format_value import ROOM, short
 from windrow.pipeline.inspect.rows import (
+    ROOM,
     STAND_IN,
     chunk_run,
     definition_at_desk,
@@ -36,6 +36,7 @@ from windrow.pipeline.inspect.rows import (
     output_reading,
     pieces,
     row_number,
+    short,
 )
 from windrow.pipeline.results.grid import Grid, box
 

@@ -1,4 +1,4 @@
-"""Single rows at the desk: a pipeline without its outputs, files by name, small pieces of them.
+"""Single rows at the desk: a pipeline without its outputs, files by name, small pieces of them, values in short.
 
 Steps are bound and executed as in a run, so that what is seen at the desk is what a run sees. Nothing is learned for later
 runs.
@@ -12,6 +12,10 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import awkward as ak
+import numpy as np
+from awkward.prettyprint import Formatter, valuestr
 
 from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.errors import UnknownNameError, UsageError, nearest
@@ -29,6 +33,11 @@ if TYPE_CHECKING:
 
 #: Rows at a time where the data has no clusters of its own: few rows are wanted, and soon.
 PIECE_ROWS = 4096
+
+#: Letters for one value: three or four numbers of a list, and several columns still fit a terminal.
+ROOM = 40
+
+_SIX_DIGITS = Formatter(precision=6)
 
 #: The output that stands in where a pipeline has none yet; no function can have this name.
 STAND_IN = "(nothing)"
@@ -115,3 +124,30 @@ def row_number(row: Any, info: FileInfo, label: str) -> int:
             + (f" to {info.rows - 1}" if info.rows else "")
         )
     return number
+
+
+def short(value: Any, room: int = ROOM) -> str:
+    """Write a value in about ``room`` letters; what is left out of a list or record shows as dots."""
+    if isinstance(value, float | np.floating):
+        return f"{float(value):.6g}"
+    if isinstance(value, str | bytes):
+        return _cut(repr(value), room)
+    try:
+        if isinstance(value, dict):
+            value = ak.Record(value)
+        elif isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim):
+            value = ak.Array(value)
+    except (TypeError, ValueError):
+        pass  # objects that awkward does not know
+    if isinstance(value, ak.Record):
+        array, at = value.layout.array, value.layout.at
+        value = ak.materialize(ak.Array(array[at : at + 1]))[0]
+    elif isinstance(value, ak.Array):
+        value = ak.materialize(value)
+    if isinstance(value, ak.Array | ak.Record):
+        return str(valuestr(value, 1, room, formatter=_SIX_DIGITS))
+    return _cut(" ".join(str(value).split()), room)
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: max(1, room - 1)] + "…"

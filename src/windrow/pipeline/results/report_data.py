@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow.errors import UsageError
-from windrow.pipeline.ordering.text import cost_share, how_decided, is_moved
+from windrow.pipeline.ordering.summary import cost_share, how_decided, is_moved
 from windrow.store.rundir import EVENTS, MANIFEST, REPORT, RESULT, TRACE
 from windrow.watch.environment import environment
 from windrow.watch.report.outputs import drawn_histograms, is_data, said_values

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow.blocks.program import NOMINAL
-from windrow.errors import IncompleteError, UnknownNameError, nearest
+from windrow.errors import IncompleteError, nearest
 from windrow.pipeline.cutflow.nminus1 import Count, NMinusOneTables
-from windrow.pipeline.ordering.text import order_lines
+from windrow.pipeline.cutflow.regions import UnknownKey
+from windrow.pipeline.ordering.summary import order_lines
 from windrow.pipeline.results.grid import Grid
 from windrow.units import format_bytes, format_count, format_seconds
 from windrow.watch.report.plain_data import strict
@@ -315,7 +316,3 @@ def _refuse_not_kept(name: str, chosen: Any) -> None:
         if isinstance(value, _NotKept):
             others = "" if value is chosen else "; ask for the others by region and dataset"
             raise UnknownKey(f"output {name!r} has no value here: {value.why}{others}")
-
-
-class UnknownKey(UnknownNameError, KeyError):
-    """A key the result does not have."""
